@@ -1,0 +1,53 @@
+# Everything works from a fresh clone with Python 3.11 or newer, git and make; `make help` lists the targets.
+PYTHON ?= python3
+VENV ?= .venv
+PRESET ?= quick
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install book test lint notebooks serve lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) comes without its venv module (on Debian and Ubuntu: the package python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+book: $(INSTALLED) notebooks build/ledger.json ## execute what has changed and build the book into _build/html
+	$(BIN)/python book/notebooks.py execute $(PRESET)
+	$(BIN)/jupyter-book build . -W --keep-going --quiet
+	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
+
+build/ledger.json: $(INSTALLED) $(wildcard hmmlib/*.py)
+	$(BIN)/python -m hmmlib ledger --out $@
+
+notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
+	@$(BIN)/python book/notebooks.py twins
+
+test: $(INSTALLED) ## run the tests
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED) ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+serve: book ## build the book and serve it on http://127.0.0.1:8000
+	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
+
+lock: ## resolve pyproject.toml anew into requirements.lock
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/pip install --quiet torch==2.13.0
+	build/lock/bin/pip install --quiet --editable '.[book,sweep,dev]'
+	build/lock/bin/pip freeze --exclude hmmlib | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+
+clean: ## remove everything that was built, except .venv
+	rm -rf _build build

@@ -1,0 +1,130 @@
+"""From text notebooks to committed twins, and from twins to executed copies.
+
+python book/notebooks.py twins              write notebooks/NAME.ipynb from every notebooks/NAME.md
+python book/notebooks.py twins --check      exit 1 where a twin has drifted from its source
+python book/notebooks.py execute [PRESET]   run every twin whose content, or what it depends on, has changed
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import time
+from pathlib import Path
+
+import jupytext
+import nbformat
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+EXECUTED = ROOT / "build" / "executed" / "notebooks"
+BOOTSTRAP = """\
+# Where hmmlib is missing, as in Colab, install it; anywhere else this cell does nothing.
+import importlib.util
+
+if importlib.util.find_spec("hmmlib") is None:
+    %pip install -q "hmmlib @ git+{address}"
+"""
+
+
+def sources() -> list[Path]:
+    return sorted((ROOT / "notebooks").glob("*.md"))
+
+
+def address() -> str:
+    """The repository's address, from the one place where it stands."""
+    return yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+
+
+def twin(source: Path) -> str:
+    """The notebook that a text notebook stands for, as JSON: the same text for the same source, always."""
+    notebook = jupytext.read(source)
+    first_code = next(k for k, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+    bootstrap = nbformat.v4.new_code_cell(BOOTSTRAP.format(address=address()), metadata={"tags": ["remove-cell"]})
+    notebook.cells.insert(first_code, bootstrap)
+    for k, cell in enumerate(notebook.cells):
+        cell.id = hashlib.sha256(f"{k} {cell.cell_type} {cell.source}".encode()).hexdigest()[:12]
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook) + "\n"
+
+
+def write_twins(check: bool) -> int:
+    """Write every twin, or with `check` only say which have drifted. Returns the number that have."""
+    drifted = 0
+    for source in sources():
+        path, text = source.with_suffix(".ipynb"), twin(source)
+        if path.is_file() and path.read_text() == text:
+            continue
+        drifted += 1
+        if check:
+            print(f"{path.relative_to(ROOT)} is not what {source.name} gives: run `make notebooks`", file=sys.stderr)
+        else:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+    return drifted
+
+
+def key(path: Path, parameters: Path) -> str:
+    """What an executed copy depends on, as one hash: notebook, parameters, library, lock, and stored results if read."""
+    used = [path, parameters, ROOT / "requirements.lock", *sorted((ROOT / "hmmlib").rglob("*.py"))]
+    if "load_results" in path.read_text():
+        used += sorted((ROOT / "results").rglob("*.json"))
+    digest = hashlib.sha256()
+    for file in used:
+        content = file.read_bytes()
+        digest.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def execute(path: Path, parameters: Path) -> None:
+    """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed."""
+    import papermill
+
+    wanted, copy = key(path, parameters), EXECUTED / path.name
+    if copy.is_file() and nbformat.read(copy, 4).metadata.get("companion_key") == wanted:
+        print(f"  {path.stem}: unchanged", flush=True)
+        return
+    print(f"  {path.stem}: ", end="", flush=True)
+    start = time.perf_counter()
+    values = yaml.safe_load(parameters.read_text())
+    EXECUTED.mkdir(parents=True, exist_ok=True)
+    running = copy.with_suffix(".running")
+    try:
+        notebook = papermill.execute_notebook(
+            path, running, values, kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks"
+        )
+    except papermill.PapermillExecutionError as error:
+        running.replace(copy.with_suffix(".failed.ipynb"))
+        copy.unlink(missing_ok=True)
+        raise SystemExit(f"failed\n{error}") from None
+    notebook.metadata["companion_key"] = wanted
+    nbformat.write(notebook, running)
+    running.replace(copy)
+    print(f"{time.perf_counter() - start:.1f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("twins").add_argument("--check", action="store_true")
+    commands.add_parser("execute").add_argument("preset", nargs="?", default="quick")
+    arguments = parser.parse_args()
+    if arguments.command == "twins":
+        sys.exit(write_twins(arguments.check) if arguments.check else write_twins(False) and 0)
+    parameters = ROOT / "parameters" / f"{arguments.preset}.yaml"
+    if not parameters.is_file():
+        known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
+        parser.error(f"unknown preset {arguments.preset!r}: choose from {known}")
+    print(f"executing notebooks ({arguments.preset})")
+    for source in sources():
+        execute(source.with_suffix(".ipynb"), parameters)
+
+
+if __name__ == "__main__":
+    main()

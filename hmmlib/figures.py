@@ -1,0 +1,176 @@
+"""Figures, each a function of arrays or results; none of them trains or samples. All return the Matplotlib figure."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from hmmlib.trials import TrialResult
+
+INK, SOFT = "#22303c", "#9aa7b2"
+BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"  # told apart by colour-blind readers
+SERIES = {"head tuning": (ORANGE, "s"), "prompt tuning": (BLUE, "o"), "head on the exact G": (GREEN, "^")}
+
+
+def use_style() -> None:
+    """One look for all figures: vector output, no box, labels in ink. Call once in a notebook."""
+    plt.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "font.size": 10,
+            "axes.edgecolor": SOFT,
+            "axes.labelcolor": INK,
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "axes.titlelocation": "left",
+            "axes.titlesize": 11,
+            "legend.frameon": False,
+            "lines.linewidth": 1.8,
+            "svg.hashsalt": "hmmlib",
+            "text.color": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+        }
+    )
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:
+        return
+    set_matplotlib_formats("svg", metadata={"Date": None})
+
+
+def chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence[int] = ()) -> Figure:
+    """The graphical model of an HMM: H_0 → H_1 → …, each H_i over its token. Positions count from 1 (H_0 for 0)."""
+    figure, axes = plt.subplots(figsize=(1.15 * (len(tokens) + 1), 2.1))
+    arrow = dict(arrowstyle="-|>", color=SOFT, shrinkA=15, shrinkB=15, linewidth=1.4)
+    for i in range(len(tokens) + 1):
+        colour = BLUE if i in highlight else "white"
+        text = "white" if i in highlight else INK
+        axes.scatter(i, 1, s=780, color=colour, edgecolor=BLUE, linewidth=1.6, zorder=2)
+        axes.text(i, 1, f"$H_{i}$", ha="center", va="center", color=text, zorder=3)
+        if i:
+            axes.annotate("", (i, 1), (i - 1, 1), arrowprops=arrow)
+            axes.annotate("", (i, 0), (i, 1), arrowprops=arrow)
+            face = "#e9edf0" if i in masked else "white"
+            axes.scatter(i, 0, s=780, marker="s", color=face, edgecolor=ORANGE, linewidth=1.6, zorder=2)
+            label = "mask" if i in masked else tokens[i - 1]
+            axes.text(i, 0, label, ha="center", va="center", fontsize=8.5, zorder=3)
+    axes.set(xlim=(-0.5, len(tokens) + 0.5), ylim=(-0.45, 1.45))
+    axes.axis("off")
+    return figure
+
+
+def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
+    """Probability vectors side by side, one group of bars for each row."""
+    colours = [BLUE, ORANGE, GREEN, RED, SOFT]
+    figure, axes = plt.subplots(figsize=(6.4, 2.6))
+    width = 0.8 / len(rows)
+    for k, (name, row) in enumerate(rows.items()):
+        at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
+        axes.bar(at, np.asarray(row), width * 0.92, color=colours[k % len(colours)], label=name)
+    axes.set_xticks(np.arange(len(outcomes)), outcomes)
+    axes.set(ylabel="probability", ylim=(0, 1), title=title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    figure.tight_layout()
+    return figure
+
+
+def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
+    """Matrices of probabilities as shaded squares, white for 0 and dark for 1."""
+    figure, axes = plt.subplots(1, len(named), figsize=(3.2 * len(named), 3.2), squeeze=False)
+    for axis, (name, matrix), y_label in zip(axes[0], named.items(), y_labels, strict=True):
+        axis.imshow(np.asarray(matrix), cmap="Blues", vmin=0, vmax=1)
+        axis.set(title=name, xlabel=x_label, ylabel=y_label)
+        axis.spines[:].set_visible(False)
+    figure.tight_layout()
+    return figure
+
+
+def losses(steps: Sequence[int], values: Sequence[float], best: float, uniform: float) -> Figure:
+    """Masked-token loss against steps, with the least there is and that of knowing nothing as lines."""
+    figure, axes = plt.subplots(figsize=(6.4, 3))
+    axes.plot(steps, values, color=BLUE)
+    for level, name, colour in ((uniform, "all tokens alike", SOFT), (best, "exact conditionals", GREEN)):
+        axes.axhline(level, color=colour, linestyle="--")
+        axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom", color=colour)
+    axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
+    figure.tight_layout()
+    return figure
+
+
+def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
+    """Points of one quantity against another, with the line y = x if asked for."""
+    figure, axes = plt.subplots(figsize=(4.2, 3.6))
+    axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
+    if diagonal:
+        span = [min(*x, *y), max(*x, *y)]
+        axes.plot(span, span, color=SOFT, linewidth=1, zorder=0)
+    axes.set(xlabel=x_label, ylabel=y_label)
+    figure.tight_layout()
+    return figure
+
+
+def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "") -> Figure:
+    """Lines with markers over a common x; `log` names the logarithmic axes ("x", "y" or "xy")."""
+    colours, markers = [BLUE, ORANGE, GREEN, RED], "os^D"
+    figure, axes = plt.subplots(figsize=(6.4, 3))
+    for k, (name, values) in enumerate(series.items()):
+        axes.plot(x, values, marker=markers[k], color=colours[k], label=name, markersize=5)
+    axes.set_xscale("log" if "x" in log else "linear")
+    axes.set_yscale("log" if "y" in log else "linear")
+    axes.set(xlabel=x_label, ylabel=y_label)
+    if len(series) > 1:
+        axes.legend()
+    figure.tight_layout()
+    return figure
+
+
+def reference() -> list[dict]:
+    """The values drawn in the paper's Figure 3: panel, series, x, and mean, low and high as shares."""
+    lines = (files("hmmlib") / "figure3-reference.csv").read_text().splitlines()
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    return [
+        {
+            **row,
+            "x": int(row["x"]),
+            "mean": float(row["mean"]) / 100,
+            "low": float(row["low"]) / 100,
+            "high": float(row["high"]) / 100,
+        }
+        for row in rows
+    ]
+
+
+def accuracies(result: TrialResult) -> dict[str, float]:
+    """The three test accuracies of a trial, by series."""
+    return dict(zip(SERIES, (result.head_accuracy, result.prompt_accuracy, result.exact_head_accuracy), strict=True))
+
+
+def head_against_prompt(results: Sequence[TrialResult], title: str = "") -> Figure:
+    """Figure 3, left: test accuracy against |H|. Every trial is a dot, lines join means, the published means are open."""
+    figure, axes = plt.subplots(figsize=(6.4, 3.8))
+    sizes = sorted({result.spec.n_states for result in results})
+    for offset, (name, (colour, marker)) in zip((-0.25, 0.25, 0), SERIES.items(), strict=True):
+        dots = [(r.spec.n_states + offset, accuracies(r)[name]) for r in results]
+        axes.scatter(*zip(*dots, strict=True), s=14, color=colour, alpha=0.45, linewidth=0)
+        means = [np.mean([accuracies(r)[name] for r in results if r.spec.n_states == size]) for size in sizes]
+        axes.plot(sizes, means, color=colour, marker=marker, label=name)
+        published = [row for row in reference() if row["series"] == name]
+        if published:
+            axes.plot(
+                [row["x"] for row in published], [row["mean"] for row in published], color=colour, marker=marker,
+                markerfacecolor="white", linestyle=":", linewidth=1.2, label=f"{name}, published",
+            )  # fmt: skip
+    axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
+    axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=8.5)
+    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
+    figure.tight_layout()
+    return figure

@@ -1,0 +1,75 @@
+"""Classification heads: what is trained, or constructed, on top of a frozen masked language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmmlib.hmm import as_tensor
+
+
+@dataclass(frozen=True)
+class LinearHead:
+    """The linear head of Section 3: score b·p, label 1 where the score is ≥ 0.
+
+    `weights` is b, (X,). `condition` is the condition number of the left inverse that a construction went through
+    (1 where there was none): scores carry a relative error of about `condition` times the rounding unit.
+    """
+
+    weights: Tensor
+    condition: float = 1.0
+
+    def __call__(self, probs) -> Tensor:
+        """Scores (n,) of token distributions (n, X). ValueError for another shape."""
+        probs = as_tensor("probs", probs, 2).to(device=self.weights.device, dtype=self.weights.dtype)
+        if probs.shape[1] != len(self.weights):
+            raise ValueError(f"probs must have shape (n, {len(self.weights)}), not {tuple(probs.shape)}")
+        return probs @ self.weights
+
+    def label(self, probs) -> Tensor:
+        """Labels (n,), bool: whether the score is ≥ 0."""
+        return self(probs) >= 0
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A proof that no linear head gives a set of inputs their labels.
+
+    A mixture of negative inputs (weights `negative`, which sum to 1) equals a nonnegative combination of positive ones
+    (weights `positive`), up to `residual`. A head that fits would score the first below zero and the second not.
+    """
+
+    positive: Tensor
+    negative: Tensor
+    residual: float
+
+
+def fit_or_refute(probs, labels) -> LinearHead | Impossible:
+    """A linear head that labels every row of `probs` (n, X) as `labels` (n,) say, or the proof that there is none.
+
+    Two linear programs, each the other's alternative (Farkas' lemma): b·p ≥ 0 on positive and b·p ≤ -1 on negative
+    rows; or nonnegative weights as in `Impossible`. RuntimeError where the solver decides neither.
+    """
+    from scipy.optimize import linprog
+
+    probs = as_tensor("probs", probs, 2).double()
+    labels = torch.as_tensor(labels, dtype=torch.bool)
+    if labels.shape != probs.shape[:1]:
+        raise ValueError(f"labels must have shape {tuple(probs.shape[:1])}, not {tuple(labels.shape)}")
+    positive, negative = probs[labels], probs[~labels]
+    bounds = torch.cat([torch.zeros(len(positive)), -torch.ones(len(negative))])
+    found = linprog(torch.zeros(probs.shape[1]), torch.cat([-positive, negative]), bounds, bounds=(None, None))
+    if found.status == 0:
+        return LinearHead(torch.as_tensor(found.x))
+    columns = torch.cat([torch.cat([positive, -negative]).T, (~labels).double().sort().values[None]])
+    target = torch.zeros(len(columns), dtype=torch.float64)
+    target[-1] = 1
+    found = linprog(torch.zeros(len(probs)), A_eq=columns, b_eq=target)
+    if found.status != 0:
+        raise RuntimeError(f"neither a head nor a refutation was found: {found.message}")
+    weights = torch.as_tensor(found.x)
+    return Impossible(
+        weights[: len(positive)], weights[len(positive) :], (columns @ weights - target).abs().max().item()
+    )

@@ -1,0 +1,297 @@
+"""The two generative models of the paper: the hidden Markov model (Section 3) and its memory-augmented variant (Section 4).
+
+Orientation, as in the paper: **columns** are conditional distributions.
+`transition[h', h] = P[H_i = h' | H_{i-1} = h]` (the paper's A), `emission[x, h] = P[X_i = x | H_i = h]` (W).
+The first token X_1 is emitted by H_1; H_0 emits nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MASK = -1
+"""The token that means "nothing observed here"."""
+
+SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+
+class Sample(NamedTuple):
+    """Draws from a model: `tokens` (n, T) int64; `states` (n, T+1) int64, H_0 to H_T; `memory` (n, N) int64, or None."""
+
+    tokens: Tensor
+    states: Tensor
+    memory: Tensor | None
+
+
+def as_tensor(name: str, value, ndim: int | None = None) -> Tensor:
+    """`value` as a float64 tensor (float32 stays float32); ValueError where it is no finite, nonnegative array."""
+    if not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers, not {type(value).__name__} ({error})") from None
+    if value.dtype == torch.bool or value.is_complex():
+        raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
+    value = value if value.dtype == torch.float32 else value.to(torch.float64)
+    if ndim is not None and value.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, not shape {tuple(value.shape)}")
+    if value.numel() == 0:
+        raise ValueError(f"{name} is empty: shape {tuple(value.shape)}")
+    plain = value.detach()
+    if not torch.isfinite(plain).all():
+        raise ValueError(f"{name} must be finite, but holds NaN or infinity")
+    if (plain < 0).any():
+        raise ValueError(f"{name} must be nonnegative, but its smallest entry is {plain.min().item():.6g}")
+    return value
+
+
+def as_distribution(name: str, value, ndim: int) -> Tensor:
+    """Probabilities that sum to 1 over the first axis (the only axis a caller flattens to, for a joint table)."""
+    value = as_tensor(name, value, ndim)
+    tolerance = SUM_TOLERANCE[value.dtype]
+    off = (value.detach().sum(0) - 1).abs()
+    if (off > tolerance).any():
+        worst = off.max().item()
+        rows_do = ndim == 2 and ((value.detach().sum(1) - 1).abs() <= tolerance).all()
+        hint = (
+            "; its rows do, so pass the transpose: here column h is the distribution given state h" if rows_do else ""
+        )
+        what = "sum to 1" if ndim == 1 else "have columns (first axis) that sum to 1"
+        raise ValueError(f"{name} must {what} within {tolerance:g}, but is off by {worst:.3g}{hint}")
+    return value
+
+
+def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
+    """Check tokens: integers of shape (n, T), T ≥ 1, each MASK or from 0 to n_tokens - 1. Returns int64."""
+    if not isinstance(tokens, Tensor):
+        try:
+            tokens = torch.as_tensor(np.asarray(tokens))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"tokens must be a rectangular array of integers of shape (n, T) ({error})") from None
+    if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
+        raise ValueError(f"tokens must be integers, not {tokens.dtype}")
+    if tokens.ndim != 2 or tokens.shape[1] == 0:
+        raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
+    tokens = tokens.to(device=device, dtype=torch.int64)
+    if tokens.numel() and (tokens.min() < MASK or tokens.max() >= n_tokens):
+        bad = tokens[(tokens < MASK) | (tokens >= n_tokens)][0].item()
+        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {bad}")
+    return tokens
+
+
+def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
+    """A generator on `device`, freshly seeded, or the one given."""
+    if isinstance(seed, torch.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a nonnegative integer or a torch.Generator, not {seed!r}")
+    return torch.Generator(device).manual_seed(int(seed))
+
+
+def at_least(name: str, value, low: int) -> int:
+    """`value` where it is an integer of `low` or more; ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+        raise ValueError(f"{name} must be an integer of {low} or more, not {value!r}")
+    return int(value)
+
+
+def _choose(cumulative: Tensor, uniform: Tensor) -> Tensor:
+    """Row-wise inverse of a distribution function: (…, K) and (…,) to int64 (…,). Zero-probability values are never chosen."""
+    return torch.searchsorted(cumulative, uniform.unsqueeze(-1).contiguous(), right=True).squeeze(-1)
+
+
+def _cumulative(columns: Tensor) -> Tensor:
+    """Distribution functions of the columns, as rows that end in exactly 1."""
+    rows = columns.movedim(0, -1).cumsum(-1)
+    return (rows / rows[..., -1:]).contiguous()
+
+
+class _Chain:
+    """What both models share: the Markov chain H_0, H_1, … with transition A and start distribution P[H_0]."""
+
+    transition: Tensor
+    emission: Tensor
+    initial: Tensor
+
+    def _set_chain(self, transition, emission, initial, emission_ndim: int) -> None:
+        self.transition = as_distribution("transition", transition, 2)
+        self.emission = as_distribution("emission", emission, emission_ndim)
+        self.initial = as_distribution("initial", initial, 1)
+        self.n_tokens = self.emission.shape[0]
+        self.n_states = self.initial.shape[0]
+        if self.transition.shape != (self.n_states, self.n_states):
+            raise ValueError(
+                f"transition must have shape {(self.n_states, self.n_states)} to match initial, "
+                f"not {tuple(self.transition.shape)}"
+            )
+        if self.emission.shape[-1] != self.n_states:
+            raise ValueError(
+                f"emission must have {self.n_states} entries on its last axis to match initial, "
+                f"not shape {tuple(self.emission.shape)}"
+            )
+        self._same_kind(self.transition, self.emission, self.initial)
+
+    @staticmethod
+    def _same_kind(*parts: Tensor) -> None:
+        kinds = {(part.dtype, part.device) for part in parts}
+        if len(kinds) > 1:
+            raise ValueError(f"a model's arrays must share one dtype and one device, not {sorted(map(str, kinds))}")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.transition.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.transition.device
+
+    def marginal(self, i: int) -> Tensor:
+        """P[H_i], shape (n_states,): A applied i times to P[H_0]."""
+        return torch.linalg.matrix_power(self.transition, at_least("i", i, 0)) @ self.initial
+
+    def stationary(self) -> Tensor:
+        """A distribution π with Aπ = π, shape (n_states,). Unique for an irreducible chain; ValueError where it is not."""
+        eye = torch.eye(self.n_states, dtype=self.dtype, device=self.device)
+        system = torch.cat([self.transition - eye, torch.ones_like(eye[:1])])
+        if torch.linalg.matrix_rank(system) < self.n_states:
+            raise ValueError(
+                "the chain has more than one stationary distribution: transition has several closed classes"
+            )
+        target = torch.zeros(self.n_states + 1, dtype=self.dtype, device=self.device)
+        target[-1] = 1
+        solution = torch.linalg.pinv(system) @ target
+        return solution.clamp(min=0) / solution.clamp(min=0).sum()
+
+    def _sample_states(self, n: int, length: int, generator: torch.Generator) -> Tensor:
+        step = _cumulative(self.transition)
+        states = torch.empty(n, length + 1, dtype=torch.int64, device=self.device)
+        uniform = torch.rand(length + 1, n, generator=generator, dtype=self.dtype, device=self.device)
+        states[:, 0] = _choose(_cumulative(self.initial).expand(n, -1).contiguous(), uniform[0])
+        for i in range(1, length + 1):
+            states[:, i] = _choose(step[states[:, i - 1]], uniform[i])
+        return states
+
+    def _sample_tokens(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """Tokens whose distribution functions are `rows`, an index (n, T) into the emission columns."""
+        cumulative = _cumulative(self.emission.reshape(self.n_tokens, -1))
+        uniform = torch.rand(rows.shape, generator=generator, dtype=self.dtype, device=self.device)
+        parts = zip(rows.split(64, dim=1), uniform.split(64, dim=1), strict=True)
+        return torch.cat([_choose(cumulative[row], u) for row, u in parts], dim=1)
+
+
+class HMM(_Chain):
+    """A hidden Markov model (Section 3): A = `transition` (S, S), W = `emission` (X, S), P[H_0] = `initial` (S,).
+
+    Arrays or tensors, float64 unless float32 is given. ValueError where a shape does not fit, an entry is negative or
+    not finite, or a column does not sum to 1.
+    """
+
+    def __init__(self, transition, emission, initial):
+        self._set_chain(transition, emission, initial, emission_ndim=2)
+
+    def __repr__(self) -> str:
+        return f"HMM(n_states={self.n_states}, n_tokens={self.n_tokens})"
+
+    def to(self, device=None, dtype=None) -> HMM:
+        """The same model on another device or with another dtype (float64 or float32)."""
+        return HMM(*(part.to(device=device, dtype=dtype) for part in (self.transition, self.emission, self.initial)))
+
+    def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> Sample:
+        """`n` independent sequences of `length` tokens. The same seed gives the same draws on the same platform."""
+        n, length = at_least("n", n, 1), at_least("length", length, 1)
+        generator = as_generator(seed, self.device)
+        states = self._sample_states(n, length, generator)
+        return Sample(self._sample_tokens(states[:, 1:], generator), states, None)
+
+    def embed(self, tokens) -> Tensor:
+        """Proper embeddings e(x) = P[X_i = x | H_i], the rows of W: (n, T) to (n, T, S). MASK becomes a row of ones."""
+        tokens = as_tokens(tokens, self.n_tokens, self.device)
+        rows = torch.cat([self.emission, torch.ones_like(self.emission[:1])])  # row -1 answers MASK
+        return rows[tokens]
+
+
+class MemoryHMM(_Chain):
+    """A memory-augmented hidden Markov model (Section 4).
+
+    Hidden states are h = (j, s), index `j * n_syntax + s`: the cell j that is looked up, and the syntax state s.
+    `transition` (H, H) and `initial` (H,) describe H_0, H_1, …; `emission` (X, M, H) holds W_{x,(m,j,s)}, the
+    probability of token x in state h = (j, s) when cell j holds the value m; `memory` (M, …, M), one axis for each of
+    the N cells, is the joint prior P[M_1, …, M_N].
+    """
+
+    def __init__(self, transition, emission, initial, memory):
+        self._set_chain(transition, emission, initial, emission_ndim=3)
+        memory = as_tensor("memory", memory)
+        self.n_cells, self.n_memory = memory.ndim, self.emission.shape[1]
+        if self.n_cells == 0 or set(memory.shape) != {self.n_memory}:
+            raise ValueError(
+                f"memory must have one axis of {self.n_memory} values (as emission has) for each cell, "
+                f"not shape {tuple(memory.shape)}"
+            )
+        self.memory = as_distribution("memory", memory.reshape(-1), 1).reshape(memory.shape)
+        if self.n_states % self.n_cells:
+            raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
+        self.n_syntax = self.n_states // self.n_cells
+        self._same_kind(self.transition, self.memory)
+
+    def __repr__(self) -> str:
+        return (
+            f"MemoryHMM(n_cells={self.n_cells}, n_memory={self.n_memory}, "
+            f"n_states={self.n_states}, n_tokens={self.n_tokens})"
+        )
+
+    def to(self, device=None, dtype=None) -> MemoryHMM:
+        """The same model on another device or with another dtype (float64 or float32)."""
+        parts = (self.transition, self.emission, self.initial, self.memory)
+        return MemoryHMM(*(part.to(device=device, dtype=dtype) for part in parts))
+
+    def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> Sample:
+        """`n` independent sequences of `length` tokens, each with its own memory, drawn once and kept."""
+        n, length = at_least("n", n, 1), at_least("length", length, 1)
+        generator = as_generator(seed, self.device)
+        uniform = torch.rand(n, generator=generator, dtype=self.dtype, device=self.device)
+        joint = _choose(_cumulative(self.memory.reshape(-1)).expand(n, -1).contiguous(), uniform)
+        memory = torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
+        states = self._sample_states(n, length, generator)
+        looked_up = memory.gather(1, states[:, 1:] // self.n_syntax)  # M_{J_i}
+        return Sample(self._sample_tokens(looked_up * self.n_states + states[:, 1:], generator), states, memory)
+
+    def embed(self, tokens) -> Tensor:
+        """Proper embeddings e(x) = P[X_i = x | M_{J_i}, H_i]: (n, T) to (n, T, M*H), index m * H + h. MASK is all ones."""
+        tokens = as_tokens(tokens, self.n_tokens, self.device)
+        rows = self.emission.reshape(self.n_tokens, -1)
+        return torch.cat([rows, torch.ones_like(rows[:1])])[tokens]
+
+    def lift(self, embeddings: Tensor) -> Tensor:
+        """η of appendix D.2: (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
+        cells, values = self.n_cells, self.n_memory
+        table = embeddings.reshape(*embeddings.shape[:-1], values, cells, self.n_syntax)
+        # value of cell j in joint memory k, for every k and j
+        looked_up = torch.stack(
+            torch.unravel_index(torch.arange(values**cells, device=table.device), (values,) * cells), dim=1
+        )
+        lifted = table[..., looked_up, torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
+        return lifted.reshape(*embeddings.shape[:-1], -1)
+
+    def unlift(self, lifted: Tensor) -> Tensor:
+        """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
+        cells, values = self.n_cells, self.n_memory
+        table = lifted.reshape(*lifted.shape[:-1], *(values,) * cells, cells, self.n_syntax)
+        axes = range(lifted.ndim - 1, lifted.ndim - 1 + cells)
+        parts = []
+        for cell in range(cells):
+            others = [axis for axis in axes if axis != axes[cell]]
+            part = table[..., cell, :]
+            parts.append(part.mean(others) if others else part)
+        return torch.stack(parts, dim=-2).reshape(*lifted.shape[:-1], -1)
+
+    def flatten(self) -> HMM:
+        """The vanilla HMM over (m_1, …, m_N, h) that generates the same sequences; its transition is multiplied out."""
+        joint = self.memory.reshape(-1)
+        eye = torch.eye(len(joint), dtype=self.dtype, device=self.device)
+        emission = self.lift(self.emission.reshape(self.n_tokens, -1))
+        return HMM(torch.kron(eye, self.transition), emission, torch.kron(joint, self.initial))

@@ -1,0 +1,243 @@
+"""Forward and backward messages (appendices C and D.2), and the conditional probabilities read off them.
+
+Inference never sees tokens, only *evidence*: a nonnegative array v of shape (n, T, S), one row for each position. A
+token contributes its row of W, a masked position a row of ones, a prompt any vector. Two verbs carry everything:
+*condition* (multiply a message by a row of evidence) and *predict* (carry it one step along the chain).
+
+Probabilities of long sequences are far below the smallest float, and real zeros must stay zeros. So a message is a
+pair: a mantissa, and an exponent of two. Scaling by powers of two rounds nothing. One exponent for a whole message is
+enough for almost every sequence; where some entry sinks so low that a product could underflow, the sequence is run
+again with an exponent for each entry (`_sweep_each`). In float32 this guard is off: what lies 1e-38 below the largest
+entry of a message may be lost there.
+
+A memory model is run as the |M|^N hidden Markov models that it is once its memory is given, all with the same A; the
+lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hmmlib.hmm import HMM, MASK, MemoryHMM, as_tensor, as_tokens, at_least
+
+BLOCK = 2**21
+"""Entries of evidence worked on at a time where tokens are given: bounds the memory in use."""
+
+
+def _exponent(values: Tensor) -> Tensor:
+    """The power of two just above each value, kept where its inverse is a float too; 0 for a zero."""
+    return torch.frexp(values.detach())[1].clamp(-1000, 1000)
+
+
+def _scale(values: Tensor, exponent: Tensor) -> Tensor:
+    """values * 2**exponent, in the dtype of `values` (torch.ldexp works out the power in float32)."""
+    return values * torch.exp2(exponent.to(values.dtype))
+
+
+def _sweep(transition: Tensor, first: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
+    """Messages before each of L positions: condition, predict, condition, predict, …, from `first` (S,).
+
+    `evidence` is (L, R, S). Returns mantissas (L, R, S) and one exponent for each message, (L, R, 1).
+    """
+    steps, rows, states = evidence.shape
+    message, exponent = first.expand(rows, states), torch.zeros(rows, 1, dtype=torch.int64, device=first.device)
+    messages, exponents = [message], [exponent]
+    carry = transition.T.contiguous()
+    for row in evidence[:-1].unbind():
+        message = (message * row) @ carry
+        shift = _exponent(message.amax(-1, keepdim=True))
+        message, exponent = _scale(message, -shift), exponent + shift
+        messages.append(message)
+        exponents.append(exponent)
+    return torch.stack(messages), torch.stack(exponents)
+
+
+def _sweep_each(transition: Tensor, first: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
+    """`_sweep` with an exponent for each entry, so that none can underflow: exponents (L, R, S). Slower, S^2 a step."""
+    rows, states = evidence.shape[1:]
+    message, exponent = first.expand(rows, states), torch.zeros(rows, states, dtype=torch.int64, device=first.device)
+    messages, exponents = [message], [exponent]
+    never = torch.iinfo(torch.int64).min // 2
+    for row in evidence[:-1].unbind():
+        message = message * row
+        shift = _exponent(message)
+        message, exponent = _scale(message, -shift), exponent + shift
+        terms = transition * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
+        size = torch.where(terms.detach() > 0, _exponent(terms) + exponent.unsqueeze(-2), never)
+        top = size.amax(-1)
+        top = torch.where(top == never, 0, top)
+        relative = (exponent.unsqueeze(-2) - top.unsqueeze(-1)).clamp(-2000, 1000)
+        message, exponent = _scale(terms, relative).sum(-1), top
+        messages.append(message)
+        exponents.append(exponent)
+    return torch.stack(messages), torch.stack(exponents)
+
+
+def _smallest(values: Tensor) -> Tensor:
+    """The smallest positive entry of each row; infinity for a row of zeros."""
+    values = values.detach()
+    return torch.where(values > 0, values, math.inf).amin(-1)
+
+
+def _weights(sweep, transition: Tensor, initial: Tensor, evidence: Tensor, at: slice, own: bool):
+    """τ at the positions `at`, times their own evidence if `own`: mantissas, exponents, and which rows are in doubt."""
+    ones = torch.ones_like(initial)
+    forward, forward_exponent = sweep(transition, initial, evidence)
+    backward, backward_exponent = sweep(transition.T, ones, evidence.flip(0))
+    # The backward sweep predicts after conditioning, as the forward one does: message k from the end is P[X_{i+1:T} | H_i].
+    backward, backward_exponent = backward.flip(0), backward_exponent.flip(0)
+    doubt = torch.zeros(evidence.shape[1], dtype=torch.bool, device=evidence.device)
+    if initial.dtype == torch.float64:
+        safe = torch.finfo(initial.dtype).tiny / (_smallest(transition.reshape(-1)) * _smallest(evidence).amin(0))
+        doubt = (_smallest(forward) * _smallest(backward) < safe).any(0)
+    tau = forward[at] * backward[at]
+    if own:
+        tau = tau * evidence[at]
+    return tau, forward_exponent[at] + backward_exponent[at], doubt
+
+
+def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
+    """One exponent for each row: mantissas (…, S) with largest entry from 1/2 to 1, exponents (…, 1)."""
+    shift = _exponent(tau)
+    size = torch.where(tau.detach() > 0, shift + exponent, torch.iinfo(torch.int64).min // 2)
+    top = size.amax(-1, keepdim=True)
+    top = torch.where(top < -(2**60), 0, top)
+    return _scale(tau, (exponent - top).clamp(-2000, 1000)), top
+
+
+def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: slice, own: bool) -> tuple[Tensor, Tensor]:
+    """The joint P[H_i, v] for the positions `at` of the chain H_0, …, H_T, up to a power of two.
+
+    Args:
+        transition: A, (S, S).
+        initial: P[H_0], (S,).
+        evidence: (R, T, S), nonnegative; R independent rows.
+        at: which of the T + 1 positions.
+        own: whether the evidence of the position itself counts; without it, the result is τ_i of (C.1).
+
+    Returns:
+        Mantissas (R, positions, S) and exponents of two (R, positions, 1): the joint is mantissa * 2**exponent.
+    """
+    evidence = torch.cat([torch.ones_like(evidence[:, :1]), evidence], dim=1)  # H_0 emits nothing
+    scale = _exponent(evidence.amax(-1, keepdim=True))
+    evidence = _scale(evidence, -scale).transpose(0, 1).contiguous()
+    tau, exponent, doubt = _weights(_sweep, transition, initial, evidence, at, own)
+    tau, exponent = _align(tau, exponent)
+    if doubt.any():
+        redo = doubt.nonzero().squeeze(-1)
+        again = _align(*_weights(_sweep_each, transition, initial, evidence[:, redo], at, own)[:2])
+        tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
+    total = scale.to(torch.int64).sum(1, keepdim=True)
+    left_out = 0 if own else scale[:, at]
+    return tau.transpose(0, 1), exponent.transpose(0, 1) + total - left_out
+
+
+def _joint(model: HMM | MemoryHMM, evidence: Tensor, at: slice, own: bool) -> tuple[Tensor, Tensor]:
+    """P[H_i, v] or, for a memory model, P[M, H_i, v]: mantissas (n, positions, K * S), exponents (n, positions, 1)."""
+    if isinstance(model, HMM):
+        return chain_weights(model.transition, model.initial, evidence, at, own)
+    n, length = evidence.shape[:2]
+    prior = model.memory.reshape(-1)
+    rows = evidence.reshape(n, length, len(prior), model.n_states).transpose(1, 2).reshape(-1, length, model.n_states)
+    tau, exponent = chain_weights(model.transition, model.initial, rows, at, own)
+    tau = tau.reshape(n, len(prior), -1, model.n_states) * prior[:, None, None]
+    exponent = exponent.reshape(n, len(prior), -1, 1).expand_as(tau)
+    return _align(tau.transpose(1, 2).flatten(2), exponent.transpose(1, 2).flatten(2))
+
+
+def _normalise(weights: Tensor) -> Tensor:
+    """Divide by the sum over the last axis; a zero vector stays zero."""
+    total = weights.sum(-1, keepdim=True)
+    return weights / torch.where(total > 0, total, 1)
+
+
+def _evidence(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
+    return (
+        embeddings if isinstance(model, HMM) or embeddings.shape[-1] == lifted_size(model) else model.lift(embeddings)
+    )
+
+
+def lifted_size(model: HMM | MemoryHMM) -> int:
+    """Entries of a message: S, or |M|^N * |H| for a memory model."""
+    return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
+
+
+def _blocks(model: HMM | MemoryHMM, tokens) -> tuple[Tensor, ...]:
+    tokens = as_tokens(tokens, model.n_tokens, model.device)
+    return tokens.split(max(1, BLOCK // (tokens.shape[1] * lifted_size(model))))
+
+
+def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
+    """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, the zero vector where ‖τ_i‖₁ = 0.
+
+    Args:
+        embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
+
+    Returns:
+        (n, T, X), differentiable in `embeddings`.
+
+    Raises:
+        ValueError: a negative or non-finite entry, or a last axis of another length.
+    """
+    embeddings = as_tensor("embeddings", embeddings, 3).to(device=model.device, dtype=model.dtype)
+    width = {lifted_size(model)} if isinstance(model, HMM) else {model.n_memory * model.n_states, lifted_size(model)}
+    if embeddings.shape[-1] not in width:
+        raise ValueError(
+            f"embeddings must have {' or '.join(map(str, sorted(width)))} entries on the last axis, "
+            f"not {embeddings.shape[-1]}"
+        )
+    tau, _ = _joint(model, _evidence(model, embeddings), slice(1, None), own=False)
+    if isinstance(model, MemoryHMM):
+        tau = model.unlift(tau)
+    return _normalise(tau) @ model.emission.reshape(model.n_tokens, -1).T
+
+
+def masked_token_probs(model: HMM | MemoryHMM, tokens) -> Tensor:
+    """G of Section 2: (n, T) tokens to (n, T, X); row i is P[X_i | X_{-i} = x_{-i}], whatever token stands at i.
+
+    Positions that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector.
+    ValueError for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1.
+    """
+    return torch.cat([masked_token_probs_from_embeddings(model, model.embed(part)) for part in _blocks(model, tokens)])
+
+
+def _posteriors(model: HMM | MemoryHMM, tokens, at: int) -> tuple[Tensor, Tensor]:
+    """P[H̃_at, X = x] for every sequence: mantissas (n, K * S), exponents (n, 1)."""
+    blocks = _blocks(model, tokens)
+    length = blocks[0].shape[1]
+    if at_least("at", at, 0) > length:
+        raise ValueError(f"at must be 0 to {length} for sequences of length {length}, not {at}")
+    parts = [_joint(model, _evidence(model, model.embed(part)), slice(at, at + 1), own=True) for part in blocks]
+    return torch.cat([tau[:, 0] for tau, _ in parts]), torch.cat([exponent[:, 0] for _, exponent in parts])
+
+
+def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
+    """P[H_at | X_{1:T} = x], (n, n_states), for `at` from 0 to T; the zero vector where x has probability zero."""
+    weights, _ = _posteriors(model, tokens, at)
+    return _normalise(weights.reshape(len(weights), -1, model.n_states).sum(1))
+
+
+def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
+    """P[M_cell | X_{1:T} = x], (n, n_memory), cells counted from 0; the zero vector where x has probability zero."""
+    if not isinstance(model, MemoryHMM):
+        raise TypeError(f"memory_posterior needs a MemoryHMM, not {type(model).__name__}")
+    if at_least("cell", cell, 0) >= model.n_cells:
+        raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell}")
+    weights, _ = _posteriors(model, tokens, 0)
+    table = weights.reshape(len(weights), *model.memory.shape, model.n_states)
+    return _normalise(table.movedim(1 + cell, 1).flatten(2).sum(-1))
+
+
+def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
+    """log Pr(X_{1:T} = x) in nats, (n,); minus infinity where x has probability zero. MASK positions are summed over."""
+    weights, exponent = _posteriors(model, tokens, 0)
+    return weights.sum(-1).log() + exponent.squeeze(-1).to(weights.dtype) * math.log(2)
+
+
+__all__ = [
+    "MASK", "chain_weights", "lifted_size", "log_likelihood", "masked_token_probs",
+    "masked_token_probs_from_embeddings", "memory_posterior", "posterior",
+]  # fmt: skip
