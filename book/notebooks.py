@@ -94,7 +94,7 @@ def execute(path: Path, parameters: Path) -> None:
     start = time.perf_counter()
     values = yaml.safe_load(parameters.read_text())
     EXECUTED.mkdir(parents=True, exist_ok=True)
-    running = copy.with_suffix(".running")
+    running = copy.with_suffix(".running.ipynb")
     try:
         notebook = papermill.execute_notebook(
             path, running, values, kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks"

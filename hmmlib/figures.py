@@ -174,3 +174,37 @@ def head_against_prompt(results: Sequence[TrialResult], title: str = "") -> Figu
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
     figure.tight_layout()
     return figure
+
+
+def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, head: np.ndarray | None = None) -> Figure:
+    """Distributions over three tokens as points of a triangle.
+
+    Args:
+        points: (n, 3), coloured by `labels`.
+        corners: (3, S), the columns of W, drawn as crosses.
+        head: weights b of a linear head, (3,); the line b·p = 0 is drawn where it crosses the triangle.
+    """
+    place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
+    figure, axes = plt.subplots(figsize=(5.2, 4))
+    axes.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+    for k, (x, y) in enumerate(place):
+        axes.annotate(f"token {k}", (x, y), (x, y + (0.05 if k == 2 else -0.07)), ha="center")
+    labels = np.asarray(labels, dtype=bool)
+    for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+        spots = np.asarray(points)[labels == value] @ place
+        size = 34 if value else 26
+        axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {value:d}", alpha=0.75, linewidth=0)
+    axes.scatter(*(np.asarray(corners).T @ place).T, marker="x", color=INK, s=60, label="columns of W")
+    if head is not None:
+        crossings = []
+        for i, j in ((0, 1), (1, 2), (2, 0)):
+            if head[i] * head[j] < 0:
+                share = head[i] / (head[i] - head[j])
+                crossings.append((1 - share) * place[i] + share * place[j])
+        if len(crossings) == 2:
+            axes.plot(*np.array(crossings).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
+    axes.set(aspect="equal")
+    axes.axis("off")
+    axes.legend(loc="upper left", bbox_to_anchor=(0.95, 1))
+    figure.tight_layout()
+    return figure

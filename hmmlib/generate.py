@@ -120,3 +120,14 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
     emission = model.emission.clone()
     emission[:, -1] = (emission[:, 0] + emission[:, n_states // 2 - 1]) / 2
     return HMM(model.transition, emission, model.initial)
+
+
+def hidden_twins() -> HMM:
+    """Four states a, b, c, d; a and b emit the same token, and only what follows tells them apart.
+
+    Assumption 3.2 holds, 3.1 fails. Token 1 can only follow a, token 2 only b: so the inputs (1) and (2) say for sure
+    that H_1 was a, or b, and yet the token at the gap has one and the same distribution.
+    """
+    transition = [[0.5, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    emission = [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    return HMM(transition, emission, [0.25, 0.25, 0.25, 0.25])

@@ -42,7 +42,7 @@ def _sweep(transition: Tensor, first: Tensor, evidence: Tensor) -> tuple[Tensor,
 
     `evidence` is (L, R, S). Returns mantissas (L, R, S) and one exponent for each message, (L, R, 1).
     """
-    steps, rows, states = evidence.shape
+    rows, states = evidence.shape[1:]
     message, exponent = first.expand(rows, states), torch.zeros(rows, 1, dtype=torch.int64, device=first.device)
     messages, exponents = [message], [exponent]
     carry = transition.T.contiguous()

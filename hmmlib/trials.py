@@ -105,12 +105,18 @@ def _check_field(name: str, is_float: bool, value) -> None:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase."""
+    """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase.
+
+    `exact_head_accuracy` is that of the same head tuned on the exact G instead of the network, and
+    `untrained_prompt_accuracy` that of a head tuned behind a prompt left as it was drawn: what the prompt's mere
+    presence is worth.
+    """
 
     spec: TrialSpec
     head_accuracy: float
     prompt_accuracy: float
     exact_head_accuracy: float
+    untrained_prompt_accuracy: float
     validation_head_accuracy: float
     validation_prompt_accuracy: float
     majority_rate: float
@@ -172,12 +178,19 @@ def run_trial(spec: TrialSpec, report: Callable[[int, float], None] | None = Non
     prompted = [tuning.all_probs_at_mask(network, part, prompt) for part in tokens[1:]]
     seconds["prompt tuning"] = clock() - start
 
+    start = clock()
+    untrained = tuning.initial_prompt(network, spec.prompt_length, seeds["tuning"])
+    behind = [tuning.all_probs_at_mask(network, part, untrained) for part in (tokens[0], tokens[2])]
+    untrained_head = tuning.tune_head(behind[0], train, how, seeds["tuning"])
+    seconds["untrained prompt"] = clock() - start
+
     share = test.double().mean().item()
     return TrialResult(
         spec=spec,
         head_accuracy=tuning.accuracy(head, probs[2], test),
         prompt_accuracy=tuning.accuracy(prompt_head, prompted[1], test),
         exact_head_accuracy=tuning.accuracy(exact_head, exact_probs[2], test),
+        untrained_prompt_accuracy=tuning.accuracy(untrained_head, behind[1], test),
         validation_head_accuracy=tuning.accuracy(head, probs[1], validation),
         validation_prompt_accuracy=tuning.accuracy(prompt_head, prompted[0], validation),
         majority_rate=max(share, 1 - share),

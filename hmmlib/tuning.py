@@ -120,12 +120,17 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
     return LinearHead(weights.detach())
 
 
+def initial_prompt(network: BertForMaskedLM, length: int, seed: int) -> Tensor:
+    """A prompt before any training, (length, width): uniform on [-0.5, 0.5] (appendix E)."""
+    return (torch.rand(length, network.config.hidden_size, generator=as_generator(seed)) - 0.5).to(network.device)
+
+
 def tune_prompt(
     network: BertForMaskedLM, tokens: Tensor, labels: Tensor, prompt_length: int, plan: Tuning, seed: int
 ) -> tuple[Tensor, LinearHead]:
     """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
 
-    The network is frozen, and in float32. The prompt starts uniform on [-0.5, 0.5] (appendix E), the head at zero.
+    The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero.
     ValueError where prompt and sequence are longer than the network's positions.
     """
     longest = network.config.max_position_embeddings
@@ -135,8 +140,7 @@ def tune_prompt(
             f"positions, but the network has {longest}"
         )
     network.eval().requires_grad_(False)
-    start = torch.rand(prompt_length, network.config.hidden_size, generator=as_generator(seed)) - 0.5
-    prompt = nn.Parameter(start.to(network.device))
+    prompt = nn.Parameter(initial_prompt(network, prompt_length, seed))
     weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1, device=network.device))
     groups = [{"params": [weights], "lr": plan.head_rate}, {"params": [prompt], "lr": plan.prompt_rate}]
     _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, tokens, labels, plan, seed)
