@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PRESET ?= quick
+# As in hmmlib/__init__.py, for what imports torch before hmmlib: no long spinning between threads.
+export GOMP_SPINCOUNT ?= 1000
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 

@@ -34,7 +34,8 @@ def _from_text(value):
 
 Seed = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
-Sizes = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1), BeforeValidator(_from_text)]
+Size = Annotated[int, Field(ge=1)]
+Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
 Preset = Literal[tuple(PRESETS)]
 
 
