@@ -35,7 +35,7 @@ notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
 
 test: $(INSTALLED) ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .
@@ -50,6 +50,7 @@ lock: ## resolve pyproject.toml anew into requirements.lock
 	build/lock/bin/pip install --quiet torch==2.13.0
 	build/lock/bin/pip install --quiet --editable '.[book,sweep,dev]'
 	build/lock/bin/pip freeze --exclude hmmlib | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
+	{ printf 'name: hmmlib\nchannels: [conda-forge]\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'; sed 's/^/      - /' requirements.lock; } > environment.yml
 
 clean: ## remove everything that was built, except .venv
 	rm -rf _build build

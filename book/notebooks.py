@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -82,6 +83,14 @@ def key(path: Path, parameters: Path) -> str:
     return digest.hexdigest()
 
 
+def quiet_kernels() -> None:
+    """Give the kernels an IPython folder of their own: no reader's settings, and no warnings about local sockets."""
+    profile = ROOT / "build" / "ipython" / "profile_default"
+    profile.mkdir(parents=True, exist_ok=True)
+    (profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+    os.environ["IPYTHONDIR"] = str(profile.parent)
+
+
 def execute(path: Path, parameters: Path) -> None:
     """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed."""
     import papermill
@@ -103,6 +112,9 @@ def execute(path: Path, parameters: Path) -> None:
         running.replace(copy.with_suffix(".failed.ipynb"))
         copy.unlink(missing_ok=True)
         raise SystemExit(f"failed\n{error}") from None
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.metadata.tags.append("remove-cell")  # the page shows the notebook's own parameters
     notebook.metadata["companion_key"] = wanted
     nbformat.write(notebook, running)
     running.replace(copy)
@@ -122,6 +134,7 @@ def main() -> None:
         known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
         parser.error(f"unknown preset {arguments.preset!r}: choose from {known}")
     print(f"executing notebooks ({arguments.preset})")
+    quiet_kernels()
     for source in sources():
         execute(source.with_suffix(".ipynb"), parameters)
 

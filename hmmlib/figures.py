@@ -46,6 +46,13 @@ def use_style() -> None:
     set_matplotlib_formats("svg", metadata={"Date": None})
 
 
+def _done(figure: Figure) -> Figure:
+    """Closed, so that a notebook shows the figure once: as the value of its cell."""
+    figure.tight_layout()
+    plt.close(figure)
+    return figure
+
+
 def chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence[int] = ()) -> Figure:
     """The graphical model of an HMM: H_0 → H_1 → …, each H_i over its token. Positions count from 1 (H_0 for 0)."""
     figure, axes = plt.subplots(figsize=(1.15 * (len(tokens) + 1), 2.1))
@@ -64,7 +71,7 @@ def chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence
             axes.text(i, 0, label, ha="center", va="center", fontsize=8.5, zorder=3)
     axes.set(xlim=(-0.5, len(tokens) + 0.5), ylim=(-0.45, 1.45))
     axes.axis("off")
-    return figure
+    return _done(figure)
 
 
 def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
@@ -78,8 +85,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    figure.tight_layout()
-    return figure
+    return _done(figure)
 
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
@@ -89,8 +95,7 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
         axis.imshow(np.asarray(matrix), cmap="Blues", vmin=0, vmax=1)
         axis.set(title=name, xlabel=x_label, ylabel=y_label)
         axis.spines[:].set_visible(False)
-    figure.tight_layout()
-    return figure
+    return _done(figure)
 
 
 def losses(steps: Sequence[int], values: Sequence[float], best: float, uniform: float) -> Figure:
@@ -101,8 +106,7 @@ def losses(steps: Sequence[int], values: Sequence[float], best: float, uniform: 
         axes.axhline(level, color=colour, linestyle="--")
         axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom", color=colour)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
-    figure.tight_layout()
-    return figure
+    return _done(figure)
 
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
@@ -113,8 +117,7 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
         span = [min(*x, *y), max(*x, *y)]
         axes.plot(span, span, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
-    figure.tight_layout()
-    return figure
+    return _done(figure)
 
 
 def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "") -> Figure:
@@ -128,8 +131,7 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     axes.set(xlabel=x_label, ylabel=y_label)
     if len(series) > 1:
         axes.legend()
-    figure.tight_layout()
-    return figure
+    return _done(figure)
 
 
 def reference() -> list[dict]:
@@ -172,8 +174,7 @@ def head_against_prompt(results: Sequence[TrialResult], title: str = "") -> Figu
     axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=8.5)
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
-    figure.tight_layout()
-    return figure
+    return _done(figure)
 
 
 def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, head: np.ndarray | None = None) -> Figure:
@@ -206,5 +207,4 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
     axes.set(aspect="equal")
     axes.axis("off")
     axes.legend(loc="upper left", bbox_to_anchor=(0.95, 1))
-    figure.tight_layout()
-    return figure
+    return _done(figure)

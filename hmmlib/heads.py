@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,18 +59,17 @@ def fit_or_refute(probs, labels) -> LinearHead | Impossible:
     labels = torch.as_tensor(labels, dtype=torch.bool)
     if labels.shape != probs.shape[:1]:
         raise ValueError(f"labels must have shape {tuple(probs.shape[:1])}, not {tuple(labels.shape)}")
-    positive, negative = probs[labels], probs[~labels]
-    bounds = torch.cat([torch.zeros(len(positive)), -torch.ones(len(negative))])
-    found = linprog(torch.zeros(probs.shape[1]), torch.cat([-positive, negative]), bounds, bounds=(None, None))
+    positive, negative = probs[labels].numpy(), probs[~labels].numpy()
+    least = np.concatenate([np.zeros(len(positive)), -np.ones(len(negative))])
+    found = linprog(np.zeros(probs.shape[1]), np.concatenate([-positive, negative]), least, bounds=(None, None))
     if found.status == 0:
         return LinearHead(torch.as_tensor(found.x))
-    columns = torch.cat([torch.cat([positive, -negative]).T, (~labels).double().sort().values[None]])
-    target = torch.zeros(len(columns), dtype=torch.float64)
+    columns = np.vstack([np.concatenate([positive, -negative]).T, -least])
+    target = np.zeros(len(columns))
     target[-1] = 1
-    found = linprog(torch.zeros(len(probs)), A_eq=columns, b_eq=target)
+    found = linprog(np.zeros(len(probs)), A_eq=columns, b_eq=target)
     if found.status != 0:
         raise RuntimeError(f"neither a head nor a refutation was found: {found.message}")
     weights = torch.as_tensor(found.x)
-    return Impossible(
-        weights[: len(positive)], weights[len(positive) :], (columns @ weights - target).abs().max().item()
-    )
+    residual = float(abs(columns @ found.x - target).max())
+    return Impossible(weights[: len(positive)], weights[len(positive) :], residual)

@@ -1,0 +1,177 @@
+"""The random models: appendix E's, and the families that satisfy or break what their docstrings say."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import nnls
+
+from hmmlib.assumptions import assumption_3_1, assumption_3_2
+from hmmlib.generate import (
+    FLAT,
+    SHARP,
+    dependent_hmm,
+    hidden_twins,
+    mixed_permutations,
+    nearly_dependent_hmm,
+    non_degenerate_hmm,
+    random_hmm,
+    random_memory_hmm,
+    regular_hmm,
+    sparse_columns,
+    sparse_hmm,
+    sparse_memory_hmm,
+)
+from hmmlib.hmm import MASK
+from hmmlib.messages import masked_token_probs, posterior
+
+SEEDS = range(60)
+
+
+def parts(model):
+    """All parameters of a model, the memory's prior as one column."""
+    memory = [model.memory.flatten()] if hasattr(model, "memory") else []
+    return [model.transition, model.emission, model.initial, *memory]
+
+
+@pytest.mark.parametrize("n_states", [1, 2, 4, 7, 30])
+def test_transitions_mix_exactly_as_many_permutations_as_there_are_states(n_states, monkeypatch):
+    drawn, randperm = [], torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda *a, **k: drawn.append(randperm(*a, **k)) or drawn[-1])
+    for seed in range(10):
+        drawn.clear()
+        transition = mixed_permutations(n_states, torch.Generator().manual_seed(seed)).numpy()
+        assert len(drawn) == n_states
+        np.testing.assert_allclose(transition.sum(0), 1, atol=1e-14)
+        np.testing.assert_allclose(transition.sum(1), 1, atol=1e-14)
+        matrices = np.stack([np.eye(n_states)[p].ravel() for p in drawn], 1)
+        weights, residual = nnls(matrices, transition.ravel())
+        assert residual < 1e-12
+        assert weights.sum() == pytest.approx(1)
+
+
+def test_permutations_are_uniform():
+    found = np.zeros((3, 3))
+    for seed in range(400):
+        found += mixed_permutations(3, torch.Generator().manual_seed(seed)).numpy() / 400
+    np.testing.assert_allclose(found, 1 / 3, atol=0.1)
+
+
+def spread(columns):
+    """Largest log ratio of two entries of one column: at most 1 / temperature, as logits are from 0 to 1."""
+    logarithms = columns.log()
+    return (logarithms.amax(0) - logarithms.amin(0)).max().item()
+
+
+@pytest.mark.parametrize("n_cells", [0, 1, 2])
+def test_temperatures_of_appendix_e(n_cells):
+    assert (SHARP, FLAT) == (0.01, 10.0)
+    models = [random_memory_hmm(5, 10, 10, seed, n_cells) if n_cells else random_hmm(10, seed=seed) for seed in SEEDS]
+    sharp, flat = [spread(m.emission) for m in models], [spread(m.initial) for m in models]
+    assert 90 < max(sharp) <= 100  # near one-hot
+    assert 0.08 < max(flat) <= 0.1  # near uniform
+    largest = torch.stack([m.emission.amax(0).mean() for m in models]).mean()
+    assert 0.85 < largest < 0.99
+    if n_cells:
+        assert 0.08 < max(spread(m.memory.flatten()) for m in models) <= 0.1
+
+
+MAKERS = {
+    "random_hmm": lambda seed: random_hmm(6, 10, seed),
+    "random_memory_hmm": lambda seed: random_memory_hmm(3, 4, 10, seed, n_cells=2),
+    "sparse_hmm": lambda seed: sparse_hmm(5, 4, seed),
+    "sparse_memory_hmm": lambda seed: sparse_memory_hmm(3, 4, 5, seed, n_cells=2),
+    "regular_hmm": lambda seed: regular_hmm(5, 4, seed),
+    "non_degenerate_hmm": lambda seed: non_degenerate_hmm(4, 6, seed),
+    "nearly_dependent_hmm": lambda seed: nearly_dependent_hmm(4, 6, 1e-3, seed),
+    "dependent_hmm": lambda seed: dependent_hmm(4, 6, seed),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_columns_sum_to_one_and_the_seed_decides(name):
+    make = MAKERS[name]
+    for seed in range(10):
+        model, again, generator = make(seed), make(seed), make(torch.Generator().manual_seed(seed))
+        for part, same, by_generator in zip(*map(parts, (model, again, generator)), strict=True):
+            np.testing.assert_allclose(part.sum(0), 1, atol=1e-14)
+            assert torch.equal(part, same)
+            assert torch.equal(part, by_generator)
+        assert not all(map(torch.equal, parts(model), parts(make(seed + 100))))
+    with pytest.raises(ValueError, match="seed must be"):
+        make(-1)
+
+
+def test_shapes():
+    model = random_memory_hmm(3, 4, 7, n_cells=2)
+    assert (model.emission.shape, model.memory.shape, model.transition.shape) == ((7, 3, 4), (3, 3), (4, 4))
+    assert random_hmm(4).emission.shape == (10, 4)
+    for make in (random_hmm, random_memory_hmm):
+        with pytest.raises(ValueError, match="must be an integer of 1 or more"):
+            make(0)
+
+
+@pytest.mark.parametrize("zeros", [0.0, 0.3, 0.6, 1.0])
+def test_sparse_columns_have_zeros_and_ties_and_never_vanish(zeros):
+    columns = sparse_columns((8, 2000), zeros, torch.Generator().manual_seed(0))
+    np.testing.assert_allclose(columns.sum(0), 1, atol=1e-14)
+    share = (columns == 0).double().mean().item()
+    assert share == pytest.approx(min(zeros, 7 / 8), abs=0.03)
+    ratios = columns / torch.where(columns > 0, columns, 2).amin(0)
+    allowed = torch.tensor([0, 1, 4 / 3, 1.5, 2, 3, 1 / 2 * 3], dtype=torch.float64)
+    assert ((ratios.unsqueeze(-1) - allowed).abs().amin(-1) < 1e-9).all()
+
+
+def rank(model):
+    return np.linalg.matrix_rank(model.emission.numpy())
+
+
+@pytest.mark.parametrize("n_states", [1, 2, 3, 6])
+def test_families_keep_and_break_what_they_say(n_states):
+    zeros = 0
+    for seed in SEEDS:
+        regular = regular_hmm(n_states, 3, seed)
+        assert assumption_3_2(regular)
+        assert (regular.initial > 0).all()
+        zeros += int((regular.transition == 0).sum() + (regular.emission == 0).sum())
+
+        free = non_degenerate_hmm(n_states, n_states + seed % 3, seed)
+        assert assumption_3_2(free)
+        assert rank(free) == n_states
+
+        if n_states > 1:
+            dependent = dependent_hmm(n_states, n_states + 2, seed)
+            assert assumption_3_2(dependent)
+            assert rank(dependent) < n_states
+            columns = dependent.emission
+            assert torch.equal(columns[:, -1], (columns[:, 0] + columns[:, n_states // 2 - 1]) / 2)
+    assert zeros > len(SEEDS)
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-6])
+def test_nearly_dependent_columns(gap):
+    for seed in SEEDS:
+        model = nearly_dependent_hmm(4, 5, gap, seed)
+        distance = (model.emission[:, -1] - model.emission[:, 0]).abs().max().item()
+        assert 0 < distance < gap * 1.000001
+        report = assumption_3_1(model)
+        assert report
+        assert report.condition > 0.3 / gap
+        assert report.condition == pytest.approx(np.linalg.cond(model.emission.numpy()), rel=1e-6)
+        assert assumption_3_2(model)
+
+
+def test_families_that_cannot_be():
+    with pytest.raises(ValueError, match="4 independent columns need at least 4 tokens, not 3"):
+        non_degenerate_hmm(4, 3)
+    with pytest.raises(ValueError, match="n_states must be an integer of 2 or more, not 1"):
+        dependent_hmm(1, 3)
+
+
+def test_hidden_twins_differ_in_what_follows_only():
+    model = hidden_twins()
+    assert assumption_3_2(model)
+    assert not assumption_3_1(model)
+    tokens = [[MASK, 1], [MASK, 2]]
+    assert posterior(model, tokens, at=1).tolist() == [[1, 0, 0, 0], [0, 1, 0, 0]]
+    probs = masked_token_probs(model, tokens)[:, 0]
+    assert probs.tolist() == [[1, 0, 0]] * 2

@@ -1,0 +1,170 @@
+"""The project's own files agree with each other: lock, environment, twins, addresses, layers."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book"))
+import notebooks as pipeline  # noqa: E402
+
+LAYERS = [
+    "hmm",
+    "messages",
+    "generate",
+    "assumptions",
+    "heads",
+    "theorems",
+    "exact",
+    "statements",
+    "bert",
+    "tuning",
+    "trials",
+    "figures",
+    "__main__",
+]
+ALONE = {"presets"}  # imported by anyone, import nothing
+
+
+def locked() -> dict[str, str]:
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    return dict(line.lower().replace("_", "-").split("==") for line in lines if line)
+
+
+def test_lock_pins_every_requirement_within_its_range():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert set(extras) == {"book", "sweep", "dev"}
+    for text in [*project["dependencies"], *chain.from_iterable(extras.values())]:
+        requirement = Requirement(text)
+        version = locked()[requirement.name.lower().replace("_", "-")]
+        assert requirement.specifier.contains(version), (text, version)
+
+
+def test_lock_has_only_exact_versions():
+    for line in (ROOT / "requirements.lock").read_text().splitlines():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
+
+
+def test_conda_environment_has_the_same_versions():
+    dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    assert "\n".join(dependencies[-1]["pip"]) == (ROOT / "requirements.lock").read_text().strip()
+
+
+@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+def test_twin_is_what_its_source_gives(source):
+    assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
+    assert pipeline.twin(source) == pipeline.twin(source)
+
+
+def test_drift_is_noticed(tmp_path, monkeypatch):
+    source = tmp_path / "notebooks" / "a.md"
+    source.parent.mkdir()
+    source.write_text((ROOT / "notebooks" / "2-setting.md").read_text())
+    (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    assert pipeline.write_twins(check=False) == 1
+    assert pipeline.write_twins(check=True) == 0
+    source.write_text(source.read_text().replace("two states", "three states", 1) + "\nmore\n")
+    assert pipeline.write_twins(check=True) == 1
+
+
+@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+def test_every_notebook_has_its_cells_and_beats(source):
+    cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    assert "find_spec" in code[0].source
+    assert pipeline.address() in code[0].source
+    assert code[1].metadata.tags == ["parameters"]
+    assert code[1].source.startswith("# Parameters:")
+    assert "check(globals()" in code[2].source
+    assert not any(cell.get("outputs") for cell in code)
+    headings = re.findall(r"^## (.+)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    beats = ["What is claimed", "", "Step by step", "At scale, and with a control", "To try next"]
+    places = [headings.index(beat) for beat in beats if beat]
+    assert places == sorted(places)
+
+
+def test_every_figure_has_alternative_text():
+    for source in pipeline.sources():
+        for cell in nbformat.read(source.with_suffix(".ipynb"), 4).cells:
+            last = cell.source.strip().splitlines()[-1] if cell.source.strip() else ""
+            if cell.cell_type == "code" and (re.match(r"figures\.(?!use_style)", cell.source) or last == "figure"):
+                assert len(cell.metadata["mystnb"]["image"]["alt"]) > 20, (source.name, cell.source)
+
+
+def test_one_address():
+    address = pipeline.address()
+    assert address in (ROOT / "CITATION.cff").read_text()
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for name in tracked:
+        path = ROOT / name
+        if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"} and path.is_file():
+            for other in re.findall(r"https://github\.com/[A-Za-z0-9_./-]+", path.read_text()):
+                assert other.startswith(address), (name, other)
+
+
+def test_no_import_upwards():
+    for path in (ROOT / "hmmlib").glob("*.py"):
+        imported = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("hmmlib"):
+                rest = node.module.removeprefix("hmmlib").lstrip(".")
+                imported |= {rest} if rest else {alias.name for alias in node.names}
+        if path.stem in {"__init__", "parameters"}:
+            assert imported <= ALONE
+        else:
+            below = set() if path.stem in ALONE | {"exact"} else set(LAYERS[: LAYERS.index(path.stem)]) | ALONE
+            assert imported <= below, (path.name, imported - below)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (["trial", "--preset", "huge"], ["smoke, quick", "'huge'"]),
+        (["trial", "--n-states", "0"], ["--n-states", "1"]),
+        (["trial", "--n-states", "many"], ["--n-states", "integer"]),
+        (["trial", "--n_states", "4"], ["--n_states"]),
+        (["ledger", "--instances", "0"], ["--instances", "1"]),
+        (["ledgr"], ["ledgr"]),
+    ],
+)
+def test_command_line_refuses_with_exit_code_2(call, words):
+    done = subprocess.run(
+        [sys.executable, "-m", "hmmlib", *call], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_a_damaged_result_is_one_line_and_exit_code_1(tmp_path):
+    from hmmlib.trials import TrialSpec, result_path
+
+    path = result_path(TrialSpec(preset="smoke", n_states=4, seed=1), tmp_path)
+    path.parent.mkdir()
+    path.write_text('{"format": 1,')
+    call = [sys.executable, "-m", "hmmlib", "trial", "--preset", "smoke", "--n-states", "4", "--seed", "1"]
+    done = subprocess.run([*call, "--store", str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert str(path) in done.stderr
+    assert path.read_text() == '{"format": 1,'
+
+
+def test_workflow_calls_the_same_script():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert {"run": ".ci/run"} in workflow["jobs"]["check"]["steps"]
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "make book" in script
+    assert "make test" in script
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)

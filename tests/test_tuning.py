@@ -1,0 +1,203 @@
+"""Tasks, and head and prompt tuning of a frozen network."""
+
+import numpy as np
+import pytest
+import torch
+
+from hmmlib.bert import Shape, build
+from hmmlib.exact import Enumeration, normalised
+from hmmlib.generate import random_hmm, sparse_hmm
+from hmmlib.heads import LinearHead
+from hmmlib.hmm import HMM, MASK
+from hmmlib.tuning import (
+    NONZERO,
+    REDRAWS,
+    Tuning,
+    accuracy,
+    all_probs_at_mask,
+    draw_mu,
+    draw_task,
+    initial_prompt,
+    probs_at_mask,
+    tune_head,
+    tune_prompt,
+)
+
+PLAN = Tuning(epochs=3, batch=16, head_rate=0.1, prompt_rate=0.05)
+
+
+@pytest.fixture
+def network():
+    return build(Shape(layers=1, width=16, heads=2, max_length=10), 4, 0).eval()
+
+
+def inputs(n=40, length=6, seed=0):
+    tokens = torch.randint(0, 4, (n, length), generator=torch.Generator().manual_seed(seed))
+    tokens[:, 0] = MASK
+    return tokens
+
+
+@pytest.mark.parametrize("n_states", [1, 2, 3, 4, 10, 30])
+def test_task_weights(n_states, monkeypatch):
+    values, randn = [], torch.randn
+    monkeypatch.setattr(torch, "randn", lambda *a, **k: values.append(randn(*a, **k)) or values[-1])
+    used, together = torch.zeros(n_states), []
+    for seed in range(300):
+        mu = draw_mu(n_states, torch.Generator().manual_seed(seed))
+        assert mu.shape == (n_states,)
+        assert len(values[-1]) == min(NONZERO, 2 * n_states)
+        used += mu != 0
+        together.append(sorted(values[-1].abs().tolist()) == sorted(mu[mu != 0].abs().tolist()))
+    assert NONZERO == 6
+    assert (used > 0).all()
+    # An entry of μ is zero where neither of its two entries in the 2 × S matrix was drawn.
+    drawn, entries = min(6, 2 * n_states), 2 * n_states
+    absent = (entries - drawn) * (entries - drawn - 1) / (entries * (entries - 1))
+    np.testing.assert_allclose(used / 300, 1 - absent, atol=5 * np.sqrt(0.25 / 300))
+    if n_states == 30:
+        assert np.mean(together) > 0.6  # mostly in six different columns, unchanged but for the sign
+    assert abs(torch.cat(values).mean()) < 0.1
+    assert torch.cat(values).std() == pytest.approx(1, abs=0.1)
+
+
+def test_labels_are_those_of_the_posterior_by_enumeration():
+    both = set()
+    for seed in range(12):
+        model = sparse_hmm(3, 4, seed, 0.3)
+        task = draw_task(model, 5, (10, 4, 6), seed)
+        assert task.tokens.shape == (20, 5)
+        assert (task.tokens[:, 0] == MASK).all()
+        assert (task.tokens[:, 1:] >= 0).all()
+        for row, label in zip(task.tokens, task.labels, strict=True):
+            paths = Enumeration(model.transition, model.emission, model.initial, model.embed(row[None])[0])
+            score = normalised(paths.state(1)) @ task.mu.numpy()
+            if abs(score) > 1e-12:
+                assert label.item() == (score >= 0)
+        training = task.labels[:10]
+        assert task.redraws == REDRAWS or 0 < training.sum() < 10
+        both.update(task.labels.tolist())
+        assert [len(part) for part in task.split(task.labels)] == [10, 4, 6]
+    assert both == {True, False}
+
+
+def test_tasks_follow_their_seed():
+    model = random_hmm(5, 6, 0)
+    task, again, other = (draw_task(model, 6, (20, 5, 5), seed) for seed in (1, 1, 2))
+    assert torch.equal(task.tokens, again.tokens)
+    assert torch.equal(task.mu, again.mu)
+    assert not torch.equal(task.tokens, other.tokens)
+
+
+def test_weights_are_drawn_again_while_all_labels_agree():
+    one_state = HMM([[1.0]], [[0.5], [0.5]], [1.0])
+    task = draw_task(one_state, 4, (10, 2, 2), 0)
+    assert task.redraws == REDRAWS == 20
+    assert task.labels.all() or not task.labels.any()
+    redraws = []
+    for seed in range(60):
+        task = draw_task(random_hmm(2, 4, seed), 6, (30, 2, 2), seed)
+        redraws.append(task.redraws)
+        one_class = task.labels[:30].all() or not task.labels[:30].any()
+        assert not one_class or task.redraws == REDRAWS
+    assert {0, 1} < set(redraws)
+
+
+def test_no_prompt_and_an_empty_prompt_are_the_same(network):
+    tokens = inputs()
+    with torch.no_grad():
+        bare = probs_at_mask(network, tokens)
+        empty = probs_at_mask(network, tokens, initial_prompt(network, 0, 0))
+        whole = network(input_ids=torch.where(tokens == MASK, 4, tokens)).logits[:, 0, :4].softmax(-1)
+    assert torch.equal(bare, empty)
+    np.testing.assert_allclose(bare, whole, atol=1e-6)
+
+
+def test_a_prompt_comes_before_the_sequence(network):
+    tokens = inputs()
+    with torch.no_grad():
+        words = network.get_input_embeddings().weight
+        prompted = probs_at_mask(network, tokens, words[[2, 0]])
+        longer = torch.cat([torch.tensor([[2, 0]]).expand(40, -1), torch.where(tokens == MASK, 4, tokens)], 1)
+        expected = network(input_ids=longer).logits[:, 2, :4].softmax(-1)
+    np.testing.assert_allclose(prompted, expected, atol=1e-6)
+
+
+def test_probabilities_do_not_depend_on_the_batch(network):
+    tokens, prompt = inputs(1100), initial_prompt(network, 3, 1)
+    order = torch.randperm(1100, generator=torch.Generator().manual_seed(0))
+    whole = all_probs_at_mask(network, tokens, prompt)
+    assert whole.shape == (1100, 4)
+    assert not whole.requires_grad
+    np.testing.assert_allclose(all_probs_at_mask(network, tokens[order], prompt), whole[order], atol=1e-6)
+    np.testing.assert_allclose(all_probs_at_mask(network, tokens[-1:], prompt), whole[-1:], atol=1e-6)
+    np.testing.assert_allclose(whole.sum(1), 1, atol=1e-6)
+
+
+def test_the_prompt_at_the_start(network):
+    prompt = initial_prompt(network, 500, 3)
+    assert prompt.shape == (500, 16)
+    assert -0.5 <= prompt.min() < -0.49
+    assert 0.49 < prompt.max() <= 0.5
+    assert abs(prompt.mean()) < 0.02
+    assert torch.equal(prompt, initial_prompt(network, 500, 3))
+    assert not torch.equal(prompt, initial_prompt(network, 500, 4))
+
+
+def test_prompt_tuning_trains_the_prompt_and_the_head_and_nothing_else(network):
+    tokens = inputs()
+    labels, before = tokens[:, 1] >= 2, {name: value.clone() for name, value in network.state_dict().items()}
+    prompt, head = tune_prompt(network, tokens, labels, 3, PLAN, 5)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert all(parameter.grad is None for parameter in network.parameters())
+    assert not prompt.requires_grad
+    assert not head.weights.requires_grad
+    moved = (prompt - initial_prompt(network, 3, 5)).abs()
+    assert (moved.amax(1) > 1e-3).all()
+    assert head.weights.any()
+    again = tune_prompt(network, tokens, labels, 3, PLAN, 5)
+    assert torch.equal(prompt, again[0])
+    assert torch.equal(head.weights, again[1].weights)
+    assert not torch.equal(prompt, tune_prompt(network, tokens, labels, 3, PLAN, 6)[0])
+
+
+def test_prompt_tuning_lowers_the_loss(network):
+    with torch.no_grad():
+        for matrix in (p for p in network.parameters() if p.ndim == 2):
+            matrix *= 20  # fresh weights are small, and the output hardly depends on the input
+    tokens, losses = inputs(200), []
+    labels = tokens[:, 1] >= 2
+    for rate in (1e-9, 0.05):
+        plan = Tuning(epochs=20, batch=20, head_rate=0.5, prompt_rate=rate)
+        prompt, head = tune_prompt(network, tokens, labels, 3, plan, 0)
+        scores = head(all_probs_at_mask(network, tokens, prompt))
+        losses.append(torch.nn.functional.binary_cross_entropy_with_logits(scores, labels.float()).item())
+    assert losses[1] < 0.7 * losses[0]
+
+
+@pytest.mark.parametrize(("prompt_length", "fits"), [(4, True), (5, False)])
+def test_prompts_must_leave_room_for_the_sequence(network, prompt_length, fits):
+    tokens, plan = inputs(8), Tuning(epochs=1, batch=8, head_rate=0.1, prompt_rate=0.1)
+    if fits:
+        assert len(tune_prompt(network, tokens, tokens[:, 1] >= 2, prompt_length, plan, 0)[0]) == 4
+        return
+    with pytest.raises(ValueError, match="a prompt of 5 and sequences of 6 need 11 positions, but the network has 10"):
+        tune_prompt(network, tokens, tokens[:, 1] >= 2, prompt_length, plan, 0)
+
+
+def test_head_tuning_learns_what_is_separable():
+    draw = torch.Generator().manual_seed(0)
+    probs = torch.softmax(2 * torch.randn(600, 5, generator=draw), 1)
+    scores = probs @ torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0])
+    probs, labels = probs[scores.abs() > 0.05], (scores >= 0)[scores.abs() > 0.05]
+    plan = Tuning(epochs=30, batch=16, head_rate=0.5, prompt_rate=1.0)
+    head = tune_head(probs, labels, plan, 0)
+    assert accuracy(head, probs, labels) > 0.98
+    assert torch.equal(head.weights, tune_head(probs, labels, plan, 0).weights)
+    assert not torch.equal(head.weights, tune_head(probs, labels, plan, 1).weights)
+
+
+def test_accuracy():
+    head = LinearHead(torch.tensor([1.0, -1.0]))
+    probs = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.5, 0.5], [0.6, 0.4]])
+    assert accuracy(head, probs, torch.tensor([True, False, True, False])) == 0.75
+    assert accuracy(head, probs, torch.tensor([False, True, False, False])) == 0.0
