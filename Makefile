@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lint notebooks serve lock clean
+.PHONY: help install book test lint notebooks serve picture lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ lint: $(INSTALLED) ## check style and formatting
 
 serve: book ## build the book and serve it on http://127.0.0.1:8000
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
+
+picture: $(INSTALLED) ## draw the README's picture from the stored trials
+	$(BIN)/python -c "from hmmlib import figures as f, trials; f.use_style(); f.head_against_prompt(list(trials.load_results('quick'))).savefig('book/_static/head-against-prompt.png', dpi=150)"
 
 lock: ## resolve pyproject.toml anew into requirements.lock
 	rm -rf build/lock

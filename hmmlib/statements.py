@@ -214,7 +214,7 @@ def theorem_3_3_control(seed: int) -> float:
 STATEMENTS = (
     Statement(
         name="Proposition 3.4",
-        claim="If U ⊥ V | Z, then P[U | V=v] = P[U | Z] P[Z | V=v], which a left inverse of P[U | Z] undoes.",
+        claim="If U ⊥ V | Z, then P[U | V = v] = P[U | Z] P[Z | V = v], and a left inverse of P[U | Z] undoes it.",
         page="notebooks/3-hmm",
         label="paper-prop-3-4",
         check=proposition_3_4,
@@ -223,16 +223,16 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim B.1",
-        claim="P[H_i | X_{i+1:T+i}=x] is P[H_0 | X_{1:T}=x], rescaled state by state by one diagonal D for all x.",
+        claim="The posterior of Hᵢ given the text after it is that of H₀ given the same text, rescaled by one diagonal D.",
         page="notebooks/appendix-b",
         label="paper-claim-B-1",
         check=claim_b_1_check,
         control=claim_b_1_control,
-        broken="P[H_0] has full support (3.2)",
+        broken="P[H₀] has full support (3.2)",
     ),
     Statement(
         name="Theorem 3.3",
-        claim="With independent columns of W, one linear head on G_1 of (∅, x) gives every possible x its label.",
+        claim="With independent columns of W, one linear head on G₁ of (∅, x) gives every possible x its label.",
         page="notebooks/3-hmm",
         label="paper-thm-3-3",
         check=theorem_3_3_check,

@@ -106,6 +106,7 @@ def test_links_to_the_repository_are_right(name):
     [
         ("notebooks/3-hmm", "paper-thm-3-3", "Theorem 3.3"),
         ("notebooks/3-hmm", "paper-prop-3-4", "Proposition 3.4"),
+        ("notebooks/appendix-b", "paper-claim-B-1", "Claim B.1"),
         ("notebooks/3-hmm", "paper-asm-3-1", "Assumption 3.1"),
         ("notebooks/3-hmm", "paper-asm-3-2", "Assumption 3.2"),
     ],

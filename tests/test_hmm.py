@@ -181,6 +181,17 @@ def test_frequencies_of_states_tokens_and_pairs(seed):
         assert chi_square(states[:, i] * 4 + states[:, i + 1], step) > 50  # the bound would notice a transposed matrix
 
 
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-53])
+def test_what_has_probability_zero_is_not_drawn_even_by_the_extremes_of_uniform_numbers(uniform, monkeypatch):
+    column = [[0.0], [0.7], [0.2], [0.1], [0.0]]
+    model = HMM(np.repeat(column, 5, 1), np.repeat(column, 5, 1), np.ravel(column))
+    monkeypatch.setattr(
+        torch, "rand", lambda *shape, **options: torch.full(np.squeeze(shape).tolist(), uniform, dtype=torch.float64)
+    )
+    tokens, states, _ = model.sample(2, 3, 0)
+    assert {*tokens.flatten().tolist(), *states.flatten().tolist()} == {1 if uniform == 0 else 3}
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_frequencies_of_memory_and_of_tokens_given_it(seed):
     model = sparse_memory_hmm(2, 4, 3, seed, zeros=0.3, n_cells=2)

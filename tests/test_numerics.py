@@ -207,7 +207,8 @@ def test_float32_stays_finite_where_probabilities_are_tiny():
     assert torch.isfinite(posterior(model, torch.tensor([[0, 1]]))).all()
     for seed in range(5):
         draw = torch.Generator().manual_seed(seed)
-        probs = masked_token_probs(random_hmm(4, 6, draw).to(dtype=torch.float32), torch.randint(0, 6, (50, 30)))
+        rough, tokens = random_hmm(4, 6, draw).to(dtype=torch.float32), torch.randint(0, 6, (50, 30), generator=draw)
+        probs = masked_token_probs(rough, tokens)
         assert torch.isfinite(probs).all()
 
 

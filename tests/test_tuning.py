@@ -47,6 +47,8 @@ def test_task_weights(n_states, monkeypatch):
         assert mu.shape == (n_states,)
         assert len(values[-1]) == min(NONZERO, 2 * n_states)
         used += mu != 0
+        if n_states == 1:
+            assert mu.abs().item() == (values[-1][0] - values[-1][1]).abs().item()
         together.append(sorted(values[-1].abs().tolist()) == sorted(mu[mu != 0].abs().tolist()))
     assert NONZERO == 6
     assert (used > 0).all()

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
+from sphinx_proof.directive import DEFAULT_REALTYP_TO_COUNTERTYP, ElementDirective
+from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumerable_node
 from sphinx.util.docutils import SphinxDirective
 
 log = logging.getLogger(__name__)
 
-PAPER_LABEL = re.compile(r"paper-[a-z]+-(?P<number>[0-9A-Z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
+PAPER_LABEL = re.compile(r"paper-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"
 LEDGER = "build/ledger.json"
 MATHJAX = "tex-svg-full.js"
@@ -50,7 +52,7 @@ def number_as_the_paper(app, env):
     def put(docname, kind, key, label):
         if match := PAPER_LABEL.match(label):
             numbers = env.toc_fignumbers.setdefault(docname, {}).setdefault(kind, {})
-            number = tuple(match["number"].split("-"))
+            number = tuple(match["number"].upper().split("-"))
             if numbers.get(key) != number:
                 numbers[key] = number
                 changed.add(docname)
@@ -59,8 +61,16 @@ def number_as_the_paper(app, env):
         if not box["nonumber"]:
             put(box["docname"], box["countertype"], label, label)
     for label, (docname, _) in env.domaindata["math"]["objects"].items():
-        put(docname, "displaymath", f"equation-{label}", label)
+        put(docname, "displaymath", nodes.make_id(f"equation-{label}"), label)
     return sorted(changed)
+
+
+class claim_node(nodes.Admonition, nodes.Element):
+    """A box of its own for the paper's claims, which sphinx-proof lacks."""
+
+
+class ClaimDirective(ElementDirective):
+    name = "claim"
 
 
 class LedgerTable(SphinxDirective):
@@ -128,6 +138,11 @@ def setup(app):
     app.config.html_static_path.append("book/_static")
     app.add_css_file("companion.css")
     app.add_directive("ledger-table", LedgerTable)
+    app.setup_extension("sphinx_proof")
+    NODE_TYPES["claim"], DEFAULT_REALTYP_TO_COUNTERTYP["claim"] = claim_node, "claim"
+    visitors = (visit_enumerable_node, depart_enumerable_node)
+    app.add_enumerable_node(claim_node, "claim", None, html=visitors, singlehtml=visitors, latex=visitors)
+    app.add_directive_to_domain("prf", "claim", ClaimDirective)
     app.connect("config-inited", repository_from_environment)
     app.connect("source-read", show_executed)
     app.connect("env-get-updated", number_as_the_paper, priority=900)
