@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hmmlib.hmm import HMM, MemoryHMM
+from hmmlib.hmm import HMM, MemoryHMM, reachable
 
 
 class AssumptionError(ValueError):
@@ -88,23 +88,17 @@ def assumption_3_1(model: HMM) -> IndependenceReport:
 
 def chain_period(transition: Tensor) -> tuple[bool, int]:
     """Whether the chain is irreducible, and its period (0 where it is reducible)."""
-    follows = (transition.detach().T > 0).cpu()  # follows[h, h']: h' can come after h
-    n_states = len(follows)
-    levels = []
-    for graph in (follows, follows.T):
-        level = torch.full((n_states,), -1)
-        level[0], frontier, depth = 0, torch.zeros(n_states, dtype=torch.bool), 0
-        frontier[0] = True
-        while frontier.any():
-            depth += 1
-            frontier = graph[frontier].any(0) & (level < 0)
-            level[frontier] = depth
-        levels.append(level)
-    if any((level < 0).any() for level in levels):
+    if not reachable(transition).all():
         return False, 0
+    follows = (transition.detach().T > 0).cpu()  # follows[h, h']: h' can come after h
+    level = torch.full((len(follows),), -1)
+    frontier, depth = torch.arange(len(follows)) == 0, 0
+    while frontier.any():
+        level[frontier] = depth
+        frontier, depth = follows[frontier].any(0) & (level < 0), depth + 1
     # Every cycle's length is a sum of these differences, and they generate the same gcd (Denardo 1977).
     source, target = follows.nonzero(as_tuple=True)
-    return True, math.gcd(*(levels[0][source] + 1 - levels[0][target]).tolist())
+    return True, math.gcd(*(level[source] + 1 - level[target]).tolist())
 
 
 def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:

@@ -48,25 +48,38 @@ class Impossible:
 
 
 def fit_or_refute(probs, labels) -> LinearHead | Impossible:
-    """A linear head that labels every row of `probs` (n, X) as `labels` (n,) say, or the proof that there is none.
+    """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
 
-    Two linear programs, each the other's alternative (Farkas' lemma): b·p ≥ 0 on positive and b·p ≤ -1 on negative
-    rows; or nonnegative weights as in `Impossible`. RuntimeError where the solver decides neither.
+    Two linear programs, each the other's alternative (Farkas' lemma): b·p ≥ 1 on positive and b·p ≤ -1 on negative
+    rows, or nonnegative weights as in `Impossible`. Asking for a margin costs nothing: distributions sum to 1, so the
+    scores of a head can all be moved by one constant.
+
+    Args:
+        probs: (n, X), each row a distribution, or zero (then its score is 0 and its label 1, whatever the head).
+
+    Raises:
+        ValueError: another shape, or a row that sums to neither 1 nor 0.
+        RuntimeError: the solver decides neither.
     """
     from scipy.optimize import linprog
 
-    probs = as_tensor("probs", probs, 2).double()
-    labels = torch.as_tensor(labels, dtype=torch.bool)
+    probs = as_tensor("probs", probs, 2).detach().cpu().double()
+    labels = torch.as_tensor(labels, dtype=torch.bool).cpu()
     if labels.shape != probs.shape[:1]:
         raise ValueError(f"labels must have shape {tuple(probs.shape[:1])}, not {tuple(labels.shape)}")
+    sums = probs.sum(1)
+    if not (torch.isclose(sums, torch.ones_like(sums), atol=1e-6) | (sums == 0)).all():
+        raise ValueError("each row of probs must sum to 1, or be zero")
     positive, negative = probs[labels].numpy(), probs[~labels].numpy()
-    least = np.concatenate([np.zeros(len(positive)), -np.ones(len(negative))])
-    found = linprog(np.zeros(probs.shape[1]), np.concatenate([-positive, negative]), least, bounds=(None, None))
+    rows = np.concatenate([-positive, negative])
+    margin = np.concatenate([np.where(positive.any(1), -1.0, 0.0), -np.ones(len(negative))])
+    found = linprog(np.zeros(probs.shape[1]), rows, margin, bounds=(None, None))
     if found.status == 0:
-        return LinearHead(torch.as_tensor(found.x))
-    columns = np.vstack([np.concatenate([positive, -negative]).T, -least])
-    target = np.zeros(len(columns))
-    target[-1] = 1
+        head = LinearHead(torch.as_tensor(found.x))
+        if torch.equal(head.label(probs), labels):
+            return head
+    share = np.concatenate([np.zeros(len(positive)), np.ones(len(negative))])
+    columns, target = np.vstack([-rows.T, share]), np.append(np.zeros(probs.shape[1]), 1.0)
     found = linprog(np.zeros(len(probs)), A_eq=columns, b_eq=target)
     if found.status != 0:
         raise RuntimeError(f"neither a head nor a refutation was found: {found.message}")

@@ -27,8 +27,11 @@ class Sample(NamedTuple):
     memory: Tensor | None
 
 
-def as_tensor(name: str, value, ndim: int | None = None) -> Tensor:
-    """`value` as a float64 tensor (float32 stays float32); ValueError where it is no finite, nonnegative array."""
+def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False) -> Tensor:
+    """`value` as a float64 tensor (float32 stays float32); ValueError where it is no finite, nonnegative array.
+
+    An array without entries is refused too, unless `empty`.
+    """
     if not isinstance(value, Tensor):
         try:
             value = torch.as_tensor(np.asarray(value))
@@ -40,6 +43,8 @@ def as_tensor(name: str, value, ndim: int | None = None) -> Tensor:
     if ndim is not None and value.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, not shape {tuple(value.shape)}")
     if value.numel() == 0:
+        if empty:
+            return value
         raise ValueError(f"{name} is empty: shape {tuple(value.shape)}")
     plain = value.detach()
     if not torch.isfinite(plain).all():
@@ -110,6 +115,20 @@ def _cumulative(columns: Tensor) -> Tensor:
     return (rows / rows[..., -1:]).contiguous()
 
 
+def reachable(transition: Tensor) -> Tensor:
+    """Which states can follow which, in any number of steps, none included: bool (S, S), [h', h] from h to h'."""
+    reach = torch.eye(len(transition), dtype=torch.bool, device=transition.device) | (transition.detach() > 0)
+    for _ in range(len(transition).bit_length()):
+        reach = reach.double() @ reach.double() > 0
+    return reach
+
+
+def recast(distribution: Tensor, device, dtype) -> Tensor:
+    """A table of distributions over the first axis on another device or dtype, summing to 1 there as well."""
+    moved = distribution.to(device=device, dtype=dtype)
+    return moved if moved.dtype == distribution.dtype else moved / moved.sum(0)
+
+
 class _Chain:
     """What both models share: the Markov chain H_0, H_1, … with transition A and start distribution P[H_0]."""
 
@@ -154,17 +173,24 @@ class _Chain:
         return torch.linalg.matrix_power(self.transition, at_least("i", i, 0)) @ self.initial
 
     def stationary(self) -> Tensor:
-        """A distribution π with Aπ = π, shape (n_states,). Unique for an irreducible chain; ValueError where it is not."""
-        eye = torch.eye(self.n_states, dtype=self.dtype, device=self.device)
-        system = torch.cat([self.transition - eye, torch.ones_like(eye[:1])])
-        if torch.linalg.matrix_rank(system) < self.n_states:
-            raise ValueError(
-                "the chain has more than one stationary distribution: transition has several closed classes"
-            )
-        target = torch.zeros(self.n_states + 1, dtype=self.dtype, device=self.device)
-        target[-1] = 1
-        solution = torch.linalg.pinv(system) @ target
-        return solution.clamp(min=0) / solution.clamp(min=0).sum()
+        """The distribution π with Aπ = π, shape (n_states,); ValueError where there is more than one.
+
+        By elimination of states without a subtraction (Grassmann, Taksar, Heyman 1985): accurate to rounding in each
+        entry, however slowly the chain mixes.
+        """
+        reach = reachable(self.transition)
+        returns = (~reach | reach.T).all(0)  # column h: whatever h reaches, reaches h
+        closed = returns.nonzero().squeeze(-1)
+        if not reach[closed][:, closed].all():
+            raise ValueError("there is more than one stationary distribution: transition has several closed classes")
+        rest = self.transition[closed][:, closed].clone()
+        for k in range(len(closed) - 1, 0, -1):
+            rest[k, :k] = rest[k, :k] / rest[:k, k].sum()
+            rest[:k, :k] = rest[:k, :k] + rest[:k, k : k + 1] * rest[k : k + 1, :k]
+        weights = torch.ones(len(closed), dtype=self.dtype, device=self.device)
+        for k in range(1, len(closed)):
+            weights[k] = rest[k, :k] @ weights[:k]
+        return torch.zeros_like(self.initial).index_copy(0, closed, weights / weights.sum())
 
     def _sample_states(self, n: int, length: int, generator: torch.Generator) -> Tensor:
         step = _cumulative(self.transition)
@@ -198,7 +224,7 @@ class HMM(_Chain):
 
     def to(self, device=None, dtype=None) -> HMM:
         """The same model on another device or with another dtype (float64 or float32)."""
-        return HMM(*(part.to(device=device, dtype=dtype) for part in (self.transition, self.emission, self.initial)))
+        return HMM(*(recast(part, device, dtype) for part in (self.transition, self.emission, self.initial)))
 
     def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> Sample:
         """`n` independent sequences of `length` tokens. The same seed gives the same draws on the same platform."""
@@ -246,8 +272,8 @@ class MemoryHMM(_Chain):
 
     def to(self, device=None, dtype=None) -> MemoryHMM:
         """The same model on another device or with another dtype (float64 or float32)."""
-        parts = (self.transition, self.emission, self.initial, self.memory)
-        return MemoryHMM(*(part.to(device=device, dtype=dtype) for part in parts))
+        chain = (recast(part, device, dtype) for part in (self.transition, self.emission, self.initial))
+        return MemoryHMM(*chain, recast(self.memory.reshape(-1), device, dtype).reshape(self.memory.shape))
 
     def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> Sample:
         """`n` independent sequences of `length` tokens, each with its own memory, drawn once and kept."""

@@ -27,14 +27,19 @@ BLOCK = 2**21
 """Entries of evidence worked on at a time where tokens are given: bounds the memory in use."""
 
 
+LARGEST = {torch.float64: 1000, torch.float32: 120}
+"""Exponents of two that a float surely has, and its inverse too."""
+
+
 def _exponent(values: Tensor) -> Tensor:
     """The power of two just above each value, kept where its inverse is a float too; 0 for a zero."""
-    return torch.frexp(values.detach())[1].clamp(-1000, 1000)
+    largest = LARGEST[values.dtype]
+    return torch.frexp(values.detach())[1].clamp(-largest, largest)
 
 
 def _scale(values: Tensor, exponent: Tensor) -> Tensor:
     """values * 2**exponent, in the dtype of `values` (torch.ldexp works out the power in float32)."""
-    return values * torch.exp2(exponent.to(values.dtype))
+    return values * torch.exp2(exponent.clamp(max=LARGEST[values.dtype]).to(values.dtype))
 
 
 def _sweep(transition: Tensor, first: Tensor, evidence: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +74,7 @@ def _sweep_each(transition: Tensor, first: Tensor, evidence: Tensor) -> tuple[Te
         size = torch.where(terms.detach() > 0, _exponent(terms) + exponent.unsqueeze(-2), never)
         top = size.amax(-1)
         top = torch.where(top == never, 0, top)
-        relative = (exponent.unsqueeze(-2) - top.unsqueeze(-1)).clamp(-2000, 1000)
+        relative = exponent.unsqueeze(-2) - top.unsqueeze(-1)
         message, exponent = _scale(terms, relative).sum(-1), top
         messages.append(message)
         exponents.append(exponent)
@@ -77,20 +82,22 @@ def _sweep_each(transition: Tensor, first: Tensor, evidence: Tensor) -> tuple[Te
 
 
 def _smallest(values: Tensor) -> Tensor:
-    """The smallest positive entry of each row; infinity for a row of zeros."""
+    """The smallest positive entry of each row; 1 for a row of zeros."""
     values = values.detach()
-    return torch.where(values > 0, values, math.inf).amin(-1)
+    least = torch.where(values > 0, values, math.inf).amin(-1)
+    return torch.where(torch.isinf(least), 1, least)
 
 
 def _weights(sweep, transition: Tensor, initial: Tensor, evidence: Tensor, at: slice, own: bool):
     """τ at the positions `at`, times their own evidence if `own`: mantissas, exponents, and which rows are in doubt."""
     ones = torch.ones_like(initial)
     forward, forward_exponent = sweep(transition, initial, evidence)
+    # Message k of the sweep from the end, after conditioning and predicting backwards, is P[X_{i+1:T} | H_i].
     backward, backward_exponent = sweep(transition.T, ones, evidence.flip(0))
-    # The backward sweep predicts after conditioning, as the forward one does: message k from the end is P[X_{i+1:T} | H_i].
     backward, backward_exponent = backward.flip(0), backward_exponent.flip(0)
     doubt = torch.zeros(evidence.shape[1], dtype=torch.bool, device=evidence.device)
     if initial.dtype == torch.float64:
+        # While no positive entry is below `safe`, no product of the next step underflows; so zeros are real.
         safe = torch.finfo(initial.dtype).tiny / (_smallest(transition.reshape(-1)) * _smallest(evidence).amin(0))
         doubt = (_smallest(forward) * _smallest(backward) < safe).any(0)
     tau = forward[at] * backward[at]
@@ -105,7 +112,7 @@ def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
     size = torch.where(tau.detach() > 0, shift + exponent, torch.iinfo(torch.int64).min // 2)
     top = size.amax(-1, keepdim=True)
     top = torch.where(top < -(2**60), 0, top)
-    return _scale(tau, (exponent - top).clamp(-2000, 1000)), top
+    return _scale(tau, (exponent - top)), top
 
 
 def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: slice, own: bool) -> tuple[Tensor, Tensor]:
@@ -121,18 +128,19 @@ def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: sli
     Returns:
         Mantissas (R, positions, S) and exponents of two (R, positions, 1): the joint is mantissa * 2**exponent.
     """
-    evidence = torch.cat([torch.ones_like(evidence[:, :1]), evidence], dim=1)  # H_0 emits nothing
+    # H_0 emits nothing.
+    evidence = torch.cat([torch.ones_like(evidence[:, :1]), evidence], dim=1).transpose(0, 1).contiguous()
     scale = _exponent(evidence.amax(-1, keepdim=True))
-    evidence = _scale(evidence, -scale).transpose(0, 1).contiguous()
-    tau, exponent, doubt = _weights(_sweep, transition, initial, evidence, at, own)
+    scaled = _scale(evidence, -scale)
+    tau, exponent, doubt = _weights(_sweep, transition, initial, scaled, at, own)
     tau, exponent = _align(tau, exponent)
+    exponent = exponent + scale.to(torch.int64).sum(0) - (0 if own else scale[at])
+    doubt = doubt | ((evidence > 0) & (scaled < torch.finfo(scaled.dtype).tiny)).any(-1).any(0)
     if doubt.any():
         redo = doubt.nonzero().squeeze(-1)
         again = _align(*_weights(_sweep_each, transition, initial, evidence[:, redo], at, own)[:2])
         tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
-    total = scale.to(torch.int64).sum(1, keepdim=True)
-    left_out = 0 if own else scale[:, at]
-    return tau.transpose(0, 1), exponent.transpose(0, 1) + total - left_out
+    return tau.transpose(0, 1), exponent.transpose(0, 1)
 
 
 def _joint(model: HMM | MemoryHMM, evidence: Tensor, at: slice, own: bool) -> tuple[Tensor, Tensor]:
@@ -182,7 +190,9 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
     Raises:
         ValueError: a negative or non-finite entry, or a last axis of another length.
     """
-    embeddings = as_tensor("embeddings", embeddings, 3).to(device=model.device, dtype=model.dtype)
+    embeddings = as_tensor("embeddings", embeddings, 3, empty=True).to(device=model.device, dtype=model.dtype)
+    if embeddings.shape[1] == 0:
+        raise ValueError(f"embeddings must have at least one position, not shape {tuple(embeddings.shape)}")
     width = {lifted_size(model)} if isinstance(model, HMM) else {model.n_memory * model.n_states, lifted_size(model)}
     if embeddings.shape[-1] not in width:
         raise ValueError(
@@ -217,7 +227,7 @@ def _posteriors(model: HMM | MemoryHMM, tokens, at: int) -> tuple[Tensor, Tensor
 def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
     """P[H_at | X_{1:T} = x], (n, n_states), for `at` from 0 to T; the zero vector where x has probability zero."""
     weights, _ = _posteriors(model, tokens, at)
-    return _normalise(weights.reshape(len(weights), -1, model.n_states).sum(1))
+    return _normalise(weights.unflatten(1, (-1, model.n_states)).sum(1))
 
 
 def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:

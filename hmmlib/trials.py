@@ -68,7 +68,7 @@ class TrialSpec:
     evaluation: int | None = None
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
+        if not isinstance(self.preset, str) or self.preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {self.preset!r}")
         for field in dataclasses.fields(self)[1:]:
             value = getattr(self, field.name)
@@ -76,6 +76,8 @@ class TrialSpec:
                 value = PRESETS[self.preset][field.name]
                 object.__setattr__(self, field.name, value)
             _check_field(field.name, "float" in field.type, value)
+            if "float" in field.type:
+                object.__setattr__(self, field.name, float(value))  # 1 and 1.0 are one spec
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
         if self.masked > 1:
@@ -253,10 +255,19 @@ def load_result(path: Path) -> TrialResult:
         version = content.pop("format")
         if version != FORMAT:
             raise ValueError(f"its format is {version}, and this version of hmmlib reads {FORMAT}")
-        spec = TrialSpec(**content.pop("spec"))
+        given = content.pop("spec")
+        spec = TrialSpec(**given)
+        if given != asdict(spec):
+            raise ValueError(f"its spec lacks {', '.join(sorted(asdict(spec).keys() - given.keys()))}")
         result = TrialResult(spec=spec, **content)
+        for field in dataclasses.fields(result):
+            value = getattr(result, field.name)
+            if field.type == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"{field.name} must be a number, not {value!r}")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is no readable result: {error}") from error
+    if Path(path).parent.name != spec.preset:
+        raise ValueError(f"{path} is no readable result: its preset is {spec.preset}, not that of its folder")
     if spec.hash != Path(path).stem:
         raise ValueError(f"{path} is no readable result: its spec hashes to {spec.hash}, so it was edited or renamed")
     return result

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
 from sphinx_proof.directive import DEFAULT_REALTYP_TO_COUNTERTYP, ElementDirective
 from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumerable_node
-from sphinx.util.docutils import SphinxDirective
 
 log = logging.getLogger(__name__)
 
