@@ -1,7 +1,37 @@
 """hmmlib: the library behind the executable companion to Wei, Xie and Ma (2021)."""
 
+import importlib
 import os
 
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
 # 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+_HOME = {
+    "hmm": ["HMM", "MASK", "MemoryHMM", "Sample"],
+    "messages": [
+        "log_likelihood",
+        "masked_token_probs",
+        "masked_token_probs_from_embeddings",
+        "memory_posterior",
+        "posterior",
+    ],
+    "generate": ["random_hmm", "random_memory_hmm"],
+    "assumptions": ["AssumptionError", "assumption_3_1", "assumption_3_2"],
+    "heads": ["LinearHead"],
+    "theorems": ["theorem_3_3"],
+    "trials": ["TrialResult", "TrialSpec", "run_trial"],
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str):
+    """The names that others call, each loaded with its module when first asked for: torch and transformers are large."""
+    if name not in _MODULE:
+        raise AttributeError(f"module 'hmmlib' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"hmmlib.{_MODULE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
