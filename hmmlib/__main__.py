@@ -22,6 +22,8 @@ def ledger(
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from hmmlib.statements import STATEMENTS, run, write_ledger
 
+    if out.is_dir():
+        raise typer.BadParameter(f"{out} is a folder; name a file", param_hint="--out")
     table = Table("statement", "instances", "largest residual", "control fails", "verdict")
     entries = []
     for statement in STATEMENTS:

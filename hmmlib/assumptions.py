@@ -82,7 +82,9 @@ def independence(assumption: str, columns: Tensor) -> IndependenceReport:
 
 
 def assumption_3_1(model: HMM) -> IndependenceReport:
-    """Non-degeneracy: the columns of W are linearly independent."""
+    """Non-degeneracy: the columns of W are linearly independent, as far as floats can tell."""
+    if not isinstance(model, HMM):
+        raise TypeError(f"Assumption 3.1 is about an HMM, not {type(model).__name__}")
     return independence("Assumption 3.1 (non-degeneracy)", model.emission)
 
 

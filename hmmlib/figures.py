@@ -98,12 +98,12 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
     return _done(figure)
 
 
-def losses(steps: Sequence[int], values: Sequence[float], best: float, uniform: float) -> Figure:
-    """Masked-token loss against steps, with the least there is and that of knowing nothing as lines."""
+def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
+    """Masked-token loss against steps, with named levels as lines."""
     figure, axes = plt.subplots(figsize=(6.4, 3))
     axes.plot(steps, values, color=BLUE)
-    for level, name, colour in ((uniform, "all tokens alike", SOFT), (best, "exact conditionals", GREEN)):
-        axes.axhline(level, color=colour, linestyle="--")
+    for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
+        axes.axhline(level, color=colour, linestyle=style)
         axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom", color=colour)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
     return _done(figure)

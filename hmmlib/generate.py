@@ -118,7 +118,7 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
     """Assumption 3.2 holds and 3.1 fails: the last column of W is a mixture of two others (a copy at two states)."""
     model = regular_hmm(at_least("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
     emission = model.emission.clone()
-    emission[:, -1] = (emission[:, 0] + emission[:, n_states // 2 - 1]) / 2
+    emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2
     return HMM(model.transition, emission, model.initial)
 
 

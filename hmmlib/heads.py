@@ -11,7 +11,7 @@ from torch import Tensor
 from hmmlib.hmm import as_tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearHead:
     """The linear head of Section 3: score b·p, label 1 where the score is ≥ 0.
 
@@ -21,6 +21,12 @@ class LinearHead:
 
     weights: Tensor
     condition: float = 1.0
+
+    def __post_init__(self) -> None:
+        weights = self.weights if isinstance(self.weights, Tensor) else torch.as_tensor(np.array(self.weights, float))
+        if weights.ndim != 1:
+            raise ValueError(f"weights must have shape (X,), not {tuple(weights.shape)}")
+        object.__setattr__(self, "weights", weights)
 
     def __call__(self, probs) -> Tensor:
         """Scores (n,) of token distributions (n, X). ValueError for another shape."""
@@ -64,7 +70,10 @@ def fit_or_refute(probs, labels) -> LinearHead | Impossible:
     from scipy.optimize import linprog
 
     probs = as_tensor("probs", probs, 2).detach().cpu().double()
-    labels = torch.as_tensor(labels, dtype=torch.bool).cpu()
+    labels = torch.as_tensor(labels).cpu()
+    if not ((labels == 0) | (labels == 1)).all():
+        raise ValueError("labels must be bool, or 0 and 1")
+    labels = labels.bool()
     if labels.shape != probs.shape[:1]:
         raise ValueError(f"labels must have shape {tuple(probs.shape[:1])}, not {tuple(labels.shape)}")
     sums = probs.sum(1)

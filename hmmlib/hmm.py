@@ -34,7 +34,7 @@ def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False) ->
     """
     if not isinstance(value, Tensor):
         try:
-            value = torch.as_tensor(np.asarray(value))
+            value = torch.as_tensor(np.array(value))  # a copy: what is checked here must not change later
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be an array of numbers, not {type(value).__name__} ({error})") from None
     if value.dtype == torch.bool or value.is_complex():
@@ -74,7 +74,7 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
     """Check tokens: integers of shape (n, T), T ≥ 1, each MASK or from 0 to n_tokens - 1. Returns int64."""
     if not isinstance(tokens, Tensor):
         try:
-            tokens = torch.as_tensor(np.asarray(tokens))
+            tokens = torch.as_tensor(np.array(tokens))
         except (TypeError, ValueError) as error:
             raise ValueError(f"tokens must be a rectangular array of integers of shape (n, T) ({error})") from None
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
@@ -92,8 +92,8 @@ def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
     """A generator on `device`, freshly seeded, or the one given."""
     if isinstance(seed, torch.Generator):
         return seed
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a nonnegative integer or a torch.Generator, not {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1 or a torch.Generator, not {seed!r}")
     return torch.Generator(device).manual_seed(int(seed))
 
 
@@ -137,9 +137,9 @@ class _Chain:
     initial: Tensor
 
     def _set_chain(self, transition, emission, initial, emission_ndim: int) -> None:
-        self.transition = as_distribution("transition", transition, 2)
-        self.emission = as_distribution("emission", emission, emission_ndim)
-        self.initial = as_distribution("initial", initial, 1)
+        self.transition = as_distribution("transition", transition, 2).clone()
+        self.emission = as_distribution("emission", emission, emission_ndim).clone()
+        self.initial = as_distribution("initial", initial, 1).clone()
         self.n_tokens = self.emission.shape[0]
         self.n_states = self.initial.shape[0]
         if self.transition.shape != (self.n_states, self.n_states):

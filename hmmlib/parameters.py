@@ -32,9 +32,16 @@ def _from_text(value):
         return value
 
 
-Seed = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(ge=0)]
-Size = Annotated[int, Field(ge=1)]
+def _no_bool(value):
+    """True is no number here, though Python counts it as 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(_no_bool)]
+Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
+Size = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
 Preset = Literal[tuple(PRESETS)]
 

@@ -25,7 +25,12 @@ def as_weights(mu, length: int, like: Tensor) -> Tensor:
 
 
 def claim_b_1(model: HMM, i: int) -> Tensor:
-    """The diagonal of D in Claim B.1, P[H_i] / P[H_0], shape (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x]."""
+    """The diagonal of D in Claim B.1, P[H_i] / P[H_0], shape (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
+
+    ValueError where P[H_0] has no full support.
+    """
+    if not (model.initial > 0).all():
+        raise ValueError("Claim B.1 divides by P[H_0], which is zero in some state")
     return model.marginal(i) / model.initial
 
 

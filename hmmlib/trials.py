@@ -74,7 +74,9 @@ class TrialSpec:
             value = getattr(self, field.name)
             if value is None:
                 value = PRESETS[self.preset][field.name]
-                object.__setattr__(self, field.name, value)
+            if isinstance(value, np.integer | np.floating):
+                value = value.item()
+            object.__setattr__(self, field.name, value)
             _check_field(field.name, "float" in field.type, value)
             if "float" in field.type:
                 object.__setattr__(self, field.name, float(value))  # 1 and 1.0 are one spec
