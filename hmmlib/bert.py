@@ -1,7 +1,7 @@
 """A BERT-shaped masked language model, and its pretraining on sequences of a model of `hmm`.
 
 The architecture is `transformers`' BertForMaskedLM. What is ours is the loop: a fixed number of masked positions in
-each sequence, only those through the vocabulary head, and Muon for the encoder's matrices beside AdamW for the rest.
+each sequence, only those through the last layer and the vocabulary head, and Muon for the encoder's matrices beside AdamW.
 """
 
 from __future__ import annotations
@@ -74,18 +74,44 @@ def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
     return torch.where(tokens == MASK, network.config.vocab_size - 1, tokens)
 
 
-def logits_at(network: BertForMaskedLM, embeddings: Tensor, rows: Tensor, positions: Tensor) -> Tensor:
-    """Logits over the tokens at chosen places only.
+def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
+    """The output of a BERT layer without dropout, at chosen positions only: keys and values everywhere, all else there.
+
+    Args:
+        hidden: the layer's input, (n, L, width).
+        positions: (n, k), position indices in each sequence; all of them if None.
+
+    Returns:
+        (n, k, width), what the whole layer gives there.
+    """
+    attention, chosen = layer.attention.self, hidden
+    if positions is not None:
+        chosen = hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+
+    def split(values: Tensor) -> Tensor:
+        return values.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
+
+    query, key, value = split(attention.query(chosen)), split(attention.key(hidden)), split(attention.value(hidden))
+    context = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+    attended = layer.attention.output(context, chosen)
+    return layer.output(layer.intermediate(attended), attended)
+
+
+def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor) -> Tensor:
+    """Logits over the tokens at chosen positions; nothing that only other positions need is computed.
 
     Args:
         embeddings: word embeddings, (n, L, width).
-        rows, positions: index tensors of one shape; entry k names position `positions[k]` of sequence `rows[k]`.
+        positions: (n, k), position indices in each sequence.
 
     Returns:
-        (…, X); the id of [MASK] is left out, so that a softmax is over tokens.
+        (n, k, X); the id of [MASK] is left out, so that a softmax is over tokens.
     """
-    hidden = network.bert(inputs_embeds=embeddings).last_hidden_state
-    return network.cls(hidden[rows, positions])[..., :-1]
+    hidden = network.bert.embeddings(inputs_embeds=embeddings)
+    *first, last = network.bert.encoder.layer
+    for layer in first:
+        hidden = run_layer(layer, hidden)
+    return network.cls(run_layer(last, hidden, positions))[..., :-1]
 
 
 def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -98,9 +124,7 @@ def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple
 
 def masked_logits(network: BertForMaskedLM, masked: Tensor, positions: Tensor) -> Tensor:
     """Logits (n, k, X) at `positions` (n, k) of the sequences `masked` (n, T)."""
-    rows = torch.arange(len(masked), device=masked.device).unsqueeze(1).expand_as(positions)
-    embeddings = network.get_input_embeddings()(to_ids(network, masked))
-    return logits_at(network, embeddings, rows, positions)
+    return logits_at(network, network.get_input_embeddings()(to_ids(network, masked)), positions)
 
 
 def optimisers(network: nn.Module, plan: Pretraining) -> list[torch.optim.Optimizer]:

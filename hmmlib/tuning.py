@@ -80,8 +80,8 @@ def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | Non
     length = 0 if prompt is None else len(prompt)
     if length:
         embeddings = torch.cat([prompt.expand(len(tokens), -1, -1), embeddings], dim=1)
-    rows = torch.arange(len(tokens), device=embeddings.device)
-    return logits_at(network, embeddings, rows, torch.full_like(rows, length)).softmax(-1)
+    positions = torch.full((len(tokens), 1), length, device=embeddings.device)
+    return logits_at(network, embeddings, positions).squeeze(1).softmax(-1)
 
 
 @torch.no_grad()

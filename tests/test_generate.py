@@ -143,7 +143,7 @@ def test_families_keep_and_break_what_they_say(n_states):
             assert assumption_3_2(dependent)
             assert rank(dependent) < n_states
             columns = dependent.emission
-            assert torch.equal(columns[:, -1], (columns[:, 0] + columns[:, n_states // 2 - 1]) / 2)
+            assert torch.equal(columns[:, -1], (columns[:, 0] + columns[:, (n_states - 1) // 2]) / 2)
     assert zeros > len(SEEDS)
 
 

@@ -8,7 +8,7 @@ import hmmlib
 from hmmlib.trials import STORE, load_results, run_trial
 
 
-@pytest.mark.parametrize("result", load_results("smoke"), ids=lambda r: f"{r.spec.n_states}-{r.spec.seed}")
+@pytest.mark.parametrize("result", list(load_results("smoke")), ids=lambda r: f"{r.spec.n_states}-{r.spec.seed}")
 def test_a_stored_trial_is_what_its_spec_gives(result):
     """Exact quantities to rounding; what a trained network gives, to what another machine's rounding may change."""
     again = run_trial(result.spec)
