@@ -24,7 +24,8 @@ def project(tmp_path, monkeypatch):
         nbformat.v4.new_code_cell("print('seed', seed)\nassert seed < 5, 'seed too large'", id="b"),
     ]
     path = tmp_path / "notebooks" / "a.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
     (tmp_path / "requirements.lock").write_text("a==1\n")
     (tmp_path / "hmmlib" / "x.py").write_text("x = 1\n")
     (tmp_path / "seed.yaml").write_text("seed: 3\n")
