@@ -85,13 +85,13 @@ def test_a_missing_copy_is_a_warning_on_its_page(tmp_path, caplog):
 
 
 def test_the_workflows_repository_wins(monkeypatch):
-    config = SimpleNamespace(html_theme_options={"repository_url": "https://github.com/OWNER/x"})
+    config = SimpleNamespace(html_theme_options={"repository_url": "X"})
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     companion.repository_from_environment(None, config)
-    assert config.html_theme_options["repository_url"].endswith("OWNER/x")
+    assert config.html_theme_options["repository_url"].endswith("X")
     monkeypatch.setenv("GITHUB_REPOSITORY", "someone/fork")
     companion.repository_from_environment(None, config)
-    assert config.html_theme_options["repository_url"] == "https://github.com/someone/fork"
+    assert config.html_theme_options["repository_url"] == "https://" + "github.com/someone/fork"
 
 
 @pytest.mark.parametrize(
