@@ -73,10 +73,6 @@ class Entry:
         return self.verdict == self.on_record and self.control_fails >= self.least_share * self.control_instances
 
 
-def _sizes(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
-
-
 def enumerated(model: HMM, x: Iterable[int], shift: int = 0) -> Enumeration:
     """All latent paths for the tokens x, preceded by `shift` unobserved positions."""
     tokens = torch.tensor([[MASK] * shift + list(x)])
@@ -105,7 +101,7 @@ def _decomposition_residual(joint: np.ndarray) -> float:
 
 def proposition_3_4(seed: int) -> float:
     """P[U | V=v] = P[U|Z] P[Z | V=v] for a joint table with U ⊥ V | Z, and P[Z | V=v] back from it by a left inverse."""
-    rng, draw = _sizes(seed), torch.Generator().manual_seed(seed)
+    rng, draw = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     n_u, n_v, n_z = rng.integers(1, 6, 3).tolist()
     prior = generate.sparse_columns((n_z,), 0.3, draw)
     u_given_z, v_given_z = (generate.sparse_columns((n, n_z), 0.4, draw) for n in (n_u, n_v))
@@ -127,7 +123,7 @@ def _regular(rng: np.random.Generator, seed: int) -> HMM:
 
 def claim_b_1_check(seed: int) -> float:
     """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x] with r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x) > 0."""
-    rng = _sizes(seed)
+    rng = np.random.default_rng(seed)
     model, i, length = _regular(rng, seed), int(rng.integers(1, 4)), int(rng.integers(1, 4))
     diagonal = claim_b_1(model, i).numpy()
 
@@ -145,7 +141,7 @@ def claim_b_1_check(seed: int) -> float:
 
 def claim_b_1_control(seed: int) -> float:
     """P[H_0] misses a state that H_1 can be in: P[H_0 | x] is zero there, D or no D, and P[H_1 | X_{2:T+1} = x] is not."""
-    rng = _sizes(seed)
+    rng = np.random.default_rng(seed)
     model = generate.regular_hmm(3, int(rng.integers(1, 4)), seed)
     missing = int(rng.integers(3))
     start = model.initial.clone()
@@ -178,7 +174,7 @@ def shifted_g_1(model: HMM, inputs: torch.Tensor) -> torch.Tensor:
 
 def theorem_3_3_check(seed: int) -> float:
     """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, for every possible x of a length."""
-    rng = _sizes(seed)
+    rng = np.random.default_rng(seed)
     model, length = _non_degenerate(rng, seed), int(rng.integers(1, 4))
     mu = torch.as_tensor(rng.normal(size=model.n_states) * (rng.random(model.n_states) < 0.7))
     mu[rng.integers(model.n_states)] = 1.0
@@ -222,7 +218,7 @@ def theorem_3_3_control(seed: int) -> float:
 
     Half of the models have as many tokens as states, half fewer.
     """
-    rng = _sizes(seed)
+    rng = np.random.default_rng(seed)
     n_states = int(rng.integers(3, 5))
     model = generate.dependent_hmm(n_states, n_states - seed % 2, seed)
     inputs, target = labelled_inputs(model, torch.as_tensor(rng.normal(size=model.n_states)), 3)
