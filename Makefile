@@ -28,7 +28,7 @@ book: $(INSTALLED) notebooks build/ledger.json ## execute what has changed and b
 	$(BIN)/jupyter-book build . -W --keep-going --quiet
 	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
 
-build/ledger.json: $(INSTALLED) $(wildcard hmmlib/*.py)
+build/ledger.json: $(INSTALLED) $(wildcard hmmlib/*.py hmmlib/checks/*.py)
 	$(BIN)/python -m hmmlib ledger --out $@
 
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks

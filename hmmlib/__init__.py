@@ -10,16 +10,27 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 _HOME = {
     "hmm": ["HMM", "MASK", "MemoryHMM", "Sample"],
     "messages": [
+        "latent_given_others",
         "log_likelihood",
         "masked_token_probs",
         "masked_token_probs_from_embeddings",
         "memory_posterior",
         "posterior",
+        "prompted",
     ],
     "generate": ["random_hmm", "random_memory_hmm"],
-    "assumptions": ["AssumptionError", "assumption_3_1", "assumption_3_2"],
-    "heads": ["LinearHead"],
-    "theorems": ["theorem_3_3"],
+    "assumptions": [
+        "AssumptionError",
+        "assumption_3_1",
+        "assumption_3_2",
+        "assumption_3_5",
+        "assumption_4_2",
+        "assumption_4_4",
+        "assumption_4_5",
+        "assumption_d_5",
+    ],
+    "heads": ["AttentionHead", "LinearHead"],
+    "theorems": ["ground_truth", "theorem_3_3", "theorem_3_6", "theorem_4_3", "theorem_4_6"],
     "trials": ["TrialResult", "TrialSpec", "run_trial"],
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

@@ -18,24 +18,41 @@ def ledger(
     instances: Annotated[int, typer.Option(min=1, help="random models for each statement")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="seed of all of them")] = 0,
     out: Annotated[Path, typer.Option(help="where to write the ledger")] = Path("build/ledger.json"),
+    workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
-    from hmmlib.statements import STATEMENTS, run, write_ledger
+    from hmmlib.statements import run_all, write_ledger
 
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a folder; name a file", param_hint="--out")
-    table = Table("statement", "instances", "largest residual", "control fails", "verdict")
-    entries = []
-    for statement in STATEMENTS:
-        entry = run(statement, instances, seed)
-        entries.append(entry)
-        control = f"{entry.control_fails} of {entry.control_instances}"
-        table.add_row(entry.name, str(entry.instances), f"{entry.residual:.1e}", control, entry.verdict)
+    with console.status("0%") as status:
+        entries = run_all(instances, seed, workers, done=lambda share: status.update(f"{share:.0%}"))
+    table = Table(title=f"{instances} instances, seed {seed}", box=None)
+    for name in ("statement", "residual", "printed", "corrected", "control", "field", "patterns"):
+        table.add_column(name, no_wrap=True)
+    for entry in entries:
+        identity, patterns = entry.identity, entry.patterns
+        table.add_row(
+            entry.name,
+            f"{entry.residual:.1e}",
+            entry.printed,
+            entry.verdict,
+            f"{entry.control_fails}/{entry.control_instances}",
+            f"{identity['failures']}/{identity['points'] * len(identity['sizes'])}" if identity else "",
+            f"{patterns['failures']}/{patterns['cases']:,}" if patterns else "",
+        )
     console.print(table)
+    console.print(
+        "field, all patterns: failures among random points of a finite field, and among all supports of a size"
+    )
+    for entry in entries:
+        if entry.corrected:
+            console.print(f"{entry.name} holds in this form: {entry.corrected}")
     wrong = [entry for entry in entries if not entry.as_recorded]
     for entry in wrong:
         console.print(
-            f"{entry.name}: {entry.verdict} (on record: {entry.on_record}), control failed {entry.control_fails} times",
+            f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), control failed "
+            f"{entry.control_fails} of {entry.control_instances} times",
             style="red",
         )
     write_ledger(out, entries, instances, seed)

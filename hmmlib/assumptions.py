@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.hmm import HMM, MemoryHMM, reachable
+from hmmlib.hmm import HMM, SUM_TOLERANCE, MemoryHMM, reachable
 
 
 class AssumptionError(ValueError):
@@ -71,9 +73,90 @@ class RegularityReport(Report):
         return f"the chain is {chain}; P[H_0] is positive on {self.start_support} of {self.n_states} states"
 
 
+@dataclass(frozen=True)
+class EssentialReport(Report):
+    """Assumption 3.5, part by part: the columns of W at H*, states of supp(μ) outside H*, and how H* is reached.
+
+    `sources` is the largest possible 𝓑: all states from which one step leads into H* only. `unreached` are the states of
+    H* to which none of them leads.
+    """
+
+    columns: IndependenceReport
+    uncovered: tuple[int, ...]
+    sources: tuple[int, ...]
+    unreached: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.columns}; states of supp(mu) outside H*: {list(self.uncovered)}; "
+            f"states of H* that no step surely into H* reaches: {list(self.unreached)}"
+        )
+
+
+@dataclass(frozen=True)
+class RecoveryReport(Report):
+    """Assumptions 4.2, 4.5, D.5: the recoverable columns of W, and how far their span is from that of the others.
+
+    `rest_rank` is the dimension of the other span (𝒱̄), `angle` the smallest angle between the two in radians,
+    `condition` that of the recoverable columns beside an orthonormal basis of 𝒱̄: what a left inverse can magnify.
+    """
+
+    columns: IndependenceReport
+    rest_rank: int
+    angle: float
+    condition: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.columns}; smallest angle to the span of the others (dimension {self.rest_rank}): {self.angle:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class StationarityReport(Report):
+    """Assumption 4.4: `regularity` as in Assumption 3.2, and `drift` = max |A P[H_0] - P[H_0]|."""
+
+    regularity: RegularityReport
+    drift: float
+
+    def __str__(self) -> str:
+        return f"{self.regularity}; A P[H_0] differs from P[H_0] by up to {self.drift:.3g}"
+
+
+def as_weights(mu, length: int, like: Tensor) -> Tensor:
+    """μ as a tensor (length,), of the dtype and device of `like`. ValueError for another shape, NaN, or only zeros."""
+    mu = mu if isinstance(mu, Tensor) else torch.as_tensor(np.asarray(mu, dtype=float))
+    if mu.shape != (length,):
+        raise ValueError(
+            f"mu must have shape ({length},), one weight for each state or memory value, not {tuple(mu.shape)}"
+        )
+    mu = mu.to(like)
+    if not torch.isfinite(mu).all():
+        raise ValueError("mu must be finite, but holds NaN or infinity")
+    if not mu.any():
+        raise ValueError("mu must not be all zero: every input would get label 1")
+    return mu
+
+
+def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
+    """A nonempty set of indices from 0 to `below` - 1, sorted. ValueError for anything else."""
+    values = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
+    try:
+        found = sorted(values)
+    except TypeError:
+        raise ValueError(f"{name} must be a sequence of integers, not {values!r}") from None
+    if any(isinstance(v, bool) or not isinstance(v, int | np.integer) or not 0 <= v < below for v in found):
+        raise ValueError(f"{name} must hold integers from 0 to {below - 1}, not {found}")
+    if not found or len(set(found)) < len(found):
+        raise ValueError(f"{name} must name at least one index, and none twice, not {found}")
+    return [int(v) for v in found]
+
+
 def independence(assumption: str, columns: Tensor) -> IndependenceReport:
     """Whether the columns of a matrix (rows, k) are linearly independent."""
     rows, n_columns = columns.shape
+    if n_columns == 0:
+        return IndependenceReport(assumption, True, 0, 0, 1.0, 1.0, 0.0)
     singular = torch.linalg.svdvals(columns.detach())
     tolerance = max(rows, n_columns) * torch.finfo(columns.dtype).eps * singular[0].item()
     rank = int((singular > tolerance).sum())
@@ -109,3 +192,123 @@ def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
     support = int((model.initial > 0).sum())
     holds = irreducible and period == 1 and support == model.n_states
     return RegularityReport("Assumption 3.2 (regularity)", holds, irreducible, period, support, model.n_states)
+
+
+def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
+    """Relaxed non-degeneracy for the set H* = `essential`.
+
+    The columns of W at H* are independent, supp(μ) ⊆ H*, and H* = ∪_{h ∈ 𝓑} supp(A_{:,h}) for some set 𝓑 of states.
+    ValueError for a μ or a set that does not fit the model.
+    """
+    if not isinstance(model, HMM):
+        raise TypeError(f"Assumption 3.5 is about an HMM, not {type(model).__name__}")
+    essential = as_indices("essential", essential, model.n_states)
+    inside = torch.zeros(model.n_states, dtype=torch.bool, device=model.device)
+    inside[essential] = True
+    columns = independence("columns of W at H*", model.emission[:, essential])
+    follows = model.transition.detach() > 0
+    into = ~(follows & ~inside[:, None]).any(0)  # from these states one step leads into H* only
+    uncovered = (as_weights(mu, model.n_states, model.emission) != 0) & ~inside
+    unreached = inside & ~(follows & into).any(1)
+    parts = [tuple(part.nonzero().squeeze(-1).tolist()) for part in (uncovered, into, unreached)]
+    holds = columns.holds and not parts[0] and not parts[2]
+    return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, columns, *parts)
+
+
+def essential_states(model: HMM, mu) -> list[int] | None:
+    """Some set H* for which Assumption 3.5 holds, or None where there is none.
+
+    A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
+    that are built by covering one state of supp(μ) at a time.
+    """
+    wanted = frozenset((as_weights(mu, model.n_states, model.emission) != 0).nonzero().squeeze(-1).tolist())
+    steps = {frozenset(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T}
+    seen, open_sets = set(), [frozenset()]
+    while open_sets:
+        found = open_sets.pop()
+        missing = wanted - found
+        if not missing:
+            return sorted(found)
+        for union in {found | step for step in steps if min(missing) in step} - seen:
+            seen.add(union)
+            if len(union) <= model.n_tokens and independence("", model.emission[:, sorted(union)]):
+                open_sets.append(union)
+    return None
+
+
+def recoverable_columns(
+    model: MemoryHMM, cell: int, syntax: Sequence[int], values: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor]:
+    """The columns of W at M* × H*, H* = {j*} × S*, (X, k), ordered by syntax state, then value; and the others, (X, l).
+
+    With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
+    the other cells; without (Assumption 4.2), M* is all of M.
+    """
+    values = range(model.n_memory) if values is None else values
+    own = cell * model.n_syntax
+    table = model.emission.detach()
+    recoverable = [table[:, m, own + s] for s in syntax for m in values]
+    rest = [table[:, m, own + s] for s in set(range(model.n_syntax)) - set(syntax) for m in values]
+    other = [h for h in range(model.n_states) if not own <= h < own + model.n_syntax]
+    rest += [table[:, m, h] for h in other for m in range(model.n_memory)]
+    return torch.stack(recoverable, 1), torch.stack(rest, 1) if rest else table.new_zeros(len(table), 0)
+
+
+def span_basis(columns: Tensor) -> Tensor:
+    """An orthonormal basis of the span of the columns, (rows, rank), rank judged as by `independence`."""
+    left, _, _ = torch.linalg.svd(columns, full_matrices=False)
+    rank = independence("", columns).rank
+    return left[:, :rank]
+
+
+def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
+    columns, rest = recoverable_columns(model, cell, syntax, values)
+    own, basis = independence("columns of W at M* x H*", columns), span_basis(rest)
+    both = independence("", torch.cat([columns, basis], 1))
+    outside = span_basis(columns)
+    outside = outside - basis @ (basis.T @ outside)
+    sine = torch.linalg.svdvals(outside)[-1].item() if min(outside.shape) else 1.0
+    holds = own.holds and both.holds
+    return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
+
+
+def as_place(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> list[int]:
+    """Check a cell j* and its syntax states S*; returns S*, sorted. ValueError where the model has no such."""
+    if not isinstance(model, MemoryHMM):
+        raise TypeError(f"a MemoryHMM is needed, not {type(model).__name__}")
+    as_indices("cell", [cell], model.n_cells)
+    return as_indices("syntax", syntax, model.n_syntax)
+
+
+def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> RecoveryReport:
+    """Recoverable states H* = {`cell`} × `syntax`: the columns of W at M × H* are independent, and their span meets
+    that of all other columns in zero only. ValueError for a cell or a syntax state that the model does not have.
+    """
+    return _recovery("Assumption 4.2 (recoverable states)", model, cell, as_place(model, cell, syntax), None)
+
+
+def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
+    """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0], within the tolerance of the model's columns."""
+    regularity = assumption_3_2(model)
+    drift = (model.transition @ model.initial - model.initial).detach().abs().max().item()
+    holds = regularity.holds and drift <= SUM_TOLERANCE[model.dtype]
+    return StationarityReport("Assumption 4.4 (stationarity)", holds, regularity, drift)
+
+
+def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:
+    """Assumption 4.2 relaxed to the memory values in supp(μ), for one memory cell. ValueError for more cells."""
+    syntax = as_place(model, 0, syntax)
+    if model.n_cells > 1:
+        raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
+    return _recovery("Assumption 4.5 (recoverable states)", model, 0, syntax, support(model, mu))
+
+
+def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> RecoveryReport:
+    """Assumption 4.5 for several cells: M* × H* against M* × ({j*} × S \\ S*) and all values of the other cells."""
+    syntax = as_place(model, cell, syntax)
+    return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, support(model, mu))
+
+
+def support(model: MemoryHMM, mu) -> list[int]:
+    """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
+    return (as_weights(mu, model.n_memory, model.emission) != 0).nonzero().squeeze(-1).tolist()

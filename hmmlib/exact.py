@@ -1,13 +1,15 @@
-"""A witness that shares nothing with the rest of the library: probabilities by summing over all latent paths.
+"""Witnesses that share nothing with the rest of the library: probabilities by summing over all latent paths.
 
 NumPy only, no messages, no scaling: the joint probability of Sections 3 and 4 is written down for every path of memory
 values and hidden states, and everything else is a sum over paths. Exponential in length, so for small models only.
+`Enumeration` is for one sequence of embeddings, `Joint` for all token sequences of a length at once.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
 
@@ -72,12 +74,114 @@ class Enumeration:
         return self.emission[:, self.values[:, at], self.states[:, at]] @ self.weight(leave_out=at)
 
 
+class Joint:
+    """The joint table of memory, hidden states and tokens: an array with axes m0 … , x1 … xT, h0 … hT.
+
+    Args:
+        transition, emission, initial: A (S, S), W (X, S) or (X, M, H), P[H_0]; arrays, columns sum to 1.
+        rows: one entry for each position: None for a token (its axis runs over all X tokens), or a fixed row of
+            evidence (then the axis has length 1): a prompt (S,), or lifted (M, …, M, H); or ones.
+        memory: joint prior of the memory cells, (M, …, M), or None for a vanilla model.
+
+    ValueError where the table would have more than MOST_PATHS * 4 entries.
+    """
+
+    def __init__(self, transition, emission, initial, rows, memory=None):
+        transition, emission, initial = (np.asarray(part, dtype=float) for part in (transition, emission, initial))
+        prior = np.ones(()) if memory is None else np.asarray(memory, dtype=float)
+        self.n_cells, self.length, self.n_states = prior.ndim, len(rows), len(initial)
+        tokens = len(emission) ** sum(row is None for row in rows)
+        if (count := prior.size * tokens * self.n_states ** (self.length + 1)) > 4 * MOST_PATHS:
+            raise ValueError(f"a table of {count} entries is more than the {4 * MOST_PATHS} that enumeration takes on")
+        looked_up = emission if memory is None else self._looked_up(emission)
+        table = prior[..., None] * initial
+        for i, row in enumerate(rows, 1):
+            table = table[..., None] * transition.T  # …, h_{i-1}, h_i
+            evidence = looked_up if row is None else np.asarray(row, float).reshape(1, *prior.shape, self.n_states)
+            evidence = np.moveaxis(evidence, 0, self.n_cells)  # m0 …, x_i, h_i
+            place = self.n_cells + i - 1
+            before = tuple(range(self.n_cells, place))
+            after = tuple(range(place + 1, place + 1 + i))
+            table = np.expand_dims(table, place) * np.expand_dims(evidence, before + after)
+        self.table = table
+        self.inputs = table.shape[self.n_cells : self.n_cells + self.length]
+
+    def _looked_up(self, emission: np.ndarray) -> np.ndarray:
+        """W as a function of all cells, (X, M, …, M, H): state h = (j, s) reads cell j."""
+        n_tokens, n_values, n_states = emission.shape
+        table = np.empty((n_tokens, *(n_values,) * self.n_cells, n_states))
+        for h in range(n_states):
+            own = 1 + h // (n_states // self.n_cells)
+            table[..., h] = np.expand_dims(emission[:, :, h], [a for a in range(1, self.n_cells + 1) if a != own])
+        return table
+
+    def _axis(self, name: str) -> int:
+        kind, number = name[0], int(name[1:])
+        return {"m": number, "x": self.n_cells + number - 1, "h": self.n_cells + self.length + number}[kind]
+
+    def of(self, *names: str) -> np.ndarray:
+        """The marginal table of some variables, axes in the order named: `of("x1", "h0")` is Pr(x_1, h_0)."""
+        axes = [self._axis(name) for name in names]
+        rest = tuple(axis for axis in range(self.table.ndim) if axis not in axes)
+        ranks = np.argsort(np.argsort(axes))
+        return self.table.sum(rest).transpose(ranks)
+
+    def given_input(self, *names: str) -> np.ndarray:
+        """Pr(x, names) for every input x, (inputs, …), inputs in the order of itertools.product."""
+        found = self.of(*(f"x{i + 1}" for i in range(self.length)), *names)
+        return found.reshape(-1, *found.shape[self.length :])
+
+    def left_out(self, i: int, *names: str) -> np.ndarray:
+        """Pr(x_{-i}, names) for every input x, whatever its i-th token, (inputs, …). Position i must be a token's."""
+        found = self.of(*(f"x{k + 1}" for k in range(self.length) if k + 1 != i), *names)
+        found = np.broadcast_to(np.expand_dims(found, i - 1), (*self.inputs, *found.shape[self.length - 1 :]))
+        return found.reshape(-1, *found.shape[self.length :])
+
+    def token(self, i: int) -> np.ndarray:
+        """Pr(x_{-i}, X_i = z) for every input and every token z, (inputs, X). Position i must be a token's."""
+        found = np.moveaxis(self.of(*(f"x{k + 1}" for k in range(self.length))), i - 1, -1)
+        found = np.broadcast_to(np.expand_dims(found, i - 1), (*self.inputs, found.shape[-1]))
+        return found.reshape(-1, found.shape[-1])
+
+    def cell_and_state(self, i: int) -> np.ndarray:
+        """Pr(M_{J_i} = m, H_i = h, x_{-i}) for every input, (inputs, M, H)."""
+        found = self.left_out(i, *(f"m{j}" for j in range(self.n_cells)), f"h{i}")
+        n_syntax = self.n_states // self.n_cells
+        parts = []
+        for j in range(self.n_cells):
+            others = tuple(1 + k for k in range(self.n_cells) if k != j)
+            parts.append(found[..., j * n_syntax : (j + 1) * n_syntax].sum(others))
+        return np.concatenate(parts, -1)
+
+
 def normalised(vector: np.ndarray) -> np.ndarray:
     """The vector divided by its sum; zeros where the sum is zero."""
     total = vector.sum()
     return vector / total if total > 0 else vector
 
 
+def conditional(table: np.ndarray) -> np.ndarray:
+    """Each row, (rows, …), divided by its sum over all but the first axis; zeros where the sum is zero."""
+    total = table.sum(tuple(range(1, table.ndim)), keepdims=True)
+    return table / np.where(total > 0, total, 1)
+
+
 def over_inputs(n_tokens: int, length: int, call: Callable[[tuple[int, ...]], np.ndarray]) -> np.ndarray:
     """`call` of every token sequence of a length, stacked."""
     return np.stack([call(x) for x in itertools.product(range(n_tokens), repeat=length)])
+
+
+def rational_rank(matrix: np.ndarray) -> int:
+    """The rank of a matrix whose entries are rational numbers of small denominators, by elimination without rounding."""
+    rows = [[Fraction(value).limit_denominator(10**6) for value in row] for row in np.asarray(matrix, float).tolist()]
+    rank = 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((k for k in range(rank, len(rows)) if rows[k][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for k in range(rank + 1, len(rows)):
+            factor = rows[k][column] / rows[rank][column]
+            rows[k] = [a - factor * b for a, b in zip(rows[k], rows[rank], strict=True)]
+        rank += 1
+    return rank

@@ -208,3 +208,115 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
     axes.axis("off")
     axes.legend(loc="upper left", bbox_to_anchor=(0.95, 1))
     return _done(figure)
+
+
+def dependencies(
+    places: dict[str, tuple[float, float]], arrows: Sequence[tuple[str, str]], marked: Sequence[str] = ()
+) -> Figure:
+    """Which statement a proof takes from which: a box at each place, an arrow from what is used to where it is used.
+
+    Args:
+        places: name to (column, row); rows count upwards.
+        arrows: pairs of names, (used, where).
+        marked: names of boxes in orange and with an asterisk; the others are blue.
+    """
+    columns, rows = zip(*places.values(), strict=True)
+    wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
+    figure, axes = plt.subplots(figsize=(1.35 * wide, 0.72 * high))
+    boxes = {}
+    for name, (column, row) in places.items():
+        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=ORANGE if name in marked else BLUE)
+        label = f"{name}*" if name in marked else name
+        boxes[name] = axes.text(column, row, label, ha="center", va="center", fontsize=9, bbox=box, zorder=3)
+    for used, where in arrows:
+        ends = dict(patchA=boxes[used].get_bbox_patch(), patchB=boxes[where].get_bbox_patch(), shrinkA=2, shrinkB=2)
+        line = dict(arrowstyle="-|>", color=SOFT, linewidth=1.3, **ends)
+        axes.annotate("", places[where], places[used], arrowprops=line, zorder=4)  # once the boxes have their sizes
+    axes.set(xlim=(min(columns) - 0.5, max(columns) + 0.5), ylim=(min(rows) - 0.5, max(rows) + 0.5))
+    axes.axis("off")
+    return _done(figure)
+
+
+def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[bool], bound: float = 1.0) -> Figure:
+    """Attention scores along one input: a bar for each position, the attended ones dark; a line at `bound`."""
+    attended, at = np.asarray(attended, dtype=bool), np.arange(1, len(words) + 1)
+    figure, axes = plt.subplots(figsize=(max(4.8, 0.75 * len(words) + 1.2), 2.6))
+    for kind, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
+        axes.bar(at[kind], np.asarray(scores)[kind], 0.7, color=colour, label=name)
+    axes.axhline(bound, color=INK, linewidth=1, linestyle=":")
+    axes.axhline(0, color=INK, linewidth=0.8)
+    axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
+    axes.set(ylabel="attention score")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    return _done(figure)
+
+
+def simplex_with_prompt(
+    panels: dict[str, np.ndarray],
+    labels: Sequence[bool],
+    corners: np.ndarray,
+    names: Sequence[str],
+    essential: Sequence[int],
+    head: np.ndarray,
+) -> Figure:
+    """Distributions over three tokens as points of a triangle, one panel for each prompt.
+
+    Args:
+        panels: by title, the points (n, 3) of the same n inputs; a row of zeros (no such input) is left out.
+        labels: of the inputs, (n,).
+        corners: (3, S), the columns of W, drawn as crosses and named by `names`.
+        essential: the columns whose segment or triangle is shaded in the last panel.
+        head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
+    """
+    place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4))
+    labels, columns = np.asarray(labels, dtype=bool), np.asarray(corners).T @ place
+    for axis, (title, points) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+        axis.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        for k, (x, y) in enumerate(place):
+            axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.08)), ha="center")
+        points = np.asarray(points)
+        for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+            spots = points[(labels == value) & (points.sum(1) > 0)] @ place
+            axis.scatter(*spots.T, color=colour, marker=marker, s=28, label=f"label {value:d}", alpha=0.75, linewidth=0)
+        axis.scatter(*columns.T, marker="x", color=INK, s=50, label="columns of W")
+        for name, (x, y) in zip(names, columns, strict=True):
+            axis.annotate(name, (x, y), (6, 4), textcoords="offset points", fontweight="bold")
+        axis.set(aspect="equal", ylim=(-0.12, 0.95))
+        axis.set_title(title, pad=14)
+        axis.axis("off")
+    axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
+    ends, head = [], np.asarray(head)
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        if head[i] * head[j] < 0:
+            share = head[i] / (head[i] - head[j])
+            ends.append((1 - share) * place[i] + share * place[j])
+    if len(ends) == 2:
+        axis.plot(*np.array(ends).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
+    axis.legend(loc="upper right", bbox_to_anchor=(1.25, 1), fontsize=8.5)
+    return _done(figure)
+
+
+def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
+    """What is believed of each memory cell before the first word and after each word: a shaded row for each value.
+
+    `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M).
+    """
+    height = 0.45 + 0.3 * sum(len(names) for names, _ in cells.values())
+    ratios = [len(names) for names, _ in cells.values()]
+    figure, axes = plt.subplots(
+        len(cells), 1, figsize=(0.75 * len(words) + 2, height + 0.3), squeeze=False, height_ratios=ratios
+    )
+    for axis, (cell, (names, table)) in zip(axes[:, 0], cells.items(), strict=True):
+        table = np.asarray(table)
+        axis.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for (x, y), value in np.ndenumerate(table):
+            ink = "white" if value > 0.6 else INK
+            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
+        axis.set_yticks(range(len(names)), names)
+        axis.set_xticks([])
+        axis.set_ylabel(cell)
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+    axes[-1, 0].set_xticks(range(len(words) + 1), ["(prior)", *words])
+    return _done(figure)

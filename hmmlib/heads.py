@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.hmm import as_tensor
+from hmmlib.hmm import as_tensor, unlift
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,101 @@ class LinearHead:
     def label(self, probs) -> Tensor:
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs) >= 0
+
+
+TIES = 256
+"""Scores within this many rounding units of the largest, times the head's condition, count as equal to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionHead:
+    """The attention head of Section 4.1, with arg-max over positions as in (4.1) and (4.2).
+
+    Position i scores qᵀ(Θ^(K) p_i + β_i); the head averages bᵀ((Θ^(V) p_i) ⊙ φ(v_i)) over the positions of the largest
+    score, where p_i is a token distribution and v_i an embedding.
+
+    Args:
+        query: q, (H+1,). key: Θ^(K), (H+1, X). value: Θ^(V), (M*H, X). output: b, (M*H,).
+        positions: β_1, β_2, … as rows, (P, H+1); zero from position P + 1 on.
+        condition: condition number of the left inverse that a construction went through. Scores that differ by less
+            than rounding times this are ties.
+        n_cells: N; embeddings may then be lifted, and φ of (D.4) is applied to them.
+
+    ValueError where the shapes do not fit each other.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    output: Tensor
+    positions: Tensor | None = None
+    condition: float = 1.0
+    n_cells: int = 1
+
+    def __post_init__(self) -> None:
+        width = self.query.shape[-1]
+        if self.positions is None:
+            object.__setattr__(self, "positions", self.query.new_zeros(0, width))
+        shapes = {
+            "query": (self.query, (width,)),
+            "key": (self.key, (width, self.key.shape[-1])),
+            "value": (self.value, (self.output.shape[0], self.key.shape[-1])),
+            "output": (self.output, (self.value.shape[0],)),
+            "positions": (self.positions, (len(self.positions), width)),
+        }
+        for name, (part, shape) in shapes.items():
+            if tuple(part.shape) != shape:
+                raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(part.shape)}")
+        if width < 2 or len(self.output) % (width - 1):
+            raise ValueError(f"output must have a multiple of |H| = {width - 1} entries, not {len(self.output)}")
+
+    def _probs(self, probs) -> Tensor:
+        probs = as_tensor("probs", probs, 3).to(self.key)
+        if probs.shape[2] != self.key.shape[1]:
+            raise ValueError(f"probs must have shape (n, T, {self.key.shape[1]}), not {tuple(probs.shape)}")
+        return probs
+
+    def scores(self, probs) -> Tensor:
+        """Attention scores qᵀ(K(p_i) + β_i) of (4.1), (n, T), for distributions (n, T, X)."""
+        probs = self._probs(probs)
+        scores = probs @ (self.key.T @ self.query)
+        placed = min(len(self.positions), scores.shape[1])
+        return torch.cat([scores[:, :placed] + self.positions[:placed] @ self.query, scores[:, placed:]], 1)
+
+    def attended(self, probs) -> Tensor:
+        """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, ties to rounding included."""
+        scores = self.scores(probs)
+        slack = TIES * torch.finfo(scores.dtype).eps * self.condition * scores.abs().amax(1, keepdim=True).clamp(min=1)
+        return scores >= scores.amax(1, keepdim=True) - slack
+
+    def values(self, probs, embeddings) -> Tensor:
+        """V(p_i, v_i), (n, T). `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
+        probs, embeddings = self._probs(probs), as_tensor("embeddings", embeddings, 3).to(self.key)
+        width, n_states = len(self.output), len(self.query) - 1
+        lifted = (width // n_states) ** self.n_cells * n_states
+        if embeddings.shape[:2] != probs.shape[:2] or embeddings.shape[2] not in {width, lifted}:
+            choice = " or ".join(map(str, sorted({width, lifted})))
+            raise ValueError(
+                f"embeddings must have shape ({', '.join(map(str, probs.shape[:2]))}, {choice}), "
+                f"not {tuple(embeddings.shape)}"
+            )
+        if embeddings.shape[2] != width:
+            embeddings = unlift(embeddings, self.n_cells, width // n_states)
+        return ((probs @ self.value.T) * embeddings) @ self.output
+
+    def __call__(self, probs, embeddings) -> Tensor:
+        """Attn of (4.2), scores (n,): the mean of V over the attended positions."""
+        chosen = self.attended(probs)
+        return (self.values(probs, embeddings) * chosen).sum(1) / chosen.sum(1)
+
+    def soft(self, probs, embeddings, sharpness: float) -> Tensor:
+        """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""
+        weights = (sharpness * self.scores(probs)).softmax(1)
+        return (self.values(probs, embeddings) * weights).sum(1)
+
+    def label(self, probs, embeddings) -> Tensor:
+        """Labels (n,), bool: whether the score is ≥ 0."""
+        return self(probs, embeddings) >= 0
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,19 @@ def recast(distribution: Tensor, device, dtype) -> Tensor:
     return moved if moved.dtype == distribution.dtype else moved / moved.sum(0)
 
 
+def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
+    """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
+    n_syntax = lifted.shape[-1] // (n_memory**n_cells * n_cells)
+    table = lifted.reshape(*lifted.shape[:-1], *(n_memory,) * n_cells, n_cells, n_syntax)
+    axes = range(lifted.ndim - 1, lifted.ndim - 1 + n_cells)
+    parts = []
+    for cell in range(n_cells):
+        others = [axis for axis in axes if axis != axes[cell]]
+        part = table[..., cell, :]
+        parts.append(part.mean(others) if others else part)
+    return torch.stack(parts, dim=-2).flatten(-3)
+
+
 class _Chain:
     """What both models share: the Markov chain H_0, H_1, … with transition A and start distribution P[H_0]."""
 
@@ -301,19 +314,11 @@ class MemoryHMM(_Chain):
             torch.unravel_index(torch.arange(values**cells, device=table.device), (values,) * cells), dim=1
         )
         lifted = table[..., looked_up, torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
-        return lifted.reshape(*embeddings.shape[:-1], -1)
+        return lifted.flatten(-3)
 
     def unlift(self, lifted: Tensor) -> Tensor:
         """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
-        cells, values = self.n_cells, self.n_memory
-        table = lifted.reshape(*lifted.shape[:-1], *(values,) * cells, cells, self.n_syntax)
-        axes = range(lifted.ndim - 1, lifted.ndim - 1 + cells)
-        parts = []
-        for cell in range(cells):
-            others = [axis for axis in axes if axis != axes[cell]]
-            part = table[..., cell, :]
-            parts.append(part.mean(others) if others else part)
-        return torch.stack(parts, dim=-2).reshape(*lifted.shape[:-1], -1)
+        return unlift(lifted, self.n_cells, self.n_memory)
 
     def flatten(self) -> HMM:
         """The vanilla HMM over (m_1, …, m_N, h) that generates the same sequences; its transition is multiplied out."""

@@ -17,6 +17,7 @@ lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -143,16 +144,26 @@ def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: sli
     return tau.transpose(0, 1), exponent.transpose(0, 1)
 
 
-def _joint(model: HMM | MemoryHMM, evidence: Tensor, at: slice, own: bool) -> tuple[Tensor, Tensor]:
-    """P[H_i, v] or, for a memory model, P[M, H_i, v]: mantissas (n, positions, K * S), exponents (n, positions, 1)."""
+def aggregated_messages(
+    model: HMM | MemoryHMM, evidence: Tensor, at: slice = slice(1, None), own: bool = False
+) -> tuple[Tensor, Tensor]:
+    """τ_i of (C.1), or of (D.3) for a memory model, at the positions `at` of the chain H_0, …, H_T.
+
+    Args:
+        evidence: embeddings (n, T, S), or lifted, (n, T, M^N * H).
+        own: whether the evidence of position i itself counts too; then the result is P[H_i, v], or P[M, H_i, v].
+
+    Returns:
+        Mantissas (n, positions, S) or (n, positions, M^N * H) and exponents of two (n, positions, 1).
+    """
     if isinstance(model, HMM):
         return chain_weights(model.transition, model.initial, evidence, at, own)
-    n, length = evidence.shape[:2]
+    n = len(evidence)
     prior = model.memory.reshape(-1)
-    rows = evidence.reshape(n, length, len(prior), model.n_states).transpose(1, 2).reshape(-1, length, model.n_states)
+    rows = evidence.unflatten(2, (len(prior), model.n_states)).transpose(1, 2).flatten(0, 1)
     tau, exponent = chain_weights(model.transition, model.initial, rows, at, own)
-    tau = tau.reshape(n, len(prior), -1, model.n_states) * prior[:, None, None]
-    exponent = exponent.reshape(n, len(prior), -1, 1).expand_as(tau)
+    tau = tau.unflatten(0, (n, len(prior))) * prior[:, None, None]
+    exponent = exponent.unflatten(0, (n, len(prior))).expand_as(tau)
     return _align(tau.transpose(1, 2).flatten(2), exponent.transpose(1, 2).flatten(2))
 
 
@@ -173,9 +184,64 @@ def lifted_size(model: HMM | MemoryHMM) -> int:
     return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
 
 
+def _as_prompt(model: HMM | MemoryHMM, prompt) -> Tensor:
+    """A prompt as a vector (S,), or (M*H,) or lifted for a memory model. ValueError for another shape or a bad entry."""
+    prompt = as_tensor("prompt", prompt, 1).to(device=model.device, dtype=model.dtype)
+    if len(prompt) not in _widths(model):
+        raise ValueError(f"prompt must have {_choice(model)} entries, not {len(prompt)}")
+    return prompt
+
+
+def _widths(model: HMM | MemoryHMM) -> set[int]:
+    """How long an embedding may be."""
+    return {lifted_size(model)} if isinstance(model, HMM) else {model.n_memory * model.n_states, lifted_size(model)}
+
+
+def _choice(model: HMM | MemoryHMM) -> str:
+    return " or ".join(map(str, sorted(_widths(model))))
+
+
+def prompted(model: HMM | MemoryHMM, prompt, tokens) -> Tensor:
+    """ê(x) = (u, e(x_1), …, e(x_T)) of (4.4), or of (3.2) where `tokens` begin with MASK.
+
+    Args:
+        prompt: u, one vector: (S,) for an HMM; (M*H,) or lifted, (M^N * H,), for a memory model.
+        tokens: (n, T).
+
+    Returns:
+        Embeddings (n, T + 1, S), (n, T + 1, M*H) or (n, T + 1, M^N * H), as wide as the prompt.
+
+    ValueError for a prompt or tokens of the wrong shape or with a bad entry.
+    """
+    prompt, embeddings = _as_prompt(model, prompt), model.embed(tokens)
+    if embeddings.shape[-1] != len(prompt):
+        embeddings = model.lift(embeddings)
+    return torch.cat([prompt.expand(len(embeddings), 1, -1), embeddings], 1)
+
+
 def _blocks(model: HMM | MemoryHMM, tokens) -> tuple[Tensor, ...]:
     tokens = as_tokens(tokens, model.n_tokens, model.device)
     return tokens.split(max(1, BLOCK // (tokens.shape[1] * lifted_size(model))))
+
+
+def _latents(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
+    """τ_i / ‖τ_i‖₁ of (C.1), (n, T, S); for a memory model φ(τ_i) / ‖φ(τ_i)‖₁ of (D.3) and (D.4), (n, T, M*H)."""
+    tau, _ = aggregated_messages(model, _evidence(model, embeddings), slice(1, None), own=False)
+    return _normalise(model.unlift(tau) if isinstance(model, MemoryHMM) else tau)
+
+
+def _embedded_blocks(model: HMM | MemoryHMM, tokens, prompt) -> Iterator[Tensor]:
+    for part in _blocks(model, tokens):
+        yield model.embed(part) if prompt is None else prompted(model, prompt, part)
+
+
+def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+    """P[H_i | X_{-i} = x_{-i}] at every position, (n, T, S); P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), with memory.
+
+    With a `prompt`, (n, T + 1, …) and everything conditioned on the fake token too: position i of x is i + 1 then.
+    The zero vector where x_{-i} has probability zero. ValueError as `prompted` raises it.
+    """
+    return torch.cat([_latents(model, part) for part in _embedded_blocks(model, tokens, prompt)])
 
 
 def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
@@ -193,25 +259,20 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
     embeddings = as_tensor("embeddings", embeddings, 3, empty=True).to(device=model.device, dtype=model.dtype)
     if embeddings.shape[1] == 0:
         raise ValueError(f"embeddings must have at least one position, not shape {tuple(embeddings.shape)}")
-    width = {lifted_size(model)} if isinstance(model, HMM) else {model.n_memory * model.n_states, lifted_size(model)}
-    if embeddings.shape[-1] not in width:
-        raise ValueError(
-            f"embeddings must have {' or '.join(map(str, sorted(width)))} entries on the last axis, "
-            f"not {embeddings.shape[-1]}"
-        )
-    tau, _ = _joint(model, _evidence(model, embeddings), slice(1, None), own=False)
-    if isinstance(model, MemoryHMM):
-        tau = model.unlift(tau)
-    return _normalise(tau) @ model.emission.reshape(model.n_tokens, -1).T
+    if embeddings.shape[-1] not in _widths(model):
+        raise ValueError(f"embeddings must have {_choice(model)} entries on the last axis, not {embeddings.shape[-1]}")
+    return _latents(model, embeddings) @ model.emission.reshape(model.n_tokens, -1).T
 
 
-def masked_token_probs(model: HMM | MemoryHMM, tokens) -> Tensor:
+def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     """G of Section 2: (n, T) tokens to (n, T, X); row i is P[X_i | X_{-i} = x_{-i}], whatever token stands at i.
 
     Positions that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector.
-    ValueError for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1.
+    With a `prompt`, Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X), worked on in blocks.
+    ValueError for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1, or a bad prompt.
     """
-    return torch.cat([masked_token_probs_from_embeddings(model, model.embed(part)) for part in _blocks(model, tokens)])
+    parts = _embedded_blocks(model, tokens, prompt)
+    return torch.cat([masked_token_probs_from_embeddings(model, part) for part in parts])
 
 
 def _posteriors(model: HMM | MemoryHMM, tokens, at: int) -> tuple[Tensor, Tensor]:
@@ -220,7 +281,9 @@ def _posteriors(model: HMM | MemoryHMM, tokens, at: int) -> tuple[Tensor, Tensor
     length = blocks[0].shape[1]
     if at_least("at", at, 0) > length:
         raise ValueError(f"at must be 0 to {length} for sequences of length {length}, not {at}")
-    parts = [_joint(model, _evidence(model, model.embed(part)), slice(at, at + 1), own=True) for part in blocks]
+    parts = [
+        aggregated_messages(model, _evidence(model, model.embed(part)), slice(at, at + 1), own=True) for part in blocks
+    ]
     return torch.cat([tau[:, 0] for tau, _ in parts]), torch.cat([exponent[:, 0] for _, exponent in parts])
 
 
@@ -248,6 +311,6 @@ def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
 
 
 __all__ = [
-    "MASK", "chain_weights", "lifted_size", "log_likelihood", "masked_token_probs",
-    "masked_token_probs_from_embeddings", "memory_posterior", "posterior",
+    "MASK", "aggregated_messages", "chain_weights", "latent_given_others", "lifted_size", "log_likelihood",
+    "masked_token_probs", "masked_token_probs_from_embeddings", "memory_posterior", "posterior", "prompted",
 ]  # fmt: skip

@@ -18,3 +18,9 @@ PRESETS: dict[str, dict] = {
 
 INSTANCES = {"smoke": 20, "quick": 300}
 """How many random models the notebooks on theory check at each preset."""
+
+LADDER: dict[str, dict] = {
+    "smoke": dict(length=17, train=400, test=200, epochs=5, batch=128, head_rate=0.3, prompt_rate=0.1),
+    "quick": dict(length=33, train=4000, test=1000, epochs=20, batch=128, head_rate=0.3, prompt_rate=0.1),
+}
+"""Sizes and rates of the exact ladder: sequences (the mask included), examples, passes, AdamW's rates."""

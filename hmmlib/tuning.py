@@ -14,6 +14,7 @@ from hmmlib.bert import logits_at, to_ids
 from hmmlib.heads import LinearHead
 from hmmlib.hmm import HMM, MASK, as_generator
 from hmmlib.messages import posterior
+from hmmlib.theorems import lemma_c_2
 
 NONZERO = 6
 """Nonzero entries of μ (appendix E)."""
@@ -47,15 +48,21 @@ def draw_mu(n_states: int, generator: torch.Generator) -> Tensor:
     return rows[:n_states] - rows[n_states:]
 
 
-def draw_task(model: HMM, length: int, sizes: tuple[int, int, int], seed: int) -> Task:
+def draw_task(model: HMM, length: int, sizes: tuple[int, int, int], seed: int, before: bool = False) -> Task:
     """Sequences of `length` whose first token is MASK, labelled by μᵀP[H_1 | X_{-1}] ≥ 0 (Section 5).
 
-    While all training labels agree, μ is drawn again, at most REDRAWS times; after that the one-class task stays.
+    With `before`, the text behind the mask is sampled from the start, and labelled by μᵀP[H_0 | X_{1:T} = x] as in
+    (3.1); so tokens are (MASK, x), as the theorems of Section 3 have them. While all training labels agree, μ is drawn
+    again, at most REDRAWS times; after that the one-class task stays.
     """
     generator = as_generator(seed)
-    tokens = model.sample(sum(sizes), length, generator).tokens
-    tokens[:, 0] = MASK
-    posteriors = posterior(model, tokens, at=1)
+    if before:
+        text = model.sample(sum(sizes), length - 1, generator).tokens
+        tokens, posteriors = F.pad(text, (1, 0), value=MASK), posterior(model, text, at=0)
+    else:
+        tokens = model.sample(sum(sizes), length, generator).tokens
+        tokens[:, 0] = MASK
+        posteriors = posterior(model, tokens, at=1)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(model.n_states, generator)
         labels = posteriors @ mu >= 0
@@ -145,6 +152,34 @@ def tune_prompt(
     groups = [{"params": [weights], "lr": plan.head_rate}, {"params": [prompt], "lr": plan.prompt_rate}]
     _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, tokens, labels, plan, seed)
     return prompt.detach(), LinearHead(weights.detach())
+
+
+def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tensor:
+    """Ḡ_2 of (u, ∅, x) by (3.3), (n, X), from P[H_0 | X_{1:T} = x], (n, S): no messages are passed again.
+
+    Differentiable in the prompt u, (S,). The zero vector where prompt and text exclude each other.
+    """
+    weights = posteriors * lemma_c_2(model, prompt)
+    total = weights.sum(1, keepdim=True)
+    return weights / torch.where(total > 0, total, 1) @ model.emission.T
+
+
+def tune_exact_prompt(
+    model: HMM, posteriors: Tensor, labels: Tensor, plan: Tuning, seed: int
+) -> tuple[Tensor, LinearHead]:
+    """One prompt vector u in [0, 1]^S and a linear head on the exact Ḡ_2, trained together by gradients through Ḡ.
+
+    `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
+    """
+    start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
+    raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
+    groups = [{"params": [weights], "lr": plan.head_rate}, {"params": [raw], "lr": plan.prompt_rate}]
+
+    def score(batch: Tensor) -> Tensor:
+        return probs_behind_prompt(model, batch, raw.sigmoid()) @ weights
+
+    _fit(score, groups, posteriors, labels, plan, seed)
+    return raw.detach().sigmoid(), LinearHead(weights.detach())
 
 
 def accuracy(head: LinearHead, probs: Tensor, labels: Tensor) -> float:

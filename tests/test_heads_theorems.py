@@ -113,7 +113,7 @@ def test_a_broken_assumption_is_named_and_reported(name):
 @pytest.mark.parametrize(
     ("mu", "message"),
     [
-        ([1.0], r"mu must have shape \(2,\), one weight for each state, not \(1,\)"),
+        ([1.0], r"mu must have shape \(2,\), one weight for each state or memory value, not \(1,\)"),
         ([[1.0, 2.0]], r"mu must have shape \(2,\)"),
         ([1.0, np.nan], "mu must be finite"),
         ([1.0, np.inf], "mu must be finite"),

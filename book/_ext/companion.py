@@ -73,10 +73,11 @@ class ClaimDirective(ElementDirective):
     name = "claim"
 
 
-class LedgerTable(SphinxDirective):
-    """The ledger as a table: one row for each statement, linked to its derivation."""
+class FromLedger(SphinxDirective):
+    """A table made from the ledger; subclasses name its columns and turn one record into cells."""
 
-    COLUMNS = ("statement", "claim", "instances", "largest residual", "negative control", "verdict")
+    columns: tuple[str, ...]
+    part: str
 
     def run(self):
         path = Path(self.env.app.srcdir, LEDGER)
@@ -85,34 +86,77 @@ class LedgerTable(SphinxDirective):
             log.warning("no ledger: %s is missing (run `make book`)", path, location=self.env.docname)
             return []
         table = nodes.table(classes=["ledger"])
-        group = nodes.tgroup(cols=len(self.COLUMNS))
-        group += [nodes.colspec(colwidth=1) for _ in self.COLUMNS]
-        group += nodes.thead("", self.row([nodes.Text(name) for name in self.COLUMNS]))
-        group += nodes.tbody("", *map(self.entry, json.loads(path.read_text())["entries"]))
+        group = nodes.tgroup(cols=len(self.columns))
+        group += [nodes.colspec(colwidth=1) for _ in self.columns]
+        group += nodes.thead("", self.row([[nodes.Text(name)] for name in self.columns]))
+        group += nodes.tbody("", *(self.row(self.cells(e)) for e in json.loads(path.read_text())[self.part]))
         table += group
         return [table]
 
     @staticmethod
     def row(cells):
-        return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", cell)) for cell in cells))
+        return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells))
 
-    def entry(self, entry):
-        here, there = self.env.docname, entry["page"]
-        uri = self.env.app.builder.get_relative_uri(here, there) + f"#{entry['label']}"
+    def derived(self, text, record):
+        """A link to the box or equation on the page that derives it."""
+        anchor = f"equation-{record['label']}" if "-eq-" in record["label"] else record["label"]
+        uri = self.env.app.builder.get_relative_uri(self.env.docname, record["page"]) + f"#{anchor.lower()}"
+        return nodes.reference("", text, refuri=uri, internal=True)
+
+    def code(self, record):
+        """A link to the line of code, on the repository's main branch."""
+        source, options = record["source"], self.env.app.config.html_theme_options
+        uri = f"{options['repository_url']}/blob/{options['repository_branch']}/{source['path']}#L{source['line']}"
+        return nodes.reference("", Path(source["path"]).name, refuri=uri, internal=False)
+
+
+class LedgerTable(FromLedger):
+    """One row for each statement: verdicts, evidence, and links to derivation and code."""
+
+    columns = ("statement", "as printed", "form that holds", "floating point", "without rounding", "negative control")
+    part = "entries"
+
+    def cells(self, entry):
+        printed = [nodes.strong("", entry["printed"])]
+        if entry["corrected"]:
+            printed += [nodes.Text(f"; fails in {entry['printed_failures']:,} of {entry['instances']:,}")]
+        holds = [nodes.strong("", entry["verdict"])]
+        holds += [nodes.Text(f" in this form: {entry['corrected']}")] if entry["corrected"] else []
+        holds += [nodes.Text(f". Not needed: {entry['unneeded']}")] if entry["unneeded"] else []
+        residual = "not a number" if entry["residual"] is None else f"{entry['residual']:.1e}"
+        floating = f"{entry['instances']:,} instances, largest residual {residual} (bound {entry['tolerance']:.0e})"
         control = (
             f"without “{entry['broken']}” the conclusion fails in {entry['control_fails']} of "
-            f"{entry['control_instances']} instances (largest gap {entry['control_gap']:.2g})"
+            f"{entry['control_instances']}"
         )
-        return self.row(
-            [
-                nodes.reference("", entry["name"], refuri=uri, internal=True),
-                nodes.Text(entry["claim"]),
-                nodes.Text(f"{entry['instances']:,}"),
-                nodes.Text(f"{entry['residual']:.1e} (bound {entry['tolerance']:.0e})"),
-                nodes.Text(control),
-                nodes.strong("", entry["verdict"]),
-            ]
-        )
+        name = [self.derived(entry["name"], entry), nodes.Text(f" {entry['claim']} "), self.code(entry)]
+        exact = [nodes.Text("; ".join(self.exact(entry)) or "–")]
+        return [name, printed, holds, [nodes.Text(floating)], exact, [nodes.Text(control)]]
+
+    @staticmethod
+    def exact(entry):
+        """The evidence over a finite field and over all patterns of zeros, in words."""
+        if identity := entry["identity"]:
+            points, largest = identity["points"] * len(identity["sizes"]), identity["sizes"][-1]
+            what = "exact" if not identity["failures"] else f"{identity['failures']} entries off"
+            yield f"{what} at {points} points of the field, up to {largest[0]} states and length {largest[1]}"
+        if patterns := entry["patterns"]:
+            what = "all hold" if not patterns["failures"] else f"{patterns['failures']} fail"
+            yield f"{patterns['cases']:,} cases over all patterns of zeros, {what} ({patterns['size']})"
+
+
+class EquationTable(FromLedger):
+    """One row for each numbered equation: where it is shown, and the line that computes it."""
+
+    columns = ("equation", "what it says", "computed in")
+    part = "equations"
+
+    def cells(self, equation):
+        return [
+            [self.derived(f"({equation['number']})", equation)],
+            [nodes.Text(equation["words"])],
+            [self.code(equation)],
+        ]
 
 
 def tidy_page(app, pagename, templatename, context, doctree):
@@ -138,6 +182,7 @@ def setup(app):
     app.config.html_static_path.append("book/_static")
     app.add_css_file("companion.css")
     app.add_directive("ledger-table", LedgerTable)
+    app.add_directive("equation-table", EquationTable)
     app.setup_extension("sphinx_proof")
     NODE_TYPES["claim"], DEFAULT_REALTYP_TO_COUNTERTYP["claim"] = claim_node, "claim"
     visitors = (visit_enumerable_node, depart_enumerable_node)

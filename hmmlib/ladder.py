@@ -1,0 +1,115 @@
+"""The exact ladder: head and prompt tuning where the pretrained model is Ḡ itself, beside what the theorems build.
+
+No network is pretrained, so what tuning falls short of here is not the network's fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmmlib.assumptions import AssumptionError, essential_states
+from hmmlib.generate import random_hmm
+from hmmlib.heads import LinearHead
+from hmmlib.hmm import HMM
+from hmmlib.messages import masked_token_probs, posterior
+from hmmlib.presets import LADDER
+from hmmlib.theorems import theorem_3_3, theorem_3_6
+from hmmlib.tuning import Task, Tuning, accuracy, draw_task, probs_behind_prompt, tune_exact_prompt, tune_head
+
+
+@dataclass(frozen=True)
+class Built:
+    """Accuracy of a head that a theorem builds, on all inputs and on those that it decides: whose score is above rounding.
+
+    A score is exact to about the rounding unit times ‖b‖₁; `decided` is the share of inputs above 64 times that. On
+    those the theorem should be right without exception. `condition` is that of the left inverse.
+    """
+
+    accuracy: float
+    decided: float
+    accuracy_decided: float
+    condition: float
+
+    @classmethod
+    def judge(cls, head: LinearHead, probs: Tensor, labels: Tensor) -> Built:
+        clear = head(probs).abs() > 64 * torch.finfo(probs.dtype).eps * head.weights.abs().sum()
+        right = head.label(probs) == labels
+        among = right[clear].double().mean().item() if clear.any() else 1.0
+        return cls(right.double().mean().item(), clear.double().mean().item(), among, head.condition)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Test accuracies at one size |H|: of the more frequent label, of what was trained, and of what a theorem builds.
+
+    `theorem_3_3` and `theorem_3_6` are None where the assumption fails; `refusal` then says why. `n_essential` is the
+    size of the set H* that Theorem 3.6 was given. `prompt` is the trained u.
+    """
+
+    n_states: int
+    seed: int
+    majority: float
+    head: float
+    prompt_and_head: float
+    theorem_3_3: Built | None
+    theorem_3_6: Built | None
+    n_essential: int | None
+    refusal: str
+    prompt: list[float]
+
+
+def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
+    """One rung: a model of appendix E, a task as in (3.1), a head on the exact G_1 and a prompt with a head on Ḡ_2.
+
+    ValueError for a size below 1 or an unknown preset.
+    """
+    if preset not in LADDER:
+        raise ValueError(f"preset must be one of {', '.join(LADDER)}, not {preset!r}")
+    numbers = LADDER[preset]
+    model = random_hmm(n_states, seed=seed)
+    sizes = (numbers["train"], 0, numbers["test"])
+    task = draw_task(model, numbers["length"], sizes, seed, before=True)
+    plan = Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
+    probs, posteriors = masked_token_probs(model, task.tokens)[:, 0], posterior(model, task.tokens[:, 1:])
+    (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
+    train_posteriors, _, test_posteriors = task.split(posteriors)
+    head = tune_head(train, train_labels, plan, seed)
+    prompt, behind = tune_exact_prompt(model, train_posteriors, train_labels, plan, seed)
+    linear, refusal = _linear(model, task, test, labels)
+    essential, prompted = _prompted(model, task, test_posteriors, labels)
+    return Rung(
+        n_states=n_states,
+        seed=seed,
+        majority=max(labels.double().mean().item(), 1 - labels.double().mean().item()),
+        head=accuracy(head, test, labels),
+        prompt_and_head=accuracy(behind, probs_behind_prompt(model, test_posteriors, prompt), labels),
+        theorem_3_3=linear,
+        theorem_3_6=prompted,
+        n_essential=essential,
+        refusal=refusal,
+        prompt=prompt.tolist(),
+    )
+
+
+def _linear(model: HMM, task: Task, probs: Tensor, labels: Tensor) -> tuple[Built | None, str]:
+    """How Theorem 3.3's head does, or the reason why there is none."""
+    try:
+        head = theorem_3_3(model, task.mu)
+    except AssumptionError as error:
+        return None, str(error)
+    return Built.judge(head, probs, labels), ""
+
+
+def _prompted(model: HMM, task: Task, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
+    """The size of a set H* that satisfies Assumption 3.5, and how Theorem 3.6's prompt and head do; or None."""
+    essential = essential_states(model, task.mu)
+    if essential is None:
+        return None, None
+    try:
+        prompt, head = theorem_3_6(model, task.mu, essential)
+    except AssumptionError:
+        return None, None
+    return len(essential), Built.judge(head, probs_behind_prompt(model, posteriors, prompt), labels)

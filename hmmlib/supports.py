@@ -1,0 +1,196 @@
+"""Supports of models, inputs and messages as bit masks, where a message is one entry of a table; and all of a size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations, product
+from typing import NamedTuple
+
+Rows = tuple[int, ...]
+"""An input: for each position the support of its row of W, a mask of bits m * H + h."""
+
+
+def image(targets: list[int]) -> list[int]:
+    """The table, over all masks, of the map that sends bit b to `targets[b]`."""
+    table = [0] * (1 << len(targets))
+    for mask in range(1, len(table)):
+        low = mask & -mask
+        table[mask] = table[mask ^ low] | targets[low.bit_length() - 1]
+    return table
+
+
+class Shape:
+    """Tables between masks for a number of states, cells and values. Lifted masks have bits k * H + h, k joint values."""
+
+    def __init__(self, n_states: int, n_cells: int, n_values: int):
+        self.n_states, self.n_cells, self.n_values = n_states, n_cells, n_values
+        self.n_syntax = n_states // n_cells
+        self.joint = list(product(range(n_values), repeat=n_cells))
+        self.size = len(self.joint) * n_states
+        self.full = (1 << self.size) - 1
+        index = [(k, h) for k in range(len(self.joint)) for h in range(n_states)]
+        column = [self.joint[k][h // self.n_syntax] * n_states + h for k, h in index]
+        self.lift = [
+            sum(1 << b for b, c in enumerate(column) if row >> c & 1) for row in range(1 << n_values * n_states)
+        ]
+        """η: row of W to lifted mask."""
+        self.looked_up = image([1 << c for c in column])
+        """φ: lifted mask to one of (m_j, j, s)."""
+        self.states = image([1 << h for _, h in index])
+        """Lifted mask to states h."""
+        self.cells = image([1 << h // self.n_syntax for h in range(n_states)])
+        self.syntax = image([1 << h % self.n_syntax for h in range(n_states)])
+        """States h to the cells j and the syntax states s in them."""
+        self.value = image([1 << self.joint[k][0] for k, _ in index])
+        """Lifted mask to the values of the first cell."""
+        self.having = [
+            sum(1 << b for b, (k, _) in enumerate(index) if mu >> self.joint[k][0] & 1) for mu in range(1 << n_values)
+        ]
+        """Set of values to the lifted mask where the first cell has one of them."""
+
+    def lifted(self, rows: Rows) -> Rows:
+        lift = self.lift
+        return tuple([lift[row] for row in rows])
+
+
+@lru_cache
+def shape(n_states: int, n_cells: int = 1, n_values: int = 1) -> Shape:
+    return Shape(n_states, n_cells, n_values)
+
+
+class World(NamedTuple):
+    """The support of a model (A and P[M]; P[H_0] is full): `ahead` and `back` carry a lifted mask one step along A."""
+
+    shape: Shape
+    columns: tuple[int, ...]
+    ahead: list[int]
+    back: list[int]
+    prior: int
+
+
+def world(of: Shape, columns: tuple[int, ...], memory: int) -> World:
+    """`columns[h]` is the mask of states after h, `memory` that of possible joint values."""
+    n, blocks = of.n_states, range(len(of.joint))
+    ahead = image([columns[h] << k * n for k in blocks for h in range(n)])
+    back = image([before << k * n for k in blocks for before in into(columns)])
+    prior = sum(((1 << n) - 1) << k * n for k in blocks if memory >> k & 1)
+    return World(of, columns, ahead, back, prior)
+
+
+def supports(model: World, rows: Rows) -> list[int]:
+    """The support of P[H̃_i, evidence but that of i] for i = 0, …, t, lifted masks, from lifted rows."""
+    message, before = model.ahead[model.prior], [model.prior]
+    for row in rows:
+        before.append(message)
+        message = model.ahead[message & row]
+    after = model.shape.full
+    for i in range(len(rows), 0, -1):
+        before[i] &= after
+        after = model.back[after & rows[i - 1]]
+    before[0] &= after
+    return before
+
+
+def possible(model: World, rows: Rows) -> bool:
+    """Whether the evidence has positive probability, by a pass from the front alone."""
+    message = model.prior
+    for row in rows:
+        message = model.ahead[message] & row
+    return message != 0
+
+
+def without(model: World, rows: Rows, i: int) -> Rows:
+    """Nothing observed at position i, from 1."""
+    return (*rows[: i - 1], model.shape.full, *rows[i:])
+
+
+@lru_cache
+def subsets(mask: int) -> list[int]:
+    """The nonempty subsets of a mask."""
+    found, part = [], mask
+    while part:
+        found.append(part)
+        part = (part - 1) & mask
+    return found
+
+
+def members(mask: int) -> list[int]:
+    return [b for b in range(mask.bit_length()) if mask >> b & 1]
+
+
+def inside(part: int, whole: int) -> bool:
+    return part & ~whole == 0
+
+
+# Models and inputs
+
+
+def into(columns: tuple[int, ...]) -> tuple[int, ...]:
+    """The transpose: for each state the mask of states before it."""
+    return tuple(
+        sum(1 << h for h, column in enumerate(columns) if column >> after & 1) for after in range(len(columns))
+    )
+
+
+def ergodic(columns: tuple[int, ...]) -> bool:
+    """Whether A is primitive: then this power of it has no zero (Wielandt 1950)."""
+    n = len(columns)
+    step, reach = image(list(columns)), [1 << h for h in range(n)]
+    for _ in range((n - 1) ** 2 + 1):
+        reach = [step[mask] for mask in reach]
+    return all(mask == (1 << n) - 1 for mask in reach)
+
+
+def stays_full(columns: tuple[int, ...]) -> bool:
+    """Whether every P[H_i] has full support when P[H_0] has: no row of A is zero."""
+    return all(into(columns))
+
+
+def matrices(n_states: int, wanted: Callable[[tuple[int, ...]], bool] = ergodic) -> list[tuple[int, ...]]:
+    """All supports of A that are `wanted`, as columns; none of them zero."""
+    return [found for found in product(range(1, 1 << n_states), repeat=n_states) if wanted(found)]
+
+
+def up_to_relabelling(found: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """One support of A for each class of those that a permutation of the states takes into each other."""
+
+    def relabelled(columns: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+        moved = [sum(1 << order[b] for b in range(len(order)) if column >> b & 1) for column in columns]
+        return tuple(moved[order.index(h)] for h in range(len(order)))
+
+    return [c for c in found if c == min(relabelled(c, order) for order in permutations(range(len(c))))]
+
+
+@dataclass(frozen=True)
+class Size:
+    """All models of one size and all inputs of the lengths given."""
+
+    n_states: int
+    lengths: tuple[int, ...]
+    n_cells: int = 1
+    n_values: int = 1
+    wanted: Callable[[tuple[int, ...]], bool] = ergodic
+    reduced: bool = False
+
+    def worlds(self) -> Iterator[World]:
+        of = shape(self.n_states, self.n_cells, self.n_values)
+        found, whole = matrices(self.n_states, self.wanted), (1 << len(of.joint)) - 1
+        for columns in up_to_relabelling(found) if self.reduced else found:
+            for memory in [whole] if self.reduced else subsets(whole):
+                yield world(of, columns, memory)
+
+    def inputs(self) -> list[Rows]:
+        """Every sequence of rows of W, shortest first."""
+        rows = range(1 << self.n_values * self.n_states)
+        return [x for length in self.lengths for x in product(rows, repeat=length)]
+
+    def __str__(self) -> str:
+        chain = "ergodic A" if self.wanted is ergodic else "A without a zero row or column"
+        cells = (
+            "" if self.n_values == 1 else f", {self.n_cells} cell{'s' * (self.n_cells > 1)} of {self.n_values} values"
+        )
+        some = ", A up to relabelling and P[M] of full support" if self.reduced else ""
+        lengths = f"1 to {max(self.lengths)}" if len(self.lengths) > 1 else "1"
+        return f"{self.n_states} states{cells}, every {chain}{some}, any rows of W, length {lengths}"
