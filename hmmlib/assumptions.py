@@ -125,7 +125,13 @@ class StationarityReport(Report):
 
 def as_weights(mu, length: int, like: Tensor) -> Tensor:
     """μ as a tensor (length,), of the dtype and device of `like`. ValueError for another shape, NaN, or only zeros."""
-    mu = mu if isinstance(mu, Tensor) else torch.as_tensor(np.asarray(mu, dtype=float))
+    if not isinstance(mu, Tensor):
+        array = np.array(mu)
+        if array.dtype.kind not in "iufcb":
+            raise ValueError(f"mu must have shape ({length},) and hold real numbers, not {type(mu).__name__}")
+        mu = torch.as_tensor(array)
+    if mu.is_complex() or mu.dtype == torch.bool:
+        raise ValueError(f"mu must hold real numbers, not {mu.dtype}")
     if mu.shape != (length,):
         raise ValueError(
             f"mu must have shape ({length},), one weight for each state or memory value, not {tuple(mu.shape)}"
@@ -221,6 +227,8 @@ def essential_states(model: HMM, mu) -> list[int] | None:
     A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
     that are built by covering one state of supp(μ) at a time.
     """
+    if not isinstance(model, HMM):
+        raise TypeError(f"Assumption 3.5 is about an HMM, not {type(model).__name__}")
     wanted = frozenset((as_weights(mu, model.n_states, model.emission) != 0).nonzero().squeeze(-1).tolist())
     steps = {frozenset(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T}
     seen, open_sets = set(), [frozenset()]

@@ -32,7 +32,7 @@ class Equation:
 
 
 EQUATIONS = (
-    Equation("3.1", "the label F*", "notebooks/3-hmm", "theorems.py", "return posterior(model, tokens) @ as_weights"),
+    Equation("3.1", "the label F*", "notebooks/3-hmm", "theorems.py", "unless_rounding(found @ mu"),
     Equation("3.2", "prompt, gap, text", "notebooks/3-1-prompt", "messages.py", "torch.cat([prompt.expand"),
     Equation(
         "3.3", "what a prompt does to Ḡ₂", "notebooks/3-1-prompt", "theorems.py", "(prompt * model.marginal(1)) /"
@@ -44,7 +44,7 @@ EQUATIONS = (
     Equation("4.3", "the inputs 𝓡", "notebooks/4-1-attention-head", "theorems.py", "sure = (latent.sum(-1) > 0)"),
     Equation("4.4", "prompt, text", "notebooks/4-2-memory-prompt", "messages.py", "torch.cat([prompt.expand"),
     Equation("B.1", "H₀ from X₁, linearly", "notebooks/appendix-b", "theorems.py", "(mu / claim_b_1(model, 1))"),
-    Equation("C.1", "τ from two messages", "notebooks/appendix-c", "messages.py", "tau = forward[at] * backward[at]"),
+    Equation("C.1", "τ from two messages", "notebooks/appendix-c", "messages.py", "f * b * row if own else f * b"),
     Equation(
         "C.2", "τ behind a prompt", "notebooks/appendix-c", "checks/appendix_c.py", "largest(tau[:, i - 1] - witness)"
     ),
@@ -54,7 +54,7 @@ EQUATIONS = (
     Equation(
         "D.2", "Θ⁽ⱽ⁾ reads memory and state", "notebooks/appendix-d", "theorems.py", "value[:, recovery.states(model)]"
     ),
-    Equation("D.3", "τ of the lifted chain", "notebooks/appendix-d", "messages.py", "* prior[:, None, None]"),
+    Equation("D.3", "τ of the lifted chain", "notebooks/appendix-d", "messages.py", "(tau * share).flatten(2)"),
     Equation("D.4", "reverse lifting φ", "notebooks/appendix-d", "hmm.py", "part.mean(others)"),
     Equation(
         "D.5",

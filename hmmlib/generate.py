@@ -48,6 +48,17 @@ def random_memory_hmm(
     return MemoryHMM(transition, emission, initial, memory)
 
 
+def as_share(zeros: float) -> float:
+    """A share of zeros that leaves something over. ValueError unless 0 ≤ zeros < 1."""
+    if not 0 <= zeros < 1:
+        raise ValueError(f"zeros must be at least 0 and below 1, not {zeros!r}")
+    return zeros
+
+
+MOST_DRAWS = 10_000
+"""Rejected draws after which a family gives up."""
+
+
 def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Generator) -> Tensor:
     """Distributions over the first axis with about a share `zeros` of exact zeros, and ties: entries are small integers."""
     weights = torch.randint(1, 4, shape, generator=generator).double()
@@ -149,10 +160,11 @@ def essential_hmm(
     One to three states lead into H* only, and together into all of it. The columns of W at H* are independent; the
     others may repeat them. Needs `n_tokens` ≥ `n_essential`. Rejection of sparse draws.
     """
-    if not 1 <= n_essential <= min(n_states, n_tokens):
+    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
+    if at_least("n_essential", n_essential, 1) > min(n_states, n_tokens):
         raise ValueError(f"n_essential must be 1 to {min(n_states, n_tokens)}, not {n_essential}")
-    generator = as_generator(seed)
-    while True:
+    generator, zeros = as_generator(seed), as_share(zeros)
+    for _ in range(MOST_DRAWS):
         essential = sorted(torch.randperm(n_states, generator=generator)[:n_essential].tolist())
         sources = torch.randperm(n_states, generator=generator)[: int(torch.randint(1, 4, (1,), generator=generator))]
         transition = sparse_columns((n_states, n_states), zeros, generator)
@@ -167,6 +179,9 @@ def essential_hmm(
         if independent and primitive(transition):
             initial = sparse_columns((n_states,), 0.0, generator)
             return HMM(transition, emission, initial), essential
+    raise RuntimeError(
+        f"no ergodic chain with independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}"
+    )
 
 
 def recoverable_memory_hmm(
@@ -187,7 +202,17 @@ def recoverable_memory_hmm(
     Returns:
         The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
     """
-    generator = as_generator(seed)
+    generator, zeros = as_generator(seed), as_share(zeros)
+    for name, size, most in (
+        ("n_cells", n_cells, None),
+        ("n_memory", n_memory, None),
+        ("n_syntax", n_syntax, None),
+        ("n_recoverable", n_recoverable, n_syntax),
+        ("values", values, n_memory),
+    ):
+        if most is not None and at_least(name, size, 1) > most:
+            raise ValueError(f"{name} must be 1 to {most}, not {size}")
+        at_least(name, size, 1)
     cell = int(torch.randint(n_cells, (1,), generator=generator))
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
     kept = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
@@ -269,6 +294,9 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. All of
     Assumption 4.2 holds for S* = all states, but independence; the chain is ergodic and stationary.
     """
+    n = at_least("n", n, 1)
+    if not 0 <= noise <= 1:
+        raise ValueError(f"noise must be from 0 to 1, not {noise!r}")
     states = [(b, phase) for phase in (0, 1) for b in range(n)]
     transition = torch.full((2 * n, 2 * n), noise / (2 * n), dtype=torch.float64)
     emission = torch.zeros(n, n, 2 * n, dtype=torch.float64)

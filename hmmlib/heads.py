@@ -10,6 +10,14 @@ from torch import Tensor
 
 from hmmlib.hmm import as_tensor, unlift
 
+ZERO = 16
+"""Scores within this many rounding units of the sum of their terms' sizes are zero: so a tie is label 1, not a guess."""
+
+
+def unless_rounding(score: Tensor, size: Tensor) -> Tensor:
+    """The score, or exactly 0 where it is no larger than the rounding of a sum of terms of that `size`."""
+    return torch.where(score.detach().abs() <= ZERO * torch.finfo(score.dtype).eps * size, 0, score)
+
 
 @dataclass(frozen=True, eq=False)
 class LinearHead:
@@ -29,11 +37,11 @@ class LinearHead:
         object.__setattr__(self, "weights", weights)
 
     def __call__(self, probs) -> Tensor:
-        """Scores (n,) of token distributions (n, X). ValueError for another shape."""
+        """Scores (n,) of token distributions (n, X); 0 where within rounding of it. ValueError for another shape."""
         probs = as_tensor("probs", probs, 2).to(device=self.weights.device, dtype=self.weights.dtype)
         if probs.shape[1] != len(self.weights):
             raise ValueError(f"probs must have shape (n, {len(self.weights)}), not {tuple(probs.shape)}")
-        return probs @ self.weights
+        return unless_rounding(probs @ self.weights, probs @ self.weights.detach().abs())
 
     def label(self, probs) -> Tensor:
         """Labels (n,), bool: whether the score is ≥ 0."""
@@ -42,6 +50,21 @@ class LinearHead:
 
 TIES = 256
 """Scores within this many rounding units of the largest, times the head's condition, count as equal to it."""
+
+
+def _length(part) -> int:
+    """Entries on the last axis of an array or tensor; 0 for a single number."""
+    return (np.shape(part) or (0,))[-1]
+
+
+def _as_parameter(name: str, part, ndim: int) -> Tensor:
+    """A head's parameter as a tensor. ValueError for another number of axes, NaN or infinity."""
+    part = part if isinstance(part, Tensor) else torch.as_tensor(np.array(part, dtype=float))
+    if part.ndim != ndim:
+        raise ValueError(f"{name} must have shape {('(k,)', '(k, l)')[ndim - 1]}, not {tuple(part.shape)}")
+    if not torch.isfinite(part.detach()).all():
+        raise ValueError(f"{name} must be finite, but holds NaN or infinity")
+    return part
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,21 +93,26 @@ class AttentionHead:
     n_cells: int = 1
 
     def __post_init__(self) -> None:
-        width = self.query.shape[-1]
-        if self.positions is None:
-            object.__setattr__(self, "positions", self.query.new_zeros(0, width))
+        positions = self.positions if self.positions is not None else torch.zeros(0, _length(self.query))
+        parts = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
+        for name, part in {**parts, "positions": positions}.items():
+            object.__setattr__(self, name, _as_parameter(name, part, 1 if name in {"query", "output"} else 2))
+        if self.positions.numel() == 0:
+            object.__setattr__(self, "positions", self.positions.to(self.query))
+        width, tokens = len(self.query), self.key.shape[1]
         shapes = {
-            "query": (self.query, (width,)),
-            "key": (self.key, (width, self.key.shape[-1])),
-            "value": (self.value, (self.output.shape[0], self.key.shape[-1])),
-            "output": (self.output, (self.value.shape[0],)),
+            "key": (self.key, (width, tokens)),
+            "value": (self.value, (len(self.output), tokens)),
             "positions": (self.positions, (len(self.positions), width)),
         }
         for name, (part, shape) in shapes.items():
             if tuple(part.shape) != shape:
                 raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(part.shape)}")
-        if width < 2 or len(self.output) % (width - 1):
+        if width < 2 or len(self.output) % (width - 1) or not len(self.output):
             raise ValueError(f"output must have a multiple of |H| = {width - 1} entries, not {len(self.output)}")
+        kinds = {(part.dtype, part.device) for part in (*parts.values(), self.positions) if isinstance(part, Tensor)}
+        if len(kinds) > 1:
+            raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, kinds))}")
 
     def _probs(self, probs) -> Tensor:
         probs = as_tensor("probs", probs, 3).to(self.key)
@@ -105,8 +133,8 @@ class AttentionHead:
         slack = TIES * torch.finfo(scores.dtype).eps * self.condition * scores.abs().amax(1, keepdim=True).clamp(min=1)
         return scores >= scores.amax(1, keepdim=True) - slack
 
-    def values(self, probs, embeddings) -> Tensor:
-        """V(p_i, v_i), (n, T). `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
+    def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
+        """Both checked; lifted embeddings go through φ."""
         probs, embeddings = self._probs(probs), as_tensor("embeddings", embeddings, 3).to(self.key)
         width, n_states = len(self.output), len(self.query) - 1
         lifted = (width // n_states) ** self.n_cells * n_states
@@ -118,7 +146,15 @@ class AttentionHead:
             )
         if embeddings.shape[2] != width:
             embeddings = unlift(embeddings, self.n_cells, width // n_states)
-        return ((probs @ self.value.T) * embeddings) @ self.output
+        return probs, embeddings
+
+    def values(self, probs, embeddings) -> Tensor:
+        """V(p_i, v_i), (n, T), 0 where within rounding of it. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
+        probs, embeddings = self._inputs(probs, embeddings)
+        found = ((probs @ self.value.T) * embeddings) @ self.output
+        with torch.no_grad():
+            size = ((probs @ self.value.abs().T) * embeddings) @ self.output.abs()
+        return unless_rounding(found, size)
 
     def __call__(self, probs, embeddings) -> Tensor:
         """Attn of (4.2), scores (n,): the mean of V over the attended positions."""

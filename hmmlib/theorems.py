@@ -27,7 +27,7 @@ from hmmlib.assumptions import (
     span_basis,
     support,
 )
-from hmmlib.heads import AttentionHead, LinearHead
+from hmmlib.heads import AttentionHead, LinearHead, unless_rounding
 from hmmlib.hmm import HMM, MemoryHMM
 from hmmlib.messages import latent_given_others, memory_posterior, posterior
 
@@ -35,11 +35,15 @@ from hmmlib.messages import latent_given_others, memory_posterior, posterior
 def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
     """μᵀP[H_0 | X_{1:T} = x] of (3.1), or μᵀP[M_cell | X_{1:T} = x] for a memory model, (n,): F*(x) is 1 where it is ≥ 0.
 
-    ValueError for a μ of another length than the model's states, or memory values.
+    Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
     """
     if isinstance(model, HMM):
-        return posterior(model, tokens) @ as_weights(mu, model.n_states, model.emission)
-    return memory_posterior(model, tokens, cell) @ as_weights(mu, model.n_memory, model.emission)
+        if cell:
+            raise ValueError(f"an HMM has no memory cell {cell}")
+        mu, found = as_weights(mu, model.n_states, model.emission), posterior(model, tokens)
+    else:
+        mu, found = as_weights(mu, model.n_memory, model.emission), memory_posterior(model, tokens, cell)
+    return unless_rounding(found @ mu, found @ mu.abs())
 
 
 # Section 3
@@ -233,7 +237,7 @@ def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Atten
 
 def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
     """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
-    as_indices("cell", [cell], model.n_cells)
+    as_place(model, cell, [0])
     table = model.emission.new_zeros(*model.memory.shape, model.n_states)
     table.movedim(cell, 0)[support(model, mu)] = 1
     return table.flatten()
@@ -245,6 +249,7 @@ def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
     Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
     stationary. ValueError where P[H_1] misses a state of P[H_0].
     """
+    as_place(model, cell, [0])
     first = model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
         raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")

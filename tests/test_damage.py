@@ -116,7 +116,7 @@ def without_evidence(honest):
 
 
 backwards = instead(
-    messages, "chain_weights", lambda honest: lambda transition, *rest: honest(transition.T.contiguous(), *rest)
+    messages, "_chain", lambda honest: lambda transition, *rest: honest(transition.T.contiguous(), *rest)
 )
 own_token_seen = instead(
     messages, "aggregated_messages", lambda honest: lambda model, rows, at, own: honest(model, rows, at, True)

@@ -76,8 +76,8 @@ class Prompted(Place):
         return prompted(self.model, self.prompt, self.inputs)
 
 
-def _recoverable(rng: np.random.Generator, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
-    n_cells, n_memory, n_syntax, n_recoverable = shape(rng)
+def _recoverable(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
+    n_cells, n_memory, n_syntax, n_recoverable = sizes
     values, zeros = int(rng.integers(1, n_memory + 1)), 0.5 + 0.45 * rng.random()
     return generate.recoverable_memory_hmm(
         n_cells, n_memory, n_syntax, n_recoverable, values, seed, zeros, stationary=True
@@ -87,7 +87,7 @@ def _recoverable(rng: np.random.Generator, seed: int) -> tuple[MemoryHMM, int, l
 @lru_cache(maxsize=2)
 def draw_prompted(seed: int) -> Prompted:
     """Assumptions 4.4 and D.5 hold, and the prompt is (D.6)."""
-    place = draw_place(seed, _recoverable, 3, 1, lambda found: found.within.any())
+    place = draw_place(seed, _recoverable, 3, 1)
     prompt = prompt_d_6(place.model, place.mu, place.cell)
     return Prompted(place.model, place.mu, place.cell, place.syntax, place.inputs, prompt)
 

@@ -137,13 +137,13 @@ def theorem_4_6_check(seed: int) -> float:
 
 @lru_cache(maxsize=2)
 def _one_cell(seed: int) -> Prompted:
-    def make(rng, seed):
+    def make(rng, _, seed):
         n_memory, n_syntax = int(rng.integers(1, 5)), int(rng.integers(1, 5))
         n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
         zeros = 0.5 + 0.45 * rng.random()
         return generate.recoverable_memory_hmm(1, n_memory, n_syntax, n_recoverable, values, seed, zeros, True)
 
-    place = draw_place(seed, make, 4, 1, lambda found: found.within.any())
+    place = draw_place(seed, make, 4, 1)
     prompt = prompt_d_6(place.model, place.mu, 0)
     return Prompted(place.model, place.mu, 0, place.syntax, place.inputs, prompt)
 

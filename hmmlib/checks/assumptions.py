@@ -45,8 +45,19 @@ def assumption_3_2_check(seed: int) -> float:
     """Ergodic by periods of cycles, and by a power of A without zeros; full support of P[H_0] by looking."""
     rng = np.random.default_rng(seed)
     model = generate.sparse_hmm(int(rng.integers(1, 7)), 2, seed, zeros=0.3 + 0.6 * float(rng.random()))
+    transition = _in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
+    initial = torch.full_like(model.initial, 1 / model.n_states) if rng.random() < 0.7 else model.initial
+    model = HMM(transition, model.emission, initial)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     return float(assumption_3_2(model).holds != (bool((steps > 0).all()) and bool((model.initial > 0).all())))
+
+
+def _in_turn(rng: np.random.Generator, n_states: int) -> np.ndarray:
+    """A chain that visits one to three classes of states in turn: irreducible, and its period is their number."""
+    classes = np.arange(n_states) % min(n_states, int(rng.integers(1, 4)))
+    allowed = classes[:, None] == (classes[None, :] + 1) % (classes.max() + 1)
+    weights = allowed * rng.integers(1, 4, (n_states, n_states))
+    return weights / weights.sum(0)
 
 
 def assumption_3_2_control(seed: int) -> float:
@@ -141,13 +152,18 @@ def assumption_4_2_control(seed: int) -> float:
 
 
 def assumption_4_4_check(seed: int) -> float:
-    """P[H_0] = A P[H_0] against the null space of A - I, on regular chains, half of which start there."""
-    model = generate.regular_hmm(1 + seed % 5, 2, seed, zeros=0.5)
-    if seed % 2:
+    """P[H_0] = A P[H_0] against the null space of A - I; two thirds start there, half of the chains may be periodic."""
+    rng = np.random.default_rng(seed)
+    model = generate.regular_hmm(int(rng.integers(1, 6)), 2, seed, zeros=0.5)
+    if rng.random() < 0.5:
+        model = HMM(_in_turn(rng, model.n_states), model.emission, model.initial)
+    steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
+    if rng.random() < 2 / 3:
         model = HMM(model.transition, model.emission, model.stationary())
     _, _, rows = np.linalg.svd(model.transition.numpy() - np.eye(model.n_states))
     fixed = rows[-1] / rows[-1].sum()
-    return float(assumption_4_4(model).holds != (abs(fixed - model.initial.numpy()).max() < 1e-8))
+    stays = bool(abs(fixed - model.initial.numpy()).max() < 1e-8)
+    return float(assumption_4_4(model).holds != (stays and bool((steps > 0).all())))
 
 
 def assumption_4_4_control(seed: int) -> float:
