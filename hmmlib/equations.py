@@ -32,7 +32,7 @@ class Equation:
 
 
 EQUATIONS = (
-    Equation("3.1", "the label F*", "notebooks/3-hmm", "theorems.py", "unless_rounding(found @ mu"),
+    Equation("3.1", "the label F*", "notebooks/2-setting", "theorems.py", "unless_rounding(found @ mu"),
     Equation("3.2", "prompt, gap, text", "notebooks/3-1-prompt", "messages.py", "torch.cat([prompt.expand"),
     Equation(
         "3.3", "what a prompt does to Ḡ₂", "notebooks/3-1-prompt", "theorems.py", "(prompt * model.marginal(1)) /"

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hmmlib.equations import EQUATIONS
+
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 
@@ -138,7 +140,20 @@ def test_ledger_shows_a_row_for_each_statement():
     page = PAGES["book/ledger"]
     for statement in STATEMENTS:
         assert f"{statement.page.split('/')[-1]}.html#{statement.label}" in page.html
+        assert f'id="{statement.label}"' in PAGES[statement.page].html
         assert statement.name in "".join(page.text)
+
+
+def test_ledger_shows_a_row_for_each_equation_and_links_to_code():
+    page = PAGES["book/ledger"]
+    for equation in EQUATIONS:
+        anchor = f"equation-{equation.label}".lower()
+        assert f"{equation.page.split('/')[-1]}.html#{anchor}" in page.html
+        assert f'id="{anchor}"' in PAGES[equation.page].html
+    links = set(re.findall(r"/blob/main/(hmmlib/[a-z0-9_/]+\.py)#L(\d+)", page.html))
+    assert len(links) >= 29 + 10
+    for path, line in links:
+        assert (ROOT / path).read_text().splitlines()[int(line) - 1].strip()
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
