@@ -37,11 +37,11 @@ EQUATIONS = (
     Equation(
         "3.3", "what a prompt does to Ḡ₂", "notebooks/3-1-prompt", "theorems.py", "(prompt * model.marginal(1)) /"
     ),
-    Equation("4.1", "attended positions", "notebooks/4-1-attention-head", "heads.py", "scores >= scores.amax(1"),
+    Equation("4.1", "attended positions", "notebooks/4-1-attention-head", "heads.py", "scores >= largest - slack"),
     Equation(
         "4.2", "the attention head", "notebooks/4-1-attention-head", "heads.py", "* chosen).sum(1) / chosen.sum(1)"
     ),
-    Equation("4.3", "the inputs 𝓡", "notebooks/4-1-attention-head", "theorems.py", "sure = (latent.sum(-1) > 0)"),
+    Equation("4.3", "the inputs R", "notebooks/4-1-attention-head", "theorems.py", "sure = (latent.sum(-1) > 0)"),
     Equation("4.4", "prompt, text", "notebooks/4-2-memory-prompt", "messages.py", "torch.cat([prompt.expand"),
     Equation("B.1", "H₀ from X₁, linearly", "notebooks/appendix-b", "theorems.py", "(mu / claim_b_1(model, 1))"),
     Equation("C.1", "τ from two messages", "notebooks/appendix-c", "messages.py", "f * b * row if own else f * b"),
@@ -65,7 +65,7 @@ EQUATIONS = (
     ),
     Equation("D.6", "the prompt", "notebooks/appendix-d", "theorems.py", "[support(model, mu)] = 1"),
     Equation(
-        "D.7", "the inputs 𝓩", "notebooks/appendix-d", "checks/appendix_d3.py", "(self.hat_left[:, 1:] > 0).all(1)"
+        "D.7", "the inputs Z", "notebooks/appendix-d", "checks/appendix_d3.py", "(self.hat_left[:, 1:] > 0).all(1)"
     ),
     Equation(
         "D.8", "the positions Î", "notebooks/appendix-d", "checks/appendix_d3.py", "np.zeros((len(self.sure), 1), bool)"

@@ -308,15 +308,22 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     return MemoryHMM(transition, emission, uniform, torch.full((n,), 1 / n, dtype=torch.float64))
 
 
-def shrinking_support() -> tuple[MemoryHMM, list[int]]:
+def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
     """Three states p → q → r → p or r and two memory values, for which no attention head can do what Lemma D.9 prints.
 
     With μ on value 0 and S* = {p, q}: tokens 0 and 1 come from p alike when M = 0, but when M = 1 token 1 comes from p
     or r and token 0 from nowhere. So after token 0 the next state is surely q, after token 1 it may be p or r (if M = 1); once
-    a prompt tells that M = 0, both say q, and the outputs after the two are equal. Returns the model and S*.
+    a prompt tells that M = 0, both say q, and the outputs after the two are equal. Returns the model and S*. With a seed,
+    the same zeros and other probabilities; the start is stationary.
     """
     transition = torch.tensor([[0.0, 0, 0.5], [1, 0, 0], [0, 1, 0.5]], dtype=torch.float64)
     value_0 = torch.tensor([[0.5, 0, 0], [0.5, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.float64)
     value_1 = torch.tensor([[0.0, 0, 0], [1, 0, 1], [0, 1, 0], [0, 0, 0]], dtype=torch.float64)
-    initial = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
-    return MemoryHMM(transition, torch.stack([value_0, value_1], 1), initial, [0.5, 0.5]), [0, 1]
+    emission, memory = torch.stack([value_0, value_1], 1), torch.tensor([0.5, 0.5], dtype=torch.float64)
+    if seed is not None:
+        generator = as_generator(seed)
+        parts = [part * torch.rand(part.shape, generator=generator) for part in (transition, emission, memory)]
+        transition, emission, memory = (part / part.sum(0) for part in parts)
+    start = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
+    model = MemoryHMM(transition, emission, start, memory)
+    return (model if seed is None else MemoryHMM(transition, emission, model.stationary(), memory)), [0, 1]

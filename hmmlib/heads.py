@@ -15,8 +15,9 @@ ZERO = 16
 
 
 def unless_rounding(score: Tensor, size: Tensor) -> Tensor:
-    """The score, or exactly 0 where it is no larger than the rounding of a sum of terms of that `size`."""
-    return torch.where(score.detach().abs() <= ZERO * torch.finfo(score.dtype).eps * size, 0, score)
+    """The score, or exactly 0 where it is no larger than the rounding of a sum of terms of that `size`; same gradient."""
+    small = score.detach().abs() <= ZERO * torch.finfo(score.dtype).eps * size
+    return torch.where(small, score - score.detach(), score)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +131,9 @@ class AttentionHead:
     def attended(self, probs) -> Tensor:
         """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, ties to rounding included."""
         scores = self.scores(probs)
-        slack = TIES * torch.finfo(scores.dtype).eps * self.condition * scores.abs().amax(1, keepdim=True).clamp(min=1)
-        return scores >= scores.amax(1, keepdim=True) - slack
+        largest = scores.amax(1, keepdim=True)
+        slack = TIES * torch.finfo(scores.dtype).eps * self.condition * largest.abs().clamp(min=1)
+        return scores >= largest - slack
 
     def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
         """Both checked; lifted embeddings go through φ."""
@@ -153,7 +155,9 @@ class AttentionHead:
         probs, embeddings = self._inputs(probs, embeddings)
         found = ((probs @ self.value.T) * embeddings) @ self.output
         with torch.no_grad():
-            size = ((probs @ self.value.abs().T) * embeddings) @ self.output.abs()
+            # What Θ^(V) reads is off by its own rounding, and by that of the left inverse it came from.
+            read = probs @ self.value.abs().T + self.condition * probs.sum(-1, keepdim=True)
+            size = (read * embeddings) @ self.output.abs()
         return unless_rounding(found, size)
 
     def __call__(self, probs, embeddings) -> Tensor:
@@ -173,10 +177,11 @@ class AttentionHead:
 
 @dataclass(frozen=True)
 class Impossible:
-    """A proof that no linear head gives a set of inputs their labels.
+    """A proof that no linear head gives a set of inputs their labels, up to rounding.
 
     A mixture of negative inputs (weights `negative`, which sum to 1) equals a nonnegative combination of positive ones
-    (weights `positive`), up to `residual`. A head that fits would score the first below zero and the second not.
+    (weights `positive`), up to `residual`. A head that fits would score the first below zero and the second not; so it would
+    need weights so large that `residual` times their sum exceeds its margin.
     """
 
     positive: Tensor

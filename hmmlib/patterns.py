@@ -266,7 +266,8 @@ class Pattern:
 class Decision:
     """`patterns` pairs of a model's support and an input, `cases` instances in them that the hypotheses admit, all decided.
 
-    `example` is the first failure; where the statement as printed fails, the smallest failure of that form.
+    `example` is the first failure; where the statement as printed fails, the smallest pattern on which the head in its
+    proof departs from it.
     """
 
     patterns: int

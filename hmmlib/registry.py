@@ -18,8 +18,8 @@ class Statement:
     `claim` is it in our words; `page` and `label` say where the book derives it; residuals up to `tolerance` pass;
     `broken` names the hypothesis that the control drops; the control must break the conclusion in at least a share
     `least_share` of its instances. `verdict` is the ruling on record for the form as printed. Where that is another
-    than the one that `check` measures, `printed` measures it on random instances, `counterexample` on the smallest
-    instance, and `corrected` says what holds. `unneeded` names hypotheses that were found not to be needed.
+    than the one that `check` measures, `printed` measures it on random instances, `counterexample` on a small one
+    that a reader can follow, and `corrected` says what holds. `unneeded` names hypotheses that were found not to be needed.
     """
 
     name: str
@@ -98,11 +98,11 @@ STATEMENTS = (
         check=appendix_c.theorem_3_6_check,
         control=appendix_c.theorem_3_6_control,
         broken="independent columns of W at H* (3.5)",
-        unneeded="regularity: it is enough that H₁ can be in all of 𝓑",
+        unneeded="regularity: it is enough that H₁ can be in all of B",
     ),
     Statement(
         name="Assumption 4.2",
-        claim="The columns of W at ℳ × H* are independent, and their span meets that of all others in 0 only.",
+        claim="The columns of W at M × H* are independent, and their span meets that of all others in 0 only.",
         page=ATTENTION,
         label="paper-asm-4-2",
         check=assumptions.assumption_4_2_check,
@@ -111,12 +111,12 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem 4.3",
-        claim="One attention head on G(x) and e(x) gives every x of 𝓡 its label, a sign of a memory posterior.",
+        claim="One attention head on G(x) and e(x) gives every x of R its label, a sign of a memory posterior.",
         page=ATTENTION,
         label="paper-thm-4-3",
         check=appendix_d1.theorem_4_3_check,
         control=appendix_d1.theorem_4_3_control,
-        broken="independent columns of W at ℳ × H* (4.2)",
+        broken="independent columns of W at M × H* (4.2)",
         unneeded="regularity (3.2), all of it",
     ),
     Statement(
@@ -139,13 +139,13 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem 4.6",
-        claim="One prompt and one attention head on Ḡ give every x of 𝓡 its label, if W is independent at supp(μ) × H*.",
+        claim="One prompt and one attention head on Ḡ give every x of R its label, if W is independent at supp(μ) × H*.",
         page=MEMORY_PROMPT,
         label="paper-thm-4-6",
         check=appendix_d6.theorem_4_6_check,
         control=appendix_d6.theorem_d_6_control,
         broken="independent columns (4.5), for the prompt (D.6)",
-        unneeded="stationarity, with another prompt",
+        unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can",
     ),
     Statement(
         name="Claim B.1",
@@ -220,7 +220,7 @@ STATEMENTS = (
         label="paper-lem-D-4",
         check=appendix_d1.lemma_d_4_check,
         control=appendix_d1.lemma_d_4_control,
-        broken="independent columns of W at ℳ × H* (4.2)",
+        broken="independent columns of W at M × H* (4.2)",
         unneeded="regularity (3.2)",
     ),
     Statement(
@@ -234,13 +234,13 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem D.6",
-        claim="Theorem 4.6 for several memory cells.",
+        claim="Theorem 4.6 for several memory cells, with embeddings and head as appendix D.3 defines them.",
         page=APPENDIX_D,
         label="paper-thm-D-6",
         check=appendix_d6.theorem_d_6,
         control=appendix_d6.theorem_d_6_control,
         broken="independent columns (D.5), for the prompt (D.6)",
-        unneeded="stationarity, with another prompt",
+        unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can",
     ),
     Statement(
         name="Lemma D.7",
@@ -253,7 +253,7 @@ STATEMENTS = (
         verdict=FAILS,
         printed=appendix_d3.lemma_d_7_printed,
         counterexample=counterexamples.lemma_d_7,
-        corrected="with u of |ℳ|ᴺ|H| entries, one for each lifted state, not |H|",
+        corrected="with u of |M|ᴺ|H| entries, one for each lifted state, not |H|",
         unneeded="stationarity (4.4) and Assumption D.5",
     ),
     Statement(
@@ -264,6 +264,7 @@ STATEMENTS = (
         check=appendix_d3.proposition_d_8,
         control=appendix_d3.proposition_d_8_control,
         broken="P[H₀] is stationary (4.4)",
+        unneeded="ergodicity, full support, Assumption D.5",
     ),
     Statement(
         name="Lemma D.9",
@@ -276,7 +277,8 @@ STATEMENTS = (
         verdict=FAILS,
         printed=appendix_d3.lemma_d_9_printed,
         counterexample=counterexamples.lemma_d_9,
-        corrected="Î ⊆ 𝓘, where 𝓘 counts supports given the prompt too; 𝓩 over i = 2 … t + 1; β₁ low enough",
+        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
+        corrected="Î ⊆ I, where I counts supports given the prompt too; Z over i = 2 … t + 1; β₁ low enough",
     ),
     Statement(
         name="Claim D.10",
@@ -306,7 +308,7 @@ STATEMENTS = (
         check=appendix_d3.claim_d_12,
         control=appendix_d3.claim_d_12_control,
         broken="P[H₀] has full support (4.4)",
-        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
+        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
     ),
     Statement(
         name="Lemma D.13",
@@ -316,6 +318,7 @@ STATEMENTS = (
         check=appendix_d6.lemma_d_13,
         control=appendix_d6.lemma_d_13_control,
         broken="independent columns of W (D.5)",
+        unneeded="ergodicity",
     ),
     Statement(
         name="Claim D.14",
@@ -325,6 +328,7 @@ STATEMENTS = (
         check=appendix_d6.claim_d_14,
         control=appendix_d6.claim_d_14_control,
         broken="P[H₀] is stationary (4.4)",
+        unneeded="ergodicity, Assumption D.5",
     ),
     Statement(
         name="Claim D.15",
@@ -334,7 +338,7 @@ STATEMENTS = (
         check=appendix_d6.claim_d_15,
         control=appendix_d6.claim_d_15_control,
         broken="the prompt is 1 on all of supp(μ)",
-        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
+        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
     ),
 )
 

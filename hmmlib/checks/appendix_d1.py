@@ -26,7 +26,7 @@ from hmmlib.theorems import (
     theorem_4_3,
 )
 
-TRIES = 12
+TRIES = 24
 """Draws of a model, at most, until some input of its length is in 𝓡."""
 
 
@@ -80,10 +80,11 @@ class Place:
 
 
 def draw_place(seed: int, make, longest: int, extra: int) -> Place:
-    """Draw models from `make(rng, shape, seed)`, all of one shape, until some input is in 𝓡, or TRIES are over."""
+    """Draw models from `make(rng, shape, seed)` until some input is in 𝓡, or TRIES are over: half of them of one shape."""
     rng = np.random.default_rng(seed)
     sizes = shape(rng)
-    for _ in range(TRIES):
+    for k in range(TRIES):
+        sizes = sizes if k < TRIES // 2 else shape(rng)
         model, cell, syntax, values = make(rng, sizes, int(rng.integers(2**31)))
         length = draw_length(rng, model, longest, extra)
         mu = draw_weights(rng, model.n_memory, support=values)

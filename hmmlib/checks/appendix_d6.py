@@ -24,7 +24,7 @@ from hmmlib.exact import conditional
 from hmmlib.heads import Impossible, fit_or_refute
 from hmmlib.hmm import MemoryHMM
 from hmmlib.messages import masked_token_probs, memory_posterior, prompted
-from hmmlib.theorems import prompt_d_6, theorem_4_6
+from hmmlib.theorems import prompt_d_6, prompt_for_any_start, prompted_head, theorem_4_6
 
 # Lemma D.13, Claims D.14 and D.15
 
@@ -48,7 +48,7 @@ def lemma_d_13(seed: int) -> float:
         residuals.append(largest((found[:, i - 1] - given)[rows]))
         possible = rows & (place.hat_chance > 0)
         residuals.append(largest((found[:, i - 1] - ratios[:, i - 1] * place.target)[possible]))
-        residuals.append(largest(place.target[rows & ~possible]))
+        residuals.append(largest(place.target[place.within & place.moved[:, i - 1] & ~possible]))
     return max(residuals) / recovery_of(seed).condition
 
 
@@ -114,8 +114,36 @@ def claim_d_15_control(seed: int) -> float:
 
 
 def theorem_d_6(seed: int) -> float:
-    """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible."""
-    return _theorem(seed, draw_prompted(seed))
+    """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
+
+    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0.
+    """
+    place = draw_prompted(seed)
+    return max(_theorem(seed, place), _any_start(seed, place))
+
+
+def _any_start(seed: int, place: Prompted) -> float:
+    """The head of the proof behind `prompt_for_any_start`, on a chain and a start drawn anew; 0 where there is none."""
+    draw = torch.Generator().manual_seed(seed)
+    old = place.model
+    transition = generate.sparse_columns((old.n_states, old.n_states), 0.6, draw)
+    initial = generate.sparse_columns((old.n_states,), 0.3, draw)
+    model = MemoryHMM(transition, old.emission, initial, old.memory)
+    if ((initial > 0) & (model.marginal(1) == 0)).any():
+        return 0.0
+    prompt = prompt_for_any_start(model, place.mu, place.cell)
+    other = Prompted(model, place.mu, place.cell, place.syntax, place.inputs, prompt)
+    head = prompted_head(model, place.mu, recovery_of(seed))
+    score = head(other.probs, other.embeddings).numpy()
+    exact = other.hat.given_input(f"m{place.cell}") @ place.mu.numpy()
+    left = np.where(other.hat_sure, 1 / np.where(other.hat_left > 0, other.hat_left, 1), 0)
+    want = exact * left.sum(1) / np.maximum(other.hat_sure.sum(1), 1)
+    first = model.marginal(1).numpy()
+    factor = np.divide(
+        initial.numpy(), first, out=np.zeros_like(first), where=first > 0
+    ).max()  # what scales u into [0, 1]
+    rows = other.within & (other.hat_chance > 0)
+    return max(largest((score - want)[rows]) / head.condition, largest(factor * exact - other.chance * other.target))
 
 
 def _theorem(seed: int, place: Prompted) -> float:
@@ -153,7 +181,8 @@ def theorem_d_6_control(seed: int) -> float:
 
     For i > 1, Ḡ_i is the same vector everywhere, and Ḡ_1 takes two values. So the attended positions, and what
     position 1 adds, can depend on the input only through which of the two it is; linear programs refute every function
-    of the tokens with one such constant each.
+    of the tokens with one such constant each. Attending to position 1 alone gives one score for each of the two, and
+    both labels occur with either.
     """
     model, prompt = _parity(seed)
     x = all_inputs(2, 2)
@@ -161,7 +190,8 @@ def theorem_d_6_control(seed: int) -> float:
     blind = largest(probs[:, 1:] - 0.5) < 1e-12
     kind = (probs[:, 0, 0] > 0.5).long()
     two = max(largest(probs[kind == k, 0] - probs[kind == k, 0][0]) for k in (0, 1)) < 1e-12
+    both = all(labels[kind == k].any() and not labels[kind == k].all() for k in (0, 1))
     shown, kinds = (torch.nn.functional.one_hot(part, 2).double() for part in (x, kind))
     parts = (shown[:, 0], shown[:, 1], shown.mean(1))
     refuted = [fit_or_refute(torch.cat([part, kinds], 1) / 2, labels) for part in parts]
-    return float(blind and two and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted))
+    return float(blind and two and both and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted))

@@ -58,7 +58,10 @@ def in_words(model: HMM | MemoryHMM, length: int, seed: int) -> Printed:
     """An empty record of an instance: its number of latent paths and inputs as size, and a description."""
     size = lifted_size(model) * (model.n_states * model.n_tokens) ** length
     cells = "" if isinstance(model, HMM) else f"{model.n_cells} × {model.n_memory} memory values, "
-    text = f"{cells}{model.n_states} states, {model.n_tokens} tokens, length {length}, seed {seed}"
+    states, tokens = (
+        f"{n} {what}{'s' * (n > 1)}" for n, what in ((model.n_states, "state"), (model.n_tokens, "token"))
+    )
+    text = f"{cells}{states}, {tokens}, length {length}, seed {seed}"
     return Printed(0.0, size, text)
 
 

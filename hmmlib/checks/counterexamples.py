@@ -1,4 +1,4 @@
-"""The smallest instances on which a printed form fails: few enough states to follow by hand."""
+"""Small instances on which a printed form fails: few enough states to follow by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import torch
 
 from hmmlib import theorems
+from hmmlib.assumptions import assumption_4_4, assumption_4_5
 from hmmlib.checks.common import Printed, largest
 from hmmlib.generate import shrinking_support
 from hmmlib.heads import AttentionHead
@@ -67,5 +68,6 @@ def lemma_d_9() -> Printed:
     x, prompt = torch.tensor([[0, 2], [1, 2]]), theorems.prompt_d_6(model, [1.0, 0.0], 0)
     g = masked_token_probs(model, x, prompt)[:, 1:]
     sure = theorems.concentrated(model, x, 0, syntax)
+    fair = assumption_4_4(model).holds and assumption_4_5(model, [1.0, 0.0], syntax).holds and bool(g.any(-1).all())
     differs = largest(g[0] - g[1]) < 1e-12 and bool(sure.any(1).all()) and not torch.equal(sure[0], sure[1])
-    return Printed(float(differs), 24, "three states, two memory values, four tokens, length 2")
+    return Printed(float(fair and differs), 24, "three states, two memory values, four tokens, length 2")
