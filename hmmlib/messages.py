@@ -17,21 +17,23 @@ lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_tensor, as_tokens, at_least
 
+Result = TypeVar("Result")
+
 BLOCK = 2**22
 """Entries of evidence worked on at a time where tokens are given: bounds the memory in use."""
 
-
 LARGEST = {torch.float64: 1000, torch.float32: 120}
 """Exponents of two that a float surely has, and its inverse too."""
-
 
 EVERY = {torch.float64: 4, torch.float32: 1}
 """After how many steps a message is scaled. A float64 has room for some steps, and what sinks too low is noticed."""
@@ -282,9 +284,18 @@ def _latents(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
     return _normalise(model.unlift(tau) if isinstance(model, MemoryHMM) else tau)
 
 
-def _embedded_blocks(model: HMM | MemoryHMM, tokens, prompt) -> Iterator[Tensor]:
-    for part in _blocks(model, tokens):
-        yield model.embed(part) if prompt is None else prompted(model, prompt, part)
+def _over_blocks(call: Callable[[Tensor], Result], model: HMM | MemoryHMM, tokens) -> list[Result]:
+    """`call` of each block of tokens, in order; two at a time where a second core would idle, as a step is small."""
+    parts, grad = _blocks(model, tokens), torch.is_grad_enabled()
+    if len(parts) == 1 or torch.get_num_threads() == 1 or model.device.type != "cpu":
+        return [call(part) for part in parts]
+
+    def work(part: Tensor) -> Result:
+        with torch.set_grad_enabled(grad):  # a thread begins with its own setting
+            return call(part)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(work, parts))
 
 
 def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
@@ -293,7 +304,8 @@ def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     With a `prompt`, (n, T + 1, …) and everything conditioned on the fake token too: position i of x is i + 1 then.
     The zero vector where x_{-i} has probability zero. ValueError as `prompted` raises it.
     """
-    return torch.cat([_latents(model, part) for part in _embedded_blocks(model, tokens, prompt)])
+    embed = model.embed if prompt is None else partial(prompted, model, prompt)
+    return torch.cat(_over_blocks(lambda part: _latents(model, embed(part)), model, tokens))
 
 
 def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
@@ -323,19 +335,20 @@ def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     With a `prompt`, Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X), worked on in blocks.
     ValueError for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1, or a bad prompt.
     """
-    parts = _embedded_blocks(model, tokens, prompt)
-    return torch.cat([masked_token_probs_from_embeddings(model, part) for part in parts])
+    latents = latent_given_others(model, tokens, prompt)
+    return latents @ model.emission.reshape(model.n_tokens, -1).T
 
 
 def _posteriors(model: HMM | MemoryHMM, tokens, at: int) -> tuple[Tensor, Tensor]:
     """P[H̃_at, X = x] for every sequence: mantissas (n, K * S), exponents (n, 1)."""
-    blocks = _blocks(model, tokens)
-    length = blocks[0].shape[1]
-    if at_least("at", at, 0) > length:
-        raise ValueError(f"at must be 0 to {length} for sequences of length {length}, not {at}")
-    parts = [
-        aggregated_messages(model, _evidence(model, model.embed(part)), slice(at, at + 1), own=True) for part in blocks
-    ]
+    tokens = as_tokens(tokens, model.n_tokens, model.device)
+    if at_least("at", at, 0) > tokens.shape[1]:
+        raise ValueError(f"at must be 0 to {tokens.shape[1]} for sequences of length {tokens.shape[1]}, not {at}")
+
+    def joint(part: Tensor) -> tuple[Tensor, Tensor]:
+        return aggregated_messages(model, _evidence(model, model.embed(part)), slice(at, at + 1), own=True)
+
+    parts = _over_blocks(joint, model, tokens)
     return torch.cat([tau[:, 0] for tau, _ in parts]), torch.cat([exponent[:, 0] for _, exponent in parts])
 
 

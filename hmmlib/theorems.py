@@ -267,7 +267,8 @@ def theorem_4_6(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> tuple
     """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
 
     Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a positive
-    r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other.
+    r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head looks at
+    embeddings through φ, so `prompted(model, model.unlift(u), x)` gives it the same, |M|^(N-1) times smaller.
 
     Args:
         mu: the task's weights on the memory values, (M,), not all zero; its support is M*.

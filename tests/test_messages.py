@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from hmmlib import messages
 from hmmlib.exact import Enumeration, normalised
 from hmmlib.generate import random_hmm, random_memory_hmm, sparse_hmm, sparse_memory_hmm
 from hmmlib.hmm import HMM, MASK, MemoryHMM
@@ -214,3 +215,33 @@ def test_inputs_of_probability_zero_give_zero_vectors():
     assert posterior(flip, tokens, at=3).tolist() == [[0, 1], [0, 0], [0, 0]]
     memory = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])  # the token is the memory
     assert memory_posterior(memory, tokens).tolist() == [[0, 0], [0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_blocks_and_threads_do_not_show(n_threads, monkeypatch):
+    model = sparse_memory_hmm(2, 4, 3, 0, 0.3, n_cells=2)
+    vanilla = sparse_hmm(3, 3, 1, 0.3)
+    tokens = torch.randint(0, 3, (37, 6), generator=torch.Generator().manual_seed(0))
+    prompt = torch.rand(16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    calls = [
+        lambda: masked_token_probs(model, tokens),
+        lambda: masked_token_probs(model, tokens, prompt),
+        lambda: memory_posterior(model, tokens, 1),
+        lambda: posterior(vanilla, tokens, 2),
+        lambda: log_likelihood(vanilla, tokens),
+    ]
+    whole = [call() for call in calls]
+    monkeypatch.setattr(messages, "BLOCK", 6 * 16 * 5)
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads)
+    try:
+        for one, call in zip(whole, calls, strict=True):
+            np.testing.assert_allclose(call(), one, rtol=1e-14)
+        vanilla.emission.requires_grad_(True)
+        assert posterior(vanilla, tokens, 2).requires_grad
+        with torch.no_grad():
+            assert not posterior(vanilla, tokens, 2).requires_grad
+        with pytest.raises(ValueError, match="at must be 0 to 6"):
+            posterior(model, tokens, 7)
+    finally:
+        torch.set_num_threads(before)
