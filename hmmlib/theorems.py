@@ -22,6 +22,7 @@ from hmmlib.assumptions import (
     assumption_3_5,
     assumption_4_2,
     assumption_4_4,
+    assumption_4_5,
     assumption_d_5,
     recoverable_columns,
     span_basis,
@@ -167,9 +168,13 @@ def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
 
 
 def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Recovery:
-    """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6). AssumptionError where D.5 does not hold."""
+    """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6).
+
+    AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
+    """
     syntax = as_place(model, cell, syntax)
-    report = assumption_d_5(model, mu, cell, syntax)
+    one_cell = model.n_cells == 1
+    report = assumption_4_5(model, mu, syntax) if one_cell else assumption_d_5(model, mu, cell, syntax)
     report.require()
     return _recover(model, report, cell, syntax, support(model, mu))
 

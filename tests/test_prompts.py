@@ -182,8 +182,11 @@ def test_broken_assumptions_of_theorems_4_3_and_4_6_are_named():
     for model, syntax in [(twins, [0, 2, 3]), (parity, [0, 1, 2, 3])]:
         with pytest.raises(AssumptionError, match=r"^Assumption 4\.2 .*does not hold"):
             theorem_4_3(model, [1.0, -1.0], 0, syntax)
-        with pytest.raises(AssumptionError, match=r"^Assumption D\.5 .*does not hold"):
+        with pytest.raises(AssumptionError, match=r"^Assumption 4\.5 .*does not hold"):
             theorem_4_6(model, [1.0, -1.0], 0, syntax)
+    two, cell, _, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0, stationary=True)
+    with pytest.raises(AssumptionError, match=r"^Assumption D\.5 .*does not hold"):
+        theorem_4_6(two, [1.0, -1.0], cell, [0, 1])
     model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 2, 1, 2, 0)
     with pytest.raises(AssumptionError, match=r"^Assumption 4\.4 .*does not hold.*differs from P"):
         theorem_4_6(model, [1.0, -1.0], cell, syntax)
