@@ -5,11 +5,13 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from hmmlib import __main__ as command_line
 from hmmlib import statements
+from hmmlib.checks import appendix_c, appendix_d1, appendix_d3
 from hmmlib.equations import EQUATIONS, Equation
 from hmmlib.identities import IDENTITIES
 from hmmlib.patterns import PATTERNS
@@ -147,3 +149,20 @@ def test_a_changed_verdict_ends_the_command_with_exit_code_1(tmp_path, few, monk
 def test_a_residual_that_is_no_number_is_null_in_the_file(tmp_path):
     write_ledger(tmp_path / "ledger.json", [replace(run(EASY, 5, 0), residual=math.nan)], 5, 0)
     assert json.loads((tmp_path / "ledger.json").read_text())["entries"][0]["residual"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "attribute"),
+    [
+        ("Proposition 3.4", np.linalg, "pinv"),
+        ("Lemma C.1", appendix_c, "masked_token_probs"),
+        ("Lemma C.2", appendix_c, "lemma_c_2"),
+        ("Proposition D.1", appendix_d1, "masked_token_probs"),
+        ("Lemma D.7", appendix_d3, "unscaled"),
+        ("Claim D.12", appendix_d3, "latent_given_others"),
+    ],
+)
+def test_nan_in_what_is_checked_fails_the_check(name, place, attribute, monkeypatch):
+    honest = getattr(place, attribute)
+    monkeypatch.setattr(place, attribute, lambda *args, **kwargs: honest(*args, **kwargs) * math.nan)
+    assert run(find(name), 12, 4).verdict == FAILS

@@ -10,9 +10,18 @@ import torch
 from torch import Tensor
 
 from hmmlib import generate
-from hmmlib.checks.common import all_inputs, draw_length, draw_weights, joint, largest
+from hmmlib.checks.common import (
+    all_inputs,
+    draw_length,
+    draw_weights,
+    joint,
+    largest,
+    shifted,
+    start_without_a_state,
+    unscaled,
+)
 from hmmlib.exact import Joint, conditional
-from hmmlib.hmm import HMM, MASK
+from hmmlib.hmm import HMM
 from hmmlib.messages import aggregated_messages, masked_token_probs, posterior, prompted
 from hmmlib.theorems import ground_truth, lemma_c_2, theorem_3_6
 
@@ -40,14 +49,12 @@ def _with_prompt(model: HMM, prompt: Tensor, length: int) -> Joint:
 
 def _behind_gap(model: HMM, length: int) -> Tensor:
     """(∅, x) for every x: what stands behind the prompt."""
-    x = all_inputs(model.n_tokens, length)
-    return torch.cat([torch.full_like(x[:, :1], MASK), x], 1)
+    return shifted(all_inputs(model.n_tokens, length), 1)
 
 
 def _tau(model: HMM, prompt: Tensor, tokens: Tensor) -> np.ndarray:
     """τ_i(ê(x)) at every position, without any scaling, (n, T + 1, S)."""
-    mantissa, exponent = aggregated_messages(model, prompted(model, prompt, tokens))
-    return (mantissa * 2.0**exponent).numpy()
+    return unscaled(*aggregated_messages(model, prompted(model, prompt, tokens)))
 
 
 # Lemma C.1
@@ -71,7 +78,7 @@ def lemma_c_1(seed: int) -> float:
             token = witness @ emission.T if i == 2 else table.token(i)
             residuals.append(largest(g[:, i - 1] - conditional(token)))
         residuals.append(largest(g[:, i - 1][witness.sum(1) == 0]))
-    return max(residuals)
+    return largest(*residuals)
 
 
 def lemma_c_1_control(seed: int) -> float:
@@ -107,17 +114,12 @@ def lemma_c_2_check(seed: int) -> float:
     g = masked_token_probs(model, tokens, prompt)[:, 1].numpy()
     equation_3_3 = largest(g[possible] - (right @ model.emission.numpy().T)[possible])
     impossible = largest(lemma_c_2(model, prompt).numpy() * conditional(start)[~possible])
-    return max(largest(library[possible] - right[possible]), equation_3_3, impossible)
+    return largest(library[possible] - right[possible], equation_3_3, impossible)
 
 
 def lemma_c_2_control(seed: int) -> float:
     """P[H_0] misses a state that H_2 can be in: P[H_0 | x] is zero there, whatever D, and the left side is not."""
-    rng = np.random.default_rng(seed)
-    model = generate.regular_hmm(3, int(rng.integers(1, 4)), seed)
-    missing = int(rng.integers(3))
-    start = model.initial.clone()
-    start[missing] = 0
-    model = HMM(model.transition, model.emission, start / start.sum())
+    model, missing = start_without_a_state(seed)
     left = conditional(_with_prompt(model, torch.ones(3, dtype=torch.float64), 2).given_input("h2"))
     possible = joint(model, [None] * 2).given_input() > 0
     return float((left[:, missing] * possible).max())
@@ -139,7 +141,7 @@ def theorem_3_6_check(seed: int) -> float:
     possible = occurs & (chance > 0)
     want = np.where(possible, target / np.where(chance > 0, chance, 1), 0)
     excluded = largest(target[occurs & ~possible])
-    return max(largest((score - want)[occurs]) / max(1.0, head.weights.norm().item()), excluded)
+    return largest(largest((score - want)[occurs]) / max(1.0, head.weights.norm().item()), excluded)
 
 
 def _some(states: list[int], seed: int) -> list[int]:
@@ -157,11 +159,11 @@ def theorem_3_6_control(seed: int) -> float:
     model = generate.essential_twins(seed)
     x = torch.tensor([[1], [2]])
     target = ground_truth(model, [1.0, -1.0, 0.0, 0.0], x)
-    tokens = torch.cat([torch.full_like(x, MASK), x], 1)
+    tokens = shifted(x, 1)
     apart = 0.0
     for pattern in itertools.product((0.0, 1.0), repeat=4):
         prompt = torch.tensor(pattern, dtype=torch.float64) * torch.as_tensor(0.1 + 0.9 * rng.random(4))
         g = masked_token_probs(model, tokens, prompt)[:, 1]
-        apart = max(apart, largest(g[0] - g[1]))
+        apart = largest(apart, g[0] - g[1])
     same = largest(posterior(model, x)[:, :2] - torch.eye(2, dtype=torch.float64)) < 1e-12
     return float(same and apart < 1e-12 and target[0] > 0.5 and target[1] < -0.5)

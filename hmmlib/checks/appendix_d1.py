@@ -140,7 +140,7 @@ def proposition_d_1(seed: int) -> float:
     for i in range(1, inputs.shape[1] + 1):
         token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
         residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
-    return max(residuals)
+    return largest(*residuals)
 
 
 def proposition_d_1_printed(seed: int) -> Printed:
@@ -212,7 +212,7 @@ def recovery_residual(
         residuals.append(largest(read[:, place.states] - exact.sum(1)[:, place.states]))
         residuals.append(largest(abs(read).sum(1) - 1))
         residuals.append(largest(np.einsum("smx,nx->nms", theta_2, g) - exact[:, :, place.states]))
-    return max(residuals) / recovery.condition
+    return largest(*residuals) / recovery.condition
 
 
 def twin_gap(probs: Tensor, truth: Tensor) -> float:
@@ -283,7 +283,7 @@ def lemma_d_4_check(seed: int) -> float:
         exact = conditional(place.table.cell_and_state(i)).reshape(len(rows), -1)
         read = place.probs[:, i - 1].numpy() @ head.value.T.numpy()
         residuals.append(largest((read - exact)[rows]))
-    return max(residuals) / recovery.condition
+    return largest(*residuals) / recovery.condition
 
 
 def lemma_d_4_control(seed: int) -> float:

@@ -11,10 +11,20 @@ from torch import Tensor
 
 from hmmlib import generate
 from hmmlib.checks.appendix_d1 import Place, draw_place, recovery_residual, shape, twin_gap
-from hmmlib.checks.common import Printed, all_inputs, draw_length, draw_weights, in_words, joint, largest
+from hmmlib.checks.common import (
+    Printed,
+    all_inputs,
+    draw_length,
+    draw_weights,
+    in_words,
+    joint,
+    largest,
+    shifted,
+    unscaled,
+)
 from hmmlib.exact import Joint, conditional
 from hmmlib.heads import AttentionHead
-from hmmlib.hmm import MASK, MemoryHMM
+from hmmlib.hmm import MemoryHMM
 from hmmlib.messages import (
     aggregated_messages,
     latent_given_others,
@@ -120,9 +130,9 @@ def head_of(seed: int) -> AttentionHead:
 def tau(place: Prompted, own: bool = False) -> np.ndarray:
     """P[M, H_i, x̂_{-i}] (with x̂_i too if `own`) of the library, unscaled, (n, T + 1, M, …, M, H)."""
     embeddings = prompted(place.model, place.prompt, place.inputs)
-    mantissa, exponent = aggregated_messages(place.model, embeddings, slice(1, None), own)
+    found = aggregated_messages(place.model, embeddings, slice(1, None), own)
     shape = (*embeddings.shape[:2], *place.model.memory.shape, place.model.n_states)
-    return (mantissa * 2.0**exponent).numpy().reshape(shape)
+    return unscaled(*found).reshape(shape)
 
 
 # Lemma D.7
@@ -142,7 +152,7 @@ def lemma_d_7(seed: int) -> float:
         own = conditional(place.hat.cell_and_state(i)).reshape(len(g), -1)
         residuals.append(largest(g[:, i - 1] - conditional(place.hat.token(i)), g[:, i - 1] - own @ flat))
         residuals.append(largest(latent[:, i - 1] - own))
-    return max(residuals)
+    return largest(*residuals)
 
 
 def _any_prompt(seed: int, longest: int = 2) -> Prompted:
@@ -192,10 +202,9 @@ def proposition_d_8(seed: int) -> float:
 
 def _later(model: MemoryHMM, inputs: Tensor, i: int) -> np.ndarray:
     """P[M, H_i, X_{i+1:i+t} = x] for every x, (n, M, …, M, H)."""
-    tokens = torch.cat([torch.full_like(inputs[:, :1], MASK).expand(-1, i), inputs], 1)
-    evidence = model.lift(model.embed(tokens))
-    mantissa, exponent = aggregated_messages(model, evidence, slice(i, i + 1), own=True)
-    return (mantissa * 2.0**exponent)[:, 0].numpy().reshape(-1, *model.memory.shape, model.n_states)
+    evidence = model.lift(model.embed(shifted(inputs, i)))
+    found = aggregated_messages(model, evidence, slice(i, i + 1), own=True)
+    return unscaled(*found).reshape(-1, *model.memory.shape, model.n_states)
 
 
 def draw_not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:

@@ -49,7 +49,7 @@ def lemma_d_13(seed: int) -> float:
         possible = rows & (place.hat_chance > 0)
         residuals.append(largest((found[:, i - 1] - ratios[:, i - 1] * place.target)[possible]))
         residuals.append(largest(place.target[place.within & place.moved[:, i - 1] & ~possible]))
-    return max(residuals) / recovery_of(seed).condition
+    return largest(*residuals) / recovery_of(seed).condition
 
 
 def _parity(seed: int) -> tuple[MemoryHMM, Tensor]:
@@ -119,7 +119,7 @@ def theorem_d_6(seed: int) -> float:
     And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0.
     """
     place = draw_prompted(seed)
-    return max(_theorem(seed, place), _any_start(seed, place))
+    return largest(_theorem(seed, place), _any_start(seed, place))
 
 
 def _any_start(seed: int, place: Prompted) -> float:
@@ -143,7 +143,7 @@ def _any_start(seed: int, place: Prompted) -> float:
         initial.numpy(), first, out=np.zeros_like(first), where=first > 0
     ).max()  # what scales u into [0, 1]
     rows = other.within & (other.hat_chance > 0)
-    return max(largest((score - want)[rows]) / head.condition, largest(factor * exact - other.chance * other.target))
+    return largest(largest((score - want)[rows]) / head.condition, factor * exact - other.chance * other.target)
 
 
 def _theorem(seed: int, place: Prompted) -> float:
@@ -155,7 +155,7 @@ def _theorem(seed: int, place: Prompted) -> float:
         return np.inf
     want = np.where(possible, ratios * place.target, 0)
     excluded = largest(place.target[place.within & ~possible])
-    return max(largest((score.numpy() - want)[place.within]) / head.condition, excluded)
+    return largest(largest((score.numpy() - want)[place.within]) / head.condition, excluded)
 
 
 def theorem_4_6_check(seed: int) -> float:
@@ -189,7 +189,7 @@ def theorem_d_6_control(seed: int) -> float:
     probs, labels = masked_token_probs(model, x, prompt), memory_posterior(model, x)[:, 0] > 0.5
     blind = largest(probs[:, 1:] - 0.5) < 1e-12
     kind = (probs[:, 0, 0] > 0.5).long()
-    two = max(largest(probs[kind == k, 0] - probs[kind == k, 0][0]) for k in (0, 1)) < 1e-12
+    two = largest(*(probs[kind == k, 0] - probs[kind == k, 0][0] for k in (0, 1))) < 1e-12
     both = all(labels[kind == k].any() and not labels[kind == k].all() for k in (0, 1))
     shown, kinds = (torch.nn.functional.one_hot(part, 2).double() for part in (x, kind))
     parts = (shown[:, 0], shown[:, 1], shown.mean(1))

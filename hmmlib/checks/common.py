@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib import generate
 from hmmlib.exact import Joint, over_inputs
-from hmmlib.hmm import HMM, MemoryHMM
+from hmmlib.hmm import HMM, MASK, MemoryHMM
 from hmmlib.messages import lifted_size
 
 MOST = 300_000
@@ -65,7 +66,27 @@ def in_words(model: HMM | MemoryHMM, length: int, seed: int) -> Printed:
     return Printed(0.0, size, text)
 
 
+def shifted(inputs: Tensor, by: int) -> Tensor:
+    """(∅, …, ∅, x): each input behind `by` masked positions."""
+    return torch.cat([torch.full_like(inputs[:, :1], MASK).expand(-1, by), inputs], 1)
+
+
+def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
+    """mantissa * 2**exponent as an array: for short inputs, where that is a float."""
+    return (mantissa * torch.exp2(exponent.double())).numpy()
+
+
+def start_without_a_state(seed: int) -> tuple[HMM, int]:
+    """A regular chain of three states, but for P[H_0], which misses one of them; and that state."""
+    rng = np.random.default_rng(seed)
+    model = generate.regular_hmm(3, int(rng.integers(1, 4)), seed)
+    missing = int(rng.integers(3))
+    start = model.initial.clone()
+    start[missing] = 0
+    return HMM(model.transition, model.emission, start / start.sum()), missing
+
+
 def largest(*differences) -> float:
-    """The largest absolute entry of several arrays; 0 where they are empty. NaN stays NaN."""
+    """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
     parts = [np.abs(np.asarray(part, dtype=float)).max(initial=0.0) for part in differences]
     return float(np.max(parts))

@@ -8,7 +8,7 @@ import torch
 
 from hmmlib import theorems
 from hmmlib.assumptions import assumption_4_4, assumption_4_5
-from hmmlib.checks.common import Printed, largest
+from hmmlib.checks.common import Printed, largest, unscaled
 from hmmlib.generate import shrinking_support
 from hmmlib.heads import AttentionHead
 from hmmlib.hmm import MemoryHMM
@@ -28,10 +28,9 @@ def told() -> MemoryHMM:
 def proposition_d_1() -> Printed:
     """Two tosses of `coin`: P[X_1 | X_2 = 0] is (1/2, 1/2); W times the printed joint probability is (1/4, 1/4)."""
     model, x = coin(), torch.tensor([[0, 0]])
-    tau, exponent = aggregated_messages(model, model.embed(x))
-    joint = (tau * 2.0**exponent)[:, 0]  # P[M, J, S, X_2 = 0]
-    printed = joint @ model.emission.reshape(2, -1).T
-    return Printed(largest(masked_token_probs(model, x)[:, 0] - printed), 4, "one state, two tokens, length 2")
+    joint = unscaled(*aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
+    printed = joint @ model.emission.reshape(2, -1).T.numpy()
+    return Printed(largest(masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2")
 
 
 def lemma_d_2() -> Printed:

@@ -7,10 +7,10 @@ import torch
 
 from hmmlib import generate
 from hmmlib.assumptions import assumption_3_1, assumption_3_2
-from hmmlib.checks.common import all_inputs, draw_length, draw_weights, joint, largest
+from hmmlib.checks.common import all_inputs, draw_length, draw_weights, joint, largest, shifted, start_without_a_state
 from hmmlib.exact import conditional, normalised
 from hmmlib.heads import Impossible, fit_or_refute
-from hmmlib.hmm import HMM, MASK
+from hmmlib.hmm import HMM
 from hmmlib.messages import masked_token_probs, posterior
 from hmmlib.theorems import claim_b_1, theorem_3_3
 
@@ -22,16 +22,16 @@ def _decomposition_residual(table: np.ndarray) -> float:
     p_uz, p_z = table.sum(1), table.sum((0, 1))
     u_given_z = p_uz[:, p_z > 0] / p_z[p_z > 0]
     condition = np.linalg.cond(u_given_z) if np.linalg.matrix_rank(u_given_z) == u_given_z.shape[1] else np.inf
-    residual = 0.0
+    residuals = [0.0]
     for given in table.transpose(1, 0, 2):  # Pr(u, z) with V = v
         if given.sum() == 0:
             continue
         u_given_v, z_given_v = normalised(given.sum(1)), normalised(given.sum(0))[p_z > 0]
-        residual = max(residual, abs(u_given_v - u_given_z @ z_given_v).max())
+        residuals.append(largest(u_given_v - u_given_z @ z_given_v))
         if np.isfinite(condition):
             recovered = np.linalg.pinv(u_given_z) @ u_given_v
-            residual = max(residual, abs(recovered - z_given_v).max() / condition)
-    return residual
+            residuals.append(largest(recovered - z_given_v) / condition)
+    return largest(*residuals)
 
 
 def proposition_3_4(seed: int) -> float:
@@ -50,11 +50,6 @@ def proposition_3_4_control(seed: int) -> float:
 
 
 # Claim B.1
-
-
-def shifted(inputs: torch.Tensor, by: int) -> torch.Tensor:
-    """(∅, …, ∅, x): each input behind `by` masked positions."""
-    return torch.cat([torch.full_like(inputs[:, :1], MASK).expand(-1, by), inputs], 1)
 
 
 def _at_start_and_later(model: HMM, length: int, i: int) -> tuple[np.ndarray, np.ndarray]:
@@ -85,12 +80,8 @@ def claim_b_1_check(seed: int) -> float:
 
 def claim_b_1_control(seed: int) -> float:
     """P[H_0] misses a state that H_1 can be in: P[H_0 | x] is zero there, D or no D, and P[H_1 | X_{2:T+1} = x] is not."""
-    rng = np.random.default_rng(seed)
-    model = generate.regular_hmm(3, int(rng.integers(1, 4)), seed)
-    missing = int(rng.integers(3))
-    start = model.initial.clone()
-    start[missing] = 0
-    here, later = _at_start_and_later(HMM(model.transition, model.emission, start / start.sum()), 2, 1)
+    model, missing = start_without_a_state(seed)
+    here, later = _at_start_and_later(model, 2, 1)
     return float((conditional(later)[:, missing] * (here.sum(1) > 0)).max())
 
 
