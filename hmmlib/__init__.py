@@ -31,7 +31,8 @@ _HOME = {
     ],
     "heads": ["AttentionHead", "LinearHead"],
     "theorems": ["ground_truth", "theorem_3_3", "theorem_3_6", "theorem_4_3", "theorem_4_6"],
-    "trials": ["TrialResult", "TrialSpec", "run_trial"],
+    "specs": ["TrialSpec"],
+    "trials": ["TrialResult", "run_trial"],
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_MODULE)

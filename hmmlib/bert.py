@@ -1,13 +1,12 @@
-"""A BERT-shaped masked language model, and its pretraining on sequences of a model of `hmm`.
+"""A BERT-shaped masked language model, and how far its predictions are from the exact ones.
 
-The architecture is `transformers`' BertForMaskedLM. What is ours is the loop: a fixed number of masked positions in
-each sequence, only those through the last layer and the vocabulary head, and Muon for the encoder's matrices beside AdamW.
+The architecture is `transformers`' BertForMaskedLM. What is ours is that a layer can run at chosen positions only: of
+the last layer and the vocabulary head, nothing else is needed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -21,51 +20,48 @@ from hmmlib.messages import masked_token_probs
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the network; `max_length` counts positions, a prompt's included."""
+    """Sizes of the network; `max_length` counts positions, a prompt's included.
+
+    `specials` is how many ids there are beside the tokens: the last of them is [MASK]. The others, if any, never occur.
+    """
 
     layers: int
     width: int
     heads: int
     max_length: int
-
-
-@dataclass(frozen=True)
-class Pretraining:
-    """How to pretrain: `steps` batches of `batch` sequences of `length` tokens, a share `masked` of each hidden.
-
-    `learning_rate` is AdamW's, for embeddings, biases, norms and the output layer; `muon_rate` is Muon's, for the
-    encoder's matrices. The rate rises over `warmup` steps and falls linearly to zero.
-    """
-
-    steps: int
-    batch: int
-    length: int
-    masked: float
-    learning_rate: float
-    muon_rate: float
-    warmup: int
+    dropout: float = 0.0
+    specials: int = 1
 
 
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
-    """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is input id n_tokens and never predicted.
+    """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is the last input id and never predicted.
 
-    As BERT-base but for `shape`, the vocabulary, and no dropout: the data are fresh in every batch.
+    As BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
     """
     config = BertConfig(
-        vocab_size=n_tokens + 1,
+        vocab_size=n_tokens + shape.specials,
         hidden_size=shape.width,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         intermediate_size=4 * shape.width,
         max_position_embeddings=shape.max_length,
         type_vocab_size=1,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
+        hidden_dropout_prob=shape.dropout,
+        attention_probs_dropout_prob=shape.dropout,
         pad_token_id=None,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return BertForMaskedLM(config)
+
+
+def fingerprint(network: nn.Module) -> str:
+    """16 hexadecimal digits that the network's weights give: the same before and after tuning, which must not move them."""
+    digest = hashlib.sha256()
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
@@ -75,7 +71,7 @@ def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
 
 
 def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
-    """The output of a BERT layer without dropout, at chosen positions only: keys and values everywhere, all else there.
+    """The output of a BERT layer at chosen positions only: keys and values everywhere, all else there.
 
     Args:
         hidden: the layer's input, (n, L, width).
@@ -92,20 +88,21 @@ def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None)
         return values.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
 
     query, key, value = split(attention.query(chosen)), split(attention.key(hidden)), split(attention.value(hidden))
-    context = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+    dropout = attention.dropout.p if layer.training else 0.0
+    context = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout).transpose(1, 2).flatten(2)
     attended = layer.attention.output(context, chosen)
     return layer.output(layer.intermediate(attended), attended)
 
 
-def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor) -> Tensor:
+def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | None) -> Tensor:
     """Logits over the tokens at chosen positions; nothing that only other positions need is computed.
 
     Args:
         embeddings: word embeddings, (n, L, width).
-        positions: (n, k), position indices in each sequence.
+        positions: (n, k), position indices in each sequence; all L of them if None.
 
     Returns:
-        (n, k, X); the id of [MASK] is left out, so that a softmax is over tokens.
+        (n, k, X); the id of [MASK] is left out, so that a softmax is over tokens (and special ids before it, if any).
     """
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
     *first, last = network.bert.encoder.layer
@@ -127,66 +124,21 @@ def masked_logits(network: BertForMaskedLM, masked: Tensor, positions: Tensor) -
     return logits_at(network, network.get_input_embeddings()(to_ids(network, masked)), positions)
 
 
-def optimisers(network: nn.Module, plan: Pretraining) -> list[torch.optim.Optimizer]:
-    """Muon for the encoder's matrices, AdamW for every other parameter."""
-    encoder = {id(p): p for p in network.bert.encoder.parameters() if p.ndim == 2}
-    rest = [p for p in network.parameters() if id(p) not in encoder]
-    muon = torch.optim.Muon(list(encoder.values()), lr=plan.muon_rate, weight_decay=0.0)
-    return [muon, torch.optim.AdamW(rest, lr=plan.learning_rate, weight_decay=0.0)]
-
-
-def rate_at(step: int, plan: Pretraining) -> float:
-    """The share of the full learning rate at a step: linear warm-up, then linear decay to zero."""
-    return min((step + 1) / max(1, plan.warmup), (plan.steps - step) / max(1, plan.steps - plan.warmup))
-
-
-def pretrain(
-    network: BertForMaskedLM,
-    model: HMM | MemoryHMM,
-    plan: Pretraining,
-    seed: int,
-    report: Callable[[int, float], None] | None = None,
-) -> list[float]:
-    """Train `network` in place on fresh sequences of `model`; the masked-token loss (nats) of every step.
-
-    Calls `report(step, loss)` after each step, if given. FloatingPointError where the loss is no number.
-    """
-    generator = as_generator(seed)
-    schedule = [
-        torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_at(step, plan))
-        for optimiser in optimisers(network, plan)
-    ]
-    corpus = model.sample(plan.steps * plan.batch, plan.length, generator).tokens
-    network.train()
-    losses = []
-    for step, tokens in enumerate(corpus.split(plan.batch)):
-        masked, positions = mask_some(tokens, plan.masked, generator)
-        logits = masked_logits(network, masked, positions)
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens.gather(1, positions).flatten())
-        network.zero_grad(set_to_none=True)
-        loss.backward()
-        for scheduler in schedule:
-            scheduler.optimizer.step()
-            scheduler.step()
-        losses.append(loss.item())
-        if not math.isfinite(losses[-1]):
-            raise FloatingPointError(f"pretraining diverged: the loss at step {step} is {losses[-1]}")
-        if report:
-            report(step, losses[-1])
-    return losses
-
-
 @torch.no_grad()
 def masked_losses(
     network: BertForMaskedLM, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
 ) -> tuple[float, float]:
-    """Mean masked-token loss, nats, on `n` fresh sequences: (the network's, the exact conditional's, the least there is)."""
+    """Mean masked-token loss, nats, on `n` fresh sequences: (the network's, the exact conditional's, the least there is).
+
+    The network computes on its own device, the model on its own.
+    """
     generator = as_generator(seed)
     tokens = model.sample(n, length, generator).tokens
     masked, positions = mask_some(tokens, share, generator)
     target = tokens.gather(1, positions)
     network.eval()
-    logits = torch.cat([masked_logits(network, *p) for p in zip(masked.split(512), positions.split(512), strict=True)])
+    parts = zip(masked.split(128), positions.split(128), strict=True)
+    logits = torch.cat([masked_logits(network, part, at.to(network.device)).cpu() for part, at in parts])
     exact = masked_token_probs(model, masked).gather(1, positions.unsqueeze(-1).expand(-1, -1, model.n_tokens))
     best = -exact.gather(-1, target.unsqueeze(-1)).log().mean()
     return F.cross_entropy(logits.flatten(0, 1).double(), target.flatten()).item(), best.item()

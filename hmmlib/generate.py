@@ -18,31 +18,51 @@ def softmax_of_uniform(shape: tuple[int, ...], temperature: float, generator: to
     return torch.softmax(torch.rand(shape, generator=generator, dtype=torch.float64) / temperature, dim=0)
 
 
-def mixed_permutations(n_states: int, generator: torch.Generator) -> Tensor:
-    """Appendix E's transition matrix: a random convex combination of `n_states` random permutation matrices."""
-    weights = softmax_of_uniform((n_states,), SHARP, generator)
+def mixed_permutations(
+    n_states: int, generator: torch.Generator, temperature: float = SHARP, count: int | None = None
+) -> Tensor:
+    """Appendix E's transition matrix: a random convex combination of `count` (`n_states` if None) random permutations."""
+    weights = softmax_of_uniform((count or n_states,), temperature, generator)
     eye = torch.eye(n_states, dtype=torch.float64)
     return sum(weight * eye[torch.randperm(n_states, generator=generator)] for weight in weights)
 
 
-def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0) -> HMM:
-    """An HMM as in appendix E: near-permutation transitions, near-one-hot emissions, near-uniform start."""
+def _as_temperature(temperature: float) -> float:
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be a positive number, not {temperature!r}")
+    return temperature
+
+
+def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
+    """An HMM as in appendix E: near-permutation transitions, near-one-hot emissions, near-uniform start.
+
+    `temperature` is that of mixing weights and emissions. ValueError unless it is positive, and for sizes below 1.
+    """
     n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
-    generator = as_generator(seed)
-    transition = mixed_permutations(n_states, generator)
-    emission = softmax_of_uniform((n_tokens, n_states), SHARP, generator)
+    generator, temperature = as_generator(seed), _as_temperature(temperature)
+    transition = mixed_permutations(n_states, generator, temperature)
+    emission = softmax_of_uniform((n_tokens, n_states), temperature, generator)
     return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator))
 
 
 def random_memory_hmm(
-    n_memory: int, n_states: int = 4, n_tokens: int = 10, seed: int | torch.Generator = 0, n_cells: int = 1
+    n_memory: int,
+    n_states: int = 4,
+    n_tokens: int = 10,
+    seed: int | torch.Generator = 0,
+    n_cells: int = 1,
+    temperature: float = SHARP,
+    permutations: int | None = None,
 ) -> MemoryHMM:
-    """A memory model as in appendix E: one emission distribution for each (m, h); the memory's prior is near-uniform."""
+    """A memory model as in appendix E: one emission distribution for each (m, h); the memory's prior is near-uniform.
+
+    The transition mixes `permutations` permutations, as many as states if None. ValueError as in `random_hmm`.
+    """
     n_memory, n_states = at_least("n_memory", n_memory, 1), at_least("n_states", n_states, 1)
     n_tokens, n_cells = at_least("n_tokens", n_tokens, 1), at_least("n_cells", n_cells, 1)
-    generator = as_generator(seed)
-    transition = mixed_permutations(n_states, generator)
-    emission = softmax_of_uniform((n_tokens, n_memory, n_states), SHARP, generator)
+    generator, temperature = as_generator(seed), _as_temperature(temperature)
+    transition = mixed_permutations(n_states, generator, temperature, permutations)
+    emission = softmax_of_uniform((n_tokens, n_memory, n_states), temperature, generator)
     initial = softmax_of_uniform((n_states,), FLAT, generator)
     memory = softmax_of_uniform((n_memory**n_cells,), FLAT, generator).reshape((n_memory,) * n_cells)
     return MemoryHMM(transition, emission, initial, memory)

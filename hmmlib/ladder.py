@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hmmlib.assumptions import AssumptionError, essential_states
+from hmmlib.assumptions import AssumptionError, assumption_3_1, essential_states
 from hmmlib.generate import random_hmm
 from hmmlib.heads import LinearHead
 from hmmlib.hmm import HMM
-from hmmlib.messages import masked_token_probs, posterior
+from hmmlib.messages import masked_token_probs
 from hmmlib.presets import LADDER
 from hmmlib.theorems import theorem_3_3, theorem_3_6
 from hmmlib.tuning import Task, Tuning, accuracy, draw_task, probs_behind_prompt, tune_exact_prompt, tune_head
@@ -61,6 +61,12 @@ class Rung:
     prompt: list[float]
 
 
+def ladder_plan(preset: str) -> Tuning:
+    """How heads and prompts are tuned on the exact Ḡ; presets that have no ladder of their own take that of `quick`."""
+    numbers = LADDER.get(preset, LADDER["quick"])
+    return Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
+
+
 def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
     """One rung: a model of appendix E, a task as in (3.1), a head on the exact G_1 and a prompt with a head on Ḡ_2.
 
@@ -70,22 +76,33 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
         raise ValueError(f"preset must be one of {', '.join(LADDER)}, not {preset!r}")
     numbers = LADDER[preset]
     model = random_hmm(n_states, seed=seed)
-    sizes = (numbers["train"], 0, numbers["test"])
-    task = draw_task(model, numbers["length"], sizes, seed, before=True)
-    plan = Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
-    probs, posteriors = masked_token_probs(model, task.tokens)[:, 0], posterior(model, task.tokens[:, 1:])
+    task = draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before")
+    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], ladder_plan(preset), seed)
+
+
+def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: str = "before") -> Rung:
+    """What can be had from the exact Ḡ on a task.
+
+    A prompt is read as in (3.3), from a chain whose H_0 is the state that the labels weigh.
+
+    Args:
+        probs: the exact distribution at the first token, (n, X).
+        law: how the task was drawn, as in `draw_task`.
+    """
+    origin = HMM(model.transition, model.emission, model.marginal(1)) if law == "masked" else model
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
-    train_posteriors, _, test_posteriors = task.split(posteriors)
+    train_posteriors, _, test_posteriors = task.split(task.posteriors)
     head = tune_head(train, train_labels, plan, seed)
-    prompt, behind = tune_exact_prompt(model, train_posteriors, train_labels, plan, seed)
-    linear, refusal = _linear(model, task, test, labels)
-    essential, prompted = _prompted(model, task, test_posteriors, labels)
+    prompt, behind = tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
+    linear, refusal = _linear(model, task.mu, test, labels, law)
+    essential, prompted = _prompted(origin, task.mu, test_posteriors, labels)
+    share = labels.double().mean().item()
     return Rung(
-        n_states=n_states,
+        n_states=model.n_states,
         seed=seed,
-        majority=max(labels.double().mean().item(), 1 - labels.double().mean().item()),
+        majority=max(share, 1 - share),
         head=accuracy(head, test, labels),
-        prompt_and_head=accuracy(behind, probs_behind_prompt(model, test_posteriors, prompt), labels),
+        prompt_and_head=accuracy(behind, probs_behind_prompt(origin, test_posteriors, prompt), labels),
         theorem_3_3=linear,
         theorem_3_6=prompted,
         n_essential=essential,
@@ -94,22 +111,30 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
     )
 
 
-def _linear(model: HMM, task: Task, probs: Tensor, labels: Tensor) -> tuple[Built | None, str]:
-    """How Theorem 3.3's head does, or the reason why there is none."""
+def _linear(model: HMM, mu: Tensor, probs: Tensor, labels: Tensor, law: str) -> tuple[Built | None, str]:
+    """How Theorem 3.3's head does, or the reason why there is none.
+
+    Where the labels weigh the state at the mask itself, the head is (W†)ᵀμ: there is no step from H_0 to undo.
+    """
     try:
-        head = theorem_3_3(model, task.mu)
+        if law == "masked":
+            columns = assumption_3_1(model)
+            columns.require()
+            head = LinearHead(torch.linalg.pinv(model.emission).T @ mu, columns.condition)
+        else:
+            head = theorem_3_3(model, mu)
     except AssumptionError as error:
         return None, str(error)
     return Built.judge(head, probs, labels), ""
 
 
-def _prompted(model: HMM, task: Task, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
+def _prompted(model: HMM, mu: Tensor, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
     """The size of a set H* that satisfies Assumption 3.5, and how Theorem 3.6's prompt and head do; or None."""
-    essential = essential_states(model, task.mu)
+    essential = essential_states(model, mu)
     if essential is None:
         return None, None
     try:
-        prompt, head = theorem_3_6(model, task.mu, essential)
+        prompt, head = theorem_3_6(model, mu, essential)
     except AssumptionError:
         return None, None
     return len(essential), Built.judge(head, probs_behind_prompt(model, posteriors, prompt), labels)

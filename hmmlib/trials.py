@@ -1,133 +1,67 @@
-"""One trial of Section 5: a random HMM, a network pretrained on it, a task, head and prompt tuning. And the result store.
+"""One trial of Section 5: a random model, a network pretrained on its text, a task, and what tuning makes of it.
 
-A trial is fixed by its `TrialSpec`. Its result is one small JSON file, `results/PRESET/HASH.json`, where HASH is that of
-the spec; figures read these files and never train.
+A trial is fixed by its `TrialSpec`. Exact quantities are computed on the CPU in float64, the network on any device.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import os
 import platform
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
 
-from hmmlib import bert, tuning
-from hmmlib.generate import random_hmm
+from hmmlib import bert, checkpoints, devices, tuning
+from hmmlib.generate import random_hmm, random_memory_hmm
+from hmmlib.hmm import HMM, MemoryHMM
+from hmmlib.ladder import ladder_plan, rung
 from hmmlib.messages import masked_token_probs
-from hmmlib.presets import PRESETS
-
-FORMAT = 1
-STORE = Path(__file__).resolve().parent.parent / "results"
-"""Where results lie in a checkout of the project."""
-
-LEAST = dict(n_states=1, n_tokens=2, seed=0, prompt_length=0, warmup=0)
-"""Smallest value an integer field takes, where that is not 1."""
-
-
-@dataclass(frozen=True)
-class TrialSpec:
-    """Everything that fixes a trial. What is left None is taken from the preset.
-
-    ValueError for an unknown preset or an impossible value; the message names the field and what it takes.
-    """
-
-    preset: str = "quick"
-    n_states: int = 10
-    seed: int = 0
-    n_tokens: int = 10
-    layers: int | None = None
-    width: int | None = None
-    heads: int | None = None
-    steps: int | None = None
-    batch: int | None = None
-    length: int | None = None
-    masked: float | None = None
-    learning_rate: float | None = None
-    muon_rate: float | None = None
-    warmup: int | None = None
-    task_length: int | None = None
-    train: int | None = None
-    validation: int | None = None
-    test: int | None = None
-    epochs: int | None = None
-    tuning_batch: int | None = None
-    head_rate: float | None = None
-    prompt_rate: float | None = None
-    prompt_length: int | None = None
-    evaluation: int | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.preset, str) or self.preset not in PRESETS:
-            raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {self.preset!r}")
-        for field in dataclasses.fields(self)[1:]:
-            value = getattr(self, field.name)
-            if value is None:
-                value = PRESETS[self.preset][field.name]
-            if isinstance(value, np.integer | np.floating):
-                value = value.item()
-            object.__setattr__(self, field.name, value)
-            _check_field(field.name, "float" in field.type, value)
-            if "float" in field.type:
-                object.__setattr__(self, field.name, float(value))  # 1 and 1.0 are one spec
-        if self.width % self.heads:
-            raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
-        if self.masked > 1:
-            raise ValueError(f"masked must be at most 1, not {self.masked}")
-        if self.task_length < 2:
-            raise ValueError("task_length must be 2 or more: the first token is [MASK], and something must follow it")
-        if self.length < self.task_length + self.prompt_length:
-            raise ValueError(
-                f"length must be at least task_length + prompt_length = {self.task_length + self.prompt_length}, "
-                f"so that every position has been trained; it is {self.length}"
-            )
-
-    @property
-    def hash(self) -> str:
-        """16 hexadecimal digits that the spec's content gives."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _check_field(name: str, is_float: bool, value) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
-        raise ValueError(f"{name} must be {'a number' if is_float else 'an integer'}, not {value!r}")
-    if is_float and not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be positive and finite, not {value}")
-    if not is_float and value < LEAST.get(name, 1):
-        raise ValueError(f"{name} must be {LEAST.get(name, 1)} or more, not {value}")
+from hmmlib.pretraining import pretrain
+from hmmlib.specs import TrialSpec
 
 
 @dataclass(frozen=True)
 class TrialResult:
     """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase.
 
-    `exact_head_accuracy` is that of the same head tuned on the exact G instead of the network, and
-    `untrained_prompt_accuracy` that of a head tuned behind a prompt left as it was drawn: what the prompt's mere
-    presence is worth.
+    Accuracies are on the test examples, after the last step of tuning. None stands where a quantity does not exist: prompts
+    are tuned on vanilla models only, and a theorem builds a head or prompt only where its assumptions hold.
+
+    - `head_accuracy`: a linear head on the network's distribution at the mask. `prompt_accuracy`: the same behind a tuned
+      prompt; `untrained_prompt_accuracy`: behind one left as it was drawn. `attention_accuracy`: an attention head on the
+      distributions at all positions.
+    - `exact_…`: the same heads, tuned in the same way, on the exact G.
+    - `ladder_…`: a head, and one prompt vector with a head, tuned on the exact Ḡ in more passes (`presets.LADDER`).
+      `built_…`: the head of Theorem 3.3, prompt and head of Theorem 3.6, also on the exact Ḡ.
+    - `divergence`: from the exact distribution at the mask to the network's. `backbone`: the network's fingerprint.
     """
 
     spec: TrialSpec
     head_accuracy: float
-    prompt_accuracy: float
+    prompt_accuracy: float | None
+    attention_accuracy: float
     exact_head_accuracy: float
-    untrained_prompt_accuracy: float
+    exact_attention_accuracy: float
+    ladder_head_accuracy: float | None
+    ladder_prompt_accuracy: float | None
+    built_head_accuracy: float | None
+    built_prompt_accuracy: float | None
+    untrained_prompt_accuracy: float | None
     validation_head_accuracy: float
-    validation_prompt_accuracy: float
+    validation_prompt_accuracy: float | None
+    validation_attention_accuracy: float
     majority_rate: float
     redraws: int
     best_loss: float
     network_loss: float
     divergence: float
+    backbone: str
     seeds: dict[str, int]
     seconds: dict[str, float]
     environment: dict[str, str | int | None]
@@ -137,6 +71,11 @@ class TrialResult:
         """How far the network's masked-token loss lies above the least there is, nats."""
         return self.network_loss - self.best_loss
 
+    @property
+    def one_class(self) -> bool:
+        """Whether all test labels agree, so that there was nothing to tell apart."""
+        return self.majority_rate == 1
+
 
 def trial_seeds(seed: int) -> dict[str, int]:
     """Independent seeds for the parts of a trial, all from one."""
@@ -144,81 +83,172 @@ def trial_seeds(seed: int) -> dict[str, int]:
     return dict(zip(names, np.random.SeedSequence(seed).generate_state(len(names)).tolist(), strict=True))
 
 
-def run_trial(spec: TrialSpec, report: Callable[[int, float], None] | None = None) -> TrialResult:
+def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
+    """The model of appendix E that a trial is about."""
+    seed = trial_seeds(spec.seed)["model"]
+    if spec.n_memory == 1:
+        return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
+    count = spec.size if spec.permutations == "joint" else None
+    return random_memory_hmm(
+        spec.n_memory, spec.n_states, spec.n_tokens, seed, temperature=spec.temperature, permutations=count
+    )
+
+
+def build_network(spec: TrialSpec) -> torch.nn.Module:
+    """The network before training; its weights are those of seed 0 in every trial if they are "shared"."""
+    seed = trial_seeds(0 if spec.weights == "shared" else spec.seed)["network"]
+    return bert.build(spec.shape(), spec.n_tokens, seed)
+
+
+def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> tuning.Task:
+    """The downstream task of a trial."""
+    sizes = (spec.train, spec.validation, spec.test)
+    return tuning.draw_task(model, spec.task_length, sizes, trial_seeds(spec.seed)["task"], spec.labels, spec.places)
+
+
+def run_trial(
+    spec: TrialSpec,
+    report: Callable[[str, float], None] | None = None,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+) -> TrialResult:
     """Run one trial. The same spec gives the same numbers on the same machine (threads and versions included).
 
-    `report(step, loss)` is called after each pretraining step. FloatingPointError where pretraining diverges.
+    Args:
+        report: called as report(phase, share done) while it runs. What it raises ends the trial.
+        device: for the network: auto, cpu, cuda, cuda:N or mps.
+        checkpoint: where pretraining keeps a checkpoint, from which a broken-off trial goes on; deleted at the end.
+
+    Raises:
+        FloatingPointError: pretraining diverges.
+        ValueError: there is no such device, or the checkpoint is another run's.
     """
-    seeds, seconds, clock = trial_seeds(spec.seed), {}, time.perf_counter
+    place, seeds, clock = devices.pick(device), trial_seeds(spec.seed), _Clock()
+    tell = report or (lambda phase, share: None)
 
-    start = clock()
-    model = random_hmm(spec.n_states, spec.n_tokens, seeds["model"])
-    network = bert.build(bert.Shape(spec.layers, spec.width, spec.heads, spec.length), spec.n_tokens, seeds["network"])
-    plan = bert.Pretraining(
-        spec.steps, spec.batch, spec.length, spec.masked, spec.learning_rate, spec.muon_rate, spec.warmup
+    model, network = draw_model(spec), build_network(spec).to(place)
+    plan = spec.pretraining()
+    pretrain(
+        network,
+        model,
+        plan,
+        seeds["pretraining"],
+        lambda step, _: tell("pretraining", (step + 1) / plan.steps),
+        checkpoint,
     )
-    bert.pretrain(network, model, plan, seeds["pretraining"], report)
-    seconds["pretraining"] = clock() - start
+    clock.lap("pretraining")
 
-    start = clock()
     network_loss, best_loss = bert.masked_losses(
         network, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"]
     )
-    task = tuning.draw_task(model, spec.task_length, (spec.train, spec.validation, spec.test), seeds["task"])
-    exact = masked_token_probs(model, task.tokens)[:, 0].float()
-    seconds["exact model"] = clock() - start
+    task = draw_trial_task(spec, model)
+    exact = masked_token_probs(model, task.tokens)
+    clock.lap("exact model")
 
-    start = clock()
-    how = tuning.Tuning(spec.epochs, spec.tuning_batch, spec.head_rate, spec.prompt_rate)
-    train, validation, test = task.split(task.labels)
-    probs, exact_probs = task.split(tuning.all_probs_at_mask(network, task.tokens)), task.split(exact)
-    head = tuning.tune_head(probs[0], train, how, seeds["tuning"])
-    exact_head = tuning.tune_head(exact_probs[0], train, how, seeds["tuning"])
-    seconds["head tuning"] = clock() - start
+    how, backbone = spec.tuning(), bert.fingerprint(network)
+    outputs = tuning.all_probs(network, task.tokens)
+    measured = _heads(spec, task, exact, outputs, how, seeds["tuning"])
+    clock.lap("head tuning")
 
-    start = clock()
-    tokens = task.split(task.tokens)
-    prompt, prompt_head = tuning.tune_prompt(network, tokens[0], train, spec.prompt_length, how, seeds["tuning"])
-    prompted = [tuning.all_probs_at_mask(network, part, prompt) for part in tokens[1:]]
-    seconds["prompt tuning"] = clock() - start
+    if isinstance(model, HMM):
+        exactly = rung(model, task, exact[:, 0], ladder_plan(spec.preset), seeds["tuning"], spec.labels)
+        measured |= dict(
+            ladder_head_accuracy=exactly.head,
+            ladder_prompt_accuracy=exactly.prompt_and_head,
+            built_head_accuracy=exactly.theorem_3_3 and exactly.theorem_3_3.accuracy,
+            built_prompt_accuracy=exactly.theorem_3_6 and exactly.theorem_3_6.accuracy,
+        )
+        clock.lap("exact ladder")
+        measured |= _prompts(spec, network, task, how, seeds["tuning"], lambda: tell("prompt tuning", 1.0))
+        clock.lap("prompt tuning")
+    if bert.fingerprint(network) != backbone:
+        raise RuntimeError("tuning changed the network, which must stay frozen")
 
-    start = clock()
-    untrained = tuning.initial_prompt(network, spec.prompt_length, seeds["tuning"])
-    behind = [tuning.all_probs_at_mask(network, part, untrained) for part in (tokens[0], tokens[2])]
-    untrained_head = tuning.tune_head(behind[0], train, how, seeds["tuning"])
-    seconds["untrained prompt"] = clock() - start
-
-    share = test.double().mean().item()
-    return TrialResult(
+    share = task.split(task.labels)[2].double().mean().item()
+    test, exact_test = task.split(outputs[:, 0, : spec.n_tokens].cpu())[2], task.split(exact[:, 0])[2]
+    result = TrialResult(
         spec=spec,
-        head_accuracy=tuning.accuracy(head, probs[2], test),
-        prompt_accuracy=tuning.accuracy(prompt_head, prompted[1], test),
-        exact_head_accuracy=tuning.accuracy(exact_head, exact_probs[2], test),
-        untrained_prompt_accuracy=tuning.accuracy(untrained_head, behind[1], test),
-        validation_head_accuracy=tuning.accuracy(head, probs[1], validation),
-        validation_prompt_accuracy=tuning.accuracy(prompt_head, prompted[0], validation),
+        **{name: measured.get(name) for name in TrialResult.__annotations__ if name.endswith("_accuracy")},
         majority_rate=max(share, 1 - share),
         redraws=task.redraws,
         best_loss=best_loss,
         network_loss=network_loss,
-        divergence=torch.nn.functional.kl_div(probs[2].log(), exact_probs[2], reduction="batchmean").item(),
+        divergence=torch.nn.functional.kl_div(test.double().log(), exact_test, reduction="batchmean").item(),
+        backbone=backbone,
         seeds=seeds,
-        seconds={phase: round(value, 2) for phase, value in seconds.items()},
-        environment=environment(),
+        seconds=clock.laps,
+        environment=environment(place, spec.precision),
+    )
+    if checkpoint:
+        checkpoints.remove(checkpoint)
+    return result
+
+
+class _Clock:
+    """Seconds of each phase, one after the other."""
+
+    def __init__(self):
+        self.laps, self._last = {}, time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.laps[phase], self._last = round(now - self._last, 2), now
+
+
+def _heads(spec, task, exact, outputs, how, seed) -> dict[str, float]:
+    """Accuracies of the linear and the attention head, on the network's distributions and on the exact ones."""
+    train, validation, test = task.split(task.labels)
+    place = spec.attention_positions == "learned"
+    found = {}
+    for kind, probs in (("", outputs), ("exact_", exact.float())):
+        parts = task.split(probs)
+        head = tuning.tune_head(parts[0][:, 0], train, how, seed)
+        attention = tuning.tune_attention(parts[0], train, how, seed, spec.attention_heads, place)
+        found[f"{kind}head_accuracy"] = tuning.accuracy(head, parts[2][:, 0], test)
+        found[f"{kind}attention_accuracy"] = tuning.accuracy(attention, parts[2], test)
+        if not kind:
+            found["validation_head_accuracy"] = tuning.accuracy(head, parts[1][:, 0], validation)
+            found["validation_attention_accuracy"] = tuning.accuracy(attention, parts[1], validation)
+    return found
+
+
+def _prompts(spec, network, task, how, seed, tick) -> dict[str, float]:
+    """Accuracies behind a tuned prompt, and behind one left as it was drawn."""
+    tokens, (train, validation, test) = task.split(task.tokens), task.split(task.labels)
+    prompt, head = tuning.tune_prompt(network, tokens[0], train, spec.prompt_length, how, seed, spec.prompt_start, tick)
+    behind = [tuning.all_probs_at_mask(network, part, prompt) for part in tokens[1:]]
+    drawn = tuning.initial_prompt(network, spec.prompt_length, seed, spec.prompt_start)
+    behind_drawn = [tuning.all_probs_at_mask(network, part, drawn) for part in (tokens[0], tokens[2])]
+    untrained = tuning.tune_head(behind_drawn[0], train, how, seed)
+    return dict(
+        prompt_accuracy=tuning.accuracy(head, behind[1], test),
+        validation_prompt_accuracy=tuning.accuracy(head, behind[0], validation),
+        untrained_prompt_accuracy=tuning.accuracy(untrained, behind_drawn[1], test),
     )
 
 
+@cache
 def git_commit() -> str | None:
-    """The commit of the checkout that this module lies in, with `+` where tracked files differ from it; None elsewhere."""
-    command = ["git", "-C", str(STORE.parent), "describe", "--always", "--abbrev=12", "--dirty=+"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    """The commit of the checkout that this module lies in, with `+` where tracked files differ from it; None elsewhere.
+
+    As it was when first asked for: a later commit is not what this process runs.
+    """
+    here = Path(__file__).resolve().parent
+    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--dirty=+"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def environment() -> dict[str, str | int | None]:
+def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
+    device = device or devices.pick()
+    kind = devices.half(device) if precision == "half" else None
     return {
-        "device": "cpu",
+        "device": devices.name(device),
+        "precision": str(kind or torch.float32).removeprefix("torch."),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -226,56 +256,3 @@ def environment() -> dict[str, str | int | None]:
         "transformers": transformers.__version__,
         "commit": git_commit(),
     }
-
-
-def result_path(spec: TrialSpec, store: Path = STORE) -> Path:
-    """Where the result of a spec lies."""
-    return Path(store) / spec.preset / f"{spec.hash}.json"
-
-
-def save_result(result: TrialResult, store: Path = STORE) -> Path:
-    """Write a result under a temporary name and rename it, so that no half-written file is ever read as a result."""
-    path = result_path(result.spec, store)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return path
-
-
-def load_result(path: Path) -> TrialResult:
-    """Read one result. ValueError that names the file where it is no JSON, of another format, incomplete, or misnamed."""
-    try:
-        content = json.loads(Path(path).read_text())
-        version = content.pop("format")
-        if version != FORMAT:
-            raise ValueError(f"its format is {version}, and this version of hmmlib reads {FORMAT}")
-        given = content.pop("spec")
-        spec = TrialSpec(**given)
-        if given != asdict(spec):
-            raise ValueError(f"its spec lacks {', '.join(sorted(asdict(spec).keys() - given.keys()))}")
-        result = TrialResult(spec=spec, **content)
-        for field in dataclasses.fields(result):
-            value = getattr(result, field.name)
-            if field.type == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise ValueError(f"{field.name} must be a number, not {value!r}")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is no readable result: {error}") from error
-    if Path(path).parent.name != spec.preset:
-        raise ValueError(f"{path} is no readable result: its preset is {spec.preset}, not that of its folder")
-    if spec.hash != Path(path).stem:
-        raise ValueError(f"{path} is no readable result: its spec hashes to {spec.hash}, so it was edited or renamed")
-    return result
-
-
-def load_results(preset: str, store: Path = STORE) -> Iterator[TrialResult]:
-    """All stored results of a preset, ordered by hidden states, then seed."""
-    results = (load_result(path) for path in sorted((Path(store) / preset).glob("*.json")))
-    return iter(sorted(results, key=lambda result: (result.spec.n_states, result.spec.seed)))

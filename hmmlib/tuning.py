@@ -1,7 +1,8 @@
-"""Downstream tasks, and the two ways of solving them with a frozen network: head tuning and prompt tuning (Section 5)."""
+"""Downstream tasks, and what is tuned on a frozen network to solve them: a linear head, a prompt, an attention head."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,8 +13,8 @@ from transformers import BertForMaskedLM
 
 from hmmlib.bert import logits_at, to_ids
 from hmmlib.heads import LinearHead
-from hmmlib.hmm import HMM, MASK, as_generator
-from hmmlib.messages import posterior
+from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
+from hmmlib.messages import memory_posterior, posterior
 from hmmlib.theorems import lemma_c_2
 
 NONZERO = 6
@@ -23,62 +24,92 @@ REDRAWS = 20
 
 
 class Task(NamedTuple):
-    """A labelled data set. `tokens` (n, T) begin with MASK; `labels` (n,) bool; `mu` (S,); `redraws` of μ; `sizes` sum to n."""
+    """A labelled data set. `tokens` (n, T) begin with MASK; `labels` (n,) bool; `mu`; `redraws` of μ; `sizes` sum to n.
+
+    `posteriors` are P[H_1 | X_{-1}], P[H_0 | X_{1:T}] or P[M | …], whichever the labels weigh: (n, S) or (n, |M|).
+    """
 
     tokens: Tensor
     labels: Tensor
     mu: Tensor
     redraws: int
     sizes: tuple[int, int, int]
+    posteriors: Tensor
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
         """Training, validation and test part of anything that has one entry for each sequence."""
         return values.split(self.sizes)
 
 
-def draw_mu(n_states: int, generator: torch.Generator) -> Tensor:
-    """Task weights μ, (S,): the difference of the two rows of a 2 × S matrix with six standard normal entries.
+def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Tensor:
+    """Task weights μ, (n,): the difference of the two rows of a 2 × n matrix with six standard normal entries.
 
     Appendix E labels by the larger of two scores, which is the sign of their difference. The positions of the six are
-    distinct and uniform over the 2S entries; with fewer entries than six, all are drawn.
+    uniform over the 2n entries: distinct (with fewer entries than six, all are drawn), or drawn with replacement if
+    `places` is "repeated", so that fewer than six may differ from zero.
     """
-    rows = torch.zeros(2 * n_states, dtype=torch.float64)
-    chosen = torch.randperm(2 * n_states, generator=generator)[:NONZERO]
+    rows = torch.zeros(2 * n, dtype=torch.float64)
+    if places == "repeated":
+        chosen = torch.randint(2 * n, (NONZERO,), generator=generator).unique()
+    else:
+        chosen = torch.randperm(2 * n, generator=generator)[:NONZERO]
     rows[chosen] = torch.randn(len(chosen), generator=generator, dtype=torch.float64)
-    return rows[:n_states] - rows[n_states:]
+    return rows[:n] - rows[n:]
 
 
-def draw_task(model: HMM, length: int, sizes: tuple[int, int, int], seed: int, before: bool = False) -> Task:
-    """Sequences of `length` whose first token is MASK, labelled by μᵀP[H_1 | X_{-1}] ≥ 0 (Section 5).
+def _inputs(model: HMM | MemoryHMM, n: int, length: int, law: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Sequences (n, length) that begin with MASK, and the posteriors that `law` means."""
+    if law == "masked":
+        tokens = model.sample(n, length, generator).tokens
+        tokens[:, 0] = MASK
+        seen = tokens
+    else:
+        seen = model.sample(n, length - 1, generator).tokens
+        tokens = F.pad(seen, (1, 0), value=MASK)
+    if isinstance(model, MemoryHMM):
+        return tokens, memory_posterior(model, seen)
+    if law == "stepped":
+        return tokens, posterior(model, seen, at=1) @ model.transition
+    return tokens, posterior(model, seen, at=int(law == "masked"))
 
-    With `before`, the text behind the mask is sampled from the start, and labelled by μᵀP[H_0 | X_{1:T} = x] as in
-    (3.1); so tokens are (MASK, x), as the theorems of Section 3 have them. While all training labels agree, μ is drawn
-    again, at most REDRAWS times; after that the one-class task stays.
+
+def draw_task(
+    model: HMM | MemoryHMM,
+    length: int,
+    sizes: tuple[int, int, int],
+    seed: int,
+    law: str = "masked",
+    places: str = "distinct",
+) -> Task:
+    """Sequences of `length` whose first token is MASK, labelled by μᵀ(posterior) ≥ 0: of M for a memory model (Section 5).
+
+    While all training labels agree, μ is drawn again, at most REDRAWS times; after that the one-class task stays.
+
+    Args:
+        law: "masked": the first token of a sampled text is hidden, and the posterior is P[H_1 | X_{-1}] (Section 5);
+            "before": the text behind the mask is sampled from the start, and the posterior is P[H_0 | X_{1:T} = x], as in
+            (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the released scripts compute it.
+        places: as in `draw_mu`.
     """
     generator = as_generator(seed)
-    if before:
-        text = model.sample(sum(sizes), length - 1, generator).tokens
-        tokens, posteriors = F.pad(text, (1, 0), value=MASK), posterior(model, text, at=0)
-    else:
-        tokens = model.sample(sum(sizes), length, generator).tokens
-        tokens[:, 0] = MASK
-        posteriors = posterior(model, tokens, at=1)
+    tokens, posteriors = _inputs(model, sum(sizes), length, law, generator)
     for redraws in range(REDRAWS + 1):
-        mu = draw_mu(model.n_states, generator)
+        mu = draw_mu(posteriors.shape[1], generator, places)
         labels = posteriors @ mu >= 0
         if 0 < labels[: sizes[0]].sum() < sizes[0]:
             break
-    return Task(tokens, labels, mu, redraws, sizes)
+    return Task(tokens, labels, mu, redraws, sizes, posteriors)
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How to tune: passes over the training examples, batch size, AdamW's rates; linear warm-up over a tenth, then decay."""
+    """How to tune: passes over the training examples, batch size, AdamW's rates; linear warm-up over a share, then decay."""
 
     epochs: int
     batch: int
     head_rate: float
     prompt_rate: float
+    warmup: float = 0.1
 
 
 def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
@@ -93,23 +124,43 @@ def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | Non
 
 @torch.no_grad()
 def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
-    """`probs_at_mask` in blocks, without gradients."""
+    """`probs_at_mask` in blocks, without gradients and without dropout."""
+    network.eval()
     return torch.cat([probs_at_mask(network, part, prompt) for part in tokens.split(512)])
 
 
-def _fit(score, groups: list[dict], inputs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> None:
-    """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups."""
+@torch.no_grad()
+def all_probs(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
+    """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
+    network.eval()
+    parts = (network.get_input_embeddings()(to_ids(network, part)) for part in tokens.split(512))
+    return torch.cat([logits_at(network, part, None).softmax(-1) for part in parts])
+
+
+def _fit(
+    score,
+    groups: list[dict],
+    inputs: Tensor,
+    labels: Tensor,
+    plan: Tuning,
+    seed: int,
+    tick: Callable[[], None] | None = None,
+) -> None:
+    """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups; call `tick` before each batch."""
     generator = as_generator(seed)
     batches = -(-len(inputs) // plan.batch)
     total = plan.epochs * batches
     optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
-    warmup = max(1, total // 10)
+    warmup = max(1, round(plan.warmup * total))
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / warmup, (total - step) / max(1, total - warmup))
     )
-    target = labels.to(next(iter(groups[0]["params"])).dtype)
+    target = labels.to(groups[0]["params"][0])
     for _ in range(plan.epochs):
         for index in torch.randperm(len(inputs), generator=generator).split(plan.batch):
+            if tick:
+                tick()
+            index = index.to(inputs.device)
             loss = F.binary_cross_entropy_with_logits(score(inputs[index]), target[index])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -127,30 +178,88 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
     return LinearHead(weights.detach())
 
 
-def initial_prompt(network: BertForMaskedLM, length: int, seed: int) -> Tensor:
-    """A prompt before any training, (length, width): uniform on [-0.5, 0.5] (appendix E)."""
-    return (torch.rand(length, network.config.hidden_size, generator=as_generator(seed)) - 0.5).to(network.device)
+class TunedAttention(NamedTuple):
+    """An attention head that can be trained: softmax instead of the arg-max of (4.1), and values without embeddings.
+
+    Position i scores k·p_i + β_i and says v·p_i, where p_i is a token distribution; the head is the mean of what is said,
+    weighted by the softmax of the scores, summed over cells. `key` k and `value` v are (X, cells), `positions` β (T, cells).
+    """
+
+    key: Tensor
+    value: Tensor
+    positions: Tensor
+
+    def __call__(self, probs: Tensor) -> Tensor:
+        """Scores (n,) of distributions (n, T, X)."""
+        weights = (probs @ self.key + self.positions).softmax(1)
+        return (weights * (probs @ self.value)).sum((1, 2))
+
+    def label(self, probs: Tensor) -> Tensor:
+        """Labels (n,), bool: whether the score is ≥ 0."""
+        return self(probs) >= 0
+
+
+def tune_attention(
+    probs: Tensor, labels: Tensor, plan: Tuning, seed: int, cells: int = 1, positions: bool = True
+) -> TunedAttention:
+    """Head tuning with an attention head on the distributions at all positions, (n, T, X), computed once.
+
+    Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β stays zero.
+    """
+    draws = as_generator(seed)
+    start = torch.randn(probs.shape[2], cells, generator=draws) / probs.shape[2]
+    head = TunedAttention(
+        nn.Parameter(torch.zeros_like(start).to(probs)),
+        nn.Parameter(start.to(probs)),
+        nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
+    )
+    group = {"params": [part for part in head if part.requires_grad], "lr": plan.head_rate}
+    _fit(head, [group], probs, labels, plan, seed)
+    return TunedAttention(*(part.detach() for part in head))
+
+
+def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str = "uniform") -> Tensor:
+    """A prompt before any training, (length, width): uniform on [-0.5, 0.5] (appendix E).
+
+    With `start` "vocabulary", word embeddings of ids drawn at random without replacement as far as there are enough.
+    """
+    generator = as_generator(seed)
+    if start == "vocabulary":
+        words = network.get_input_embeddings().weight.detach()
+        order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(-(-length // len(words)))])
+        return words[order[:length].to(words.device)].clone()
+    return (torch.rand(length, network.config.hidden_size, generator=generator) - 0.5).to(network.device)
 
 
 def tune_prompt(
-    network: BertForMaskedLM, tokens: Tensor, labels: Tensor, prompt_length: int, plan: Tuning, seed: int
+    network: BertForMaskedLM,
+    tokens: Tensor,
+    labels: Tensor,
+    prompt_length: int,
+    plan: Tuning,
+    seed: int,
+    start: str = "uniform",
+    tick: Callable[[], None] | None = None,
 ) -> tuple[Tensor, LinearHead]:
     """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
 
-    The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero.
-    ValueError where prompt and sequence are longer than the network's positions.
+    The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero. `tick` is called
+    before each batch, and may raise. ValueError where prompt and sequence are longer than the network's positions.
     """
-    longest = network.config.max_position_embeddings
-    if prompt_length + tokens.shape[1] > longest:
+    longest, needed = network.config.max_position_embeddings, prompt_length + tokens.shape[1]
+    if needed > longest:
         raise ValueError(
-            f"a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {prompt_length + tokens.shape[1]} "
-            f"positions, but the network has {longest}"
+            f"a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {needed} positions, "
+            f"but the network has {longest}"
         )
     network.eval().requires_grad_(False)
-    prompt = nn.Parameter(initial_prompt(network, prompt_length, seed))
+    prompt = nn.Parameter(initial_prompt(network, prompt_length, seed, start))
+    if not prompt_length:  # only the head is left to train, on what never changes
+        return prompt.detach(), tune_head(all_probs_at_mask(network, tokens), labels, plan, seed)
     weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1, device=network.device))
     groups = [{"params": [weights], "lr": plan.head_rate}, {"params": [prompt], "lr": plan.prompt_rate}]
-    _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, tokens, labels, plan, seed)
+    inputs = tokens.to(network.device)
+    _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, inputs, labels, plan, seed, tick)
     return prompt.detach(), LinearHead(weights.detach())
 
 
@@ -182,6 +291,6 @@ def tune_exact_prompt(
     return raw.detach().sigmoid(), LinearHead(weights.detach())
 
 
-def accuracy(head: LinearHead, probs: Tensor, labels: Tensor) -> float:
+def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -> float:
     """The share of examples whose label the head gets right."""
     return (head.label(probs) == labels.to(probs.device)).double().mean().item()

@@ -1,0 +1,44 @@
+"""Where a network computes, and with how many bits it is pretrained."""
+
+from __future__ import annotations
+
+import torch
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+"""What can be asked for; "cuda:1" and the like too."""
+
+
+def _there(kind: str) -> bool:
+    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[kind]
+
+
+def pick(name: str = "auto") -> torch.device:
+    """The device of that name; with "auto" the first there is of CUDA, MPS and the CPU.
+
+    ValueError for an unknown name, or a device that this machine does not have.
+    """
+    if not isinstance(name, str) or name.split(":")[0] not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}")
+    if name == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if _there(kind)))
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}") from None
+    present = [kind for kind in ("cpu", "cuda", "mps") if _there(kind)]
+    if device.type not in present or (device.index or 0) >= max(1, torch.cuda.device_count()):
+        raise ValueError(f"device {name!r} is not on this machine, which has {', '.join(present)}")
+    return device
+
+
+def half(device: torch.device) -> torch.dtype | None:
+    """The 16-bit type to pretrain with: bfloat16 where the GPU computes with it, else float16; None (float32) off CUDA."""
+    if device.type != "cuda":
+        return None
+    with torch.cuda.device(device):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def name(device: torch.device) -> str:
+    """What the device is called: the GPU's own name, or the type."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

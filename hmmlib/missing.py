@@ -1,0 +1,164 @@
+"""Running the trials that a store lacks: in one process, or in several side by side, within a time limit.
+
+Needs no more than torch, transformers, NumPy and safetensors. A spec is claimed before it is run, so any number of
+processes may work on one store.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from hmmlib.specs import TrialSpec
+from hmmlib.store import STORE, Claim, checkpoint_path, is_stored, save_result
+from hmmlib.trials import TrialResult, run_trial
+
+
+class TimeUp(Exception):
+    """The time box is over. What was running keeps a checkpoint."""
+
+
+@dataclass
+class Outcome:
+    """What became of the specs that were asked for, by their hashes; `failed` gives the reason."""
+
+    stored: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+def deadline(minutes: float | None) -> float:
+    """The time, as time.time() gives it, at which a time box ends. ValueError unless it is positive."""
+    if minutes is None:
+        return float("inf")
+    if not minutes > 0:
+        raise ValueError(f"max-minutes must be positive, not {minutes}")
+    return time.time() + 60 * minutes
+
+
+def describe(spec: TrialSpec) -> str:
+    """A spec in a few words."""
+    memory = f"|M| = {spec.n_memory}, " if spec.n_memory > 1 else ""
+    return f"{spec.preset} {memory}|H| = {spec.n_states}, seed {spec.seed}"
+
+
+def summary(result: TrialResult) -> str:
+    """A result in one line."""
+    parts = [f"head {result.head_accuracy:.1%}", f"attention {result.attention_accuracy:.1%}"]
+    if result.prompt_accuracy is not None:
+        parts.insert(1, f"prompt {result.prompt_accuracy:.1%}")
+    return (
+        f"{', '.join(parts)}; majority {result.majority_rate:.1%}, excess loss {result.excess_loss:.3f} nats, "
+        f"{sum(result.seconds.values()):.0f} s"
+    )
+
+
+def store_safely(result: TrialResult, store: Path) -> Path:
+    """Store a result. Where that fails, keep it in the system's temporary folder: OSError says where."""
+    try:
+        return save_result(result, store)
+    except OSError as error:
+        rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmlib-rescued")
+        raise OSError(f"{store}: {error}; the finished result is kept in {rescued}") from error
+
+
+def run_missing(
+    specs: Sequence[TrialSpec],
+    store: Path = STORE,
+    device: str = "auto",
+    until: float = float("inf"),
+    say: Callable[[str], None] = print,
+    on_progress: Callable[[TrialSpec, str, float], None] | None = None,
+) -> Outcome:
+    """Run, one after another, the specs whose result file is missing and that no other process is running.
+
+    Args:
+        until: when to stop, as time.time() gives it. What then runs keeps a checkpoint and goes on at the next call.
+        on_progress: called as on_progress(spec, phase, share) while a trial runs.
+
+    Raises:
+        OSError: a result cannot be written; everything finished is kept, the message says where.
+    """
+    outcome = Outcome()
+    for k, spec in enumerate(specs):
+        if time.time() >= until:
+            outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store)]
+            break
+        if is_stored(spec, store):
+            outcome.stored.append(spec.hash)
+            continue
+        claim = Claim.take(spec, store)
+        if claim is None:
+            outcome.taken.append(spec.hash)
+            continue
+
+        def report(phase: str, share: float) -> None:
+            if on_progress:
+                on_progress(spec, phase, share)
+            if time.time() >= until:
+                raise TimeUp
+
+        try:
+            result = run_trial(spec, report, device, checkpoint_path(spec, store))
+            store_safely(result, store)
+            outcome.ran.append(spec.hash)
+            say(f"{describe(spec)}: {summary(result)}")
+        except TimeUp:
+            outcome.left.append(spec.hash)
+        except FloatingPointError as error:
+            outcome.failed[spec.hash] = str(error)
+            say(f"{describe(spec)} failed: {error}")
+        finally:
+            claim.release()
+    return outcome
+
+
+def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, threads: int, results) -> None:
+    torch.set_num_threads(threads)
+    results.put(run_missing(specs, store, device, until))
+
+
+def run_side_by_side(
+    specs: Sequence[TrialSpec], workers: int, store: Path = STORE, device: str = "auto", until: float = float("inf")
+) -> Outcome:
+    """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
+
+    RuntimeError where a process dies; what the others finished is kept.
+    """
+    context = multiprocessing.get_context("spawn")
+    results, threads = context.SimpleQueue(), max(1, (os.cpu_count() or 1) // workers)
+    arguments = (list(specs), store, device, until, threads, results)
+    processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    outcomes = []
+    while not results.empty():
+        outcomes.append(results.get())
+    if any(process.exitcode for process in processes):
+        raise RuntimeError(f"{sum(bool(p.exitcode) for p in processes)} of {workers} processes died; the rest is kept")
+    return merge(outcomes)
+
+
+def merge(outcomes: Iterable[Outcome]) -> Outcome:
+    """One outcome of several processes that worked on the same specs."""
+    whole = Outcome()
+    for outcome in outcomes:
+        whole.ran += outcome.ran
+        whole.failed |= outcome.failed
+    for outcome in outcomes:
+        whole.stored += [h for h in outcome.stored if h not in whole.ran and h not in whole.stored]
+        whole.left += [h for h in outcome.left if h not in {*whole.ran, *whole.left, *whole.stored}]
+    settled = {*whole.ran, *whole.failed, *whole.stored, *whole.left}
+    whole.taken = sorted({h for outcome in outcomes for h in outcome.taken} - settled)
+    return whole

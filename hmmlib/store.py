@@ -1,0 +1,124 @@
+"""The result store: one small JSON file a trial, `STORE/PRESET/HASH.json`, where HASH is that of the spec.
+
+Files are written under a temporary name and renamed, so that no half-written one is ever read as a result. Figures read
+these files and never train.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from hmmlib.specs import TrialSpec
+from hmmlib.trials import TrialResult
+
+FORMAT = 2
+STORE = Path(__file__).resolve().parent.parent / "results"
+"""Where results lie in a checkout of the project."""
+
+
+def result_path(spec: TrialSpec, store: Path = STORE) -> Path:
+    """Where the result of a spec lies."""
+    return Path(store) / spec.preset / f"{spec.hash}.json"
+
+
+def save_result(result: TrialResult, store: Path = STORE) -> Path:
+    """Write a result under a temporary name and rename it, so that no half-written file is ever read as a result."""
+    path = result_path(result.spec, store)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def _check_number(name: str, value) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a number, not {value!r}")
+    if name.endswith(("accuracy", "rate")) and not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a share, 0 to 1, not {value!r}")
+
+
+def load_result(path: Path) -> TrialResult:
+    """Read one result. ValueError that names the file where it is no JSON, of another format, incomplete, or misnamed."""
+    try:
+        content = json.loads(Path(path).read_text())
+        version = content.pop("format")
+        if version != FORMAT:
+            raise ValueError(f"its format is {version}, and this version of hmmlib reads {FORMAT}")
+        given = content.pop("spec")
+        spec = TrialSpec(**given)
+        if given != asdict(spec):
+            raise ValueError(f"its spec lacks {', '.join(sorted(asdict(spec).keys() - given.keys()))}")
+        result = TrialResult(spec=spec, **content)
+        for field in dataclasses.fields(result):
+            value = getattr(result, field.name)
+            if field.type.startswith("float") and not (value is None and field.type.endswith("None")):
+                _check_number(field.name, value)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is no readable result: {error}") from error
+    if Path(path).parent.name != spec.preset:
+        raise ValueError(f"{path} is no readable result: its preset is {spec.preset}, not that of its folder")
+    if spec.hash != Path(path).stem:
+        raise ValueError(f"{path} is no readable result: its spec hashes to {spec.hash}, so it was edited or renamed")
+    return result
+
+
+def load_results(preset: str, store: Path = STORE) -> list[TrialResult]:
+    """All stored results of a preset, ordered by memory values, hidden states, then seed."""
+    results = (load_result(path) for path in sorted((Path(store) / preset).glob("*.json")))
+    return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
+
+
+def is_stored(spec: TrialSpec, store: Path = STORE) -> bool:
+    """Whether the result of a spec is there. ValueError, naming the file, where what is there is no result."""
+    path = result_path(spec, store)
+    return path.exists() and load_result(path).spec == spec
+
+
+def checkpoint_path(spec: TrialSpec, store: Path = STORE) -> Path:
+    """Where an unfinished trial keeps its network."""
+    return Path(store) / spec.preset / ".unfinished" / f"{spec.hash}.safetensors"
+
+
+class Claim:
+    """The right to run a spec, held by one process at a time, on any machine that shares the store; a death gives it up.
+
+    Use as `if (claim := Claim.take(spec, store)): …; claim.release()`.
+    """
+
+    def __init__(self, lock: FileLock):
+        self._lock = lock
+
+    @classmethod
+    def take(cls, spec: TrialSpec, store: Path = STORE) -> Claim | None:
+        """The claim, or None where another process holds it, or has finished the spec meanwhile."""
+        folder = Path(store) / spec.preset / ".claims"
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{spec.hash}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return None
+        if is_stored(spec, store):
+            lock.release()
+            return None
+        return cls(lock)
+
+    def release(self) -> None:
+        """Let others take it."""
+        self._lock.release()
