@@ -1,4 +1,4 @@
-"""The command line: python -m hmmlib ledger | trial | info."""
+"""The command line: python -m hmmlib ledger | trial | sweep | info."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from rich.table import Table
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 console = Console()
+
+Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, gpu, paper or released-code")]
+Panel = Annotated[str | None, typer.Option(help="left or right: the points of that panel of Figure 3")]
+Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; as many as in the paper if left out")]
+Minutes = Annotated[float | None, typer.Option(help="stop after so many minutes; everything finished is kept")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
+Store = Annotated[Path | None, typer.Option(help="result store; the project's own if left out")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="another field of the spec, such as steps=1100")
+]
 
 
 @app.command()
@@ -61,43 +71,156 @@ def ledger(
         raise typer.Exit(1)
 
 
+def _fields(changes: list[str] | None) -> dict:
+    """`NAME=VALUE` pairs as fields of a TrialSpec; its own checks judge name and value."""
+    from hmmlib.specs import as_field
+
+    found = {}
+    for change in changes or []:
+        name, equals, text = change.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set takes NAME=VALUE, not {change!r}")
+        try:
+            found[name] = as_field(name, text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    return found
+
+
+def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None):
+    """The specs of a panel, or a usage error."""
+    from hmmlib.presets import TRIALS
+    from hmmlib.specs import panel_specs
+
+    try:
+        return panel_specs(preset, panel, trials or TRIALS.get(panel, 1), **_fields(changes))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _until(minutes: float | None, device: str) -> float:
+    """The end of the time box; a usage error for a bad number, or a device that is not there."""
+    from hmmlib.devices import pick
+    from hmmlib.missing import deadline
+
+    try:
+        pick(device)
+        return deadline(minutes)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _conclude(outcome) -> None:
+    """Say what became of everything. Exit 1 where a trial failed."""
+    console.print(
+        f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, {len(outcome.taken)} are being run by another process, "
+        f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
+    )
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def _line(text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
+
+
 @app.command()
 def trial(
     n_states: Annotated[int, typer.Option(min=1, help="hidden states |H|")] = 10,
+    n_memory: Annotated[int, typer.Option(min=1, help="memory values |M|; 1 is a vanilla HMM")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="seed of the trial")] = 0,
-    preset: Annotated[str, typer.Option(help="size of everything else")] = "quick",
-    store: Annotated[Path | None, typer.Option(help="result store; the project's own if left out")] = None,
+    preset: Preset = "quick",
+    panel: Panel = None,
+    trials: Trials = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="run what the store lacks of a panel, in this process")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="with --missing: processes side by side")] = 1,
+    max_minutes: Minutes = None,
+    device: Device = "auto",
+    store: Store = None,
+    changes: Changes = None,
 ) -> None:
-    """Run one head-versus-prompt trial and store its result; a stored result is shown, not run again."""
-    from hmmlib.trials import STORE, TrialSpec, load_result, result_path, run_trial, save_result
+    """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
+    from hmmlib.missing import describe, run_missing, run_side_by_side, summary
+    from hmmlib.specs import TrialSpec
+    from hmmlib.store import STORE, load_result, result_path
 
+    if missing != (panel is not None):
+        raise typer.BadParameter("--missing and --panel left|right go together")
+    store, until = store or STORE, _until(max_minutes, device)
+    if missing:
+        specs = _panel(preset, panel, trials, changes)
+        if workers > 1:
+            _conclude(run_side_by_side(specs, workers, store, device, until))
+            return
+        with console.status("starting") as status:
+
+            def show(spec, phase, share):
+                status.update(f"{describe(spec)}: {phase} {share:.0%}")
+
+            _conclude(run_missing(specs, store, device, until, _line, show))
+        return
     try:
-        spec = TrialSpec(preset=preset, n_states=n_states, seed=seed)
+        spec = TrialSpec(preset, n_states, seed, n_memory, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    path = result_path(spec, store or STORE)
-    if path.exists():
-        result = load_result(path)
-    else:
-        with console.status(f"{spec.steps} pretraining steps") as status:
-            result = run_trial(
-                spec, lambda step, loss: status.update(f"step {step + 1} of {spec.steps}: loss {loss:.3f}")
+    path = result_path(spec, store)
+    if not path.exists():
+        with console.status("starting") as status:
+            outcome = run_missing(
+                [spec],
+                store,
+                device,
+                until,
+                lambda text: None,
+                lambda s, phase, share: status.update(f"{phase} {share:.0%}"),
             )
-        save_result(result, store or STORE)
-    console.print(
-        f"|H| = {n_states}, seed {seed}: head {result.head_accuracy:.1%}, prompt {result.prompt_accuracy:.1%}, "
-        f"head on exact G {result.exact_head_accuracy:.1%}; excess loss {result.excess_loss:.3f} nats; "
-        f"{sum(result.seconds.values()):.0f} s"
-    )
-    console.print(str(path), style="dim")
+        if outcome.ran != [spec.hash]:
+            _conclude(outcome)
+            _line("".join(outcome.failed.values()))
+            raise typer.Exit(1)
+    _line(f"{describe(spec)}: {summary(load_result(path))}")
+    console.print(str(path), style="dim", soft_wrap=True)
 
 
 @app.command()
-def info() -> None:
-    """Versions, threads, commit: what a result depends on besides its spec."""
+def sweep(
+    panel: Annotated[str, typer.Option(help="left or right: the points of that panel of Figure 3")],
+    preset: Preset = "quick",
+    trials: Trials = None,
+    max_minutes: Minutes = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
+    ] = None,
+    cpus: Annotated[float, typer.Option(help="cores of a trial")] = 1.0,
+    gpus: Annotated[
+        float | None, typer.Option(help="GPUs of a trial, such as 0.25; a whole one if there are any")
+    ] = None,
+    device: Device = "auto",
+    store: Store = None,
+    changes: Changes = None,
+) -> None:
+    """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
+    from hmmlib.store import STORE
+
+    specs = _panel(preset, panel, trials, changes)
+    until = _until(max_minutes, device if address is None else "auto")  # a cluster may have what this machine lacks
+    try:
+        from hmmlib.sweep import sweep as run
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
+    with console.status("starting Ray") as status:
+        _conclude(run(specs, store or STORE, until, address, cpus, gpus, device, _line, status.update))
+
+
+@app.command()
+def info(device: Device = "auto") -> None:
+    """Versions, threads, device, commit: what a result depends on besides its spec."""
+    from hmmlib.devices import pick
     from hmmlib.trials import environment
 
-    for name, value in environment().items():
+    for name, value in environment(pick(device)).items():
         console.print(f"{name:14}{value}")
 
 
@@ -105,7 +228,7 @@ def main() -> None:
     """Run the command line; an error of ours is one line on stderr and exit code 1."""
     try:
         app()
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError, RuntimeError) as error:
         raise SystemExit(f"hmmlib: {error}") from None
 
 

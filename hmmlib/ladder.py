@@ -62,8 +62,10 @@ class Rung:
 
 
 def ladder_plan(preset: str) -> Tuning:
-    """How heads and prompts are tuned on the exact Ḡ; presets that have no ladder of their own take that of `quick`."""
-    numbers = LADDER.get(preset, LADDER["quick"])
+    """How heads and prompts are tuned on the exact Ḡ. ValueError for an unknown preset."""
+    if preset not in LADDER:
+        raise ValueError(f"preset must be one of {', '.join(LADDER)}, not {preset!r}")
+    numbers = LADDER[preset]
     return Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
 
 
@@ -72,12 +74,10 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
 
     ValueError for a size below 1 or an unknown preset.
     """
-    if preset not in LADDER:
-        raise ValueError(f"preset must be one of {', '.join(LADDER)}, not {preset!r}")
-    numbers = LADDER[preset]
+    plan, numbers = ladder_plan(preset), LADDER[preset]
     model = random_hmm(n_states, seed=seed)
     task = draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before")
-    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], ladder_plan(preset), seed)
+    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
 
 
 def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: str = "before") -> Rung:

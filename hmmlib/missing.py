@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from hmmlib.specs import TrialSpec
-from hmmlib.store import STORE, Claim, checkpoint_path, is_stored, save_result
+from hmmlib.store import STORE, Claim, checkpoint_path, is_stored, result_path, save_result
 from hmmlib.trials import TrialResult, run_trial
 
 
@@ -62,6 +62,13 @@ def summary(result: TrialResult) -> str:
     )
 
 
+def pace(specs: Sequence[TrialSpec], store: Path, seconds: Sequence[float], workers: int) -> str:
+    """How many results there are, and about how long the others take at the pace of the trials so far."""
+    stored = sum(result_path(spec, store).exists() for spec in specs)
+    left = (len(specs) - stored) * sum(seconds) / max(1, len(seconds)) / workers / 60
+    return f"[{stored} of {len(specs)} stored" + (f", about {left:.0f} min left]" if stored < len(specs) else "]")
+
+
 def store_safely(result: TrialResult, store: Path) -> Path:
     """Store a result. Where that fails, keep it in the system's temporary folder: OSError says where."""
     try:
@@ -78,17 +85,19 @@ def run_missing(
     until: float = float("inf"),
     say: Callable[[str], None] = print,
     on_progress: Callable[[TrialSpec, str, float], None] | None = None,
+    workers: int = 1,
 ) -> Outcome:
     """Run, one after another, the specs whose result file is missing and that no other process is running.
 
     Args:
         until: when to stop, as time.time() gives it. What then runs keeps a checkpoint and goes on at the next call.
         on_progress: called as on_progress(spec, phase, share) while a trial runs.
+        workers: how many processes like this one work on these specs, for the estimate of the time left.
 
     Raises:
         OSError: a result cannot be written; everything finished is kept, the message says where.
     """
-    outcome = Outcome()
+    outcome, seconds = Outcome(), []
     for k, spec in enumerate(specs):
         if time.time() >= until:
             outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store)]
@@ -107,11 +116,13 @@ def run_missing(
             if time.time() >= until:
                 raise TimeUp
 
+        start = time.time()
         try:
             result = run_trial(spec, report, device, checkpoint_path(spec, store))
             store_safely(result, store)
             outcome.ran.append(spec.hash)
-            say(f"{describe(spec)}: {summary(result)}")
+            seconds.append(time.time() - start)
+            say(f"{describe(spec)}: {summary(result)} {pace(specs, store, seconds, workers)}")
         except TimeUp:
             outcome.left.append(spec.hash)
         except FloatingPointError as error:
@@ -122,9 +133,9 @@ def run_missing(
     return outcome
 
 
-def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, threads: int, results) -> None:
-    torch.set_num_threads(threads)
-    results.put(run_missing(specs, store, device, until))
+def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, results) -> None:
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    results.put(run_missing(specs, store, device, until, workers=workers))
 
 
 def run_side_by_side(
@@ -135,8 +146,8 @@ def run_side_by_side(
     RuntimeError where a process dies; what the others finished is kept.
     """
     context = multiprocessing.get_context("spawn")
-    results, threads = context.SimpleQueue(), max(1, (os.cpu_count() or 1) // workers)
-    arguments = (list(specs), store, device, until, threads, results)
+    results = context.SimpleQueue()
+    arguments = (list(specs), store, device, until, workers, results)
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()

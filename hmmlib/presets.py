@@ -59,11 +59,13 @@ PANELS: dict[str, list[dict[str, int]]] = {
 TRIALS = {"left": 20, "right": 5}
 """Trials of each point in the paper."""
 
-INSTANCES = {"smoke": 20, "quick": 300}
+INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
 """How many random models the notebooks on theory check at each preset."""
 
-LADDER: dict[str, dict] = {
-    "smoke": dict(length=17, train=400, test=200, epochs=5, batch=128, head_rate=0.3, prompt_rate=0.1),
-    "quick": dict(length=33, train=4000, test=1000, epochs=20, batch=128, head_rate=0.3, prompt_rate=0.1),
-}
+_LADDER = dict(length=33, train=4000, test=1000, epochs=20, batch=128, head_rate=0.3, prompt_rate=0.1)
+LADDER: dict[str, dict] = {name: _LADDER for name in PRESETS}
+LADDER["smoke"] = _LADDER | dict(length=17, train=400, test=200, epochs=5)
 """Sizes and rates of the exact ladder: sequences (the mask included), examples, passes, AdamW's rates."""
+
+MINUTES = {"smoke": 1.0, "quick": 3.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
+"""How long a notebook computes what the store lacks, at most, at each preset."""

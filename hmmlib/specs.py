@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -170,3 +171,17 @@ def select(results: Sequence, **fields) -> list:
         return all(getattr(spec, name) == value for name, value in fields.items()) and changed.keys() <= fields.keys()
 
     return [result for result in results if fits(result.spec)]
+
+
+def as_field(name: str, text: str) -> int | float | str:
+    """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
+    kinds = {field.name: field.type.split(" ")[0] for field in dataclasses.fields(TrialSpec)}
+    if name not in kinds:
+        near = difflib.get_close_matches(name, kinds, n=1)
+        raise ValueError(f"unknown field {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+    try:
+        return {"int": int, "float": float, "str": str}[kinds[name]](text)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be {'an integer' if kinds[name] == 'int' else 'a number'}, not {text!r}"
+        ) from None

@@ -1,0 +1,183 @@
+"""Sweeps with Ray: the trials that a store lacks, on all cores and GPUs of one machine, or of a cluster.
+
+The driver claims specs, hands them to workers and writes the results that come back; so only its machine needs the store.
+A worker or node that dies costs its running trials, which Ray gives to another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from hmmlib.missing import Outcome, TimeUp, describe, pace, store_safely, summary
+from hmmlib.specs import TrialSpec
+from hmmlib.store import STORE, Claim, checkpoint_path, is_stored
+from hmmlib.trials import TrialResult, run_trial
+
+GRACE = 10.0
+"""Seconds that trials have, once the time box is over, to notice and to write their checkpoints."""
+RETRIES = 3
+"""How often a trial is begun again when its worker or node has died."""
+
+
+def reachable(address: str) -> None:
+    """OSError unless something listens at HOST:PORT or ray://HOST:PORT. "auto" and "local" are Ray's to find."""
+    if address in {"auto", "local"}:
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"address must be HOST:PORT, ray://HOST:PORT or auto, not {address!r}")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise OSError(f"no Ray cluster answers at {address}: {error}") from None
+
+
+def connect(address: str | None):
+    """Start Ray on this machine, on loopback only, or join the cluster at `address`. OSError where there is none."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    quiet = dict(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    if address is None:
+        ray.init(address="local", _node_ip_address="127.0.0.1", **quiet)
+        return ray
+    reachable(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, TimeoutError) as error:
+        raise OSError(f"no Ray cluster answers at {address}: {error}") from None
+    return ray
+
+
+def work(
+    spec: TrialSpec, store: Path, device: str, seconds: float, threads: int
+) -> tuple[str, TrialResult | str | None]:
+    """What a worker does: ("ran", result), ("left", None) when the seconds are over, or ("failed", the reason)."""
+    torch.set_num_threads(threads)
+    end = time.time() + seconds
+    checkpoint = checkpoint_path(spec, store) if store.is_dir() else None  # none where this node has no such store
+
+    def report(phase: str, share: float) -> None:
+        if time.time() >= end:
+            raise TimeUp
+
+    try:
+        return "ran", run_trial(spec, report, device, checkpoint)
+    except TimeUp:
+        return "left", None
+    except (FloatingPointError, ValueError, OSError) as error:
+        return "failed", str(error)
+
+
+def slots(resources: dict[str, float], cpus: float, gpus: float) -> int:
+    """How many trials fit on the cluster as it is now."""
+    fits = [resources.get("CPU", 0) / cpus] if cpus else []
+    fits += [resources.get("GPU", 0) / gpus] if gpus else []
+    return int(min(fits) + 1e-9)
+
+
+def sweep(
+    specs: Sequence[TrialSpec],
+    store: Path = STORE,
+    until: float = float("inf"),
+    address: str | None = None,
+    cpus: float = 1.0,
+    gpus: float | None = None,
+    device: str = "auto",
+    say: Callable[[str], None] = print,
+    show: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run what the store lacks, in the order given, as many at once as the cluster has room for.
+
+    Args:
+        until: when to stop, as time.time() gives it.
+        address: of an existing cluster; None starts Ray on this machine.
+        cpus: cores of a trial. gpus: GPUs of a trial, a fraction to let several share one; None takes a whole one where the
+            cluster has any, unless the device is the CPU.
+        say: called with a line for each trial. show: called about once a second with the state of the sweep.
+
+    Raises:
+        OSError: the address does not answer, or a result cannot be written; what is finished is kept.
+        ValueError: cpus or gpus is not positive, or more than the cluster has.
+    """
+    if not cpus > 0 or (gpus is not None and not gpus >= 0):
+        raise ValueError(f"cpus must be positive and gpus not negative, not {cpus} and {gpus}")
+    store, outcome = Path(store).resolve(), Outcome()
+    queue = deque(spec for spec in dict.fromkeys(specs) if not is_stored(spec, store))
+    outcome.stored = [spec.hash for spec in dict.fromkeys(specs) if spec not in set(queue)]
+    if not queue:
+        return outcome
+    ray = connect(address)
+    try:
+        _drive(ray, list(dict.fromkeys(specs)), queue, outcome, store, until, cpus, gpus, device, say, show)
+    finally:
+        ray.shutdown()
+    return outcome
+
+
+def _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, show) -> None:
+    """Keep the cluster busy until nothing is left or the time is over; the claims of what runs are given up in the end."""
+    if gpus is None:
+        gpus = 1.0 if device != "cpu" and ray.cluster_resources().get("GPU") else 0.0
+    if not slots(ray.cluster_resources(), cpus, gpus):
+        raise ValueError(f"no trial fits: it asks for {cpus} cores and {gpus} GPUs, the cluster has {_size(ray)}")
+    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(work)
+    running, seconds = {}, []
+    try:
+        while (queue or running) and time.time() < until + GRACE:
+            while queue and time.time() < until and len(running) < slots(ray.cluster_resources(), cpus, gpus):
+                spec = queue.popleft()
+                claim = Claim.take(spec, store)
+                if claim is None:
+                    outcome.taken.append(spec.hash)
+                    continue
+                reference = remote.remote(spec, store, device, until - time.time(), max(1, int(cpus)))
+                running[reference] = spec, claim, time.time()
+            if not running:
+                if queue and time.time() < until:
+                    time.sleep(1)  # a node has died; another may come
+                    continue
+                break
+            for reference in ray.wait(list(running), timeout=1.0)[0]:
+                spec, claim, start = running.pop(reference)
+                try:
+                    _settle(ray, reference, spec, outcome, store, say)
+                finally:
+                    claim.release()
+                seconds.append(time.time() - start)
+            if show:
+                show(f"{len(running)} running {pace(specs, store, seconds, max(1, len(running)))}")
+    finally:
+        for _, claim, _ in running.values():
+            claim.release()
+    outcome.left += [spec.hash for spec in (*(s for s, _, _ in running.values()), *queue)]
+
+
+def _settle(ray, reference, spec, outcome, store, say) -> None:
+    """Store what a finished task brought, or note why it brought nothing."""
+    try:
+        how, what = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        how, what = "failed", f"its worker died {RETRIES + 1} times, or cannot run it: {str(error).splitlines()[0]}"
+    if how == "ran":
+        store_safely(what, store)
+        outcome.ran.append(spec.hash)
+        say(f"{describe(spec)}: {summary(what)}")
+    elif how == "left":
+        outcome.left.append(spec.hash)
+    else:
+        outcome.failed[spec.hash] = what
+        say(f"{describe(spec)} failed: {what}")
+
+
+def _size(ray) -> str:
+    found = ray.cluster_resources()
+    return f"{found.get('CPU', 0):g} cores and {found.get('GPU', 0):g} GPUs"
