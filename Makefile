@@ -45,7 +45,7 @@ serve: book ## build the book and serve it on http://127.0.0.1:8000
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
 picture: $(INSTALLED) ## draw the README's picture from the stored trials
-	$(BIN)/python -c "from hmmlib import figures as f, trials; f.use_style(); f.head_against_prompt(list(trials.load_results('quick'))).savefig('book/_static/head-against-prompt.png', dpi=150)"
+	$(BIN)/python -c "from hmmlib import figure_3, figures, specs, store; figures.use_style(); figure_3.panel([store.load_result(store.result_path(s)) for s in specs.panel_specs('quick', 'left', 20)], 'left').savefig('book/_static/head-against-prompt.png', dpi=150)"
 
 lock: ## resolve pyproject.toml anew into requirements.lock
 	rm -rf build/lock

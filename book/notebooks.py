@@ -74,7 +74,7 @@ def write_twins(check: bool) -> int:
 def key(path: Path, parameters: Path) -> str:
     """What an executed copy depends on, as one hash: notebook, parameters, library, lock, and stored results if read."""
     used = [path, parameters, ROOT / "requirements.lock", *sorted((ROOT / "hmmlib").rglob("*.py"))]
-    if "load_results" in path.read_text():
+    if "hmmlib.store" in path.read_text():
         used += sorted((ROOT / "results").rglob("*.json"))
     digest = hashlib.sha256()
     for file in used:

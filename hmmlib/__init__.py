@@ -6,6 +6,8 @@ import os
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
 # 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+# cuBLAS gives the same sums each time only with a workspace of a fixed size.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 _HOME = {
     "hmm": ["HMM", "MASK", "MemoryHMM", "Sample"],

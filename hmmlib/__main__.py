@@ -80,6 +80,8 @@ def _fields(changes: list[str] | None) -> dict:
         name, equals, text = change.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {change!r}")
+        if name in {"preset", "seed", "n_states", "n_memory"}:
+            raise typer.BadParameter(f"--set takes the other fields: {name} has its own option, or is the panel's")
         try:
             found[name] = as_field(name, text)
         except ValueError as error:
@@ -98,13 +100,24 @@ def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | Non
         raise typer.BadParameter(str(error)) from None
 
 
-def _until(minutes: float | None, device: str) -> float:
-    """The end of the time box; a usage error for a bad number, or a device that is not there."""
+def _pick(device: str):
+    """The device of that name, or a usage error."""
     from hmmlib.devices import pick
-    from hmmlib.missing import deadline
 
     try:
-        pick(device)
+        return pick(device)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _until(minutes: float | None, device: str, here: bool = True) -> float:
+    """The end of the time box; a usage error for a bad number, or a device that there is not (or, if `here`, not here)."""
+    from hmmlib.devices import DEVICES
+    from hmmlib.missing import deadline
+
+    if here or device.split(":")[0] not in DEVICES:
+        _pick(device)
+    try:
         return deadline(minutes)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -126,9 +139,9 @@ def _line(text: str) -> None:
 
 @app.command()
 def trial(
-    n_states: Annotated[int, typer.Option(min=1, help="hidden states |H|")] = 10,
-    n_memory: Annotated[int, typer.Option(min=1, help="memory values |M|; 1 is a vanilla HMM")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="seed of the trial")] = 0,
+    n_states: Annotated[int | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
+    n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="seed of the trial; 0 if left out")] = None,
     preset: Preset = "quick",
     panel: Panel = None,
     trials: Trials = None,
@@ -148,6 +161,10 @@ def trial(
 
     if missing != (panel is not None):
         raise typer.BadParameter("--missing and --panel left|right go together")
+    if missing and any(value is not None for value in (n_states, n_memory, seed)):
+        raise typer.BadParameter("a panel has its own --n-states, --n-memory and --seed")
+    if not missing and (trials or workers > 1):
+        raise typer.BadParameter("--trials and --workers are for --missing")
     store, until = store or STORE, _until(max_minutes, device)
     if missing:
         specs = _panel(preset, panel, trials, changes)
@@ -162,7 +179,7 @@ def trial(
             _conclude(run_missing(specs, store, device, until, _line, show))
         return
     try:
-        spec = TrialSpec(preset, n_states, seed, n_memory, **_fields(changes))
+        spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     path = result_path(spec, store)
@@ -176,9 +193,10 @@ def trial(
                 lambda text: None,
                 lambda s, phase, share: status.update(f"{phase} {share:.0%}"),
             )
-        if outcome.ran != [spec.hash]:
+        for reason in outcome.failed.values():
+            _line(f"{describe(spec)} failed: {reason}")
+        if not path.exists():
             _conclude(outcome)
-            _line("".join(outcome.failed.values()))
             raise typer.Exit(1)
     _line(f"{describe(spec)}: {summary(load_result(path))}")
     console.print(str(path), style="dim", soft_wrap=True)
@@ -193,9 +211,9 @@ def sweep(
     address: Annotated[
         str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
     ] = None,
-    cpus: Annotated[float, typer.Option(help="cores of a trial")] = 1.0,
+    cpus: Annotated[float, typer.Option(min=0.01, help="cores of a trial")] = 1.0,
     gpus: Annotated[
-        float | None, typer.Option(help="GPUs of a trial, such as 0.25; a whole one if there are any")
+        float | None, typer.Option(min=0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
     ] = None,
     device: Device = "auto",
     store: Store = None,
@@ -203,24 +221,29 @@ def sweep(
 ) -> None:
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
     from hmmlib.store import STORE
+    from hmmlib.sweep import reachable
+    from hmmlib.sweep import sweep as run
 
     specs = _panel(preset, panel, trials, changes)
-    until = _until(max_minutes, device if address is None else "auto")  # a cluster may have what this machine lacks
+    until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
     try:
-        from hmmlib.sweep import sweep as run
+        if address is not None:
+            reachable(address)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        with console.status("starting Ray") as status:
+            _conclude(run(specs, store or STORE, until, address, cpus, gpus, device, _line, status.update))
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
-    with console.status("starting Ray") as status:
-        _conclude(run(specs, store or STORE, until, address, cpus, gpus, device, _line, status.update))
 
 
 @app.command()
 def info(device: Device = "auto") -> None:
     """Versions, threads, device, commit: what a result depends on besides its spec."""
-    from hmmlib.devices import pick
     from hmmlib.trials import environment
 
-    for name, value in environment(pick(device)).items():
+    for name, value in environment(_pick(device)).items():
         console.print(f"{name:14}{value}")
 
 

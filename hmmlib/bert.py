@@ -6,7 +6,6 @@ the last layer and the vocabulary head, nothing else is needed.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForMaskedLM
 
+from hmmlib.checkpoints import digest
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator, as_tokens
 from hmmlib.messages import masked_token_probs
 
@@ -57,11 +57,7 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
 
 def fingerprint(network: nn.Module) -> str:
     """16 hexadecimal digits that the network's weights give: the same before and after tuning, which must not move them."""
-    digest = hashlib.sha256()
-    for name, value in network.state_dict().items():
-        digest.update(name.encode())
-        digest.update(value.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    return digest(network.state_dict())
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -11,41 +13,69 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 
+class CheckpointError(OSError):
+    """A checkpoint could not be written; the message names the file and says why."""
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """16 hexadecimal digits that the names and contents of tensors give."""
+    found = hashlib.sha256()
+    for name, value in tensors.items():
+        found.update(name.encode())
+        found.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
 def previous(path: Path) -> Path:
     """Where the checkpoint before the one at `path` is kept."""
     return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
+def broken(path: Path) -> Path:
+    """Where a checkpoint is put that is not whole."""
+    return path.with_name(f"{path.name}.broken")
+
+
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
-    """Write a checkpoint under a temporary name and rename it. OSError, naming the file, where that fails; the old stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a checkpoint under a temporary name and rename it. CheckpointError where that fails; the old one stays."""
     temporary = path.with_name(f"{path.name}.tmp")
+    copies = {name: tensors[name].detach().cpu().clone().contiguous() for name in sorted(tensors)}
     try:
-        save_file(
-            {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}, temporary, facts
-        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(copies, temporary, {**facts, "digest": digest(copies)})
         if path.exists():
             os.replace(path, previous(path))
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(f"no checkpoint could be written to {path}: {error}") from error
+        if temporary.is_file():
+            temporary.unlink()
+        raise CheckpointError(f"no checkpoint could be written to {path}: {error}") from error
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """ValueError, SafetensorError or OSError unless the file is whole."""
+    with safe_open(path, framework="pt") as file:
+        facts = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+    if facts.get("digest") != digest(tensors):
+        raise ValueError("its contents are not those that were written")
+    return tensors, facts
 
 
 def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-    """Tensors and facts of the newest whole checkpoint at `path`; None if there is none. A broken one gives a warning.
+    """Tensors and facts of the newest whole checkpoint at `path`; None if there is none.
 
-    ValueError where the facts do not begin as `identity` says: it is the checkpoint of another run.
+    One that is not whole is put aside with a warning, so that it never takes the place of a good one.
+    ValueError where the facts are not what `identity` says: it is the checkpoint of another run.
     """
     for candidate in (path, previous(path)):
         if not candidate.exists():
             continue
         try:
-            with safe_open(candidate, framework="pt") as file:
-                facts = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
+            tensors, facts = _read(candidate)
+        except (SafetensorError, OSError, ValueError) as error:
             warnings.warn(f"{candidate} is no whole checkpoint and is passed over: {error}", stacklevel=2)
+            os.replace(candidate, broken(candidate))
             continue
         for name, value in identity.items():
             if facts.get(name) != value:
@@ -58,5 +88,5 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
 
 def remove(path: Path) -> None:
     """Delete the checkpoints at `path`, if any."""
-    for candidate in (path, previous(path)):
+    for candidate in (path, previous(path), broken(path), broken(previous(path))):
         candidate.unlink(missing_ok=True)

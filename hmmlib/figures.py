@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from hmmlib.trials import TrialResult
-
 INK, SOFT = "#22303c", "#9aa7b2"
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"  # told apart by colour-blind readers
-SERIES = {"head tuning": (ORANGE, "s"), "prompt tuning": (BLUE, "o"), "head on the exact G": (GREEN, "^")}
 
 
 def use_style() -> None:
@@ -46,7 +39,7 @@ def use_style() -> None:
     set_matplotlib_formats("svg", metadata={"Date": None})
 
 
-def _done(figure: Figure) -> Figure:
+def done(figure: Figure) -> Figure:
     """Closed, so that a notebook shows the figure once: as the value of its cell."""
     figure.tight_layout()
     plt.close(figure)
@@ -71,7 +64,7 @@ def chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence
             axes.text(i, 0, label, ha="center", va="center", fontsize=8.5, zorder=3)
     axes.set(xlim=(-0.5, len(tokens) + 0.5), ylim=(-0.45, 1.45))
     axes.axis("off")
-    return _done(figure)
+    return done(figure)
 
 
 def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
@@ -85,7 +78,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    return _done(figure)
+    return done(figure)
 
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
@@ -95,7 +88,7 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
         axis.imshow(np.asarray(matrix), cmap="Blues", vmin=0, vmax=1)
         axis.set(title=name, xlabel=x_label, ylabel=y_label)
         axis.spines[:].set_visible(False)
-    return _done(figure)
+    return done(figure)
 
 
 def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
@@ -106,7 +99,7 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
         axes.axhline(level, color=colour, linestyle=style)
         axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom", color=colour)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
-    return _done(figure)
+    return done(figure)
 
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
@@ -117,7 +110,7 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
         span = [min(*x, *y), max(*x, *y)]
         axes.plot(span, span, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
-    return _done(figure)
+    return done(figure)
 
 
 def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "") -> Figure:
@@ -131,50 +124,7 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     axes.set(xlabel=x_label, ylabel=y_label)
     if len(series) > 1:
         axes.legend()
-    return _done(figure)
-
-
-def reference() -> list[dict]:
-    """The values drawn in the paper's Figure 3: panel, series, x, and mean, low and high as shares."""
-    lines = (files("hmmlib") / "figure3-reference.csv").read_text().splitlines()
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    return [
-        {
-            **row,
-            "x": int(row["x"]),
-            "mean": float(row["mean"]) / 100,
-            "low": float(row["low"]) / 100,
-            "high": float(row["high"]) / 100,
-        }
-        for row in rows
-    ]
-
-
-def accuracies(result: TrialResult) -> dict[str, float]:
-    """The three test accuracies of a trial, by series."""
-    return dict(zip(SERIES, (result.head_accuracy, result.prompt_accuracy, result.exact_head_accuracy), strict=True))
-
-
-def head_against_prompt(results: Sequence[TrialResult], title: str = "") -> Figure:
-    """Figure 3, left: test accuracy against |H|. Every trial is a dot, lines join means, the published means are open."""
-    figure, axes = plt.subplots(figsize=(6.4, 3.8))
-    sizes = sorted({result.spec.n_states for result in results})
-    for offset, (name, (colour, marker)) in zip((-0.25, 0.25, 0), SERIES.items(), strict=True):
-        dots = [(r.spec.n_states + offset, accuracies(r)[name]) for r in results]
-        axes.scatter(*zip(*dots, strict=True), s=14, color=colour, alpha=0.45, linewidth=0)
-        means = [np.mean([accuracies(r)[name] for r in results if r.spec.n_states == size]) for size in sizes]
-        axes.plot(sizes, means, color=colour, marker=marker, label=name)
-        published = [row for row in reference() if row["series"] == name]
-        if published:
-            axes.plot(
-                [row["x"] for row in published], [row["mean"] for row in published], color=colour, marker=marker,
-                markerfacecolor="white", linestyle=":", linewidth=1.2, label=f"{name}, published",
-            )  # fmt: skip
-    axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
-    axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=8.5)
-    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
-    return _done(figure)
+    return done(figure)
 
 
 def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, head: np.ndarray | None = None) -> Figure:
@@ -207,7 +157,7 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
     axes.set(aspect="equal")
     axes.axis("off")
     axes.legend(loc="upper left", bbox_to_anchor=(0.95, 1))
-    return _done(figure)
+    return done(figure)
 
 
 def dependencies(
@@ -234,7 +184,7 @@ def dependencies(
         axes.annotate("", places[where], places[used], arrowprops=line, zorder=4)  # once the boxes have their sizes
     axes.set(xlim=(min(columns) - 0.5, max(columns) + 0.5), ylim=(min(rows) - 0.5, max(rows) + 0.5))
     axes.axis("off")
-    return _done(figure)
+    return done(figure)
 
 
 def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[bool], bound: float = 1.0) -> Figure:
@@ -248,7 +198,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
     axes.set(ylabel="attention score")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    return _done(figure)
+    return done(figure)
 
 
 def simplex_with_prompt(
@@ -294,7 +244,7 @@ def simplex_with_prompt(
     if len(ends) == 2:
         axis.plot(*np.array(ends).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
     axis.legend(loc="upper right", bbox_to_anchor=(1.25, 1), fontsize=8.5)
-    return _done(figure)
+    return done(figure)
 
 
 def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
@@ -319,4 +269,4 @@ def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarr
         axis.spines[:].set_visible(False)
         axis.tick_params(length=0)
     axes[-1, 0].set_xticks(range(len(words) + 1), ["(prior)", *words])
-    return _done(figure)
+    return done(figure)

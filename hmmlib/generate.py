@@ -22,7 +22,7 @@ def mixed_permutations(
     n_states: int, generator: torch.Generator, temperature: float = SHARP, count: int | None = None
 ) -> Tensor:
     """Appendix E's transition matrix: a random convex combination of `count` (`n_states` if None) random permutations."""
-    weights = softmax_of_uniform((count or n_states,), temperature, generator)
+    weights = softmax_of_uniform((n_states if count is None else count,), temperature, generator)
     eye = torch.eye(n_states, dtype=torch.float64)
     return sum(weight * eye[torch.randperm(n_states, generator=generator)] for weight in weights)
 
@@ -61,7 +61,8 @@ def random_memory_hmm(
     n_memory, n_states = at_least("n_memory", n_memory, 1), at_least("n_states", n_states, 1)
     n_tokens, n_cells = at_least("n_tokens", n_tokens, 1), at_least("n_cells", n_cells, 1)
     generator, temperature = as_generator(seed), _as_temperature(temperature)
-    transition = mixed_permutations(n_states, generator, temperature, permutations)
+    count = n_states if permutations is None else at_least("permutations", permutations, 1)
+    transition = mixed_permutations(n_states, generator, temperature, count)
     emission = softmax_of_uniform((n_tokens, n_memory, n_states), temperature, generator)
     initial = softmax_of_uniform((n_states,), FLAT, generator)
     memory = softmax_of_uniform((n_memory**n_cells,), FLAT, generator).reshape((n_memory,) * n_cells)

@@ -10,14 +10,16 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import connection
 from pathlib import Path
 
 import torch
 
+from hmmlib import devices
 from hmmlib.specs import TrialSpec
-from hmmlib.store import STORE, Claim, checkpoint_path, is_stored, result_path, save_result
+from hmmlib.store import STORE, Claim, checkpoint_path, is_stored, load_result, result_path, save_result
 from hmmlib.trials import TrialResult, run_trial
 
 
@@ -96,7 +98,9 @@ def run_missing(
 
     Raises:
         OSError: a result cannot be written; everything finished is kept, the message says where.
+        ValueError: there is no such device, or a file in the store is no result.
     """
+    devices.pick(device)
     outcome, seconds = Outcome(), []
     for k, spec in enumerate(specs):
         if time.time() >= until:
@@ -106,8 +110,8 @@ def run_missing(
             outcome.stored.append(spec.hash)
             continue
         claim = Claim.take(spec, store)
-        if claim is None:
-            outcome.taken.append(spec.hash)
+        if claim is None:  # it may have been finished a moment ago
+            (outcome.stored if is_stored(spec, store) else outcome.taken).append(spec.hash)
             continue
 
         def report(phase: str, share: float) -> None:
@@ -125,7 +129,7 @@ def run_missing(
             say(f"{describe(spec)}: {summary(result)} {pace(specs, store, seconds, workers)}")
         except TimeUp:
             outcome.left.append(spec.hash)
-        except FloatingPointError as error:
+        except (FloatingPointError, ValueError) as error:
             outcome.failed[spec.hash] = str(error)
             say(f"{describe(spec)} failed: {error}")
         finally:
@@ -135,7 +139,10 @@ def run_missing(
 
 def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, results) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
-    results.put(run_missing(specs, store, device, until, workers=workers))
+    try:
+        results.put(run_missing(specs, store, device, until, workers=workers))
+    except (ValueError, OSError, RuntimeError) as error:
+        results.put(error)
 
 
 def run_side_by_side(
@@ -143,7 +150,7 @@ def run_side_by_side(
 ) -> Outcome:
     """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
 
-    RuntimeError where a process dies; what the others finished is kept.
+    RuntimeError where a process dies, and what `run_missing` raises in one; what the others finished is kept.
     """
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
@@ -151,25 +158,57 @@ def run_side_by_side(
     processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
     for process in processes:
         process.start()
+    outcomes = []
+    while any(process.is_alive() for process in processes) or not results.empty():
+        while not results.empty():  # a process cannot end before what it says is read
+            outcomes.append(results.get())
+        connection.wait([process.sentinel for process in processes if process.is_alive()], timeout=0.2)
     for process in processes:
         process.join()
-    outcomes = []
-    while not results.empty():
-        outcomes.append(results.get())
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
     if any(process.exitcode for process in processes):
         raise RuntimeError(f"{sum(bool(p.exitcode) for p in processes)} of {workers} processes died; the rest is kept")
     return merge(outcomes)
 
 
-def merge(outcomes: Iterable[Outcome]) -> Outcome:
+def merge(outcomes: Sequence[Outcome]) -> Outcome:
     """One outcome of several processes that worked on the same specs."""
     whole = Outcome()
     for outcome in outcomes:
         whole.ran += outcome.ran
         whole.failed |= outcome.failed
-    for outcome in outcomes:
-        whole.stored += [h for h in outcome.stored if h not in whole.ran and h not in whole.stored]
-        whole.left += [h for h in outcome.left if h not in {*whole.ran, *whole.left, *whole.stored}]
-    settled = {*whole.ran, *whole.failed, *whole.stored, *whole.left}
-    whole.taken = sorted({h for outcome in outcomes for h in outcome.taken} - settled)
+    settled = {*whole.ran, *whole.failed}
+    for name in ("stored", "left", "taken"):
+        found = dict.fromkeys(h for outcome in outcomes for h in getattr(outcome, name) if h not in settled)
+        setattr(whole, name, list(found))
+        settled |= found.keys()
     return whole
+
+
+def gather(
+    specs: Sequence[TrialSpec],
+    minutes: float,
+    device: str = "auto",
+    store: Path = STORE,
+    say: Callable[[str], None] = print,
+) -> list[TrialResult]:
+    """For a notebook: the stored results of the specs, and what can be computed of the missing ones in so many minutes.
+
+    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing.
+    """
+    if not store.is_dir():
+        say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
+        say("The project's own trials come with a clone of its repository: run the notebook from there.")
+        store, first = Path("results"), min((spec.seed for spec in specs), default=0)
+        specs = [spec for spec in specs if spec.seed == first]
+    outcome = run_missing(specs, store, device, deadline(minutes), say)
+    found = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
+    if len(found) < len(specs):
+        say(
+            f"{len(found)} of {len(specs)} trials are there; {len(outcome.left)} were not reached in {minutes:g} minutes."
+        )
+    for reason in outcome.failed.values():
+        say(f"A trial failed: {reason}")
+    return found

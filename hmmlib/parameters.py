@@ -43,6 +43,10 @@ Seed = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(_no_bool)]
 Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
 Size = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
+PositiveOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
+Length = Annotated[int, Field(ge=-1, le=50), BeforeValidator(_no_bool)]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
 Preset = Literal[tuple(PRESETS)]
 
 

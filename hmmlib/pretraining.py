@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from torch.nn import functional as F
 from transformers import BertForMaskedLM
 
 from hmmlib import checkpoints, devices
-from hmmlib.bert import logits_at, mask_some
+from hmmlib.bert import fingerprint, logits_at, mask_some
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
 
 LOOK = {"cpu": 1}
@@ -53,8 +55,13 @@ class Pretraining:
 
 
 def corpus(model: HMM | MemoryHMM, plan: Pretraining, generator: torch.Generator) -> Tensor:
-    """The text to pretrain on, (chunks, length), as bytes where the vocabulary allows."""
+    """The text to pretrain on, (chunks, length), as bytes where the vocabulary allows.
+
+    ValueError where a document is shorter than a chunk.
+    """
     if plan.documents:
+        if plan.document_length < plan.length:
+            raise ValueError(f"document_length must be at least length = {plan.length}, not {plan.document_length}")
         tokens = model.sample(plan.documents, plan.document_length, generator).tokens
         whole = plan.document_length // plan.length
         tokens = tokens[:, : whole * plan.length].reshape(-1, plan.length)
@@ -160,7 +167,14 @@ class Run:
         self.gradients = Gradients(network, devices.half(device) if plan.half else None)
         self.losses = torch.full((plan.steps,), math.nan, device=device)
         self.done, self.whole = 0, True
-        self.identity = {"plan": repr(asdict(plan)), "seed": str(seed), "device": devices.name(device)}
+        parts = {name: value for name, value in vars(model).items() if isinstance(value, Tensor)}
+        self.identity = {
+            "plan": repr(asdict(plan)),
+            "seed": str(seed),
+            "model": checkpoints.digest(parts),
+            "network at the start": fingerprint(network),
+        }
+        self.place = f"{device.type} in {self.gradients.half or torch.float32}"
 
     def batch(self, step: int, draws: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Input ids, positions and targets of a step."""
@@ -200,7 +214,7 @@ class Run:
                 tensors |= {f"optimiser.{k}.{index}.{name}": value for name, value in state.items()}
         tensors |= {"losses": self.losses, "draws": self.draws.get_state(), "dropout": _dropout_state(self.device)}
         scale = {name: str(value) for name, value in self.gradients.scaler.state_dict().items()}
-        checkpoints.save(path, tensors, {**self.identity, "done": str(self.done), **scale})
+        checkpoints.save(path, tensors, {**self.identity, "place": self.place, "done": str(self.done), **scale})
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint of the same run, if there is a whole one at `path`."""
@@ -208,6 +222,9 @@ class Run:
         if found is None:
             return
         tensors, facts = found
+        if facts["place"] != self.place:  # random states and loss scale are of no use here
+            warnings.warn(f"{path} was made on {facts['place']}, this is {self.place}: begun anew", stacklevel=3)
+            return
         states: list[dict[int, dict]] = [{} for _ in self.optimisers]
         for name, value in tensors.items():
             if name.startswith("optimiser."):
@@ -228,11 +245,33 @@ class Run:
 
 def _dropout_state(device: torch.device) -> Tensor:
     """The state of the generator that dropout draws from."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+    return {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch).get_rng_state()
 
 
 def _set_dropout_state(device: torch.device, state: Tensor) -> None:
-    (torch.cuda.set_rng_state(state, device) if device.type == "cuda" else torch.set_rng_state(state))
+    {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch).set_rng_state(state)
+
+
+@contextmanager
+def _repeatable(device: torch.device) -> Iterator[None]:
+    """On CUDA, kernels that give the same sums each time, so that a resumed run ends where an undisturbed one does."""
+    if device.type != "cuda":
+        yield
+        return
+    deterministic = torch.utils.deterministic
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        deterministic.fill_uninitialized_memory,
+    )
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic.fill_uninitialized_memory = False  # costs a pass over every new tensor
+    try:
+        with torch.cuda.device(device):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        deterministic.fill_uninitialized_memory = before[2]
 
 
 def pretrain(
@@ -249,22 +288,22 @@ def pretrain(
     Args:
         report: called as report(step, loss), after each step on the CPU, after each hundredth elsewhere. What it raises
             ends the training; it can go on later from the checkpoint.
-        checkpoint: where to write one every `every` seconds, and when training is broken off. If a whole one of the same run
-            lies there, training goes on from it, and on the same machine ends with the same weights.
+        checkpoint: where to write one every `every` seconds, when training is broken off, and at the end. If a whole one of
+            the same run lies there, training goes on from it, and on the same machine ends with the same weights.
 
     Raises:
         FloatingPointError: the loss is no number.
         ValueError: the checkpoint is that of another run.
     """
     fork = [network.device] if network.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=fork):
+    with torch.random.fork_rng(devices=fork), _repeatable(network.device):
         network.train().requires_grad_(True)
         run = Run(network, model, plan, seed)
         run.warm_up()
         torch.manual_seed(run.dropout_seed)
         if checkpoint:
             run.resume(checkpoint)
-        look, saved = LOOK.get(run.device.type, SELDOM), time.monotonic()
+        look, saved, begun = LOOK.get(run.device.type, SELDOM), time.monotonic(), run.done
         try:
             while run.done < plan.steps:
                 run.step()
@@ -279,7 +318,9 @@ def pretrain(
                     saved = time.monotonic()
                 if report:
                     report(run.done - 1, loss)
-        except (FloatingPointError, OSError):
+            if checkpoint and run.done > begun:
+                run.save(checkpoint)
+        except (FloatingPointError, checkpoints.CheckpointError):
             raise
         except BaseException:
             if checkpoint and run.whole:  # between two steps

@@ -157,6 +157,9 @@ def panel_points(panel: str) -> list[dict[str, int]]:
 def panel_specs(preset: str, panel: str, trials: int, **changes) -> list[TrialSpec]:
     """The specs of a panel: one trial of each point first, then the second of each. ValueError where TrialSpec raises it."""
     points = panel_points(panel)
+    fixed = sorted({"preset", "seed", "n_states", "n_memory"} & changes.keys())
+    if fixed:
+        raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise ValueError(f"trials must be 1 or more, not {trials!r}")
     return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in range(trials) for point in points]
@@ -185,3 +188,18 @@ def as_field(name: str, text: str) -> int | float | str:
         raise ValueError(
             f"{name} must be {'an integer' if kinds[name] == 'int' else 'a number'}, not {text!r}"
         ) from None
+
+
+def changed(
+    preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float
+) -> dict[str, int | float]:
+    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the preset's own.
+
+    For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown preset.
+    """
+    own = TrialSpec(preset)
+    fields = dict(others)
+    fields |= {"prompt_length": prompt_length} if prompt_length != -1 else {}
+    fields |= {"train": labelled} if labelled else {}
+    fields |= {"steps": steps} if steps else {}
+    return fields | {"length": max(own.length, own.task_length + fields.get("prompt_length", own.prompt_length))}

@@ -22,6 +22,8 @@ from hmmlib.trials import TrialResult
 FORMAT = 2
 STORE = Path(__file__).resolve().parent.parent / "results"
 """Where results lie in a checkout of the project."""
+KINDS = {"int": int, "str": str, "dict": dict}
+"""Types of the fields of a result that are neither a spec nor a float."""
 
 
 def result_path(spec: TrialSpec, store: Path = STORE) -> Path:
@@ -30,11 +32,17 @@ def result_path(spec: TrialSpec, store: Path = STORE) -> Path:
 
 
 def save_result(result: TrialResult, store: Path = STORE) -> Path:
-    """Write a result under a temporary name and rename it, so that no half-written file is ever read as a result."""
+    """Write a result under a temporary name and rename it, so that no half-written file is ever read as a result.
+
+    FloatingPointError where a number of it is none, as it would be refused when read.
+    """
     path = result_path(result.spec, store)
+    wild = [f"{name} is {value}" for name, value in asdict(result).items() if _infinite(value)]
+    if wild:
+        raise FloatingPointError(f"a result that cannot be stored: {', '.join(wild)}")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
@@ -46,8 +54,12 @@ def save_result(result: TrialResult, store: Path = STORE) -> Path:
     return path
 
 
+def _infinite(value) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
 def _check_number(name: str, value) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or _infinite(value):
         raise ValueError(f"{name} must be a number, not {value!r}")
     if name.endswith(("accuracy", "rate")) and not 0 <= value <= 1:
         raise ValueError(f"{name} must be a share, 0 to 1, not {value!r}")
@@ -69,6 +81,11 @@ def load_result(path: Path) -> TrialResult:
             value = getattr(result, field.name)
             if field.type.startswith("float") and not (value is None and field.type.endswith("None")):
                 _check_number(field.name, value)
+            kind = KINDS.get(field.type.split("[")[0])
+            if kind and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise ValueError(f"{field.name} must be {field.type}, not {value!r}")
+        for name, value in result.seconds.items():
+            _check_number(f"seconds of {name}", value)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is no readable result: {error}") from error
     if Path(path).parent.name != spec.preset:
@@ -114,10 +131,13 @@ class Claim:
             lock.acquire(timeout=0)
         except Timeout:
             return None
-        if is_stored(spec, store):
-            lock.release()
-            return None
-        return cls(lock)
+        free = False
+        try:
+            free = not is_stored(spec, store)
+        finally:
+            if not free:
+                lock.release()
+        return cls(lock) if free else None
 
     def release(self) -> None:
         """Let others take it."""

@@ -21,19 +21,19 @@ from hmmlib.specs import TrialSpec
 from hmmlib.store import STORE, Claim, checkpoint_path, is_stored
 from hmmlib.trials import TrialResult, run_trial
 
-GRACE = 10.0
+GRACE = 20.0
 """Seconds that trials have, once the time box is over, to notice and to write their checkpoints."""
 RETRIES = 3
 """How often a trial is begun again when its worker or node has died."""
 
 
 def reachable(address: str) -> None:
-    """OSError unless something listens at HOST:PORT or ray://HOST:PORT. "auto" and "local" are Ray's to find."""
-    if address in {"auto", "local"}:
+    """OSError unless something listens at HOST:PORT; "auto", the cluster that this machine is part of, is Ray's to find."""
+    if address == "auto":
         return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        raise ValueError(f"address must be HOST:PORT, ray://HOST:PORT or auto, not {address!r}")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "/" in host:
+        raise ValueError(f"address must be HOST:PORT or auto, not {address!r}")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
@@ -57,16 +57,13 @@ def connect(address: str | None):
     return ray
 
 
-def work(
-    spec: TrialSpec, store: Path, device: str, seconds: float, threads: int
-) -> tuple[str, TrialResult | str | None]:
-    """What a worker does: ("ran", result), ("left", None) when the seconds are over, or ("failed", the reason)."""
+def work(spec: TrialSpec, store: Path, device: str, until: float, threads: int) -> tuple[str, TrialResult | str | None]:
+    """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason)."""
     torch.set_num_threads(threads)
-    end = time.time() + seconds
     checkpoint = checkpoint_path(spec, store) if store.is_dir() else None  # none where this node has no such store
 
     def report(phase: str, share: float) -> None:
-        if time.time() >= end:
+        if time.time() >= until:
             raise TimeUp
 
     try:
@@ -77,11 +74,20 @@ def work(
         return "failed", str(error)
 
 
-def slots(resources: dict[str, float], cpus: float, gpus: float) -> int:
-    """How many trials fit on the cluster as it is now."""
-    fits = [resources.get("CPU", 0) / cpus] if cpus else []
-    fits += [resources.get("GPU", 0) / gpus] if gpus else []
-    return int(min(fits) + 1e-9)
+def slots(nodes: Sequence[dict[str, float]], cpus: float, gpus: float) -> int:
+    """How many trials fit on nodes with these resources; none is spread over two."""
+
+    def fit(resources: dict[str, float]) -> int:
+        shares = [resources.get("CPU", 0) / cpus]
+        shares += [resources.get("GPU", 0) / gpus] if gpus else []
+        return int(min(shares) + 1e-9)
+
+    return sum(map(fit, nodes))
+
+
+def _alive(ray) -> list[dict[str, float]]:
+    """The resources of each node of the cluster as it is now."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def sweep(
@@ -110,14 +116,17 @@ def sweep(
     """
     if not cpus > 0 or (gpus is not None and not gpus >= 0):
         raise ValueError(f"cpus must be positive and gpus not negative, not {cpus} and {gpus}")
-    store, outcome = Path(store).resolve(), Outcome()
-    queue = deque(spec for spec in dict.fromkeys(specs) if not is_stored(spec, store))
-    outcome.stored = [spec.hash for spec in dict.fromkeys(specs) if spec not in set(queue)]
+    store, specs, queue, outcome = Path(store).resolve(), list(dict.fromkeys(specs)), deque(), Outcome()
+    for spec in specs:
+        if is_stored(spec, store):
+            outcome.stored.append(spec.hash)
+        else:
+            queue.append(spec)
     if not queue:
         return outcome
     ray = connect(address)
     try:
-        _drive(ray, list(dict.fromkeys(specs)), queue, outcome, store, until, cpus, gpus, device, say, show)
+        _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, show)
     finally:
         ray.shutdown()
     return outcome
@@ -126,20 +135,20 @@ def sweep(
 def _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, show) -> None:
     """Keep the cluster busy until nothing is left or the time is over; the claims of what runs are given up in the end."""
     if gpus is None:
-        gpus = 1.0 if device != "cpu" and ray.cluster_resources().get("GPU") else 0.0
-    if not slots(ray.cluster_resources(), cpus, gpus):
-        raise ValueError(f"no trial fits: it asks for {cpus} cores and {gpus} GPUs, the cluster has {_size(ray)}")
+        gpus = 1.0 if device != "cpu" and any(node.get("GPU") for node in _alive(ray)) else 0.0
+    if not slots(_alive(ray), cpus, gpus):
+        raise ValueError(f"no trial fits: it asks for {cpus:g} cores and {gpus:g} GPUs, and a node has {_sizes(ray)}")
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(work)
     running, seconds = {}, []
     try:
         while (queue or running) and time.time() < until + GRACE:
-            while queue and time.time() < until and len(running) < slots(ray.cluster_resources(), cpus, gpus):
+            while queue and time.time() < until and len(running) < slots(_alive(ray), cpus, gpus):
                 spec = queue.popleft()
                 claim = Claim.take(spec, store)
-                if claim is None:
-                    outcome.taken.append(spec.hash)
+                if claim is None:  # it may have been finished a moment ago
+                    (outcome.stored if is_stored(spec, store) else outcome.taken).append(spec.hash)
                     continue
-                reference = remote.remote(spec, store, device, until - time.time(), max(1, int(cpus)))
+                reference = remote.remote(spec, store, device, until, max(1, int(cpus)))
                 running[reference] = spec, claim, time.time()
             if not running:
                 if queue and time.time() < until:
@@ -165,10 +174,15 @@ def _settle(ray, reference, spec, outcome, store, say) -> None:
     """Store what a finished task brought, or note why it brought nothing."""
     try:
         how, what = ray.get(reference)
+        if how == "ran":
+            store_safely(what, store)
+    except ray.exceptions.RayTaskError as error:
+        how, what = "failed", f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
         how, what = "failed", f"its worker died {RETRIES + 1} times, or cannot run it: {str(error).splitlines()[0]}"
+    except FloatingPointError as error:
+        how, what = "failed", str(error)
     if how == "ran":
-        store_safely(what, store)
         outcome.ran.append(spec.hash)
         say(f"{describe(spec)}: {summary(what)}")
     elif how == "left":
@@ -178,6 +192,6 @@ def _settle(ray, reference, spec, outcome, store, say) -> None:
         say(f"{describe(spec)} failed: {what}")
 
 
-def _size(ray) -> str:
-    found = ray.cluster_resources()
-    return f"{found.get('CPU', 0):g} cores and {found.get('GPU', 0):g} GPUs"
+def _sizes(ray) -> str:
+    found = {f"{node.get('CPU', 0):g} cores and {node.get('GPU', 0):g} GPUs" for node in _alive(ray)}
+    return " or ".join(sorted(found))

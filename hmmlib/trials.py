@@ -28,7 +28,8 @@ from hmmlib.specs import TrialSpec
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase.
+    """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase, in the call
+    that finished it.
 
     Accuracies are on the test examples, after the last step of tuning. None stands where a quantity does not exist: prompts
     are tuned on vanilla models only, and a theorem builds a head or prompt only where its assumptions hold.
@@ -123,8 +124,8 @@ def run_trial(
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device, or the checkpoint is another run's.
     """
-    place, seeds, clock = devices.pick(device), trial_seeds(spec.seed), _Clock()
     tell = report or (lambda phase, share: None)
+    place, seeds, clock = devices.pick(device), trial_seeds(spec.seed), _Clock(tell)
 
     model, network = draw_model(spec), build_network(spec).to(place)
     plan = spec.pretraining()
@@ -185,14 +186,15 @@ def run_trial(
 
 
 class _Clock:
-    """Seconds of each phase, one after the other."""
+    """Seconds of each phase, one after the other; the end of each is told."""
 
-    def __init__(self):
-        self.laps, self._last = {}, time.perf_counter()
+    def __init__(self, tell: Callable[[str, float], None]):
+        self.laps, self._last, self._tell = {}, time.perf_counter(), tell
 
     def lap(self, phase: str) -> None:
         now = time.perf_counter()
         self.laps[phase], self._last = round(now - self._last, 2), now
+        self._tell(phase, 1.0)
 
 
 def _heads(spec, task, exact, outputs, how, seed) -> dict[str, float]:

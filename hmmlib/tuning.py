@@ -226,7 +226,8 @@ def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str 
     generator = as_generator(seed)
     if start == "vocabulary":
         words = network.get_input_embeddings().weight.detach()
-        order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(-(-length // len(words)))])
+        rounds = max(1, -(-length // len(words)))
+        order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(rounds)])
         return words[order[:length].to(words.device)].clone()
     return (torch.rand(length, network.config.hidden_size, generator=generator) - 0.5).to(network.device)
 

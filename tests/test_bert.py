@@ -1,30 +1,30 @@
-"""The masked language model: masking, logits at chosen places, building, pretraining, its losses."""
+"""The masked language model: masking, logits at chosen places, building, its losses; and the device it computes on."""
 
+import contextlib
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from hmmlib.bert import (
-    Pretraining,
-    Shape,
-    build,
-    logits_at,
-    mask_some,
-    masked_logits,
-    masked_losses,
-    optimisers,
-    pretrain,
-    rate_at,
-    to_ids,
-)
+from hmmlib import devices
+from hmmlib.bert import Shape, build, fingerprint, logits_at, mask_some, masked_logits, masked_losses, run_layer, to_ids
 from hmmlib.exact import Enumeration, normalised
 from hmmlib.generate import random_hmm, sparse_hmm
-from hmmlib.hmm import HMM, MASK
+from hmmlib.hmm import MASK
 
 SHAPE = Shape(layers=1, width=16, heads=2, max_length=12)
-PLAN = Pretraining(steps=300, batch=32, length=12, masked=0.2, learning_rate=1e-2, muon_rate=0.04, warmup=5)
+DROPOUT = replace(SHAPE, layers=2, dropout=0.3)
+
+
+def lively(shape=SHAPE, n_tokens=5):
+    """A network whose output hangs on its input; that of fresh weights, which are small, hardly does."""
+    network = build(shape, n_tokens, 0)
+    with torch.no_grad():
+        for matrix in (p for p in network.parameters() if p.ndim == 2):
+            matrix *= 20
+    return network.eval()
 
 
 def same(one, other):
@@ -56,8 +56,9 @@ def test_ids():
         to_ids(network, torch.tensor([[5]]))
 
 
-def test_logits_at_chosen_places_are_those_of_the_whole_network():
-    network = build(SHAPE, 5, 0).eval()
+@pytest.mark.parametrize("layers", [1, 3])
+def test_logits_at_chosen_places_are_those_of_the_whole_network(layers):
+    network = lively(replace(SHAPE, layers=layers))
     draw = torch.Generator().manual_seed(0)
     tokens = torch.randint(-1, 5, (6, 12), generator=draw)
     positions = torch.randint(0, 12, (6, 2), generator=draw)
@@ -67,8 +68,9 @@ def test_logits_at_chosen_places_are_those_of_the_whole_network():
         by_row = masked_logits(network, tokens, positions)
     assert whole.shape == (6, 12, 6)
     assert some.shape == (6, 2, 5)
-    np.testing.assert_allclose(some, whole[torch.arange(6)[:, None], positions][..., :5], atol=1e-6)
+    np.testing.assert_allclose(some, whole[torch.arange(6)[:, None], positions][..., :5], atol=1e-3, rtol=1e-4)
     assert torch.equal(some, by_row)
+    assert (whole[:, :, :5] - whole.roll(1, 1)[:, :, :5]).abs().max() > 1  # places differ
 
 
 def test_build_follows_its_seed_and_leaves_the_global_generator_alone():
@@ -85,37 +87,100 @@ def test_the_shape_of_the_network():
     config = build(Shape(layers=3, width=8, heads=4, max_length=9), 5, 0).config
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (3, 8, 4)
     assert (config.max_position_embeddings, config.vocab_size, config.intermediate_size) == (9, 6, 32)
-    network = build(SHAPE, 5, 0).train()
-    ids = torch.zeros(2, 12, dtype=torch.int64)
-    assert torch.equal(network(input_ids=ids).logits, network(input_ids=ids).logits)  # no dropout
 
 
-def test_every_parameter_has_one_optimiser():
+def words(network, tokens):
+    """The word embeddings of tokens."""
+    return network.get_input_embeddings()(to_ids(network, tokens))
+
+
+def some_tokens(n=6, length=12, n_tokens=5):
+    """Random tokens, some of them MASK."""
+    return torch.randint(-1, n_tokens, (n, length), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("specials", [1, 2, 5])
+def test_the_mask_is_the_last_id_and_is_never_predicted(specials):
+    network = lively(replace(SHAPE, specials=specials))
+    tokens = some_tokens()
+    ids = to_ids(network, tokens)
+    assert network.config.vocab_size == 5 + specials
+    assert (ids[tokens == MASK] == 4 + specials).all()
+    assert torch.equal(ids[tokens != MASK], tokens[tokens != MASK])
+    with torch.no_grad():
+        found = logits_at(network, words(network, tokens), None)
+        whole = network(input_ids=ids).logits
+    assert found.shape == (6, 12, 4 + specials)
+    np.testing.assert_allclose(found, whole[..., :-1], atol=1e-3, rtol=1e-4)
+    assert (found - whole[..., 1:]).abs().max() > 1
+
+
+def test_dropout_is_as_in_transformers():
+    network, tokens = lively(DROPOUT), some_tokens()
+
+    def whole():
+        return network(input_ids=to_ids(network, tokens)).logits[..., :5]
+
+    def ours():
+        return logits_at(network, words(network, tokens), None)
+
+    def seeded(call, seed):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            return call()
+
+    network.train()
+    np.testing.assert_allclose(seeded(ours, 1), seeded(whole, 1), atol=1e-3, rtol=1e-4)
+    assert (seeded(ours, 1) - seeded(ours, 2)).abs().max() > 1
+    network.eval()
+    np.testing.assert_allclose(seeded(ours, 1), seeded(whole, 2), atol=1e-3, rtol=1e-4)
+    assert torch.equal(seeded(ours, 1), seeded(ours, 2))
+    plain = lively(replace(DROPOUT, dropout=0.0)).train()
+    assert torch.equal(logits_at(plain, words(plain, tokens), None), logits_at(plain, words(plain, tokens), None))
+    assert torch.equal(logits_at(plain, words(plain, tokens), None), seeded(ours, 1))
+
+
+def test_dropout_at_chosen_places_has_the_spread_of_the_whole_layer():
+    network = lively(DROPOUT).train()
+    layer = network.bert.encoder.layer[0]
+    hidden = torch.randn(1, 12, 16, generator=torch.Generator().manual_seed(0)).expand(4000, -1, -1)
+    at = torch.tensor([[7]]).expand(4000, -1)
+
+    def moments(call):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            drawn = call()
+        return drawn.mean(0), drawn.std(0)
+
+    whole = moments(lambda: layer(hidden)[:, 7])
+    chosen = moments(lambda: run_layer(layer, hidden, at)[:, 0])
+    far = ((chosen[0] - whole[0]) / whole[1]).abs().max()
+    assert far < 5 * math.sqrt(2 / 4000)
+    np.testing.assert_allclose(chosen[1] / whole[1], 1, atol=0.1)
+    layer.attention.self.dropout.p = 0.0  # dropout of the attention weights alone must show
+    without = moments(lambda: run_layer(layer, hidden, at)[:, 0])
+    assert (without[1] / whole[1]).min() < 0.8
+
+
+def test_the_fingerprint_changes_with_any_one_weight():
     network = build(SHAPE, 5, 0)
-    muon, adamw = optimisers(network, PLAN)
-    held = [[id(p) for group in o.param_groups for p in group["params"]] for o in (muon, adamw)]
-    assert sorted(held[0] + held[1]) == sorted(id(p) for p in network.parameters())
-    matrices = {n for n, p in network.named_parameters() if id(p) in held[0]}
-    assert matrices == {n for n, p in network.named_parameters() if ".encoder." in n and p.ndim == 2}
-    assert len(matrices) == 6
-    assert muon.param_groups[0]["lr"] == PLAN.muon_rate
-    assert adamw.param_groups[0]["lr"] == PLAN.learning_rate
-
-
-@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (7, 0), (5, 5), (1, 1), (3, 8)])
-def test_the_rate_rises_then_falls_to_zero(steps, warmup):
-    plan = Pretraining(steps, 1, 1, 0.1, 1.0, 1.0, warmup)
-    rates = [rate_at(step, plan) for step in range(steps + 1)]
-    assert rates[-1] == 0 or warmup > steps
-    assert all(0 < rate <= 1 for rate in rates[:-1])
-    for step in range(min(warmup, steps)):
-        assert rates[step] == pytest.approx((step + 1) / warmup)
-    for step in range(warmup, steps):
-        assert rates[step] == pytest.approx(min(1, (steps - step) / (steps - warmup)))
+    prints = {fingerprint(network)}
+    assert prints == {fingerprint(build(SHAPE, 5, 0))}
+    assert len(next(iter(prints))) == 16
+    parameters = list(network.parameters())
+    for parameter in parameters:
+        entries = parameter.data.view(-1)
+        old = entries[-1].item()
+        entries[-1] = -old if old else 1e-30
+        prints.add(fingerprint(network))
+        entries[-1] = old
+    assert len(prints) == len(parameters) + 1
+    assert fingerprint(network) == fingerprint(build(SHAPE, 5, 0))
+    assert fingerprint(network) != fingerprint(build(SHAPE, 5, 1))
 
 
 def test_the_least_loss_is_that_of_the_exact_conditional():
-    model, network, n, length = sparse_hmm(3, 4, 0), build(SHAPE, 4, 0), 12, 5
+    model, network, n, length = sparse_hmm(3, 4, 0), lively(n_tokens=4), 12, 5
     drawn, reported = torch.Generator().manual_seed(9), masked_losses(network, model, n, length, 0.4, 9)
     tokens = model.sample(n, length, drawn).tokens
     masked, positions = mask_some(tokens, 0.4, drawn)
@@ -142,32 +207,57 @@ def test_losses_are_means_over_all_sequences_however_many():
     assert masked_losses(network, model, 1100, 8, 0.25, 3)[0] == pytest.approx(expected, rel=1e-6)
 
 
-def test_pretraining_moves_the_loss_towards_the_least_there_is():
-    model, network = random_hmm(3, 5, 1), build(SHAPE, 5, 0)
-    fresh, best = masked_losses(network, model, 300, 12, 0.2, 5)
-    reports = []
-    losses = pretrain(network, model, PLAN, 2, lambda step, loss: reports.append((step, loss)))
-    trained, still = masked_losses(network, model, 300, 12, 0.2, 5)
-    assert still == best
-    assert best - 0.1 < trained < best + 0.4 * (fresh - best)
-    assert reports == list(enumerate(losses))
-    assert len(losses) == PLAN.steps
-    assert np.mean(losses[-10:]) < 0.6 * np.mean(losses[:3])
-    assert losses[0] == pytest.approx(math.log(5), abs=0.3)
+def test_the_network_loses_nothing_to_dropout_when_it_is_judged():
+    model, network = random_hmm(3, 5, 0), lively(DROPOUT).train()
+    judged = [masked_losses(network, model, 50, 8, 0.25, 3) for _ in range(2)]
+    assert judged[0] == judged[1] == masked_losses(lively(replace(DROPOUT, dropout=0.0)), model, 50, 8, 0.25, 3)
 
 
-def test_pretraining_follows_its_seed():
-    model, plan = random_hmm(3, 5, 1), Pretraining(4, 8, 12, 0.2, 1e-2, 0.04, 2)
-    networks = [build(SHAPE, 5, 0) for _ in range(4)]
-    losses = [pretrain(network, model, plan, seed) for network, seed in zip(networks, (1, 1, 2), strict=False)]
-    assert losses[0] == losses[1] != losses[2]
-    assert same(networks[0], networks[1])
-    before, after = networks[3].state_dict(), networks[0].state_dict()
-    unmoved = {name for name, value in before.items() if torch.equal(value, after[name])}
-    assert {name for name in unmoved if before[name].is_floating_point()} == set()
+# Devices
 
 
-def test_pretraining_that_diverges_says_so():
-    plan = Pretraining(30, 4, 12, 0.2, 1e30, 1e30, 0)
-    with pytest.raises(FloatingPointError, match="pretraining diverged: the loss at step"):
-        pretrain(build(SHAPE, 2, 0), HMM([[1]], [[0.5], [0.5]], [1]), plan, 0)
+@pytest.mark.parametrize("name", ["gpu", "", "CPU", "cuda:x", "auto:1", "cuda:-1", None, 0, torch.device("cpu")])
+def test_unknown_devices(name):
+    with pytest.raises(ValueError, match="device must be one of auto, cpu, cuda, mps, or cuda:N, not"):
+        devices.pick(name)
+
+
+def machine(monkeypatch, cuda=0, mps=False, bf16=True):
+    """Pretend to a machine with that many GPUs."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: bf16 or including_emulation)
+
+
+@pytest.mark.parametrize(
+    ("has", "present", "absent", "auto"),
+    [
+        (dict(), ["cpu"], ["cuda", "cuda:0", "cuda:7", "mps"], "cpu"),
+        (dict(mps=True), ["cpu", "mps"], ["cuda", "cuda:0"], "mps"),
+        (dict(cuda=1), ["cpu", "cuda", "cuda:0"], ["cuda:1", "mps"], "cuda"),
+        (dict(cuda=2, mps=True), ["cpu", "cuda", "cuda:1", "mps"], ["cuda:2", "cuda:7"], "cuda"),
+    ],
+)
+def test_devices_that_a_machine_has(has, present, absent, auto, monkeypatch):
+    machine(monkeypatch, **has)
+    assert devices.pick() == devices.pick("auto") == torch.device(auto)
+    for name in present:
+        assert devices.pick(name) == torch.device(name)
+    kinds = ", ".join(dict.fromkeys(name.split(":")[0] for name in present))
+    for name in absent:
+        with pytest.raises(ValueError, match=f"device '{name}' is not on this machine, which has {kinds}$"):
+            devices.pick(name)
+
+
+@pytest.mark.parametrize(("bf16", "kind"), [(True, torch.bfloat16), (False, torch.float16)])
+def test_sixteen_bits_are_those_the_gpu_computes_with(bf16, kind, monkeypatch):
+    machine(monkeypatch, cuda=1, mps=True, bf16=bf16)
+    assert devices.half(torch.device("cuda")) is devices.half(torch.device("cuda:0")) is kind
+    assert devices.half(torch.device("cpu")) is devices.half(torch.device("mps")) is None
+
+
+def test_names_of_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
+    assert [devices.name(torch.device(kind)) for kind in ("cpu", "mps", "cuda:1")] == ["cpu", "mps", "GPU 1"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import nnls
+from scipy.stats import ks_2samp
 
 from hmmlib.assumptions import assumption_3_1, assumption_3_2
 from hmmlib.generate import (
@@ -34,19 +35,33 @@ def parts(model):
 
 
 @pytest.mark.parametrize("n_states", [1, 2, 4, 7, 30])
-def test_transitions_mix_exactly_as_many_permutations_as_there_are_states(n_states, monkeypatch):
+@pytest.mark.parametrize("count", [None, 1, 12])
+def test_transitions_mix_exactly_as_many_permutations_as_there_are_states(n_states, count, monkeypatch):
     drawn, randperm = [], torch.randperm
     monkeypatch.setattr(torch, "randperm", lambda *a, **k: drawn.append(randperm(*a, **k)) or drawn[-1])
     for seed in range(10):
         drawn.clear()
-        transition = mixed_permutations(n_states, torch.Generator().manual_seed(seed)).numpy()
-        assert len(drawn) == n_states
+        transition = mixed_permutations(n_states, torch.Generator().manual_seed(seed), 0.5, count).numpy()
+        assert len(drawn) == (count or n_states)
         np.testing.assert_allclose(transition.sum(0), 1, atol=1e-14)
         np.testing.assert_allclose(transition.sum(1), 1, atol=1e-14)
         matrices = np.stack([np.eye(n_states)[p].ravel() for p in drawn], 1)
         weights, residual = nnls(matrices, transition.ravel())
         assert residual < 1e-12
         assert weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("count", [None, 1, 8])
+def test_a_memory_model_mixes_as_many_permutations_as_asked(count, monkeypatch):
+    drawn, randperm = [], torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda *a, **k: drawn.append(randperm(*a, **k)) or drawn[-1])
+    for seed in range(10):
+        drawn.clear()
+        model = random_memory_hmm(2, 4, 10, seed, temperature=0.5, permutations=count)
+        assert len(drawn) == (count or 4)
+        np.testing.assert_allclose(model.transition.sum(0), 1, atol=1e-14)
+        np.testing.assert_allclose(model.transition.sum(1), 1, atol=1e-14)
+        assert ((model.transition - model.transition.round()).abs().max() < 1e-14) == (count == 1)
 
 
 def test_permutations_are_uniform():
@@ -73,6 +88,122 @@ def test_temperatures_of_appendix_e(n_cells):
     assert 0.85 < largest < 0.99
     if n_cells:
         assert 0.08 < max(spread(m.memory.flatten()) for m in models) <= 0.1
+
+
+@pytest.mark.parametrize("temperature", [0.02, 0.5, 3])
+def test_another_temperature_sharpens_or_flattens_all_but_the_starts(temperature):
+    models = [random_hmm(10, seed=seed, temperature=temperature) for seed in SEEDS]
+    memories = [random_memory_hmm(3, 10, seed=seed, temperature=temperature) for seed in SEEDS]
+    for family in (models, memories):
+        assert 0.9 / temperature < max(spread(m.emission) for m in family) <= 1 / temperature
+        assert 0.08 < max(spread(m.initial) for m in family) <= 0.1
+    assert 0.08 < max(spread(m.memory) for m in memories) <= 0.1
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, float("inf"), float("nan"), "0.1", True, None])
+def test_temperatures_that_are_refused(temperature):
+    for make in (random_hmm, random_memory_hmm):
+        with pytest.raises(ValueError, match="temperature must be a positive number, not"):
+            make(3, temperature=temperature)
+
+
+# Appendix E once more, written with NumPy from its words
+
+
+def softmax_numpy(draws, shape, temperature):
+    weights = np.exp(draws.random(shape) / temperature)
+    return weights / weights.sum(0)
+
+
+def transition_numpy(draws, n_states, count, temperature):
+    """A convex combination of random permutation matrices."""
+    weights = softmax_numpy(draws, count, temperature)
+    transition = np.zeros((n_states, n_states))
+    for weight in weights:
+        transition[draws.permutation(n_states), np.arange(n_states)] += weight
+    return transition
+
+
+def measures(transition, emission, initial, memory):
+    """One number of a model for each of several marginals; a model's columns are not independent of each other."""
+    from_state = np.sort(transition[:, 0])
+    column = np.sort(emission.reshape(len(emission), -1)[:, 0])
+    return {
+        "largest transition": from_state[-1],
+        "second transition": from_state[-2],
+        "a transition": transition[1, 0],
+        "largest of all transitions": transition.max(),
+        "largest emission": column[-1],
+        "second emission": column[-2],
+        "an emission": emission.reshape(len(emission), -1)[3, 0],
+        "emissions that agree": (emission.reshape(len(emission), -1).max(0) > 0.9).mean(),
+        "largest start": initial.max(),
+        "a start": initial[2],
+        "largest prior": memory.max(),
+    }
+
+
+def numpy_model(seed, sharp=0.01, flat=10.0, count=4):
+    draws = np.random.default_rng(seed)
+    transition = transition_numpy(draws, 4, count, sharp)
+    emission, initial = softmax_numpy(draws, (10, 3, 4), sharp), softmax_numpy(draws, 4, flat)
+    return measures(transition, emission, initial, softmax_numpy(draws, 3, flat))
+
+
+def gathered(make, n=800):
+    rows = [make(seed) for seed in range(n)]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def our_measures(count):
+    def make(seed):
+        model = random_memory_hmm(3, 4, 10, seed, permutations=count)
+        return measures(*(part.numpy() for part in (model.transition, model.emission, model.initial, model.memory)))
+
+    return gathered(make)
+
+
+def vanilla_measures(seed):
+    model = random_hmm(4, 10, seed)
+    return measures(*(part.numpy() for part in (model.transition, model.emission, model.initial, torch.ones(1))))
+
+
+def distant(one, other):
+    """The measures whose distribution differs, by the two-sample test of Kolmogorov and Smirnov."""
+    return {name for name in one if name in other and ks_2samp(one[name], other[name]).pvalue < 1e-3}
+
+
+def test_models_are_distributed_as_appendix_e_says():
+    ours, vanilla, theirs = our_measures(None), gathered(vanilla_measures), gathered(numpy_model)
+    assert distant(ours, theirs) == set()
+    del vanilla["largest prior"], vanilla["emissions that agree"]  # there is no memory, and a third of the columns
+    assert distant(vanilla, theirs) == set()
+    transitions = {name for name in ours if "transition" in name}
+    emissions = {name for name in ours if "emission" in name}
+    warmer = distant(ours, gathered(lambda seed: numpy_model(seed, sharp=0.02)))
+    assert {"second transition", "largest of all transitions", *emissions} - {"an emission"} <= warmer
+    assert warmer <= transitions | emissions
+    assert distant(ours, gathered(lambda seed: numpy_model(seed, flat=5.0))) == {
+        "largest start", "a start", "largest prior",
+    }  # fmt: skip
+    joint = gathered(lambda seed: numpy_model(seed, count=12))
+    assert {"largest of all transitions"} <= distant(ours, joint) <= transitions
+    assert distant(our_measures(12), joint) == set()
+
+
+@pytest.mark.parametrize(("temperature", "agree"), [(0.01, True), (0.02, False)])
+def test_mixing_weights_are_distributed_as_appendix_e_says(temperature, agree, monkeypatch):
+    drawn, randperm, ours = [], torch.randperm, []
+    monkeypatch.setattr(torch, "randperm", lambda *a, **k: drawn.append(randperm(*a, **k)) or drawn[-1])
+    for seed in range(600):
+        drawn.clear()
+        transition = random_hmm(7, 2, seed).transition
+        matrices = np.stack([np.eye(7)[p].ravel() for p in drawn], 1)
+        ours.append(np.sort(nnls(matrices, transition.numpy().ravel())[0])[::-1])
+    theirs = [np.sort(softmax_numpy(np.random.default_rng(seed), 7, temperature))[::-1] for seed in range(600)]
+    for rank in range(3):
+        found = ks_2samp([row[rank] for row in ours], [row[rank] for row in theirs]).pvalue
+        assert (found > 1e-3) == agree
 
 
 MAKERS = {

@@ -44,11 +44,20 @@ LAYERS = [
     "checks.counterexamples",
     "registry",
     "statements",
+    "checkpoints",
     "bert",
+    "devices",
+    "pretraining",
     "tuning",
     "ladder",
+    "specs",
     "trials",
+    "store",
+    "missing",
+    "sweep",
+    "summaries",
     "figures",
+    "figure_3",
     "__main__",
 ]
 WITNESSES = {"exact": set(), "field": set(), "identities_hmm": {"field"}, "supports": {"field"}}
@@ -107,7 +116,7 @@ def test_every_notebook_has_its_cells_and_beats(source):
     assert pipeline.address() in code[0].source
     assert code[1].metadata.tags == ["parameters"]
     assert code[1].source.startswith("# Parameters:")
-    assert "check(globals()" in code[2].source
+    assert re.search(r"\bcheck\(\s*globals\(\)", code[2].source)
     assert not any(cell.get("outputs") for cell in code)
     headings = re.findall(r"^## (.+)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
     beats = ["What is claimed", "Step by step", "At scale, and with a control", "To try next"]
@@ -160,39 +169,6 @@ def test_no_import_upwards():
             allowed = {*LAYERS[: LAYERS.index(name)], *ALONE}
         assert imports(path) <= allowed, (name, imports(path) - allowed)
     assert imports(ROOT / "hmmlib" / "__init__.py") == set()
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (["trial", "--preset", "huge"], ["smoke, quick", "'huge'"]),
-        (["trial", "--n-states", "0"], ["--n-states", "1"]),
-        (["trial", "--n-states", "many"], ["--n-states", "integer"]),
-        (["trial", "--n_states", "4"], ["--n_states"]),
-        (["ledger", "--instances", "0"], ["--instances", "1"]),
-        (["ledgr"], ["ledgr"]),
-    ],
-)
-def test_command_line_refuses_with_exit_code_2(call, words):
-    done = subprocess.run(
-        [sys.executable, "-m", "hmmlib", *call], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert all(word in done.stderr for word in words), done.stderr
-
-
-def test_a_damaged_result_is_one_line_and_exit_code_1(tmp_path):
-    from hmmlib.trials import TrialSpec, result_path
-
-    path = result_path(TrialSpec(preset="smoke", n_states=4, seed=1), tmp_path)
-    path.parent.mkdir()
-    path.write_text('{"format": 1,')
-    call = [sys.executable, "-m", "hmmlib", "trial", "--preset", "smoke", "--n-states", "4", "--seed", "1"]
-    done = subprocess.run([*call, "--store", str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert str(path) in done.stderr
-    assert path.read_text() == '{"format": 1,'
 
 
 def test_workflow_calls_the_same_script():

@@ -1,39 +1,27 @@
-"""Trials: what fixes one, that the same spec gives the same numbers, and the store of results."""
+"""Trials: the same spec gives the same numbers, these are what they are called, and more steps bring the exact G nearer."""
 
-import dataclasses
-import json
-import os
-import subprocess
-import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from runs import MEASURED, TINY
 
-from hmmlib.presets import PRESETS
-from hmmlib.trials import (
-    FORMAT,
-    TrialResult,
-    TrialSpec,
-    load_result,
-    load_results,
-    result_path,
-    run_trial,
-    save_result,
-    trial_seeds,
-)
+from hmmlib import bert, tuning
+from hmmlib.generate import random_hmm
+from hmmlib.hmm import HMM, MASK, MemoryHMM
+from hmmlib.ladder import ladder_plan, rung
+from hmmlib.messages import masked_token_probs
+from hmmlib.pretraining import Pretraining, pretrain
+from hmmlib.specs import TrialSpec
+from hmmlib.trials import build_network, draw_model, draw_trial_task, run_trial, trial_seeds
 
-TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
-MEASURED = [
-    field.name for field in dataclasses.fields(TrialResult) if field.name not in ("spec", "seconds", "environment")
-]
-
-EXPLICIT = TrialSpec(
-    preset="smoke", n_states=10, seed=0, n_tokens=10, layers=1, width=32, heads=2, steps=60, batch=32, length=25,
-    masked=0.15, learning_rate=0.01, muon_rate=0.04, warmup=10, task_length=17, train=200, validation=50, test=100,
-    epochs=3, tuning_batch=32, head_rate=0.1, prompt_rate=0.1, prompt_length=8, evaluation=100,
-)  # fmt: skip
-"""Every field, so that its hash does not hang on what the preset holds."""
+PROMPTED = dict(n_states=4, n_tokens=4, steps=150, train=200, test=200, epochs=3, seed=1)
+ATTENTIVE = dict(n_states=8, n_tokens=8, steps=40, train=200, test=200, epochs=5, seed=1)
+"""Enough for a prompt, and for an attention head, to make a difference."""
+ACCURACIES = [name for name in MEASURED if name.endswith("accuracy")]
+ON_VANILLA_ONLY = {name for name in ACCURACIES if "prompt" in name or name.startswith(("ladder", "built"))}
+BUILT = {"built_head_accuracy", "built_prompt_accuracy"}
 
 
 @pytest.fixture(scope="module")
@@ -41,69 +29,9 @@ def result():
     return run_trial(TrialSpec("smoke", **TINY))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_spec_takes_from_its_preset_what_is_not_given(preset):
-    spec = TrialSpec(preset)
-    assert (spec.n_states, spec.seed, spec.n_tokens) == (10, 0, 10)
-    assert {name: getattr(spec, name) for name in PRESETS[preset]} == PRESETS[preset]
-    assert set(asdict(spec)) == {"preset", "n_states", "seed", "n_tokens", *PRESETS[preset]}
-    other = TrialSpec(preset, steps=7)
-    assert asdict(other) == {**asdict(spec), "steps": 7}
-
-
-def test_the_hash_changes_with_every_field():
-    spec = TrialSpec("smoke", prompt_length=4)
-    hashes = {spec.hash, replace(spec, preset="quick").hash}
-    changes = {"width": 64, "heads": 4, "masked": 0.5}
-    for field in dataclasses.fields(spec)[1:]:
-        value = getattr(spec, field.name)
-        changed = changes.get(field.name, value + 1 if isinstance(value, int) else value * 2)
-        hashes.add(replace(spec, **{field.name: changed}).hash)
-    assert len(hashes) == len(dataclasses.fields(spec)) + 1
-
-
-def test_the_hash_is_the_same_in_every_process():
-    assert EXPLICIT.hash == "b6564857f3a56e72"
-    code = f"from hmmlib.trials import TrialSpec; print({EXPLICIT!r}.hash)"
-    environment = {**os.environ, "PYTHONHASHSEED": "77"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.strip() == EXPLICIT.hash
-
-
-def test_equal_specs_have_equal_hashes():
-    whole, real = TrialSpec("smoke", head_rate=1), TrialSpec("smoke", head_rate=1.0)
-    assert whole == real
-    assert whole.hash == real.hash
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (dict(preset="huge"), f"preset must be one of {', '.join(PRESETS)}, not 'huge'"),
-        (dict(preset=None), f"preset must be one of {', '.join(PRESETS)}, not None"),
-        (dict(n_states=0), "n_states must be 1 or more, not 0"),
-        (dict(n_tokens=1), "n_tokens must be 2 or more, not 1"),
-        (dict(seed=-1), "seed must be 0 or more, not -1"),
-        (dict(prompt_length=-1), "prompt_length must be 0 or more"),
-        (dict(warmup=-1), "warmup must be 0 or more"),
-        *((dict([(name, 0)]), f"{name} must be 1 or more, not 0") for name in ("steps", "batch", "epochs", "train")),
-        (dict(seed=True), "seed must be an integer, not True"),
-        (dict(n_states=3.0), r"n_states must be an integer, not 3\.0"),
-        (dict(steps="10"), "steps must be an integer, not '10'"),
-        (dict(masked=True), "masked must be a number, not True"),
-        (dict(masked="0.1"), r"masked must be a number, not '0\.1'"),
-        (dict(masked=0.0), "masked must be positive and finite"),
-        (dict(masked=1.5), r"masked must be at most 1, not 1\.5"),
-        *((dict(head_rate=rate), "head_rate must be positive and finite") for rate in (-1.0, np.inf, np.nan)),
-        (dict(heads=3), "width must be a multiple of heads, but 32 is none of 3"),
-        (dict(task_length=1), "task_length must be 2 or more"),
-        (dict(prompt_length=9), r"length must be at least task_length \+ prompt_length = 26, .* it is 25"),
-        (dict(length=24), r"length must be at least task_length \+ prompt_length = 25, .* it is 24"),
-    ],
-)
-def test_specs_that_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        TrialSpec(**{"preset": "smoke", **fields})
+@pytest.fixture(scope="module")
+def memory_result():
+    return run_trial(TrialSpec("smoke", n_memory=2, **TINY))
 
 
 def test_the_seeds_of_a_trial_differ_from_each_other_and_from_the_next():
@@ -113,28 +41,90 @@ def test_the_seeds_of_a_trial_differ_from_each_other_and_from_the_next():
     assert trial_seeds(3) == trial_seeds(3)
 
 
-def test_a_trial_gives_the_same_numbers_again_and_other_numbers_for_another_seed(result):
-    again, other = run_trial(result.spec), run_trial(TrialSpec("smoke", seed=1, **TINY))
+@pytest.mark.parametrize("kind", ["result", "memory_result"])
+def test_a_trial_gives_the_same_numbers_again_and_other_numbers_for_another_seed(kind, request):
+    result = request.getfixturevalue(kind)
+    again, other = run_trial(result.spec), run_trial(replace(result.spec, seed=1))
     for name in MEASURED:
         assert getattr(again, name) == getattr(result, name), name
-    for name in ("network_loss", "best_loss", "divergence", "seeds"):
+    for name in ("network_loss", "best_loss", "divergence", "seeds", "backbone"):
         assert getattr(other, name) != getattr(result, name), name
 
 
-def test_what_a_trial_measures(result):
-    steps = []
-    run_trial(result.spec, lambda step, loss: steps.append(step))
-    assert steps == list(range(4))
-    shares = [getattr(result, name) for name in MEASURED if "accuracy" in name]
-    assert len(shares) == 6
-    assert all(0 <= share <= 1 for share in shares)
-    whole = [60 * result.head_accuracy, 60 * result.prompt_accuracy, 20 * result.validation_head_accuracy]
-    np.testing.assert_allclose(whole, np.round(whole), atol=1e-9)  # counts of test and validation examples
-    assert 0.5 <= result.majority_rate <= 1
-    assert result.excess_loss == result.network_loss - result.best_loss > 0
-    assert result.divergence > 0
-    assert set(result.seconds) == {"pretraining", "exact model", "head tuning", "prompt tuning", "untrained prompt"}
-    assert {"device", "threads", "python", "torch", "transformers", "commit"} <= set(result.environment)
+def test_what_a_trial_measures(result, memory_result):
+    for found, lacking in ((result, set()), (memory_result, ON_VANILLA_ONLY)):
+        measured = {name: getattr(found, name) for name in ACCURACIES}
+        assert {name for name in measured if measured[name] is None} - BUILT == lacking - BUILT
+        for name, share in measured.items():
+            if share is not None:  # counts of validation or test examples
+                count = share * (20 if name.startswith("validation") else 60)
+                assert 0 <= share <= 1
+                assert count == pytest.approx(round(count), abs=1e-9), name
+        assert 0.5 <= found.majority_rate <= 1
+        assert found.one_class == (found.majority_rate == 1)
+        assert found.excess_loss == found.network_loss - found.best_loss > 0
+        assert found.divergence > 0
+    phases = ["pretraining", "exact model", "head tuning", "exact ladder", "prompt tuning"]
+    assert list(result.seconds) == phases
+    assert list(memory_result.seconds) == phases[:3]
+    names = {"device", "precision", "machine", "threads", "python", "torch", "transformers", "commit"}
+    assert set(result.environment) == names
+    assert result.environment["precision"] == "float32"
+
+
+def test_where_a_theorem_builds_nothing_there_is_none(result):
+    """More states than tokens: no head recovers them, so Theorem 3.3 refuses; with fewer it builds one."""
+    many = run_trial(TrialSpec("smoke", **{**TINY, "n_states": 6}))
+    assert many.built_head_accuracy is None
+    assert many.ladder_head_accuracy is not None
+    assert result.built_head_accuracy is not None
+
+
+def test_progress_is_told_in_order(result):
+    told = []
+    run_trial(result.spec, lambda phase, share: told.append((phase, share)))
+    assert told[:4] == [("pretraining", (step + 1) / 4) for step in range(4)]
+    assert list(dict.fromkeys(told[4:])) == [(phase, 1.0) for phase in result.seconds]  # the end of each
+    with pytest.raises(KeyError, match="enough"):
+        run_trial(result.spec, lambda phase, share: {}["enough"])
+
+
+@pytest.mark.parametrize("n_memory", [1, 2])
+def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
+    """Network, task and heads, put together here again, give what the trial says."""
+    found = result if n_memory == 1 else memory_result
+    spec, seeds = found.spec, found.seeds
+    model, network = draw_model(spec), build_network(spec)
+    assert isinstance(model, HMM if n_memory == 1 else MemoryHMM)
+    pretrain(network, model, spec.pretraining(), seeds["pretraining"])
+    assert bert.fingerprint(network) == found.backbone
+    assert bert.masked_losses(network, model, 20, spec.length, spec.masked, seeds["evaluation"]) == (
+        found.network_loss,
+        found.best_loss,
+    )
+    task, how = draw_trial_task(spec, model), spec.tuning()
+    assert task.redraws == found.redraws
+    _, _, tokens = task.split(task.tokens)
+    train, _, test = task.split(task.labels)
+    share = test.double().mean().item()
+    assert found.majority_rate == max(share, 1 - share)
+    exact = masked_token_probs(model, task.tokens)
+    outputs = tuning.all_probs(network, task.tokens)
+    law = outputs[-60:, 0, :4].double()
+    expected = (exact[-60:, 0] * (exact[-60:, 0].clamp_min(1e-300).log() - law.log())).sum(1).mean().item()
+    assert found.divergence == pytest.approx(expected, rel=1e-6)
+    for name, probs in (("", outputs), ("exact_", exact.float())):
+        head = tuning.tune_head(probs[:40, 0], train, how, seeds["tuning"])
+        assert getattr(found, f"{name}head_accuracy") == (head.label(probs[-60:, 0]) == test).double().mean().item()
+        attention = tuning.tune_attention(probs[:40], train, how, seeds["tuning"])
+        accuracy = (attention.label(probs[-60:]) == test).double().mean().item()
+        assert getattr(found, f"{name}attention_accuracy") == accuracy
+    if n_memory == 1:
+        prompt, head = tuning.tune_prompt(network, task.split(task.tokens)[0], train, 8, how, seeds["tuning"])
+        behind = tuning.all_probs_at_mask(network, tokens, prompt)
+        assert found.prompt_accuracy == (head.label(behind) == test).double().mean().item()
+        ladder = rung(model, task, exact[:, 0], ladder_plan("smoke"), seeds["tuning"], "masked")
+        assert (found.ladder_head_accuracy, found.ladder_prompt_accuracy) == (ladder.head, ladder.prompt_and_head)
 
 
 def test_without_a_prompt_prompt_tuning_is_head_tuning():
@@ -142,76 +132,63 @@ def test_without_a_prompt_prompt_tuning_is_head_tuning():
     assert result.prompt_accuracy == result.untrained_prompt_accuracy == result.head_accuracy
 
 
-def test_a_result_survives_the_store(result, tmp_path):
-    path = save_result(result, tmp_path)
-    assert path == result_path(result.spec, tmp_path) == tmp_path / "smoke" / f"{result.spec.hash}.json"
-    assert load_result(path) == result
-    assert json.loads(path.read_text())["format"] == FORMAT
-    assert os.listdir(path.parent) == [path.name]
-    assert save_result(replace(result, redraws=3), tmp_path) == path  # overwrites
-    assert load_result(path).redraws == 3
+def test_shared_weights_are_those_of_seed_0():
+    def weights(**fields):
+        return bert.fingerprint(build_network(TrialSpec("smoke", **{**TINY, **fields})))
+
+    assert weights(weights="shared", seed=5) == weights(seed=0) == weights(weights="shared", seed=0)
+    assert weights(seed=5) != weights(seed=0)
 
 
-def drop(content, *names):
-    for name in names:
-        del content[name]
+def test_joint_permutations_make_another_memory_model():
+    own, joint = (draw_model(TrialSpec("smoke", n_memory=3, permutations=kind, **TINY)) for kind in ("states", "joint"))
+    assert not torch.equal(own.transition, joint.transition)
+    assert torch.equal(own.transition, draw_model(TrialSpec("smoke", n_memory=3, **TINY)).transition)
 
 
-SPOILED = {
-    "truncated": lambda text, content: text[: len(text) // 2],
-    "empty": lambda text, content: "",
-    "not JSON": lambda text, content: "accuracy: 0.9",
-    "not an object": lambda text, content: "[1, 2]",
-    "edited spec": lambda text, content: content["spec"].update(n_states=4),
-    "impossible spec": lambda text, content: content["spec"].update(heads=3),
-    "other format": lambda text, content: content.update(format=FORMAT + 1),
-    "no format": lambda text, content: drop(content, "format"),
-    "no spec": lambda text, content: drop(content, "spec"),
-    "missing field": lambda text, content: drop(content, "head_accuracy"),
-    "extra field": lambda text, content: content.update(bonus=1),
-    "extra field in the spec": lambda text, content: content["spec"].update(bonus=1),
-}
+@pytest.mark.parametrize(
+    ("choice", "fields"),
+    [
+        (dict(labels="before"), {}),
+        (dict(labels="stepped"), dict(n_memory=2)),
+        (dict(places="repeated"), dict(n_states=8)),
+        (dict(masking="bert"), {}),
+        (dict(specials=5), {}),
+        (dict(documents=3, document_length=60), {}),
+        (dict(dropout=0.1), {}),
+        (dict(clip=0.1), {}),
+        (dict(muon_rate=0.0), {}),
+        (dict(prompt_start="vocabulary"), PROMPTED),
+        (dict(attention_heads=3), ATTENTIVE),
+        (dict(attention_positions="none"), ATTENTIVE),
+        (dict(n_states=1), {}),
+    ],
+    ids=str,
+)
+def test_every_choice_runs_repeats_and_matters(choice, fields):
+    base = {**TINY, **fields}
+    first, second, without = (run_trial(TrialSpec("smoke", **{**base, **c})) for c in (choice, choice, {}))
+    numbers = [[getattr(found, name) for name in MEASURED] for found in (first, second, without)]
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert np.isfinite([first.divergence, first.network_loss, first.best_loss]).all()
 
 
-@pytest.mark.parametrize("how", SPOILED)
-def test_spoiled_files_are_refused_by_name(how, result, tmp_path):
-    path = save_result(result, tmp_path)
-    text = path.read_text()
-    content = json.loads(text)
-    spoiled = SPOILED[how](text, content)
-    path.write_text(spoiled if isinstance(spoiled, str) else json.dumps(content))
-    with pytest.raises(ValueError, match=f"{path.name} is no readable result"):
-        load_result(path)
-    with pytest.raises(ValueError, match=path.name):
-        load_results("smoke", tmp_path)
-
-
-def test_misnamed_files_are_refused_by_name(result, tmp_path):
-    path = save_result(result, tmp_path)
-    other = path.rename(path.with_name("0123456789abcdef.json"))
-    with pytest.raises(ValueError, match=r"0123456789abcdef\.json is no readable result: .* edited or renamed"):
-        load_result(other)
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(result, tmp_path, monkeypatch):
-    path = save_result(result, tmp_path)
-    for call in ("replace", "chmod", "fdopen"):
-        with monkeypatch.context() as broken:
-
-            def fail(*arguments):
-                raise OSError("no space left")
-
-            broken.setattr(os, call, fail)
-            with pytest.raises(OSError, match="no space left"):
-                save_result(replace(result, redraws=9), tmp_path)
-        assert os.listdir(path.parent) == [path.name]
-        assert load_result(path) == result
-
-
-def test_results_come_ordered_by_states_then_seed(result, tmp_path):
-    order = [(n_states, seed) for n_states in (2, 3, 10) for seed in (0, 1, 12)]
-    for n_states, seed in reversed(order):
-        save_result(replace(result, spec=TrialSpec("smoke", **{**TINY, "n_states": n_states, "seed": seed})), tmp_path)
-    (tmp_path / "smoke" / "left-over.tmp").write_text("")
-    assert [(found.spec.n_states, found.spec.seed) for found in load_results("smoke", tmp_path)] == order
-    assert list(load_results("quick", tmp_path)) == []
+def test_more_steps_bring_the_network_nearer_to_the_exact_law():
+    """Mean divergence at the mask over seeds; the control is the law of another chain, from which it moves away."""
+    own, other = [], []
+    for steps in (20, 100, 400):
+        divergences = []
+        for seed in range(3):
+            model, stranger = random_hmm(3, 4, seed), random_hmm(3, 4, seed + 100)
+            network = bert.build(bert.Shape(1, 32, 2, 8), 4, seed)
+            pretrain(network, model, Pretraining(steps, 32, 8, 0.15, 1e-2, 0.04, 10), seed)
+            tokens = model.sample(200, 8, seed + 1000).tokens.clone()
+            tokens[:, 0] = MASK
+            output = tuning.all_probs_at_mask(network, tokens).double().log()
+            laws = (masked_token_probs(law, tokens)[:, 0] for law in (model, stranger))
+            divergences.append([torch.nn.functional.kl_div(output, p, reduction="batchmean").item() for p in laws])
+        for means, values in zip((own, other), zip(*divergences, strict=True), strict=True):
+            means.append(np.mean(values))
+    assert own[0] > 2 * own[1] > 4 * own[2], own
+    assert own[2] < 0.1
+    assert min(other) == other[0] > own[0], other

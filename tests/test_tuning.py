@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from hmmlib.bert import Shape, build
+from hmmlib.bert import Shape, build, fingerprint, to_ids
 from hmmlib.exact import Enumeration, normalised
-from hmmlib.generate import random_hmm, sparse_hmm
+from hmmlib.generate import mixed_permutations, random_hmm, random_memory_hmm, sparse_hmm, sparse_memory_hmm
 from hmmlib.heads import LinearHead
 from hmmlib.hmm import HMM, MASK
+from hmmlib.messages import memory_posterior, posterior
 from hmmlib.tuning import (
     NONZERO,
     REDRAWS,
     Tuning,
     accuracy,
+    all_probs,
     all_probs_at_mask,
     draw_mu,
     draw_task,
@@ -26,9 +28,18 @@ from hmmlib.tuning import (
 PLAN = Tuning(epochs=3, batch=16, head_rate=0.1, prompt_rate=0.05)
 
 
+def lively(dropout=0.0):
+    """A network whose output hangs on its input; that of fresh weights, which are small, hardly does."""
+    network = build(Shape(layers=1, width=16, heads=2, max_length=10, dropout=dropout), 4, 0)
+    with torch.no_grad():
+        for matrix in (p for p in network.parameters() if p.ndim == 2):
+            matrix *= 20
+    return network.eval()
+
+
 @pytest.fixture
 def network():
-    return build(Shape(layers=1, width=16, heads=2, max_length=10), 4, 0).eval()
+    return lively()
 
 
 def inputs(n=40, length=6, seed=0):
@@ -62,24 +73,102 @@ def test_task_weights(n_states, monkeypatch):
     assert torch.cat(values).std() == pytest.approx(1, abs=0.1)
 
 
-def test_labels_are_those_of_the_posterior_by_enumeration():
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_places_drawn_with_replacement(n, monkeypatch):
+    values, randn = [], torch.randn
+    monkeypatch.setattr(torch, "randn", lambda *a, **k: values.append(randn(*a, **k)) or values[-1])
+    counts = []
+    for seed in range(600):
+        mu = draw_mu(n, torch.Generator().manual_seed(seed), "repeated")
+        counts.append(len(values[-1]))
+        assert (mu != 0).sum() <= counts[-1]
+        assert (draw_mu(n, torch.Generator().manual_seed(seed)) != 0).sum() <= 6
+        assert len(values[-1]) == min(6, 2 * n)
+    assert set(counts) <= set(range(1, min(6, 2 * n) + 1))
+    absent = (1 - 1 / (2 * n)) ** 6  # the chance that an entry is not drawn
+    assert np.mean(counts) == pytest.approx(2 * n * (1 - absent), abs=0.2)
+    assert min(counts) < 6
+
+
+def by_enumeration(model, tokens, law):
+    """The posterior that a law weighs, for one row of a task, by summing over all paths."""
+    seen = tokens if law == "masked" else tokens[1:]
+    parts = model.transition, model.emission, model.initial, model.embed(seen[None])[0]
+    if hasattr(model, "memory"):
+        return normalised(Enumeration(*parts, model.memory).memory(0))
+    paths = Enumeration(*parts)
+    if law == "stepped":
+        return normalised(paths.state(1)) @ model.transition.numpy()
+    return normalised(paths.state(1 if law == "masked" else 0))
+
+
+@pytest.mark.parametrize("law", ["masked", "before", "stepped"])
+@pytest.mark.parametrize(
+    "make", [lambda seed: sparse_hmm(3, 4, seed, 0.3), lambda seed: sparse_memory_hmm(3, 2, 4, seed)]
+)
+def test_labels_are_those_of_the_posterior_by_enumeration(law, make):
     both = set()
     for seed in range(12):
-        model = sparse_hmm(3, 4, seed, 0.3)
-        task = draw_task(model, 5, (10, 4, 6), seed)
+        model = make(seed)
+        task = draw_task(model, 5, (10, 4, 6), seed, law)
         assert task.tokens.shape == (20, 5)
         assert (task.tokens[:, 0] == MASK).all()
         assert (task.tokens[:, 1:] >= 0).all()
-        for row, label in zip(task.tokens, task.labels, strict=True):
-            paths = Enumeration(model.transition, model.emission, model.initial, model.embed(row[None])[0])
-            score = normalised(paths.state(1)) @ task.mu.numpy()
-            if abs(score) > 1e-12:
-                assert label.item() == (score >= 0)
+        expected = [by_enumeration(model, row, law) for row in task.tokens]
+        np.testing.assert_allclose(task.posteriors, expected, atol=1e-12)
+        for row, label in zip(expected, task.labels, strict=True):
+            if abs(row @ task.mu.numpy()) > 1e-12:
+                assert label.item() == (row @ task.mu.numpy() >= 0)
         training = task.labels[:10]
         assert task.redraws == REDRAWS or 0 < training.sum() < 10
         both.update(task.labels.tolist())
         assert [len(part) for part in task.split(task.labels)] == [10, 4, 6]
     assert both == {True, False}
+
+
+def test_each_law_has_a_text_and_a_posterior_of_its_own():
+    chain = random_hmm(4, 6, 2, temperature=0.3)
+    model = HMM(chain.transition, chain.emission, [0.7, 0.1, 0.1, 0.1])
+    masked, before, stepped = (draw_task(model, 6, (40, 5, 5), 1, law) for law in ("masked", "before", "stepped"))
+    tokens = model.sample(50, 6, 1).tokens
+    assert torch.equal(masked.tokens[:, 1:], tokens[:, 1:])
+    assert torch.equal(before.tokens[:, 1:], model.sample(50, 5, 1).tokens)
+    assert torch.equal(before.tokens, stepped.tokens)
+    assert torch.equal(masked.posteriors, posterior(model, masked.tokens, at=1))
+    assert torch.equal(before.posteriors, posterior(model, before.tokens[:, 1:], at=0))
+    assert (before.posteriors - stepped.posteriors).abs().max() > 0.1
+    for task in (masked, before, stepped):
+        assert torch.equal(task.labels, task.posteriors @ task.mu >= 0)
+
+
+def test_labels_of_a_memory_model_weigh_its_memory():
+    model = random_memory_hmm(3, 4, 6, 2)
+    task = draw_task(model, 8, (40, 5, 5), 1)
+    assert task.mu.shape == (3,)
+    assert torch.equal(task.posteriors, memory_posterior(model, task.tokens))
+    assert torch.equal(task.labels, memory_posterior(model, task.tokens) @ task.mu >= 0)
+    before = draw_task(model, 8, (40, 5, 5), 1, "before")
+    assert torch.equal(before.posteriors, memory_posterior(model, before.tokens[:, 1:]))
+    unmasked = model.sample(50, 8, 1).tokens
+    assert torch.equal(task.tokens[:, 1:], unmasked[:, 1:])
+    assert (memory_posterior(model, unmasked) - task.posteriors).abs().max() > 0.01  # the hidden token would have told
+
+
+def test_a_step_back_is_the_transition_only_from_a_uniform_start():
+    draws = torch.Generator().manual_seed(3)
+    transition, emission = mixed_permutations(4, draws, 0.3), random_hmm(4, 6, 2, 0.3).emission
+    lopsided = transition * torch.tensor([4.0, 2.0, 1.0, 1.0], dtype=torch.float64)[:, None]
+    uniform, skewed, columns_only = (
+        HMM(transition, emission, [0.25] * 4),
+        HMM(transition, emission, [0.4, 0.3, 0.2, 0.1]),
+        HMM(lopsided / lopsided.sum(0), emission, [0.25] * 4),
+    )
+    gaps = []
+    for model in (uniform, skewed, columns_only):
+        task = draw_task(model, 7, (60, 0, 0), 5, "stepped")
+        gaps.append((task.posteriors - posterior(model, task.tokens[:, 1:], at=0)).abs().max().item())
+    assert gaps[0] < 1e-14
+    assert min(gaps[1:]) > 0.05
 
 
 def test_tasks_follow_their_seed():
@@ -121,7 +210,9 @@ def test_a_prompt_comes_before_the_sequence(network):
         prompted = probs_at_mask(network, tokens, words[[2, 0]])
         longer = torch.cat([torch.tensor([[2, 0]]).expand(40, -1), torch.where(tokens == MASK, 4, tokens)], 1)
         expected = network(input_ids=longer).logits[:, 2, :4].softmax(-1)
-    np.testing.assert_allclose(prompted, expected, atol=1e-6)
+        swapped = probs_at_mask(network, tokens, words[[0, 2]])
+    np.testing.assert_allclose(prompted, expected, atol=1e-5)
+    assert (swapped - prompted).abs().max() > 0.01
 
 
 def test_probabilities_do_not_depend_on_the_batch(network):
@@ -145,6 +236,91 @@ def test_the_prompt_at_the_start(network):
     assert not torch.equal(prompt, initial_prompt(network, 500, 4))
 
 
+def test_a_prompt_of_words(network):
+    words = network.get_input_embeddings().weight.detach()
+    for length in (1, 3, 5, 7, 12):
+        prompt = initial_prompt(network, length, 3, "vocabulary")
+        which = [next(k for k, word in enumerate(words) if torch.equal(word, row)) for row in prompt]
+        counts = np.bincount(which, minlength=5)  # 4 tokens and [MASK]
+        assert counts.max() - counts.min() <= 1
+        assert counts.sum() == length
+        assert torch.equal(prompt, initial_prompt(network, length, 3, "vocabulary"))
+    firsts = {tuple(initial_prompt(network, 1, seed, "vocabulary")[0].tolist()) for seed in range(60)}
+    assert len(firsts) == 5
+    before = fingerprint(network)
+    prompt += 1  # a copy, not the network's own rows
+    assert fingerprint(network) == before
+
+
+@pytest.mark.parametrize("start", ["uniform", "vocabulary"])
+def test_without_a_prompt_prompt_tuning_is_head_tuning(network, start):
+    tokens = inputs()
+    labels = tokens[:, 1] >= 2
+    prompt, head = tune_prompt(network, tokens, labels, 0, PLAN, 5, start)
+    alone = tune_head(all_probs_at_mask(network, tokens), labels, PLAN, 5)
+    assert prompt.shape == (0, 16)
+    assert torch.equal(head.weights, alone.weights)
+    assert torch.equal(all_probs_at_mask(network, tokens, prompt), all_probs_at_mask(network, tokens))
+    assert not torch.equal(head.weights, tune_prompt(network, tokens, labels, 1, PLAN, 5, start)[1].weights)
+
+
+def test_prompt_tuning_begins_where_it_is_told(network):
+    tokens, still = inputs(), Tuning(epochs=1, batch=40, head_rate=0.1, prompt_rate=1e-12)
+    for start in ("uniform", "vocabulary"):
+        prompt, _ = tune_prompt(network, tokens, tokens[:, 1] >= 2, 3, still, 5, start)
+        np.testing.assert_allclose(prompt, initial_prompt(network, 3, 5, start), atol=1e-10)
+    assert not torch.allclose(prompt, initial_prompt(network, 3, 5), atol=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_prompts_are_those_of_peft(network):
+    """Its model for feature extraction, the one of its prompt tuning that returns what the network itself returns."""
+    peft = pytest.importorskip("peft")
+    tokens, prompt = inputs(), initial_prompt(network, 3, 1)
+    ours = all_probs_at_mask(network, tokens, prompt).log()
+    config = peft.PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
+    theirs = peft.get_peft_model(network, config).eval()
+    found = []
+    with torch.no_grad():
+        for vectors in (prompt, prompt.flip(0)):
+            theirs.prompt_encoder["default"].embedding.weight.copy_(vectors)
+            found.append(theirs(input_ids=to_ids(network, tokens)).logits[:, 3, :4].log_softmax(-1))
+    np.testing.assert_allclose(ours, found[0], atol=1e-5)
+    assert (ours - found[1]).abs().max() > 0.1
+
+
+def test_dropout_is_off_in_tuning(network):
+    tokens = inputs()
+    labels, drops = tokens[:, 1] >= 2, lively(dropout=0.5)
+    assert fingerprint(drops) == fingerprint(network)
+    calls = {
+        "mask": lambda net: all_probs_at_mask(net, tokens),
+        "all": lambda net: all_probs(net, tokens),
+        "prompt": lambda net: tune_prompt(net, tokens, labels, 2, PLAN, 5)[0],
+    }
+    for call in calls.values():
+        assert torch.equal(call(drops.train()), call(network))
+    drops.train()
+    with torch.no_grad():
+        assert not torch.equal(probs_at_mask(drops, tokens), probs_at_mask(drops, tokens))
+
+
+def test_a_tick_comes_before_each_batch_and_may_end_the_tuning(network):
+    tokens, ticks = inputs(), []
+    labels = tokens[:, 1] >= 2
+
+    def tick():
+        ticks.append(0)
+        if len(ticks) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune_prompt(network, tokens, labels, 3, PLAN, 5, tick=tick)
+    ticked = tune_prompt(network, tokens, labels, 3, PLAN, 5, tick=lambda: ticks.append(0))
+    assert len(ticks) == 5 + 3 * 3  # 3 passes over 40 examples, 16 a batch
+    assert torch.equal(ticked[0], tune_prompt(network, tokens, labels, 3, PLAN, 5)[0])
+
+
 def test_prompt_tuning_trains_the_prompt_and_the_head_and_nothing_else(network):
     tokens = inputs()
     labels, before = tokens[:, 1] >= 2, {name: value.clone() for name, value in network.state_dict().items()}
@@ -163,9 +339,6 @@ def test_prompt_tuning_trains_the_prompt_and_the_head_and_nothing_else(network):
 
 
 def test_prompt_tuning_lowers_the_loss(network):
-    with torch.no_grad():
-        for matrix in (p for p in network.parameters() if p.ndim == 2):
-            matrix *= 20  # fresh weights are small, and the output hardly depends on the input
     tokens, losses = inputs(200), []
     labels = tokens[:, 1] >= 2
     for rate in (1e-9, 0.05):

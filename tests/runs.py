@@ -1,0 +1,59 @@
+"""What tests of trials, of the store and of sweeps share: tiny trials, the numbers in a store, commands and their death."""
+
+import dataclasses
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from hmmlib.store import load_result
+from hmmlib.trials import TrialResult
+
+TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
+"""A trial of a tenth of a second."""
+PANEL = dict(n_tokens=4, steps=40, train=100, validation=20, test=60, evaluation=20)
+"""What makes a trial of a panel a matter of half a second."""
+MEASURED = [
+    field.name for field in dataclasses.fields(TrialResult) if field.name not in ("spec", "seconds", "environment")
+]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+"""One thread, as in the tests' own process, so that numbers are the same to the last bit."""
+ENVIRONMENT.pop("RAY_ADDRESS", None)
+
+
+def numbers(result: TrialResult) -> dict:
+    """All of a result but what may differ from run to run."""
+    return {name: getattr(result, name) for name in MEASURED}
+
+
+def stored(store: Path) -> dict[str, dict]:
+    """The numbers of all smoke trials in a store, by file name."""
+    return {path.name: numbers(load_result(path)) for path in (store / "smoke").glob("*.json")}
+
+
+def command(name: str, store: Path, *more: str, **changes) -> list[str]:
+    """A call of the command line on the left panel of small trials; `more` are its further arguments."""
+    changed = [part for field, value in {**PANEL, **changes}.items() for part in ("--set", f"{field}={value}")]
+    start = [sys.executable, "-m", "hmmlib", name, "--preset", "smoke", "--panel", "left", "--store", str(store)]
+    return [*start, *changed, *more]
+
+
+def claimed(store: Path, since: int) -> bool:
+    """Whether a spec has been claimed since then (nanoseconds, as time.time_ns() gives them)."""
+    return any(path.stat().st_mtime_ns > since for path in (store / "smoke" / ".claims").glob("*.lock"))
+
+
+def kill_at_random(call: list[str], store: Path, draw: random.Random, longest: float, environment=ENVIRONMENT) -> bool:
+    """Start a command, wait until it has claimed a spec, and kill it at a random moment of the next `longest` seconds.
+
+    One time in five it is killed while it starts. Whether it was still running.
+    """
+    start, early = time.time_ns(), draw.random() < 0.2
+    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    while not early and process.poll() is None and not claimed(store, start):
+        time.sleep(0.01)
+    time.sleep(draw.uniform(0, longest))
+    process.kill()
+    return process.wait() == -9

@@ -1,0 +1,56 @@
+"""What the pages say of the stored trials, as far as it is a claim about them all."""
+
+import pytest
+
+from hmmlib.specs import panel_specs
+from hmmlib.store import load_result, result_path
+from hmmlib.summaries import LEFT, RIGHT, along, gain, interval, reference, size
+
+LEFT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "left", 20)]
+RIGHT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "right", 5)]
+
+
+@pytest.mark.parametrize("n_states", [8, 10, 15, 25, 30])
+def test_from_eight_states_on_the_prompt_is_above_the_head(n_states):
+    found = along(LEFT_RESULTS, gain, size)[n_states]
+    assert found.n == 20
+    assert found.low > 0
+
+
+def test_at_four_states_neither_is_above_the_other():
+    found = along(LEFT_RESULTS, gain, size)[4]
+    assert found.low < 0 < found.high
+
+
+def test_memory_models_are_near_one_hundred_percent_and_vanilla_models_below():
+    memory, vanilla = (along(RIGHT_RESULTS, read, size) for read in RIGHT.values())
+    for x in (8, 12, 20, 28):
+        assert memory[x].n == vanilla[x].n == 5
+        assert memory[x].mean > 0.97
+        assert vanilla[x].mean < memory[x].mean - 0.1
+
+
+def test_an_attention_head_does_better_than_a_linear_one_on_vanilla_models_too():
+    vanilla = [r for r in RIGHT_RESULTS if r.spec.n_memory == 1]
+    assert interval([r.attention_accuracy - r.head_accuracy for r in vanilla]).low > 0
+
+
+def test_with_many_states_prompts_are_far_above_the_published_ones():
+    ours, published = along(LEFT_RESULTS, LEFT["prompt tuning"], size), reference("left")["prompt tuning"]
+    for n_states in (25, 30):
+        assert ours[n_states].low > published[n_states].high
+
+
+def test_near_the_exact_conditionals_prompts_are_as_good_as_on_them():
+    large = [r for r in LEFT_RESULTS if r.spec.n_states > r.spec.n_tokens]
+    near = [r for r in large if r.excess_loss < 0.1]
+    far = [r for r in large if r.excess_loss >= 0.3]
+    assert interval([r.prompt_accuracy - r.ladder_prompt_accuracy for r in near]).high > 0
+    assert interval([r.prompt_accuracy for r in near]).low > interval([r.prompt_accuracy for r in far]).high
+
+
+def test_no_result_is_better_than_the_least_loss_allows():
+    for result in (*LEFT_RESULTS, *RIGHT_RESULTS):
+        assert result.excess_loss > -0.02
+        assert result.divergence >= 0
+        assert 0.5 <= result.majority_rate <= 1

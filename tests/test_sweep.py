@@ -1,0 +1,286 @@
+"""Sweeps with Ray: what is killed is begun again, a node may go, two sweeps share a store, and nothing is left running.
+
+Ray runs in processes of its own, never in that of the tests; HMMLIB_SLOW=1 adds the tests that take minutes.
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from runs import ENVIRONMENT, PANEL, TINY, command, kill_at_random, numbers, stored
+
+from hmmlib import checkpoints
+from hmmlib.missing import Outcome, describe, run_missing
+from hmmlib.specs import TrialSpec, panel_specs
+from hmmlib.store import checkpoint_path
+from hmmlib.sweep import reachable, slots, sweep
+from hmmlib.trials import run_trial
+
+pytest.importorskip("ray")
+STEPS = dict(steps=100)
+"""Trials of about a second."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The numbers of the panel's trials, from one process that nobody disturbs."""
+    torch.set_num_threads(1)
+    store = tmp_path_factory.mktemp("undisturbed")
+    run_missing(panel_specs("smoke", "left", 2, **{**PANEL, **STEPS}), store, say=str)
+    return stored(store)
+
+
+def using(folder: Path) -> list[str]:
+    """Processes that have a file of this folder open, or name it in their command."""
+    found = []
+    for process in (path for path in Path("/proc").iterdir() if path.name.isdigit()):
+        try:
+            words = (process / "cmdline").read_text().replace("\0", " ")
+            files = [os.readlink(link) for link in (process / "fd").iterdir()]
+        except OSError:
+            continue  # it has just ended
+        if str(folder) in words or any(name.startswith(str(folder)) for name in files):
+            found.append(f"{process.name}: {words[:100]}")
+    return found
+
+
+@pytest.fixture
+def ray_folder() -> Iterator[Path]:
+    """A folder for Ray's sessions, with a name short enough for a socket. In the end no process may use it."""
+    folder = Path(tempfile.mkdtemp(prefix="r"))
+    yield folder
+    end = time.time() + 60
+    while using(folder) and time.time() < end:
+        time.sleep(0.5)
+    left = using(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    assert left == []
+
+
+def environment(ray_folder: Path) -> dict[str, str]:
+    return {**ENVIRONMENT, "RAY_TMPDIR": str(ray_folder)}
+
+
+def with_kills(times: int, trials: int, store: Path, ray_folder: Path, seed: int) -> tuple[str, float]:
+    """Kill a sweep several times, then let it end: its output, and the seconds that all took."""
+    call = command("sweep", store, "--trials", str(trials), "--device", "cpu", **STEPS)
+    draw, start, kills = random.Random(seed), time.time(), 0
+    for _ in range(times):
+        kills += kill_at_random(call, store, draw, 6.0, environment(ray_folder))
+    assert kills == times or len(stored(store)) == 6 * trials, kills
+    done = subprocess.run(call, capture_output=True, text=True, env=environment(ray_folder), check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, time.time() - start
+
+
+def test_three_kills_of_the_driver_change_nothing(undisturbed, ray_folder, tmp_path):
+    out, _ = with_kills(3, 2, tmp_path, ray_folder, seed=1)
+    assert stored(tmp_path) == undisturbed
+    ran, before = (int(n) for n in re.search(r"(\d+) run, (\d+) were stored", out).groups())
+    assert ran + before == len(undisturbed) == 12
+    assert out.count(": head ") == ran
+    visible = {path.name for path in (tmp_path / "smoke").iterdir() if not path.name.startswith(".")}
+    assert visible == set(undisturbed)
+
+
+@pytest.mark.skipif(not os.environ.get("HMMLIB_SLOW"), reason="takes minutes: set HMMLIB_SLOW=1")
+def test_ten_kills_of_the_driver_change_nothing(ray_folder, tmp_path):
+    run_missing(panel_specs("smoke", "left", 6, **{**PANEL, **STEPS}), tmp_path / "undisturbed", say=str)
+    _, seconds = with_kills(10, 6, tmp_path / "killed", ray_folder, seed=2)
+    print(f"ten kills and the end: {seconds:.0f} s")
+    assert stored(tmp_path / "killed") == stored(tmp_path / "undisturbed")
+
+
+def test_two_sweeps_on_one_store_run_nothing_twice(undisturbed, ray_folder, tmp_path):
+    call = command("sweep", tmp_path, "--trials", "1", "--device", "cpu", **STEPS)
+    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(ray_folder))
+    running = [subprocess.Popen(call, **streams) for _ in range(2)]
+    said = [process.communicate(timeout=600) for process in running]
+    assert [process.returncode for process in running] == [0, 0], said
+    specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
+    runs = re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(out for out, _ in said), re.MULTILINE)
+    assert sorted(runs) == sorted(describe(spec) for spec in specs)
+    names = {f"{spec.hash}.json" for spec in specs}
+    assert stored(tmp_path) == {name: undisturbed[name] for name in names}
+
+
+BOX = """
+import json, sys, time
+from pathlib import Path
+from hmmlib.missing import deadline
+from hmmlib.specs import TrialSpec
+from hmmlib.sweep import sweep
+
+start, until, claimed = time.time(), deadline(0.35), []
+specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
+outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu")
+print(json.dumps([vars(outcome), time.time() - until]))
+"""
+
+
+def test_a_sweep_ends_with_its_time_box_keeps_what_is_finished_and_leaves_checkpoints(ray_folder, tmp_path):
+    long = {**TINY, **dict(steps=100_000, batch=8, documents=20, document_length=2500)}
+    specs = [TrialSpec("smoke", **TINY), *(TrialSpec("smoke", seed=seed, **long) for seed in range(60))]
+    call = [sys.executable, "-c", BOX, str(tmp_path), json.dumps([asdict(spec) for spec in specs])]
+    done = subprocess.run(call, capture_output=True, text=True, env=environment(ray_folder), check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    outcome, late = json.loads(done.stdout.splitlines()[-1])
+    assert late < 30
+    assert outcome["ran"] == [specs[0].hash]
+    assert sorted(outcome["left"]) == sorted(spec.hash for spec in specs[1:])
+    assert stored(tmp_path) == {f"{specs[0].hash}.json": numbers(run_trial(specs[0]))}
+    begun = [spec for spec in specs if checkpoint_path(spec, tmp_path).exists()]
+    assert begun == specs[1 : 1 + len(begun)]
+    claims = len(list((tmp_path / "smoke" / ".claims").iterdir()))
+    assert len(begun) == claims - 1 >= 1
+    for spec in begun:
+        assert int(checkpoints.load(checkpoint_path(spec, tmp_path), {})[1]["done"]) > 0
+
+
+CLUSTER = """
+import json, os, sys
+for name, value in dict(initial_delay_ms=0, period_ms=1000, timeout_ms=5000, failure_threshold=4).items():
+    os.environ[f"RAY_health_check_{name}"] = str(value)
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from hmmlib.specs import TrialSpec
+from hmmlib.sweep import sweep
+
+report, store = {}, Path(sys.argv[1])
+bad, specs = ([TrialSpec(**fields) for fields in part] for part in json.loads(sys.argv[2]))
+cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False))
+worker = cluster.add_node(num_cpus=1)
+cluster.wait_for_nodes()
+for cpus in (64, 1.5):
+    try:
+        sweep(specs, store, address=cluster.address, cpus=cpus)
+    except ValueError as error:
+        report[f"cpus={cpus}"] = str(error)
+lines, gone = [], []
+report["bad"] = vars(sweep(bad, store, address=cluster.address, device="cpu", say=lines.append))
+report["bad lines"], lines = lines, []
+
+def remove_a_busy_node(state):
+    if lines and not gone and ray.available_resources().get("CPU", 0) == 0:
+        cluster.remove_node(worker, allow_graceful=False)
+        gone.append(len(lines))
+
+outcome = sweep(specs, store, address=cluster.address, device="cpu", say=lines.append, show=remove_a_busy_node)
+report["outcome"], report["lines"], report["removed after"] = vars(outcome), lines, gone
+cluster.shutdown()
+print(json.dumps(report))
+"""
+FAULTS = (dict(learning_rate=1e30), dict(learning_rate=1e3), dict(width=2_000_000))
+BAD = [TrialSpec("smoke", **{**TINY, **fault}) for fault in FAULTS]
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory):
+    """What happened on a cluster of two nodes, of which one was taken away; also the store."""
+    store, folder = tmp_path_factory.mktemp("two-nodes"), Path(tempfile.mkdtemp(prefix="r"))
+    specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
+    work = json.dumps([[asdict(spec) for spec in part] for part in (BAD, specs)])
+    done = subprocess.run(
+        [sys.executable, "-c", CLUSTER, str(store), work],
+        capture_output=True, text=True, env=environment(folder), check=False, timeout=600,
+    )  # fmt: skip
+    shutil.rmtree(folder, ignore_errors=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), store, specs
+
+
+def test_every_result_arrives_once_when_a_node_goes_in_mid_sweep(two_nodes, undisturbed):
+    report, store, specs = two_nodes
+    (after,) = report["removed after"]
+    assert 0 < after < len(specs)
+    assert sorted(report["outcome"]["ran"]) == sorted(spec.hash for spec in specs)
+    assert not any(report["outcome"][name] for name in ("stored", "taken", "failed", "left"))
+    assert sorted(line.split(":")[0] for line in report["lines"]) == sorted(describe(spec) for spec in specs)
+    assert stored(store) == {name: undisturbed[name] for name in (f"{spec.hash}.json" for spec in specs)}
+
+
+def test_a_trial_must_fit_on_one_node(two_nodes):
+    report, *_ = two_nodes
+    for cpus in ("64", "1.5"):
+        assert report[f"cpus={cpus}"] == (
+            f"no trial fits: it asks for {cpus} cores and 0 GPUs, and a node has 1 cores and 0 GPUs"
+        )
+
+
+def test_trials_that_fail_say_why(two_nodes):
+    report, store, _ = two_nodes
+    failed = report["bad"]["failed"]
+    assert list(failed) == [spec.hash for spec in BAD] or set(failed) == {spec.hash for spec in BAD}
+    assert failed[BAD[0].hash] == "pretraining diverged: the loss at step 1 is nan"
+    assert failed[BAD[1].hash] == "a result that cannot be stored: divergence is inf"
+    assert re.match(r"RuntimeError: .*memory", failed[BAD[2].hash])
+    assert sorted(report["bad lines"]) == sorted(f"{describe(spec)} failed: {failed[spec.hash]}" for spec in BAD)
+    assert not any(f"{spec.hash}.json" in stored(store) for spec in BAD)
+
+
+# What needs no Ray.
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "gpus", "expected"),
+    [
+        ([{"CPU": 4.0}], 1, 0, 4),
+        ([{"CPU": 4.0}], 1.5, 0, 2),
+        ([{"CPU": 2.0}, {"CPU": 2.0}], 1.5, 0, 2),
+        ([{"CPU": 2.0}, {"CPU": 2.0}], 3, 0, 0),
+        ([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}], 1, 1, 2),
+        ([{"CPU": 8.0, "GPU": 1.0}], 1, 0.1, 8),
+        ([{"CPU": 16.0, "GPU": 1.0}], 1, 0.1, 10),
+        ([{"GPU": 3.0}], 1, 1, 0),
+        ([], 1, 0, 0),
+    ],
+)
+def test_how_many_trials_fit(nodes, cpus, gpus, expected):
+    assert slots(nodes, cpus, gpus) == expected
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(0, None), (-1, None), (float("nan"), None), (1, -0.5), (1, float("nan"))])
+def test_shares_that_are_refused(cpus, gpus, tmp_path):
+    with pytest.raises(ValueError, match="cpus must be positive and gpus not negative"):
+        sweep([TrialSpec("smoke", **TINY)], tmp_path, cpus=cpus, gpus=gpus)
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_is_stored_needs_no_ray_and_what_is_damaged_starts_none(tmp_path, monkeypatch):
+    specs = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(2)]
+    run_missing(specs, tmp_path, say=str)
+    monkeypatch.setattr("hmmlib.sweep.connect", lambda address: pytest.fail("Ray was started"))
+    assert sweep([*specs, *specs], tmp_path) == Outcome(stored=[spec.hash for spec in specs])
+    damaged = tmp_path / "smoke" / f"{specs[1].hash}.json"
+    damaged.write_text(damaged.read_text()[:100])
+    with pytest.raises(ValueError, match=f"{damaged} is no readable result"):
+        sweep(specs, tmp_path)
+    assert len(damaged.read_text()) == 100
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere", "", ":", "host:", ":6379", "host:port", "http://", "ray://host:1", "http://host:80"]
+)
+def test_an_address_must_be_one(address):
+    with pytest.raises(ValueError, match=f"address must be HOST:PORT or auto, not '{address}'"):
+        reachable(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "localhost:9", "127.0.0.1:99999"])
+def test_an_address_that_does_not_answer_is_refused_fast(address, tmp_path):
+    start = time.time()
+    with pytest.raises(OSError, match=f"no Ray cluster answers at {address}"):
+        sweep([TrialSpec("smoke", **TINY)], tmp_path, address=address)
+    assert time.time() - start < 10
