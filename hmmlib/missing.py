@@ -189,12 +189,12 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
 
 def gather(
     specs: Sequence[TrialSpec],
-    minutes: float,
+    until: float,
     device: str = "auto",
     store: Path = STORE,
     say: Callable[[str], None] = print,
 ) -> list[TrialResult]:
-    """For a notebook: the stored results of the specs, and what can be computed of the missing ones in so many minutes.
+    """For a notebook: the stored results of the specs, and what can be computed of the missing ones until that time.
 
     Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing.
     """
@@ -203,11 +203,11 @@ def gather(
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
         store, first = Path("results"), min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    outcome = run_missing(specs, store, device, deadline(minutes), say)
+    outcome = run_missing(specs, store, device, until, say)
     found = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
     if len(found) < len(specs):
         say(
-            f"{len(found)} of {len(specs)} trials are there; {len(outcome.left)} were not reached in {minutes:g} minutes."
+            f"{len(found)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
         )
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")

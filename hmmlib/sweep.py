@@ -25,6 +25,8 @@ GRACE = 20.0
 """Seconds that trials have, once the time box is over, to notice and to write their checkpoints."""
 RETRIES = 3
 """How often a trial is begun again when its worker or node has died."""
+BRIEFLY = {"RAY_NUM_REDIS_GET_RETRIES": "1", "RAY_py_gcs_connect_timeout_s": "10"}
+"""Where something answers that is no Ray, to say so after some 20 seconds; Ray itself tries for a quarter of an hour."""
 
 
 def reachable(address: str) -> None:
@@ -42,6 +44,10 @@ def reachable(address: str) -> None:
 
 def connect(address: str | None):
     """Start Ray on this machine, on loopback only, or join the cluster at `address`. OSError where there is none."""
+    if address is not None:
+        reachable(address)
+        for name, value in BRIEFLY.items():
+            os.environ.setdefault(name, value)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
@@ -49,7 +55,6 @@ def connect(address: str | None):
     if address is None:
         ray.init(address="local", _node_ip_address="127.0.0.1", **quiet)
         return ray
-    reachable(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, TimeoutError) as error:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hmmlib.specs import panel_specs
+from hmmlib.specs import TrialSpec, panel_specs
 from hmmlib.store import load_result, result_path
 from hmmlib.summaries import LEFT, RIGHT, along, gain, interval, reference, size
 
@@ -47,6 +47,21 @@ def test_near_the_exact_conditionals_prompts_are_as_good_as_on_them():
     far = [r for r in large if r.excess_loss >= 0.3]
     assert interval([r.prompt_accuracy - r.ladder_prompt_accuracy for r in near]).high > 0
     assert interval([r.prompt_accuracy for r in near]).low > interval([r.prompt_accuracy for r in far]).high
+
+
+def at_thirty(**fields):
+    specs = [TrialSpec("quick", 30, seed, **fields) for seed in range(5)]
+    return [load_result(result_path(spec)) for spec in specs]
+
+
+def test_more_pretraining_lowers_what_five_passes_find_and_more_passes_bring_it_back():
+    short, long = at_thirty(steps=275), at_thirty(steps=2200)
+    assert all(a.prompt_accuracy > b.prompt_accuracy for a, b in zip(short, long, strict=True))
+    pairs = list(zip(at_thirty(steps=1100, epochs=20), at_thirty(steps=1100), strict=True))
+    gains = {k: a.prompt_accuracy - b.prompt_accuracy for k, (a, b) in enumerate(pairs) if b.excess_loss < 0.3}
+    assert sorted(gains) == [0, 1, 4]
+    assert min(gains.values()) > 0.03
+    assert all(a.backbone == b.backbone for a, b in pairs), "the same networks, tuned for longer"
 
 
 def test_no_result_is_better_than_the_least_loss_allows():
