@@ -62,6 +62,7 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
         axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=8.5)
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
+    axes.set_xticks(sorted({size(r) for r in results} | set(reference(name)[next(iter(series))])))
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncol=2, fontsize=8.5)
     return done(figure)
 

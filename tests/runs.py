@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -45,15 +46,22 @@ def claimed(store: Path, since: int) -> bool:
     return any(path.stat().st_mtime_ns > since for path in (store / "smoke" / ".claims").glob("*.lock"))
 
 
-def kill_at_random(call: list[str], store: Path, draw: random.Random, longest: float, environment=ENVIRONMENT) -> bool:
-    """Start a command, wait until it has claimed a spec, and kill it at a random moment of the next `longest` seconds.
+def kill_at_random(
+    calls: list[list[str]], store: Path, draw: random.Random, longest: float, environment=ENVIRONMENT
+) -> int:
+    """Start commands, wait until one has claimed a spec, and kill each at a random moment of the next `longest` seconds.
 
-    One time in five it is killed while it starts. Whether it was still running.
+    One time in five they are killed while they start. How many were still running.
     """
     start, early = time.time_ns(), draw.random() < 0.2
-    process = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    while not early and process.poll() is None and not claimed(store, start):
+    streams = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    running = [subprocess.Popen(call, **streams) for call in calls]
+    while not early and all(process.poll() is None for process in running) and not claimed(store, start):
         time.sleep(0.01)
-    time.sleep(draw.uniform(0, longest))
-    process.kill()
-    return process.wait() == -9
+    kills, slept = 0, 0.0
+    for moment, process in sorted((draw.uniform(0, longest), k) for k in range(len(running))):
+        time.sleep(moment - slept)
+        slept = moment
+        running[process].kill()
+        kills += running[process].wait() == -signal.SIGKILL
+    return kills

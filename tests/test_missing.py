@@ -260,14 +260,14 @@ def test_a_worker_with_much_to_say_ends(tmp_path):
 
 
 def test_two_commands_on_one_store_run_nothing_twice(tmp_path):
-    call = command("trial", tmp_path, "--missing", "--trials", "2")
+    call = command("trial", tmp_path, "--missing", "--trials", "1")
     running = [
         subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
         for _ in range(2)
     ]
     said = [process.communicate(timeout=600) for process in running]
     assert [process.returncode for process in running] == [0, 0], said
-    specs = panel_specs("smoke", "left", 2, **PANEL)
+    specs = panel_specs("smoke", "left", 1, **PANEL)
     runs = re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(out for out, _ in said), re.MULTILINE)
     assert sorted(runs) == sorted(describe(spec) for spec in specs)
     assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in specs}
@@ -284,22 +284,25 @@ EAGER = (
 
 
 def test_ten_kills_change_nothing(tmp_path):
-    """Ten times SIGKILL at random moments: in the end the same files with the same numbers as of one undisturbed run."""
-    specs, draw = panel_specs("smoke", "left", 2, **PANEL), random.Random(1)
+    """Ten times SIGKILL at random moments: in the end the same files with the same numbers as of one undisturbed run.
+
+    Two commands run at a time, one of them with a checkpoint after every step.
+    """
+    specs, store = panel_specs("smoke", "left", 2, **PANEL), tmp_path / "killed"
     start = time.time()
     run_missing(specs, tmp_path / "undisturbed", say=str)
     trial = (time.time() - start) / len(specs)
-    plain, kills = command("trial", tmp_path / "killed", "--missing", "--trials", "2"), 0
-    for k in range(10):
-        call = plain if k % 2 else [plain[0], "-c", EAGER, *plain[3:]]
-        kills += kill_at_random(call, tmp_path / "killed", draw, trial)
+    plain = command("trial", store, "--missing", "--trials", "2")
+    eager, draw, kills = [plain[0], "-c", EAGER, *plain[3:]], random.Random(1), 0
+    for _ in range(5):
+        kills += kill_at_random([plain, eager], store, draw, trial)
     assert kills == 10
-    left = len(specs) - len(stored(tmp_path / "killed"))
+    left = len(specs) - len(stored(store))
     assert left > 0
     done = subprocess.run(plain, capture_output=True, text=True, env=ENVIRONMENT, check=True)
     assert done.stdout.count(": head ") == left
-    assert stored(tmp_path / "killed") == stored(tmp_path / "undisturbed")
-    others = {path.name for path in (tmp_path / "killed" / "smoke").iterdir() if path.suffix != ".json"}
+    assert stored(store) == stored(tmp_path / "undisturbed")
+    others = {path.name for path in (store / "smoke").iterdir() if path.suffix != ".json"}
     assert {name for name in others if not name.endswith(".tmp")} <= {".claims", ".unfinished"}
     assert all(name.startswith(".") for name in others)
 

@@ -41,7 +41,7 @@ def undisturbed(tmp_path_factory):
     """The numbers of the panel's trials, from one process that nobody disturbs."""
     torch.set_num_threads(1)
     store = tmp_path_factory.mktemp("undisturbed")
-    run_missing(panel_specs("smoke", "left", 2, **{**PANEL, **STEPS}), store, say=str)
+    run_missing(panel_specs("smoke", "left", 1, **{**PANEL, **STEPS}), store, say=str)
     return stored(store)
 
 
@@ -95,7 +95,7 @@ def with_kills(times: int, trials: int, store: Path, ray_folder: Path, seed: int
     call = command("sweep", store, "--trials", str(trials), "--device", "cpu", **STEPS)
     draw, start, kills = random.Random(seed), time.time(), 0
     for _ in range(times):
-        kills += kill_at_random(call, store, draw, 6.0, environment(ray_folder))
+        kills += kill_at_random([call], store, draw, 5.0, environment(ray_folder))
     assert kills == times or len(stored(store)) == 6 * trials, kills
     done = subprocess.run(call, capture_output=True, text=True, env=environment(ray_folder), check=False, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -103,10 +103,10 @@ def with_kills(times: int, trials: int, store: Path, ray_folder: Path, seed: int
 
 
 def test_three_kills_of_the_driver_change_nothing(undisturbed, ray_folder, tmp_path):
-    out, _ = with_kills(3, 2, tmp_path, ray_folder, seed=1)
+    out, _ = with_kills(3, 1, tmp_path, ray_folder, seed=1)
     assert stored(tmp_path) == undisturbed
     ran, before = (int(n) for n in re.search(r"(\d+) run, (\d+) were stored", out).groups())
-    assert ran + before == len(undisturbed) == 12
+    assert ran + before == len(undisturbed) == 6
     assert out.count(": head ") == ran
     visible = {path.name for path in (tmp_path / "smoke").iterdir() if not path.name.startswith(".")}
     assert visible == set(undisturbed)
@@ -129,8 +129,7 @@ def test_two_sweeps_on_one_store_run_nothing_twice(undisturbed, ray_folder, tmp_
     specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
     runs = re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(out for out, _ in said), re.MULTILINE)
     assert sorted(runs) == sorted(describe(spec) for spec in specs)
-    names = {f"{spec.hash}.json" for spec in specs}
-    assert stored(tmp_path) == {name: undisturbed[name] for name in names}
+    assert stored(tmp_path) == undisturbed
 
 
 BOX = """
@@ -187,15 +186,15 @@ for cpus in (64, 1.5):
     except ValueError as error:
         report[f"cpus={cpus}"] = str(error)
 lines, gone = [], []
-report["bad"] = vars(sweep(bad, store, address=cluster.address, device="cpu", say=lines.append))
-report["bad lines"], lines = lines, []
 
 def remove_a_busy_node(state):
-    if lines and not gone and ray.available_resources().get("CPU", 0) == 0:
+    done = len(list((store / "smoke").glob("*.json")))
+    if done and not gone and ray.available_resources().get("CPU", 0) == 0:
         cluster.remove_node(worker, allow_graceful=False)
-        gone.append(len(lines))
+        gone.append(done)
 
-outcome = sweep(specs, store, address=cluster.address, device="cpu", say=lines.append, show=remove_a_busy_node)
+work = [*bad, *specs]
+outcome = sweep(work, store, address=cluster.address, device="cpu", say=lines.append, show=remove_a_busy_node)
 report["outcome"], report["lines"], report["removed after"] = vars(outcome), lines, gone
 cluster.shutdown()
 print(json.dumps(report))
@@ -224,9 +223,10 @@ def test_every_result_arrives_once_when_a_node_goes_in_mid_sweep(two_nodes, undi
     (after,) = report["removed after"]
     assert 0 < after < len(specs)
     assert sorted(report["outcome"]["ran"]) == sorted(spec.hash for spec in specs)
-    assert not any(report["outcome"][name] for name in ("stored", "taken", "failed", "left"))
-    assert sorted(line.split(":")[0] for line in report["lines"]) == sorted(describe(spec) for spec in specs)
-    assert stored(store) == {name: undisturbed[name] for name in (f"{spec.hash}.json" for spec in specs)}
+    assert not any(report["outcome"][name] for name in ("stored", "taken", "left"))
+    arrived = [line.split(":")[0] for line in report["lines"] if ": head " in line]
+    assert sorted(arrived) == sorted(describe(spec) for spec in specs)
+    assert stored(store) == undisturbed
 
 
 def test_a_trial_must_fit_on_one_node(two_nodes):
@@ -239,12 +239,13 @@ def test_a_trial_must_fit_on_one_node(two_nodes):
 
 def test_trials_that_fail_say_why(two_nodes):
     report, store, _ = two_nodes
-    failed = report["bad"]["failed"]
-    assert list(failed) == [spec.hash for spec in BAD] or set(failed) == {spec.hash for spec in BAD}
+    failed = report["outcome"]["failed"]
+    assert set(failed) == {spec.hash for spec in BAD}
     assert failed[BAD[0].hash] == "pretraining diverged: the loss at step 1 is nan"
     assert failed[BAD[1].hash] == "a result that cannot be stored: divergence is inf"
     assert re.match(r"RuntimeError: .*memory", failed[BAD[2].hash])
-    assert sorted(report["bad lines"]) == sorted(f"{describe(spec)} failed: {failed[spec.hash]}" for spec in BAD)
+    said = [line for line in report["lines"] if " failed: " in line]
+    assert sorted(said) == sorted(f"{describe(spec)} failed: {failed[spec.hash]}" for spec in BAD)
     assert not any(f"{spec.hash}.json" in stored(store) for spec in BAD)
 
 

@@ -178,7 +178,7 @@ def test_more_steps_bring_the_network_nearer_to_the_exact_law():
     own, other = [], []
     for steps in (20, 100, 400):
         divergences = []
-        for seed in range(3):
+        for seed in range(2):
             model, stranger = random_hmm(3, 4, seed), random_hmm(3, 4, seed + 100)
             network = bert.build(bert.Shape(1, 32, 2, 8), 4, seed)
             pretrain(network, model, Pretraining(steps, 32, 8, 0.15, 1e-2, 0.04, 10), seed)
