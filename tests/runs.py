@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -65,3 +66,17 @@ def kill_at_random(
         running[process].kill()
         kills += running[process].wait() == -signal.SIGKILL
     return kills
+
+
+def to_the_end(calls: list[list[str]], environment=ENVIRONMENT) -> list[str]:
+    """Let commands run at the same time until all have ended well; what each wrote."""
+    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    running = [subprocess.Popen(call, **streams) for call in calls]
+    said = [process.communicate(timeout=600) for process in running]
+    assert [process.returncode for process in running] == [0] * len(calls), said
+    return [out for out, _ in said]
+
+
+def runs(said: list[str]) -> list[str]:
+    """The trials that commands say they have run, described in words."""
+    return re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(said), re.MULTILINE)

@@ -13,7 +13,7 @@ from importlib import metadata
 import pytest
 import torch
 from packaging.requirements import Requirement
-from runs import ENVIRONMENT, PANEL, TINY, claimed, command, kill_at_random, numbers, stored
+from runs import ENVIRONMENT, PANEL, TINY, claimed, command, kill_at_random, numbers, runs, stored, to_the_end
 
 from hmmlib import checkpoints, missing
 from hmmlib.missing import (
@@ -259,23 +259,6 @@ def test_a_worker_with_much_to_say_ends(tmp_path):
     assert outcome == Outcome(left=[spec.hash for spec in specs])
 
 
-def test_two_commands_on_one_store_run_nothing_twice(tmp_path):
-    call = command("trial", tmp_path, "--missing", "--trials", "1")
-    running = [
-        subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-        for _ in range(2)
-    ]
-    said = [process.communicate(timeout=600) for process in running]
-    assert [process.returncode for process in running] == [0, 0], said
-    specs = panel_specs("smoke", "left", 1, **PANEL)
-    runs = re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(out for out, _ in said), re.MULTILINE)
-    assert sorted(runs) == sorted(describe(spec) for spec in specs)
-    assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in specs}
-    counts = [[int(n) for n in re.findall(r"(\d+) (?:run|were|are|failed)", out.splitlines()[-1])] for out, _ in said]
-    assert sum(ran for ran, *_ in counts) == len(specs)
-    assert all(sum(count) == len(specs) for count in counts)
-
-
 EAGER = (
     "import functools, runpy; from hmmlib import trials; "
     "trials.pretrain = functools.partial(trials.pretrain, every=0.0); runpy.run_module('hmmlib', run_name='__main__')"
@@ -283,24 +266,25 @@ EAGER = (
 """The command line, with a checkpoint after every step."""
 
 
-def test_ten_kills_change_nothing(tmp_path):
+def test_ten_kills_of_two_commands_on_one_store_change_nothing(tmp_path):
     """Ten times SIGKILL at random moments: in the end the same files with the same numbers as of one undisturbed run.
 
-    Two commands run at a time, one of them with a checkpoint after every step.
+    Two commands run at a time, one of them with a checkpoint after every step. In the end both are left in peace, and
+    run nothing twice.
     """
     specs, store = panel_specs("smoke", "left", 2, **PANEL), tmp_path / "killed"
     start = time.time()
     run_missing(specs, tmp_path / "undisturbed", say=str)
     trial = (time.time() - start) / len(specs)
     plain = command("trial", store, "--missing", "--trials", "2")
-    eager, draw, kills = [plain[0], "-c", EAGER, *plain[3:]], random.Random(1), 0
-    for _ in range(5):
-        kills += kill_at_random([plain, eager], store, draw, trial)
-    assert kills == 10
-    left = len(specs) - len(stored(store))
-    assert left > 0
-    done = subprocess.run(plain, capture_output=True, text=True, env=ENVIRONMENT, check=True)
-    assert done.stdout.count(": head ") == left
+    calls, draw = [plain, [plain[0], "-c", EAGER, *plain[3:]]], random.Random(1)
+    assert sum(kill_at_random(calls, store, draw, trial) for _ in range(5)) == 10
+    left = {describe(spec) for spec in specs if not result_path(spec, store).exists()}
+    assert left
+    said = to_the_end(calls)
+    assert sorted(runs(said)) == sorted(left)
+    for out in said:  # each has accounted for every spec
+        assert sum(int(n) for n in re.findall(r"(\d+) (?:run|were|are|failed)", out.splitlines()[-1])) == len(specs)
     assert stored(store) == stored(tmp_path / "undisturbed")
     others = {path.name for path in (store / "smoke").iterdir() if path.suffix != ".json"}
     assert {name for name in others if not name.endswith(".tmp")} <= {".claims", ".unfinished"}

@@ -35,7 +35,7 @@ def test_good_values_pass_and_are_converted():
         ({"sizes": "abc"}, ["sizes", "valid list", "abc"]),
         ({"sizes": [4, 0]}, ["sizes[1]", "greater than or equal to 1"]),
         ({"sizes": []}, ["sizes", "at least 1 item"]),
-        ({"preset": "qiuck"}, ["preset", "'smoke' or 'quick'", "qiuck"]),
+        ({"preset": "qiuck"}, ["preset", "'smoke', 'quick', 'gpu'", "qiuck"]),
         ({"instances": None}, ["instances", "None"]),
     ],
 )
@@ -100,10 +100,23 @@ def test_papermill_runs_the_experiment_and_the_seed_matters(tmp_path):
 
     told = []
     for seed in ("7", "8"):
-        done = papermill(tmp_path, "-f", "parameters/smoke.yaml", "-p", "seed", seed, "-p", "hidden_sizes", "[4]")
+        done = papermill(
+            tmp_path,
+            "-f",
+            "parameters/smoke.yaml",
+            "-p",
+            "seed",
+            seed,
+            "-p",
+            "hidden_sizes",
+            "[4]",
+            "-p",
+            "trials",
+            "1",
+        )
         assert done.returncode == 0, done.stderr
         cells = nbformat.read(tmp_path / "out.ipynb", 4).cells
         outputs = [o for cell in cells if "run_trial(" in cell.source for o in cell.get("outputs", [])]
         told.append("".join(o.text for o in outputs if o.output_type == "stream"))
-    assert "|H| =  4" in told[0]
+    assert "|H| = 4" in told[0]
     assert told[0] != told[1]

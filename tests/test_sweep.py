@@ -16,17 +16,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
-from runs import ENVIRONMENT, PANEL, TINY, command, kill_at_random, numbers, stored
+from runs import ENVIRONMENT, PANEL, TINY, command, kill_at_random, numbers, runs, stored, to_the_end
 
 from hmmlib import checkpoints
 from hmmlib.missing import Outcome, describe, run_missing
 from hmmlib.specs import TrialSpec, panel_specs
-from hmmlib.store import checkpoint_path
+from hmmlib.store import checkpoint_path, result_path
 from hmmlib.sweep import reachable, slots, sweep
 from hmmlib.trials import run_trial
 
@@ -46,9 +47,9 @@ def undisturbed(tmp_path_factory):
 
 
 def using(folder: Path) -> list[str]:
-    """Processes that have a file of this folder open, or name it in their command."""
+    """Processes that have a file of this folder open, or name it in their command. On Linux; none elsewhere."""
     found = []
-    for process in (path for path in Path("/proc").iterdir() if path.name.isdigit()):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_text().replace("\0", " ")
             files = [os.readlink(link) for link in (process / "fd").iterdir()]
@@ -69,8 +70,8 @@ def wait_for_end(folder: Path, seconds: float, but: str = "") -> list[str]:
     return left
 
 
-@pytest.fixture
-def ray_folder() -> Iterator[Path]:
+@contextmanager
+def sessions() -> Iterator[Path]:
     """A folder for Ray's sessions, with a name short enough for a socket. In the end no process may use it.
 
     Two agents of Ray, which run no trials, notice only after a minute that all else is gone: they are waited for where
@@ -81,55 +82,48 @@ def ray_folder() -> Iterator[Path]:
     agents = "" if os.environ.get("HMMLIB_SLOW") else "Agent"
     left = wait_for_end(folder, 30 if agents else 150, but=agents)
     for line in using(folder):
-        os.kill(int(line.split(":")[0]), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(int(line.split(":")[0]), signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
     assert left == []
+
+
+@pytest.fixture
+def ray_folder() -> Iterator[Path]:
+    with sessions() as folder:
+        yield folder
 
 
 def environment(ray_folder: Path) -> dict[str, str]:
     return {**ENVIRONMENT, "RAY_TMPDIR": str(ray_folder)}
 
 
-def with_kills(times: int, trials: int, store: Path, ray_folder: Path, seed: int) -> tuple[str, float]:
-    """Kill a sweep several times, then let it end: its output, and the seconds that all took."""
-    call = command("sweep", store, "--trials", str(trials), "--device", "cpu", **STEPS)
-    draw, start, kills = random.Random(seed), time.time(), 0
-    for _ in range(times):
-        kills += kill_at_random([call], store, draw, 5.0, environment(ray_folder))
-    assert kills == times or len(stored(store)) == 6 * trials, kills
-    done = subprocess.run(call, capture_output=True, text=True, env=environment(ray_folder), check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, time.time() - start
+def with_kills(times: int, at_once: int, trials: int, store: Path, ray_folder: Path) -> None:
+    """Kill sweeps several times, then let two run to the end at once; each must have run nothing that the other ran."""
+    specs = panel_specs("smoke", "left", trials, **{**PANEL, **STEPS})
+    call, draw = command("sweep", store, "--trials", str(trials), "--device", "cpu", **STEPS), random.Random(1)
+    kills = sum(kill_at_random([call] * at_once, store, draw, 5.0, environment(ray_folder)) for _ in range(times))
+    assert kills == times * at_once or len(stored(store)) == len(specs), kills
+    left = {describe(spec) for spec in specs if not result_path(spec, store).exists()}
+    said = to_the_end([call, call], environment(ray_folder))
+    assert sorted(runs(said)) == sorted(left)
+    assert sum(int(re.search(r"(\d+) run, ", out)[1]) for out in said) == len(left)
+    visible = {path.name for path in (store / "smoke").iterdir() if not path.name.startswith(".")}
+    assert visible == {f"{spec.hash}.json" for spec in specs}
 
 
-def test_three_kills_of_the_driver_change_nothing(undisturbed, ray_folder, tmp_path):
-    out, _ = with_kills(3, 1, tmp_path, ray_folder, seed=1)
+def test_four_kills_of_two_sweeps_on_one_store_change_nothing(undisturbed, ray_folder, tmp_path):
+    with_kills(2, 2, 1, tmp_path, ray_folder)
     assert stored(tmp_path) == undisturbed
-    ran, before = (int(n) for n in re.search(r"(\d+) run, (\d+) were stored", out).groups())
-    assert ran + before == len(undisturbed) == 6
-    assert out.count(": head ") == ran
-    visible = {path.name for path in (tmp_path / "smoke").iterdir() if not path.name.startswith(".")}
-    assert visible == set(undisturbed)
 
 
 @slow
-def test_ten_kills_of_the_driver_change_nothing(ray_folder, tmp_path):
+def test_ten_kills_of_a_sweep_change_nothing(ray_folder, tmp_path):
     run_missing(panel_specs("smoke", "left", 6, **{**PANEL, **STEPS}), tmp_path / "undisturbed", say=str)
-    _, seconds = with_kills(10, 6, tmp_path / "killed", ray_folder, seed=2)
-    print(f"ten kills and the end: {seconds:.0f} s")
+    start = time.time()
+    with_kills(10, 1, 6, tmp_path / "killed", ray_folder)
+    print(f"ten kills and the end: {time.time() - start:.0f} s")
     assert stored(tmp_path / "killed") == stored(tmp_path / "undisturbed")
-
-
-def test_two_sweeps_on_one_store_run_nothing_twice(undisturbed, ray_folder, tmp_path):
-    call = command("sweep", tmp_path, "--trials", "1", "--device", "cpu", **STEPS)
-    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(ray_folder))
-    running = [subprocess.Popen(call, **streams) for _ in range(2)]
-    said = [process.communicate(timeout=600) for process in running]
-    assert [process.returncode for process in running] == [0, 0], said
-    specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
-    runs = re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(out for out, _ in said), re.MULTILINE)
-    assert sorted(runs) == sorted(describe(spec) for spec in specs)
-    assert stored(tmp_path) == undisturbed
 
 
 BOX = """
@@ -139,7 +133,7 @@ from hmmlib.missing import deadline
 from hmmlib.specs import TrialSpec
 from hmmlib.sweep import sweep
 
-start, until, claimed = time.time(), deadline(0.35), []
+until = deadline(0.35)
 specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
 outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu")
 print(json.dumps([vars(outcome), time.time() - until]))
@@ -206,14 +200,11 @@ BAD = [TrialSpec("smoke", **{**TINY, **fault}) for fault in FAULTS]
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory):
     """What happened on a cluster of two nodes, of which one was taken away; also the store."""
-    store, folder = tmp_path_factory.mktemp("two-nodes"), Path(tempfile.mkdtemp(prefix="r"))
-    specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
+    store, specs = tmp_path_factory.mktemp("two-nodes"), panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
     work = json.dumps([[asdict(spec) for spec in part] for part in (BAD, specs)])
-    done = subprocess.run(
-        [sys.executable, "-c", CLUSTER, str(store), work],
-        capture_output=True, text=True, env=environment(folder), check=False, timeout=600,
-    )  # fmt: skip
-    shutil.rmtree(folder, ignore_errors=True)
+    call = [sys.executable, "-c", CLUSTER, str(store), work]
+    with sessions() as folder:
+        done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), store, specs
 
