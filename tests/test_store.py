@@ -182,7 +182,7 @@ def hold(spec, store, pipe):
 
 def test_one_process_at_a_time_holds_a_claim_and_its_death_gives_it_up(result, tmp_path):
     here, there = multiprocessing.Pipe()
-    other = multiprocessing.get_context("spawn").Process(target=hold, args=(result.spec, tmp_path, there))
+    other = multiprocessing.get_context("spawn").Process(target=hold, args=(result.spec, tmp_path, there), daemon=True)
     other.start()
     assert here.recv()
     assert Claim.take(result.spec, tmp_path) is None
