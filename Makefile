@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lint notebooks serve picture lock clean
+.PHONY: help install book test lint notebooks serve pictures colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -44,8 +44,11 @@ lint: $(INSTALLED) ## check style and formatting
 serve: book ## build the book and serve it on http://127.0.0.1:8000
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
-picture: $(INSTALLED) ## draw the README's picture from the stored trials
-	$(BIN)/python -c "from hmmlib import figure_3, figures, specs, store; figures.use_style(); figure_3.panel([store.load_result(store.result_path(s)) for s in specs.panel_specs('quick', 'left', 20)], 'left').savefig('book/_static/head-against-prompt.png', dpi=150)"
+pictures: book ## draw the README's pictures from the stored trials and the built book (needs Chromium)
+	$(BIN)/python book/readme_pictures.py
+
+colab: $(INSTALLED) notebooks ## run every notebook alone, in an environment that has only what Colab has
+	$(BIN)/python book/colab.py $(COLAB_ARGS)
 
 lock: ## resolve pyproject.toml anew into requirements.lock
 	rm -rf build/lock

@@ -17,6 +17,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 import yaml
+from portable import plain
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED = ROOT / "build" / "executed" / "notebooks"
@@ -33,14 +34,24 @@ def sources() -> list[Path]:
     return sorted((ROOT / "notebooks").glob("*.md"))
 
 
+def repository() -> dict[str, str]:
+    """The repository's address and branch, from the one place where they stand."""
+    return yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]
+
+
 def address() -> str:
-    """The repository's address, from the one place where it stands."""
-    return yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    return repository()["url"]
 
 
 def twin(source: Path) -> str:
-    """The notebook that a text notebook stands for, as JSON: the same text for the same source, always."""
+    """The notebook that a text notebook stands for, as JSON: the same text for the same source, always.
+
+    Its text is plain Markdown, for Colab and Jupyter; the book's pages have the source's own.
+    """
     notebook = jupytext.read(source)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = plain(cell.source, address(), repository()["branch"])
     first_code = next(k for k, cell in enumerate(notebook.cells) if cell.cell_type == "code")
     bootstrap = nbformat.v4.new_code_cell(BOOTSTRAP.format(address=address()), metadata={"tags": ["remove-cell"]})
     notebook.cells.insert(first_code, bootstrap)
@@ -73,7 +84,13 @@ def write_twins(check: bool) -> int:
 
 def key(path: Path, parameters: Path) -> str:
     """What an executed copy depends on, as one hash: notebook, parameters, library, lock, and stored results if read."""
-    used = [path, parameters, ROOT / "requirements.lock", *sorted((ROOT / "hmmlib").rglob("*.py"))]
+    used = [
+        path,
+        path.with_suffix(".md"),
+        parameters,
+        ROOT / "requirements.lock",
+        *sorted((ROOT / "hmmlib").rglob("*.py")),
+    ]
     if "hmmlib.store" in path.read_text():
         used += sorted((ROOT / "results").rglob("*.json"))
     digest = hashlib.sha256()
@@ -112,6 +129,9 @@ def execute(path: Path, parameters: Path) -> None:
         running.replace(copy.with_suffix(".failed.ipynb"))
         copy.unlink(missing_ok=True)
         raise SystemExit(f"failed\n{error}") from None
+    texts = [cell.source for cell in jupytext.read(path.with_suffix(".md")).cells if cell.cell_type == "markdown"]
+    for cell, text in zip([c for c in notebook.cells if c.cell_type == "markdown"], texts, strict=True):
+        cell.source = text  # the page is written in MyST, boxes and references included
     for cell in notebook.cells:
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.metadata.tags.append("remove-cell")  # the page shows the notebook's own parameters

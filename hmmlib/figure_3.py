@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hmmlib.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, done
+from hmmlib.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, done, legend_below
 from hmmlib.summaries import LADDER, LEFT, RIGHT, Interval, along, gain, reference, size
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _published(axes: Axes, points: dict[int, Interval], colour: str, marker: str
 
 def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     """A panel of Figure 3, "left" or "right": means over trials with 95% intervals, beside the published ones."""
-    figure, axes = plt.subplots(figsize=(6.4, 3.8))
+    figure, axes = plt.subplots(figsize=(5.4, 3.8))
     series = {"left": LEFT, "right": RIGHT}[name]
     for shift, (label, read) in zip((-0.15, 0.15), series.items(), strict=True):
         colour, marker = LOOK[label]
@@ -63,13 +63,13 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({size(r) for r in results} | set(reference(name)[next(iter(series))])))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncol=2, fontsize=8.5)
+    legend_below(axes)
     return done(figure)
 
 
 def gains(results: Sequence[TrialResult]) -> Figure:
     """Prompt minus head in each trial, a dot, and their mean with its 95% interval."""
-    figure, axes = plt.subplots(figsize=(6.4, 3))
+    figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.scatter(*zip(*[(size(r), gain(r)) for r in results], strict=True), s=14, color=BLUE, alpha=0.35, linewidth=0)
     _line(axes, along(results, gain, size), INK, "o", "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
@@ -80,7 +80,7 @@ def gains(results: Sequence[TrialResult]) -> Figure:
 
 def ladder(results: Sequence[TrialResult]) -> Figure:
     """From theory to network: means over trials of each rung that exists at a size."""
-    figure, axes = plt.subplots(figsize=(6.4, 4))
+    figure, axes = plt.subplots(figsize=(5.4, 4))
     for k, (label, read) in enumerate(LADDER.items()):
         colour, marker = LOOK[label]
         dashed = "exact" in label or "Theorem" in label
@@ -88,13 +88,13 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
         _line(axes, points, colour, marker, label, 0.12 * (k - 2))
         axes.lines[-1 - sum(point.n > 1 for point in points.values())].set_linestyle("--" if dashed else "-")
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(0.44, 1.02))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncol=2, fontsize=8.5)
+    legend_below(axes)
     return done(figure)
 
 
 def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) -> Figure:
     """Accuracy against the network's excess masked-token loss, a dot for each trial of the named series."""
-    figure, axes = plt.subplots(figsize=(6.4, 3.4))
+    figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for label, read in series.items():
         colour, marker = LOOK[label]
         dots = [(max(r.excess_loss, 1e-3), read(r)) for r in results if read(r) is not None]
@@ -107,7 +107,7 @@ def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) 
 
 def against_steps(results: Sequence[TrialResult]) -> Figure:
     """Accuracy, and excess loss below it, against pretraining steps: means with 95% intervals."""
-    figure, (above, below) = plt.subplots(2, 1, figsize=(6.4, 5), sharex=True, height_ratios=(3, 2))
+    figure, (above, below) = plt.subplots(2, 1, figsize=(5.4, 5), sharex=True, height_ratios=(3, 2))
 
     def steps(result: TrialResult) -> int:
         return result.spec.steps

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-INK, SOFT = "#22303c", "#9aa7b2"
-BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"  # told apart by colour-blind readers
+INK, SOFT = "#22303c", "#748491"
+# Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
+BLUE, ORANGE, GREEN, RED = "#0072b2", "#b97f00", "#009e73", "#d55e00"
 
 
 def use_style() -> None:
@@ -26,6 +28,7 @@ def use_style() -> None:
             "axes.titlesize": 11,
             "legend.frameon": False,
             "lines.linewidth": 1.8,
+            "svg.fonttype": "none",  # text stays text: light, searchable, in the page's own font
             "svg.hashsalt": "hmmlib",
             "text.color": INK,
             "xtick.color": INK,
@@ -39,6 +42,11 @@ def use_style() -> None:
     set_matplotlib_formats("svg", metadata={"Date": None})
 
 
+def legend_below(axes: Axes, columns: int = 2, offset: float = 0.2) -> None:
+    """The legend under the axes, where it takes no width: a figure has to fit on a phone."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -offset), ncol=columns, fontsize=9)
+
+
 def done(figure: Figure) -> Figure:
     """Closed, so that a notebook shows the figure once: as the value of its cell."""
     figure.tight_layout()
@@ -46,38 +54,17 @@ def done(figure: Figure) -> Figure:
     return figure
 
 
-def chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence[int] = ()) -> Figure:
-    """The graphical model of an HMM: H_0 → H_1 → …, each H_i over its token. Positions count from 1 (H_0 for 0)."""
-    figure, axes = plt.subplots(figsize=(1.15 * (len(tokens) + 1), 2.1))
-    arrow = dict(arrowstyle="-|>", color=SOFT, shrinkA=15, shrinkB=15, linewidth=1.4)
-    for i in range(len(tokens) + 1):
-        colour = BLUE if i in highlight else "white"
-        text = "white" if i in highlight else INK
-        axes.scatter(i, 1, s=780, color=colour, edgecolor=BLUE, linewidth=1.6, zorder=2)
-        axes.text(i, 1, f"$H_{i}$", ha="center", va="center", color=text, zorder=3)
-        if i:
-            axes.annotate("", (i, 1), (i - 1, 1), arrowprops=arrow)
-            axes.annotate("", (i, 0), (i, 1), arrowprops=arrow)
-            face = "#e9edf0" if i in masked else "white"
-            axes.scatter(i, 0, s=780, marker="s", color=face, edgecolor=ORANGE, linewidth=1.6, zorder=2)
-            label = "mask" if i in masked else tokens[i - 1]
-            axes.text(i, 0, label, ha="center", va="center", fontsize=8.5, zorder=3)
-    axes.set(xlim=(-0.5, len(tokens) + 0.5), ylim=(-0.45, 1.45))
-    axes.axis("off")
-    return done(figure)
-
-
 def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
     """Probability vectors side by side, one group of bars for each row."""
     colours = [BLUE, ORANGE, GREEN, RED, SOFT]
-    figure, axes = plt.subplots(figsize=(6.4, 2.6))
+    figure, axes = plt.subplots(figsize=(5.4, 2.6))
     width = 0.8 / len(rows)
     for k, (name, row) in enumerate(rows.items()):
         at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
         axes.bar(at, np.asarray(row), width * 0.92, color=colours[k % len(colours)], label=name)
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    legend_below(axes, offset=0.12)
     return done(figure)
 
 
@@ -93,11 +80,11 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
 
 def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
     """Masked-token loss against steps, with named levels as lines."""
-    figure, axes = plt.subplots(figsize=(6.4, 3))
+    figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.plot(steps, values, color=BLUE)
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
         axes.axhline(level, color=colour, linestyle=style)
-        axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom", color=colour)
+        axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom")
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
     return done(figure)
 
@@ -116,7 +103,7 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
 def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "") -> Figure:
     """Lines with markers over a common x; `log` names the logarithmic axes ("x", "y" or "xy")."""
     colours, markers = [BLUE, ORANGE, GREEN, RED], "os^D"
-    figure, axes = plt.subplots(figsize=(6.4, 3))
+    figure, axes = plt.subplots(figsize=(5.4, 3))
     for k, (name, values) in enumerate(series.items()):
         axes.plot(x, values, marker=markers[k], color=colours[k], label=name, markersize=5)
     axes.set_xscale("log" if "x" in log else "linear")
@@ -156,7 +143,7 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
             axes.plot(*np.array(crossings).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
     axes.set(aspect="equal")
     axes.axis("off")
-    axes.legend(loc="upper left", bbox_to_anchor=(0.95, 1))
+    legend_below(axes, offset=0.03)
     return done(figure)
 
 
@@ -197,7 +184,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
     axes.set(ylabel="attention score")
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    legend_below(axes)
     return done(figure)
 
 
@@ -219,7 +206,7 @@ def simplex_with_prompt(
         head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
     """
     place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 4))
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.4))
     labels, columns = np.asarray(labels, dtype=bool), np.asarray(corners).T @ place
     for axis, (title, points) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         axis.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
@@ -243,8 +230,13 @@ def simplex_with_prompt(
             ends.append((1 - share) * place[i] + share * place[j])
     if len(ends) == 2:
         axis.plot(*np.array(ends).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
-    axis.legend(loc="upper right", bbox_to_anchor=(1.25, 1), fontsize=8.5)
+    legend_below(axis, offset=0.02)
     return done(figure)
+
+
+def ink_on_shade(value: float) -> str:
+    """For text on a square of the colour map Blues, which does not change on a dark page: what can be read there."""
+    return "#fefefe" if value > 0.71 else "#020202"
 
 
 def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
@@ -261,8 +253,7 @@ def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarr
         table = np.asarray(table)
         axis.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for (x, y), value in np.ndenumerate(table):
-            ink = "white" if value > 0.6 else INK
-            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink)
+            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink_on_shade(value))
         axis.set_yticks(range(len(names)), names)
         axis.set_xticks([])
         axis.set_ylabel(cell)

@@ -3,6 +3,7 @@
 Needs `make book` first; in CI it is never skipped.
 """
 
+import json
 import os
 import re
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from bs4 import BeautifulSoup
 
 from hmmlib.equations import EQUATIONS
 
@@ -44,6 +46,8 @@ class Page(HTMLParser):
             self.links.append(found["href"])
         if tag == "img":
             self.alts.append(found.get("alt", ""))
+        if tag == "svg" and "picture" in found.get("class", "").split():
+            self.alts.append(found.get("aria-label", ""))
         if tag in {"script", "img", "source", "iframe"} and found.get("src"):
             self.loaded.append(found["src"])
         if tag == "link" and {"stylesheet", "preload", "icon"} & set(found.get("rel", "").split()):
@@ -163,6 +167,50 @@ def test_figures_have_alternative_text(name):
     assert all(len(alt) > 20 for alt in pictures)
 
 
-def test_mathematics_is_served_from_the_book():
-    assert (HTML / "_static" / "mathjax" / "tex-svg-full.js").stat().st_size > 1e6
-    assert any("mathjax/tex-svg-full.js" in source for source in PAGES["notebooks/3-hmm"].loaded)
+@each_page
+def test_mathematics_is_typeset_and_brings_its_glyphs(name):
+    html = PAGES[name].html
+    assert not re.search(r"merror|mathjax/|window\.MathJax", html)
+    used = set(re.findall(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"', html))
+    assert used <= PAGES[name].ids
+    if name == "notebooks/3-hmm":
+        assert html.count("<mjx-container") > 50
+        assert len(used) > 30
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
+def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
+    text = re.sub(r"\s+", " ", "".join(PAGES[name].text))
+    assert re.search(
+        r"\d+ min to read · \d+ (s|minutes) to run, when this page was built · open in Colab · source", text
+    )
+    assert f"papermill {name}.ipynb out.ipynb -p " in text
+
+
+def test_mentions_of_statements_are_links():
+    assert re.search(r'href="[^"]*3-hmm.html#paper-thm-3-3"[^>]*>Theorem 3.3<', PAGES["book/index"].html)
+    assert re.search(r'#paper-thm-4-3"[^>]*>Theorems 4.3<.*?#paper-thm-4-6"[^>]*>4.6<', PAGES["book/index"].html)
+
+
+def test_cards_have_every_statement_and_the_notation():
+    from hmmlib.statements import STATEMENTS
+
+    folder = HTML / "_static" / "companion"
+    cards = json.loads(re.fullmatch(r"companion.statements\((.*)\);\n", (folder / "statements.js").read_text())[1])
+    for statement in STATEMENTS:
+        assert cards["data"][statement.label]["page"] == statement.page
+        assert statement.name in re.sub(r"<[^>]+>", "", cards["data"][statement.label]["html"])
+    for equation in EQUATIONS:
+        assert cards["data"][f"equation-{equation.label}".lower()]["title"] == f"Equation ({equation.number})"
+    notation = json.loads(re.fullmatch(r"companion.notation\((.*)\);\n", (folder / "notation.js").read_text())[1])
+    assert notation["data"].count("<tr") == PAGES["book/notation"].html.count("<tr") > 40
+    for data in (cards, notation):
+        used = set(re.findall(r'<use href=\\?"#([A-Z0-9]+-[0-9A-F]+)', json.dumps(data)))
+        assert used <= set(re.findall(r'<path id=\\?"([^"\\]+)', json.dumps(data)))
+
+
+def test_the_landing_page_is_short():
+    page = BeautifulSoup(PAGES["book/index"].html, "html.parser").find("article")
+    for part in page.select(".facts, .headerlink, .sd-stretched-link, script"):
+        part.decompose()
+    assert 100 < len(page.get_text(" ").split()) < 200

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hmmlib.assumptions import AssumptionError, assumption_3_1, assumption_3_2
+from hmmlib.checks.section_3 import balanced
 from hmmlib.exact import Enumeration, normalised, over_inputs
 from hmmlib.generate import (
     dependent_hmm,
@@ -222,3 +223,10 @@ def test_without_independent_columns_some_tasks_have_no_head():
     assert refuted >= 10
     probs, labels = inputs(hidden_twins(), torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64), 1)
     check_refutation(fit_or_refute(probs, labels), probs, labels)
+
+
+def test_balanced_labels_are_never_decided_by_rounding():
+    flat = torch.tensor([0.1, 0.1 + 2e-17, 0.1, 0.1 - 2e-17], dtype=torch.float64)
+    assert balanced(flat).all()
+    assert balanced(torch.zeros(5, dtype=torch.float64)).all()
+    assert balanced(torch.tensor([0.0, 3.0, 1.0, 2.0], dtype=torch.float64)).tolist() == [False, True, False, True]

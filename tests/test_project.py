@@ -57,6 +57,8 @@ LAYERS = [
     "sweep",
     "summaries",
     "figures",
+    "drawings",
+    "interactive",
     "figure_3",
     "__main__",
 ]
@@ -114,23 +116,39 @@ def test_every_notebook_has_its_cells_and_beats(source):
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source
     assert pipeline.address() in code[0].source
-    assert code[1].metadata.tags == ["parameters"]
+    assert "parameters" in code[1].metadata.tags
     assert code[1].source.startswith("# Parameters:")
     assert re.search(r"\bcheck\(\s*globals\(\)", code[2].source)
     assert not any(cell.get("outputs") for cell in code)
     headings = re.findall(r"^## (.+)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
     beats = ["What is claimed", "Step by step", "At scale, and with a control", "To try next"]
-    if source.stem == "errata":  # a list, not a derivation
+    if source.stem in {"errata", "in-pictures"}:  # a list and a tour, not derivations
         beats = beats[-1:]
     places = [[heading.startswith(beat) for heading in headings].index(True) for beat in beats]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+def test_every_notebook_has_exercises_whose_solutions_run(source):
+    if source.stem == "in-pictures":
+        return
+    cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").split("## To try next")[1]
+    solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
+    numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", text)
+    assert numbers == re.findall(r"<summary>Solution (\d+)", text) == [str(k + 1) for k in range(len(solutions))]
+    assert len(solutions) >= 2
+    for code in solutions:
+        assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code)))
 
 
 def test_every_figure_has_alternative_text():
     for source in pipeline.sources():
         for cell in nbformat.read(source.with_suffix(".ipynb"), 4).cells:
             last = cell.source.strip().splitlines()[-1] if cell.source.strip() else ""
-            if cell.cell_type == "code" and (re.match(r"figures\.(?!use_style)", cell.source) or last == "figure"):
+            if cell.cell_type == "code" and (
+                re.match(r"(figures|drawings)\.(?!use_style)", cell.source) or last == "figure"
+            ):
                 assert len(cell.metadata["mystnb"]["image"]["alt"]) > 20, (source.name, cell.source)
 
 
@@ -143,6 +161,8 @@ def test_one_address():
         if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"} and path.is_file():
             for other in re.findall(r"https://github\.com/[A-Za-z0-9_./-]+", path.read_text()):
                 assert other.startswith(address), (name, other)
+            for other in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)", path.read_text()):
+                assert address.endswith(f"/{other}"), (name, other)
 
 
 def imports(path: Path) -> set[str]:

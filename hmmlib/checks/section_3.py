@@ -134,11 +134,13 @@ def _non_degenerate(rng: np.random.Generator, seed: int) -> HMM:
 
 
 def balanced(target: torch.Tensor) -> torch.Tensor:
-    """Labels that split the inputs near the middle, in the widest gap there, so that rounding decides no label."""
+    """Labels that split the inputs near the middle, in the widest gap there; all 1 where rounding is all the gap."""
     ordered = target.sort().values
     low, high = len(ordered) // 4, max(len(ordered) // 4 + 2, 3 * len(ordered) // 4)
     gaps = ordered[low:high].diff()
     place = low + int(gaps.argmax())
+    if gaps.max() <= 1e-12 * ordered.abs().max():
+        return torch.ones_like(target, dtype=torch.bool)
     return target > (ordered[place] + ordered[place + 1]) / 2
 
 

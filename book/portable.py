@@ -1,0 +1,114 @@
+"""The book's Markdown in words that any notebook viewer shows: what Colab and Jupyter open has no MyST in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import yaml
+from pybtex.database import parse_file
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = {
+    "thm": "Theorem",
+    "lem": "Lemma",
+    "prop": "Proposition",
+    "asm": "Assumption",
+    "claim": "Claim",
+    "ex": "Example",
+}
+FENCE = re.compile(r"^(?P<colons>:{3,})(?:\{(?P<name>[\w:-]+)\} ?(?P<title>.*))?$")
+
+
+def number(label: str) -> str:
+    """Of paper-thm-3-3: 3.3."""
+    return ".".join(label.split("-")[2:]).upper()
+
+
+def name(label: str) -> str:
+    """Of paper-thm-3-3: Theorem 3.3."""
+    return f"{KINDS[label.split('-')[1]]} {number(label)}"
+
+
+@cache
+def citation(key: str) -> str:
+    """Authors and year, as the book's pages have them."""
+    entry = bibliography().entries[key]
+    people = [str(person.last_names[-1]) for person in entry.persons["author"]]
+    who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
+    return f"{who}, {entry.fields['year']}".replace("{", "").replace("}", "")
+
+
+@cache
+def bibliography():
+    return parse_file(str(ROOT / "book" / "references.bib"))
+
+
+def box(kind: str, title: str, lines: list[str]) -> list[str]:
+    """A directive's body without it: statements become quotations, proofs paragraphs, dropdowns details."""
+    labels = [line.split()[1] for line in lines if line.startswith(":label:")]
+    body = "\n".join(line for line in lines if not line.startswith(":")).strip()
+    if kind == "dropdown":
+        return ["<details>", f"<summary>{title}</summary>", "", body, "", "</details>"]
+    if kind == "prf:proof":
+        return [f"**Proof.** {body} ∎"]
+    heading = f"**{name(labels[0]) if labels else kind.split(':')[-1].title()}**"
+    heading += f" ({title})." if title else "."
+    return [f"> {line}".rstrip() for line in f"{heading}\n\n{body}".split("\n")]
+
+
+def without_boxes(text: str) -> str:
+    open_boxes: list[tuple[str, str, str, list[str]]] = []
+    lines: list[str] = []
+    for line in text.split("\n"):
+        fence = FENCE.match(line)
+        if fence and fence["name"]:
+            open_boxes.append((fence["colons"], fence["name"], fence["title"], lines))
+            lines = []
+        elif fence and open_boxes and fence["colons"] == open_boxes[-1][0]:
+            _, kind, title, outer = open_boxes.pop()
+            lines = [*outer, *box(kind, title, lines)]
+        else:
+            lines.append(line)
+    if open_boxes:
+        raise ValueError(f"a box is not closed: {open_boxes[-1][1]} {open_boxes[-1][2]}")
+    return "\n".join(lines)
+
+
+@cache
+def macros() -> dict[str, str]:
+    config = yaml.safe_load((ROOT / "_config.yml").read_text())
+    return config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
+
+
+ROLES: dict[str, Callable[[str], str]] = {
+    "prf:ref": name,
+    "eq": lambda label: f"({number(label)})",
+    "cite": lambda keys: f"({'; '.join(citation(key.strip()) for key in keys.split(','))})",
+    "cite:t": lambda key: re.sub(r", (\d+)$", r" (\1)", citation(key)),
+    "term": lambda term: re.sub(r" *<[^>]*>$", "", term),
+}
+
+
+def role(kind: str, content: str) -> str:
+    if kind not in ROLES:
+        raise ValueError(
+            f"{{{kind}}}`{content}`: a notebook can use the roles {', '.join(ROLES)}; else a Markdown link"
+        )
+    return ROLES[kind](content)
+
+
+def plain(text: str, address: str, branch: str) -> str:
+    """One Markdown cell without boxes, roles, labels, macros of the book's own, and links that need the book."""
+    text = without_boxes(text)
+    text = re.sub(r"\{([a-z:]+)\}`([^`]+)`", lambda found: role(found[1], found[2]), text)
+    text = re.sub(r"\n?\$\$ \((paper-eq-[\w-]+)\)", lambda label: f"\n\\tag{{{number(label[1])}}}\n$$", text)
+    for macro, meaning in macros().items():
+        text = re.sub(rf"\\{macro}(?![A-Za-z])", lambda _, meaning=meaning: meaning, text)
+    colab = (
+        f"{address.replace('https://github.com', 'https://colab.research.google.com/github')}/blob/{branch}/notebooks"
+    )
+    text = re.sub(r"\]\(([\w.-]+\.ipynb)", rf"]({colab}/\1", text)
+    return re.sub(r"\]\(\.\./book/", f"]({address}/blob/{branch}/book/", text)

@@ -1,0 +1,57 @@
+"""The pictures of the README: Figure 3 from the stored trials, and the built book as a browser shows it.
+
+python book/readme_pictures.py    writes book/pictures/*.png; needs the built book and Chromium
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from hmmlib import figure_3, figures, specs, store
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from browser import chromium  # noqa: E402
+
+FOLDER = ROOT / "book" / "pictures"
+
+
+def left_panel() -> None:
+    figures.use_style()
+    trials = [store.load_result(store.result_path(spec)) for spec in specs.panel_specs("quick", "left", 20)]
+    figure_3.panel(trials, "left").savefig(FOLDER / "head-against-prompt.png", dpi=150)
+
+
+def theorem(page: Page) -> None:
+    """A theorem in the text, and the card of another under the pointer."""
+    page.goto(f"file://{ROOT}/_build/html/notebooks/3-1-prompt.html")
+    link = page.locator("article a[href*='paper-thm-3-3']").first
+    link.scroll_into_view_if_needed()
+    link.hover()
+    page.locator("#companion-card").wait_for(state="visible")
+    page.screenshot(path=FOLDER / "page-with-card.png")
+
+
+def moving(page: Page) -> None:
+    """An interactive figure with its slider moved."""
+    page.goto(f"file://{ROOT}/_build/html/notebooks/3-hmm.html")
+    figure = page.locator(".moving").first
+    figure.locator("input[type=range]").first.fill("0.3")
+    figure.screenshot(path=FOLDER / "interactive-figure.png")
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    left_panel()
+    with chromium() as browser:
+        light = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")
+        theorem(light)
+        dark = browser.new_page(viewport={"width": 900, "height": 800}, color_scheme="dark")
+        moving(dark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,340 @@
+"""The built book in a browser: what it loads, shows and reaches at two widths, in two themes, served and from a folder.
+
+Needs `make book` and a Chromium; in CI neither may be missing. Pictures of all pages are left in build/screenshots.
+"""
+
+import os
+import re
+from itertools import product
+
+import pytest
+from browser import ADVICE, Watched, barriers, chromium, executable, faults, served
+from playwright.sync_api import expect
+from test_book import HTML, ROOT, chapters
+
+if executable() is None:
+    if os.environ.get("CI"):
+        raise FileNotFoundError(ADVICE)
+    pytest.skip(ADVICE, allow_module_level=True)
+
+NAMES = [*chapters(), "search"]
+WIDTHS, THEMES = {1280: 900, 390: 844}, ("light", "dark")
+SCREENSHOTS = ROOT / "build" / "screenshots"
+TALLEST = 15_000
+MOVING = {"notebooks/3-hmm": 1, "notebooks/3-1-prompt": 1, "notebooks/4-1-attention-head": 2}
+"""Interactive figures of each page."""
+G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
+"""The letter G in a formula."""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def served_book():
+    with served(HTML) as home:
+        yield home
+
+
+@pytest.fixture(scope="module")
+def view(browser, served_book):
+    """A function of width, theme and what else a context takes: the one view of the served book with these."""
+    views = {}
+
+    def get(width: int = 1280, theme: str = "light", home: str = served_book, **more) -> Watched:
+        key = (width, theme, home, *more.items())
+        if key not in views:
+            views[key] = Watched(browser, home, width, WIDTHS[width], theme, **more)
+        return views[key]
+
+    yield get
+    for each in views.values():
+        each.context.close()
+
+
+def photograph(page, name: str, width: int, theme: str) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    height = min(page.evaluate("document.documentElement.scrollHeight"), TALLEST)
+    path = SCREENSHOTS / f"{name.rpartition('/')[2]}-{width}-{theme}.jpg"
+    clip = dict(x=0, y=0, width=width, height=height)
+    page.screenshot(path=path, type="jpeg", quality=60, full_page=True, clip=clip)
+
+
+@pytest.mark.parametrize(("width", "theme", "name"), [*product(WIDTHS, THEMES, NAMES)])
+def test_page(view, width, theme, name):
+    """One load: nothing fails, everything is typeset, named and in its place, and nobody is kept out.
+
+    What axe-core finds on a phone does not depend on the theme, but for contrast, which does not depend on the width.
+    """
+    watched = view(width, theme)
+    page = watched.open(f"{name}.html")
+    photograph(page, name, width, theme)
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    wrong = faults(page)
+    if width == 1280 or theme == "light":
+        wrong += barriers(page, contrast=width == 1280)
+    wrong += watched.wrong
+    assert not wrong, "\n".join(f"{name}, {width} px wide, {theme}: {what}" for what in wrong)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_from_a_folder(view, name):
+    watched = view(home=f"{HTML.as_uri()}/")
+    wrong = [*faults(watched.open(f"{name}.html")), *watched.wrong]
+    assert not wrong, "\n".join(f"{name}, from a folder: {what}" for what in wrong)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_theme_follows_the_system(browser, served_book, theme):
+    watched = Watched(browser, served_book, theme=theme, choose=False)
+    page = watched.open("book/index.html")
+    expect(page.locator("html")).to_have_attribute("data-theme", theme)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number)")
+    assert (max(ground) < 60) if theme == "dark" else (min(ground) > 240)
+    watched.context.close()
+
+
+BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title><body style="margin:0; background:#111"><main>
+<h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
+<p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span><mjx-container><svg width="0"></svg>w</mjx-container>
+<mjx-container style="color:#222"><svg width="9" height="9"><use href="#none"></use></svg></mjx-container>
+<mjx-container style="color:#eee"><svg width="9" height="9"><g data-mml-node="merror"></g></svg></mjx-container>
+<div id="wide" style="width:3000px">wide</div><div style="overflow:hidden; width:99px"><table><tr><td>
+<div style="width:400px">cut</div></table></div><div style="overflow-x:auto; width:99px" tabindex="0"><table><tr><td>
+<div style="width:400px">scrolls</div></table></div><img src="missing.png"><svg width="20" height="20"></svg>
+<p style="color:#333">hard to read</p><a href="#wide"></a><input type="range">
+<script>console.warn("careful"); fetch("http://127.0.0.2:9/"); undefined.x</script></main></body></html>"""
+
+
+def test_checks_find_faults(browser, tmp_path):
+    """A control: one page with every fault, of which each is named, and a sound one, of which nothing is said."""
+    (tmp_path / "bad.html").write_text(BAD)
+    sound = BAD[: BAD.index("<p ")] + "<p style='color:#eee'>Sound.</p></main></body></html>"
+    (tmp_path / "sound.html").write_text(sound)
+    with served(tmp_path) as home:
+        watched = Watched(browser, home)
+        page = watched.open("bad.html")
+        found = "\n".join([*faults(page), *barriers(page), *watched.wrong])
+        for fault in [
+            *('TeX left: main > p "left: \\\\(x', "$$y$$", "formula not typeset", "empty formula", "formula in error"),
+            *("glyph not there", "page too wide: main > div#wide", "cut off: main > div > table by main > div"),
+            *("no alternative text", "figure without a name", "faint: rgb(34, 34, 34)", "axe color-contrast"),
+            *("axe link-name", "axe label", "status 404", "console warning: careful", "script error"),
+            *("another host asked: http://127.0.0.2:9/", "failed: http://127.0.0.2:9/"),
+        ]:
+            assert fault in found, f"{fault} is not in:\n{found}"
+        for fine in ("scrolls", "code"):
+            assert fine not in found
+        page = watched.open("sound.html")
+        assert not [*faults(page), *barriers(page), *watched.wrong]
+        watched.context.close()
+
+
+# Links and search
+
+LANDED = """async id => {
+  for (let still = 0, last = NaN; still < 12; still = scrollY === last ? still + 1 : 0, last = scrollY)
+    await new Promise(requestAnimationFrame);
+  const target = document.getElementById(id), box = target.getBoundingClientRect();
+  if (!(box.top >= -1 && box.top < innerHeight - 4)) return `its top is at ${box.top} of ${innerHeight}`;
+  const x = Math.min(Math.max(box.left + 6, 6), innerWidth - 6), y = Math.max(box.top, 0) + 3;
+  const hit = document.elementFromPoint(x, y);
+  return hit && (hit.contains(target) || target.contains(hit)) ? '' : `${hit?.outerHTML.slice(0, 80)} lies upon it`;
+}"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["notebooks/3-hmm", "notebooks/appendix-d", "book/ledger"])
+def test_links_land_in_view(view, width, name):
+    page = view(width).open(f"{name}.html")
+    links = page.locator("article a:not(.headerlink)[href*='#']").evaluate_all(
+        "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
+    )
+    assert len(links) > 3
+    for link in {links[0], links[len(links) // 2], links[-1]}:
+        view(width).open(f"{name}.html").locator(f"article a[href='{link}']").locator("visible=true").first.click()
+        anchor = link.partition("#")[2]
+        page.wait_for_url(f"**#{anchor}")
+        page.wait_for_load_state()
+        assert not (wrong := page.evaluate(LANDED, anchor)), f"{name}, {width} px wide, {link}: {wrong}"
+
+
+@pytest.fixture(params=["served", "from a folder"])
+def search(request, view):
+    """A function of words typed into the search page: the addresses and titles of what is found, best first."""
+    watched = view() if request.param == "served" else view(home=f"{HTML.as_uri()}/")
+
+    def find(words: str) -> list[tuple[str, str]]:
+        page = watched.open("search.html")
+        field = page.locator(".bd-search-container input[name=q]")
+        field.fill(words)
+        field.press("Enter")
+        summary = page.locator("#search-results .search-summary")
+        expect(summary).to_contain_text(re.compile("found|did not match"))
+        if (count := re.search(r"found (\d+|one) page", summary.text_content())) is None:
+            return []
+        page.locator("#search-results .search li").nth(int(count[1]) - 1 if count[1] != "one" else 0).wait_for()
+        assert not watched.wrong
+        return page.locator("#search-results .search li > a").evaluate_all("all => all.map(a => [a.href, a.innerText])")
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("words", "anchor"),
+    [
+        ("Theorem 3.3", "notebooks/3-hmm.html#paper-thm-3-3"),
+        ("Lemma D.9", "notebooks/appendix-d.html#paper-lem-D-9"),
+        ("(C.1)", "notebooks/appendix-c.html#equation-paper-eq-c-1"),
+        ("attention head", ""),
+    ],
+)
+def test_search_finds(search, words, anchor):
+    found = search(words)
+    assert found
+    assert anchor in found[0][0], found[:5]
+
+
+def test_search_finds_nothing_where_there_is_nothing(search):
+    assert search("nonsense-word-xyz") == []
+
+
+def test_search_opens_by_keyboard(view):
+    page = view().open("notebooks/3-hmm.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("hidden state")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=hidden+state*")
+    page.locator("#search-results .search li").first.wait_for()
+
+
+# Notation panel and cards
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_notation_panel(view, width):
+    watched = view(width)
+    page = watched.open("notebooks/3-hmm.html")
+    button, panel = page.get_by_role("button", name="Notation", exact=True), page.get_by_role("dialog", name="Notation")
+    for press in (button.click, lambda: button.press("Enter")):
+        press()
+        expect(panel).to_be_visible()
+        assert panel.locator("tbody tr:has(mjx-container)").count() >= 30
+        assert not faults(page)
+        page.keyboard.press("Escape")
+        expect(panel).to_be_hidden()
+        expect(button).to_be_focused()
+    assert not watched.wrong
+
+
+@pytest.mark.parametrize("home", ["served", "from a folder"])
+def test_cards_on_hovering(view, home):
+    watched = view() if home == "served" else view(home=f"{HTML.as_uri()}/")
+    box = watched.open("notebooks/3-hmm.html").locator("[id='paper-thm-3-3']")
+    words = max(re.split(r"\n|\s{2,}", box.locator("p").nth(1).inner_text()), key=len).strip()[:40]
+    assert len(words) > 15
+    page = watched.open("notebooks/3-1-prompt.html")
+    card = page.get_by_role("tooltip")
+    expect(card).to_have_count(0)
+    page.locator("article a[href$='3-hmm.html#paper-thm-3-3']").first.hover()
+    expect(card).to_contain_text("Theorem 3.3")
+    expect(card).to_contain_text(words)
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    page.locator(G).first.hover()
+    expect(card).to_contain_text("masked language model")
+    assert not [*faults(page), *watched.wrong]
+
+
+def test_card_on_focus(view):
+    page = view().open("notebooks/3-1-prompt.html")
+    page.keyboard.press("Tab")
+    page.locator("article a[href$='3-hmm.html#paper-thm-3-3']").first.focus()
+    expect(page.get_by_role("tooltip")).to_contain_text("Theorem 3.3")
+
+
+def test_cards_on_tapping(view):
+    page = view(390, has_touch=True, is_mobile=True).open("notebooks/3-1-prompt.html")
+    card = page.get_by_role("tooltip")
+    page.locator("article a[href$='3-hmm.html#paper-thm-3-3']").first.tap()
+    expect(card).to_contain_text("Theorem 3.3")
+    assert page.url.endswith("notebooks/3-1-prompt.html"), "a first tap shows the card and does not leave the page"
+    page.locator("article h1").first.tap()
+    expect(card).to_be_hidden()
+    page.locator(G).first.tap()
+    expect(card).to_contain_text("masked language model")
+
+
+# Interactive figures
+
+
+def state(figure) -> tuple[str, list[str]]:
+    """Text and drawings of an interactive figure."""
+    return figure.inner_text(), figure.locator("svg").evaluate_all("all => all.map(e => e.outerHTML)")
+
+
+@pytest.mark.parametrize(("width", "home"), [(1280, "served"), (390, "served"), (1280, "from a folder")])
+@pytest.mark.parametrize("name", MOVING)
+def test_interactive_figures_move_and_return(view, name, width, home):
+    watched = view(width) if home == "served" else view(home=f"{HTML.as_uri()}/")
+    page = watched.open(f"{name}.html")
+    figures = page.locator("div.moving")
+    assert figures.count() == MOVING[name]
+    sliders = 0
+    for figure in figures.all():
+        reset = figure.get_by_role("button", name=re.compile("^reset", re.IGNORECASE)).first
+        reset.click()
+        start = state(figure)
+        assert start[1], "it draws something"
+        for slider in figure.locator("input[type=range]").all():
+            sliders += 1
+            slider.focus()
+            room = slider.input_value() != slider.get_attribute("max")
+            for key in ("ArrowRight", "ArrowLeft") if room else ("ArrowLeft",):
+                before = state(figure)
+                for _ in range(3):
+                    page.keyboard.press(key)
+                after = state(figure)
+                assert after[0] != before[0], f"{name}: no text changes with the key {key}"
+                assert after[1] != before[1], f"{name}: no drawing changes with the key {key}"
+            reset.click()
+            assert state(figure) == start
+            box = slider.bounding_box()
+            middle = dict(x=0.45 * box["width"], y=box["height"] / 2)
+            slider.click(position=middle)
+            assert state(figure)[0] != start[0]
+            reset.click()
+            assert state(figure) == start
+        for field in figure.locator("input[type=text]").all():
+            field.fill(field.input_value().rpartition(" ")[0])
+            assert state(figure) != start
+            reset.click()
+            assert state(figure) == start
+    assert sliders
+    assert not [*faults(page), *watched.wrong]
+
+
+# Paper
+
+CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].filter(e => e.checkVisibility()
+  && !e.closest('mjx-container *, svg *') && /auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX)
+  && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.parametrize("name", ["book/index", "notebooks/3-hmm", "notebooks/appendix-d"])
+def test_page_on_paper(browser, served_book, name):
+    """As wide as an A4 page between margins of 1 cm: no sidebar, no button, and nothing that would have to scroll."""
+    watched = Watched(browser, served_book, 718, 1000)
+    page = watched.open(f"{name}.html")
+    shown = page.locator(".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .notation-button")
+    assert shown.evaluate_all("all => all.some(e => e.checkVisibility())")
+    page.emulate_media(media="print")
+    assert not shown.evaluate_all("all => all.filter(e => e.checkVisibility()).map(e => e.className)")
+    assert not page.evaluate(CUT_ON_PAPER)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    leaves = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
+    assert leaves >= (1 if name == "book/index" else 2)
+    watched.context.close()
