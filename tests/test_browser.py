@@ -209,6 +209,7 @@ def test_search_opens_by_keyboard(view):
     page.keyboard.press("Enter")
     page.wait_for_url("**/search.html?q=hidden+state*")
     page.locator("#search-results .search li").first.wait_for()
+    page.wait_for_load_state("networkidle")  # the excerpts of the pages found
 
 
 # Notation panel and cards
