@@ -25,7 +25,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 
 book: $(INSTALLED) notebooks build/ledger.json ## execute what has changed and build the book into _build/html
 	$(BIN)/python book/notebooks.py execute $(PRESET)
-	$(BIN)/jupyter-book build . -W --keep-going --quiet
+	@# A page with a warning would count as done the next time: forget what was read.
+	$(BIN)/jupyter-book build . -W --keep-going --quiet || { rm -rf _build/.doctrees; exit 1; }
 	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
 
 build/ledger.json: $(INSTALLED) $(wildcard hmmlib/*.py hmmlib/checks/*.py)

@@ -82,6 +82,11 @@ def write_twins(check: bool) -> int:
     return drifted
 
 
+def library() -> list[Path]:
+    """Every file of hmmlib that a notebook may read, scripts and tables included."""
+    return sorted(p for p in (ROOT / "hmmlib").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+
+
 def key(path: Path, parameters: Path) -> str:
     """What an executed copy depends on, as one hash: notebook, parameters, library, lock, and stored results if read."""
     used = [
@@ -89,7 +94,7 @@ def key(path: Path, parameters: Path) -> str:
         path.with_suffix(".md"),
         parameters,
         ROOT / "requirements.lock",
-        *sorted((ROOT / "hmmlib").rglob("*.py")),
+        *library(),
     ]
     if "hmmlib.store" in path.read_text():
         used += sorted((ROOT / "results").rglob("*.json"))

@@ -93,7 +93,7 @@ ROLES: dict[str, Callable[[str], str]] = {
 
 
 def role(kind: str, content: str) -> str:
-    if kind not in ROLES:
+    if kind not in ROLES or (kind != "term" and "<" in content):
         raise ValueError(
             f"{{{kind}}}`{content}`: a notebook can use the roles {', '.join(ROLES)}; else a Markdown link"
         )
@@ -102,6 +102,8 @@ def role(kind: str, content: str) -> str:
 
 def plain(text: str, address: str, branch: str) -> str:
     """One Markdown cell without boxes, roles, labels, macros of the book's own, and links that need the book."""
+    if found := re.search(r"^ *(?:```+|~~~+)\{[^}]*\}|^\([\w-]+\)=$", text, re.MULTILINE):
+        raise ValueError(f"{found[0]}: a notebook can use boxes with colons only, and no targets")
     text = without_boxes(text)
     text = re.sub(r"\{([a-z:]+)\}`([^`]+)`", lambda found: role(found[1], found[2]), text)
     text = re.sub(r"\n?\$\$ \((paper-eq-[\w-]+)\)", lambda label: f"\n\\tag{{{number(label[1])}}}\n$$", text)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from browser import chromium  # noqa: E402
 
+HTML = ROOT / "_build" / "html"
 FOLDER = ROOT / "book" / "pictures"
 
 
@@ -27,7 +28,7 @@ def left_panel() -> None:
 
 def theorem(page: Page) -> None:
     """A theorem in the text, and the card of another under the pointer."""
-    page.goto(f"file://{ROOT}/_build/html/notebooks/3-1-prompt.html")
+    page.goto((HTML / "notebooks" / "3-1-prompt.html").as_uri())
     link = page.locator("article a[href*='paper-thm-3-3']").first
     link.scroll_into_view_if_needed()
     link.hover()
@@ -37,9 +38,9 @@ def theorem(page: Page) -> None:
 
 def moving(page: Page) -> None:
     """An interactive figure with its slider moved."""
-    page.goto(f"file://{ROOT}/_build/html/notebooks/3-hmm.html")
+    page.goto((HTML / "notebooks" / "3-hmm.html").as_uri())
     figure = page.locator(".moving").first
-    figure.locator("input[type=range]").first.fill("0.3")
+    figure.get_by_role("button", name="Nearly equal").click()
     figure.screenshot(path=FOLDER / "interactive-figure.png")
 
 

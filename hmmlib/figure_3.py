@@ -20,7 +20,7 @@ LOOK = {
     "prompt tuning": (BLUE, "o"),
     "memory HMM + attention head": (BLUE, "o"),
     "vanilla HMM + linear head": (ORANGE, "s"),
-    "head of Theorem 3.3": (SOFT, "x"),
+    "head of Theorem 3.3": (INK, "x"),
     "head tuned on the exact G": (GREEN, "^"),
     "prompt tuned on the exact Ḡ": (RED, "D"),
     "head tuned on the network": (ORANGE, "s"),
@@ -74,7 +74,8 @@ def gains(results: Sequence[TrialResult]) -> Figure:
     _line(axes, along(results, gain, size), INK, "o", "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
-    axes.legend(loc="upper left")
+    axes.set_xticks(sorted({size(r) for r in results}))
+    legend_below(axes)
     return done(figure)
 
 
@@ -87,7 +88,8 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
         points = along(results, read, size)
         _line(axes, points, colour, marker, label, 0.12 * (k - 2))
         axes.lines[-1 - sum(point.n > 1 for point in points.values())].set_linestyle("--" if dashed else "-")
-    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(0.44, 1.02))
+    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
+    axes.set_xticks(sorted({size(r) for r in results}))
     legend_below(axes)
     return done(figure)
 

@@ -44,7 +44,7 @@ def use_style() -> None:
 
 def legend_below(axes: Axes, columns: int = 2, offset: float = 0.2) -> None:
     """The legend under the axes, where it takes no width: a figure has to fit on a phone."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -offset), ncol=columns, fontsize=9)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -offset), ncol=columns, fontsize=9, handlelength=3)
 
 
 def done(figure: Figure) -> Figure:

@@ -181,9 +181,14 @@ def test_mathematics_is_typeset_and_brings_its_glyphs(name):
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
 def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
     text = re.sub(r"\s+", " ", "".join(PAGES[name].text))
-    assert re.search(
-        r"\d+ min to read · \d+ (s|minutes) to run, when this page was built · open in Colab · source", text
+    found = re.search(
+        r"(\d+) min to read · \d+ (s|minutes) to run, when this page was built · open in Colab · source", text
     )
+    article = BeautifulSoup(PAGES[name].html, "html.parser").find("article")
+    displays = len(article.select("mjx-container[display], svg.picture"))
+    for part in article.select("pre, script, style, mjx-container, .moving, svg"):
+        part.decompose()
+    assert 1 <= int(found[1]) <= 3 + len(article.get_text(" ").split()) / 140 + displays / 5
     assert f"papermill {name}.ipynb out.ipynb -p " in text
 
 

@@ -58,8 +58,12 @@ def test_markdown_that_any_viewer_shows(text, expected):
 def test_what_a_viewer_cannot_show_is_refused():
     with pytest.raises(ValueError, match="not closed: dropdown More"):
         plain(":::{dropdown} More\ntext")
-    with pytest.raises(ValueError, match="\\{doc\\}`3-hmm`: a notebook can use the roles prf:ref"):
-        plain("see {doc}`3-hmm`")
+    for text in ("see {doc}`3-hmm`", "by {prf:ref}`the head <paper-thm-3-3>`"):
+        with pytest.raises(ValueError, match="a notebook can use the roles prf:ref"):
+            plain(text)
+    for text in ("```{note}\nthis\n```", "(a-target)=\n## Heading"):
+        with pytest.raises(ValueError, match="a notebook can use boxes with colons only"):
+            plain(text)
 
 
 @pytest.mark.parametrize("twin", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
@@ -94,7 +98,17 @@ def test_formulas_become_drawings_with_their_glyphs(typesetter):
 
 def test_a_formula_that_is_no_formula_is_marked(typesetter):
     assert "merror" in typesetter.typeset(r"\frac{1}{")
+    assert "merror" in typesetter.typeset(r"\suppp(x)")
     assert "merror" not in typesetter.typeset(r"\frac{1}{2}", display=True)
+
+
+def test_a_typesetter_that_dies_says_so():
+    made = mathematics.Typesetter({})
+    made.process.kill()
+    made.process.wait()
+    with pytest.raises(RuntimeError, match="the typesetter stopped with exit code"):
+        made.typeset("x")
+    made.close()
 
 
 def test_the_indicator_does_not_depend_on_the_readers_fonts(typesetter):
@@ -162,7 +176,8 @@ def test_reading_time_counts_text_and_formulas_but_no_code():
 
     words = nodes.paragraph("", "", nodes.Text("word " * 900))
     code = nodes.literal_block("", "word " * 9000)
-    assert page_facts.reading_minutes(page(words, code)) == 5
+    script = nodes.raw("", "word " * 9000)
+    assert page_facts.reading_minutes(page(words, code, script)) == 5
     assert page_facts.reading_minutes(page(words.deepcopy(), *(nodes.math_block("", "x") for _ in range(15)))) == 7
     assert page_facts.reading_minutes(page()) == 1
 

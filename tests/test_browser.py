@@ -189,7 +189,7 @@ def search(request, view):
         ("Theorem 3.3", "notebooks/3-hmm.html#paper-thm-3-3"),
         ("Lemma D.9", "notebooks/appendix-d.html#paper-lem-D-9"),
         ("(C.1)", "notebooks/appendix-c.html#equation-paper-eq-c-1"),
-        ("attention head", ""),
+        ("attention head", "4-1-attention-head.html"),
     ],
 )
 def test_search_finds(search, words, anchor):
@@ -267,6 +267,51 @@ def test_cards_on_tapping(view):
     expect(card).to_be_hidden()
     page.locator(G).first.tap()
     expect(card).to_contain_text("masked language model")
+    page.locator("article h1").first.tap()
+    page.locator("article a[href$='3-hmm.html#paper-thm-3-3']").first.tap()
+    card.get_by_role("link", name="Go there").tap()
+    page.wait_for_url("**/3-hmm.html#paper-thm-3-3")
+
+
+def test_a_link_whose_card_cannot_come_still_leads_there(browser, served_book):
+    watched = Watched(browser, served_book, 390, 844, has_touch=True, is_mobile=True)
+    watched.page.route(
+        "**/companion/*.js", lambda route: route.abort() if "cards" not in route.request.url else route.continue_()
+    )
+    page = watched.open("notebooks/3-1-prompt.html")
+    page.locator("article a[href$='3-hmm.html#paper-thm-3-3']").first.tap()
+    page.wait_for_url("**/3-hmm.html#paper-thm-3-3")
+    page.get_by_role("button", name="Notation", exact=True).tap()
+    page.wait_for_url("**/book/notation.html")
+    watched.context.close()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_page_without_scripts_can_be_read(browser, served_book, theme):
+    watched = Watched(browser, served_book, 1280, 900, theme, choose=False, java_script_enabled=False)
+    page = watched.page
+    page.goto(served_book + "notebooks/3-hmm.html")
+    assert page.locator("mjx-container svg").count() > 50
+    ground = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
+    for part in ("svg.picture text", "article p"):
+        inks = page.locator(part).evaluate_all(
+            "all => all.map(e => getComputedStyle(e)[e.matches('text') ? 'fill' : 'color'])"
+        )
+        assert inks
+        assert ground not in inks
+    assert not watched.wrong
+    watched.context.close()
+
+
+def test_a_folder_may_have_any_name(browser, tmp_path):
+    folder = tmp_path / "Meine Bücher #1 100%"
+    folder.symlink_to(HTML, target_is_directory=True)
+    watched = Watched(browser, f"{folder.as_uri()}/")
+    page = watched.open("notebooks/3-1-prompt.html")
+    page.locator("article a[href$='3-hmm.html#paper-thm-3-3']").first.hover()
+    expect(page.get_by_role("tooltip")).to_contain_text("Theorem 3.3")
+    assert not watched.wrong
+    watched.context.close()
 
 
 # Interactive figures
@@ -336,6 +381,11 @@ def test_page_on_paper(browser, served_book, name):
     assert not shown.evaluate_all("all => all.filter(e => e.checkVisibility()).map(e => e.className)")
     assert not page.evaluate(CUT_ON_PAPER)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("article").evaluate("e => getComputedStyle(e).getPropertyValue('--ink').trim()") == "#22303c"
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     leaves = len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4")))
     assert leaves >= (1 if name == "book/index" else 2)
     watched.context.close()

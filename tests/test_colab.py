@@ -222,7 +222,8 @@ def test_a_good_notebook_runs_with_the_tree_at_hand(project, capsys):
     [
         ("import hmmlib", NOWHERE, ["\na: ", "No module named 'hmmlib'", "no hmmlib was installed", NOWHERE]),
         ("import hmmlib\nassert hmmlib.said > 1, 'too small'", ADDRESS, ["the cell `assert hmmlib.said", "too small"]),
-        ("import os\nos._exit(1)", ADDRESS, ["the cell `os._exit(1)`", "died"]),
+        # the kernel dies a second later, so that it has time to say which cell it was at
+        ("import os\nimport time\nos._exit(time.sleep(1) or 1)", ADDRESS, ["the cell `os._exit(", "died"]),
     ],
     ids=["nowhere", "wrong", "dead"],
 )

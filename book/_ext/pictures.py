@@ -10,15 +10,17 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.writers.html5 import HTML5Translator
 
+from hmmlib import figures
+
 INKS = {
     "#ffffff": "--ground",
-    "#22303c": "--ink",
+    figures.INK: "--ink",
     "#000000": "--ink",
-    "#748491": "--soft",
-    "#0072b2": "--blue",
-    "#b97f00": "--orange",
-    "#009e73": "--green",
-    "#d55e00": "--red",
+    figures.SOFT: "--soft",
+    figures.BLUE: "--blue",
+    figures.ORANGE: "--orange",
+    figures.GREEN: "--green",
+    figures.RED: "--red",
 }
 """The colours of `hmmlib.figures`, and the variables of companion.css that take their place."""
 

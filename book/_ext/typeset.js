@@ -16,7 +16,7 @@ const lean = (html) =>
 require(`${folder}/node-main.js`)
   .init({
     loader: { load: ["input/tex-full", "output/svg", "adaptors/liteDOM", "a11y/assistive-mml"] },
-    tex: { macros: JSON.parse(macros) },
+    tex: { packages: { "[-]": ["noundefined"] }, macros: JSON.parse(macros) }, // an unknown macro is an error
     svg: { fontCache: "global" },
   })
   .then((MathJax) => {

@@ -31,9 +31,14 @@
   );
 
   const load = (name) =>
-    (asked[name] ??= new Promise((resolve) => {
+    (asked[name] ??= new Promise((resolve, reject) => {
       arrived[name] = resolve;
-      document.head.append(element("script", { src: `${folder}${name}.js` }));
+      const script = element("script", { src: `${folder}${name}.js` });
+      script.addEventListener("error", () => {
+        delete asked[name];
+        reject(new Error(`${script.src} is not there`));
+      });
+      document.head.append(script);
     }));
 
   // A letter of a formula and its accent, as one key: "I-1D43A" is G, "I-1D43A N-AF" is G with a bar.
@@ -65,6 +70,7 @@
 
   const hide = () => {
     clearTimeout(timer);
+    wanted = null;
     shownFor?.removeAttribute("aria-describedby");
     shownFor = null;
     card.hidden = true;
@@ -100,17 +106,23 @@
     return rows.map(line).join("") + (rows.length > 1 ? `<p><a href="${page}">Notation</a></p>` : "");
   };
 
-  const subject = (target) => {
+  const subject = ({ target, clientX: x, clientY: y }) => {
     const link = target.closest?.("article a[href]");
     if (link && STATEMENT.test(link.href) && !link.classList.contains("headerlink")) return [link, statementCard];
-    const mi = target.closest?.('article mjx-container [data-mml-node="mi"]');
+    const around = (mi) => {
+      const box = mi.getBoundingClientRect();
+      return box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
+    };
+    const letters = target.closest?.("article mjx-container")?.querySelectorAll('[data-mml-node="mi"]') ?? [];
+    const mi = [...letters].find(around);
     return mi ? [mi, letterCard] : null;
   };
 
+  let wanted = null; // what the reader asked for last: data may arrive when that is something else
   const ask = async (target, tapped = false) => {
-    const [node, content] = target;
-    const html = await content(node, tapped);
-    if (html) show(node, html);
+    const [node, content] = (wanted = target);
+    const html = await content(node, tapped).catch(() => null);
+    if (html && wanted === target) show(node, html);
     return html;
   };
 
@@ -118,19 +130,22 @@
     if (event.pointerType === "touch") return;
     clearTimeout(timer);
     if (card.contains(event.target)) return;
-    const target = subject(event.target);
+    const target = subject(event);
     if (target && target[0] === shownFor) return;
     timer = setTimeout(() => (target ? (hide(), ask(target)) : hide()), target ? 250 : 350);
   });
   document.addEventListener("focusin", (event) => {
-    const target = event.target.matches("a:focus-visible") && subject(event.target);
+    const target = event.target.matches("a:focus-visible") && subject(event);
     if (target) ask(target);
   });
-  document.addEventListener("focusout", (event) => event.target === shownFor && hide());
+  document.addEventListener("focusout", (event) => [shownFor, wanted?.[0]].includes(event.target) && hide());
+  card.addEventListener("mousedown", (event) => event.target.closest("a") && event.preventDefault()); // or focusout hides it
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  let pointer = ""; // browsers differ in what a click says of it
+  document.addEventListener("pointerdown", (event) => (pointer = event.pointerType), true);
   document.addEventListener("click", async (event) => {
-    if (card.contains(event.target)) return;
-    const target = event.pointerType === "touch" && subject(event.target);
+    if (card.contains(event.target)) return void (event.target.closest("a") && hide());
+    const target = pointer === "touch" && subject(event);
     const again = target && target[0] === shownFor;
     hide();
     if (!target || again) return;
@@ -142,7 +157,8 @@
   const panel = element("dialog", { class: "notation-panel", "aria-label": "Notation" });
   const open = async () => {
     if (!panel.isConnected) {
-      const table = await load("notation");
+      const table = await load("notation").catch(() => null);
+      if (!table) return location.assign(`${root}book/notation.html`);
       panel.innerHTML = `<form method="dialog"><strong>Notation</strong><button>Close</button></form>
         <div class="letters" tabindex="0" role="region" aria-label="Letters and their meaning">${table}</div>
         <p><a href="${root}book/notation.html">The page on notation</a>,
@@ -173,4 +189,15 @@
   };
   addEventListener("load", mark);
   addEventListener("resize", mark);
+  document.addEventListener("toggle", mark, true);
+})();
+
+// Paper is white.
+(() => {
+  let screen = null;
+  addEventListener("beforeprint", () => {
+    screen = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+  });
+  addEventListener("afterprint", () => (document.documentElement.dataset.theme = screen));
 })();
