@@ -299,7 +299,7 @@ def test_a_page_without_scripts_can_be_read(browser, served_book, theme):
         )
         assert inks
         assert ground not in inks
-    assert not watched.wrong
+    assert not [what for what in watched.wrong if not what.endswith(" csp")]  # as asked: no script is loaded
     watched.context.close()
 
 
