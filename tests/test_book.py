@@ -192,6 +192,11 @@ def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
     assert f"papermill {name}.ipynb out.ipynb -p " in text
 
 
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "book/index"])
+def test_each_page_says_where_it_stands(name):
+    assert "Where we are:" in "".join(PAGES[name].text)
+
+
 def test_mentions_of_statements_are_links():
     assert re.search(r'href="[^"]*3-hmm.html#paper-thm-3-3"[^>]*>Theorem 3.3<', PAGES["book/index"].html)
     assert re.search(r'#paper-thm-4-3"[^>]*>Theorems 4.3<.*?#paper-thm-4-6"[^>]*>4.6<', PAGES["book/index"].html)
