@@ -48,12 +48,12 @@ def twin(source: Path) -> str:
 
     Its text is plain Markdown, for Colab and Jupyter; the book's pages have the source's own.
     """
-    notebook = jupytext.read(source)
+    notebook, home = jupytext.read(source), repository()
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = plain(cell.source, address(), repository()["branch"])
+            cell.source = plain(cell.source, home["url"], home["branch"])
     first_code = next(k for k, cell in enumerate(notebook.cells) if cell.cell_type == "code")
-    bootstrap = nbformat.v4.new_code_cell(BOOTSTRAP.format(address=address()), metadata={"tags": ["remove-cell"]})
+    bootstrap = nbformat.v4.new_code_cell(BOOTSTRAP.format(address=home["url"]), metadata={"tags": ["remove-cell"]})
     notebook.cells.insert(first_code, bootstrap)
     for k, cell in enumerate(notebook.cells):
         cell.id = hashlib.sha256(f"{k} {cell.cell_type} {cell.source}".encode()).hexdigest()[:12]

@@ -108,3 +108,12 @@ def test_what_the_page_reads_off_the_ladder():
     assert all(abs(one[n] - twenty[n]) < 2.5 for n in (8, 10, 15))
     assert 4 < one[4] - twenty[4] < 5
     assert all(2 < one[n] - twenty[n] < 3.5 for n in (25, 30))
+
+
+def test_the_numbers_of_the_landing_page():
+    text = (Path(__file__).resolve().parent.parent / "book" / "index.md").read_text()
+    memory = [round(100 * p.mean) for p in along(RIGHT_RESULTS, RIGHT["memory HMM + attention head"], size).values()]
+    assert f"score {min(memory)}% to {max(memory)}%" in text
+    ours = along(LEFT_RESULTS, LEFT["prompt tuning"], size)[30].mean
+    published = reference("left")["prompt tuning"][30].mean
+    assert f"to {published:.0%} at 30 states (ours: {ours:.0%})" in text

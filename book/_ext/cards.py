@@ -16,9 +16,7 @@ from docutils import nodes
 
 KINDS = "Theorem|Lemma|Claim|Proposition|Assumption|Corollary|Example"
 NUMBER = r"[0-9A-E]\.[0-9]+"
-MENTION = re.compile(
-    rf"\b(?P<kind>{KINDS})(?P<many>s?)[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)"
-)
+MENTION = re.compile(rf"\b(?P<kind>{KINDS})s?[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)")
 NO_LINKS_IN = (
     nodes.reference,
     nodes.literal,
@@ -91,9 +89,9 @@ def index_statements(app):
     return ()
 
 
-def fragment(element, drop: str = ".headerlink, .eqno") -> str:
+def fragment(element) -> str:
     """An element of a page as HTML that can stand on any page: no ids, and no links, which would be relative."""
-    for extra in element.select(drop):
+    for extra in element.select(".headerlink, .eqno"):
         extra.decompose()
     for link in element.select("a"):
         link.unwrap()

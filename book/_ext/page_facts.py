@@ -68,7 +68,7 @@ def facts(app, pagename: str, doctree: nodes.document) -> str:
     command = f"papermill {pagename}.ipynb out.ipynb {EXAMPLES.get(name, '-p instances 1000')}"
     parts += [
         f"{runtime(app.srcdir, pagename)} to run, when this page was built",
-        f'<a class="badge-link" href="{notebook}">open in Colab</a>',
+        f'<a href="{notebook}">open in Colab</a>',
         f'<a href="{source}.md">source</a>',
     ]
     return (

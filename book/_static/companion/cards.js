@@ -50,9 +50,11 @@
     return over ? `${glyph(mi)} ${glyph(whole.nextElementSibling)}` : glyph(mi);
   };
 
+  let meanings = null; // of each letter, read from the table once
   const letters = async () => {
+    if (meanings) return meanings;
     const table = element("table", {}, await load("notation"));
-    const meanings = new Map();
+    meanings = new Map();
     for (const row of table.querySelectorAll("tbody tr")) {
       const cells = [...row.cells].map((cell) => cell.querySelector("p")?.innerHTML ?? "");
       const mi = row.cells[0].querySelector('[data-mml-node="mi"]');
