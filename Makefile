@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lint notebooks serve pictures colab lock clean
+.PHONY: help install book test bench lint notebooks serve pictures colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -21,22 +21,31 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --requirement requirements.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@# The loops of hmmlib.kernels are compiled when first called, and then kept.
+	$(BIN)/python -c 'from hmmlib import masked_token_probs, random_hmm; masked_token_probs(random_hmm(2, 2), [[0]])'
 	@touch $@
 
-book: $(INSTALLED) notebooks build/ledger.json ## execute what has changed and build the book into _build/html
-	$(BIN)/python book/notebooks.py execute $(PRESET)
+book: $(INSTALLED) notebooks ## execute what has changed and build the book into _build/html; JOBS=1: one notebook at a time
+	$(BIN)/python book/notebooks.py execute $(PRESET) $(if $(JOBS),--jobs $(JOBS))
 	@# A page with a warning would count as done the next time: forget what was read.
 	$(BIN)/jupyter-book build . -W --keep-going --quiet || { rm -rf _build/.doctrees; exit 1; }
 	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
-
-build/ledger.json: $(INSTALLED) $(wildcard hmmlib/*.py hmmlib/checks/*.py)
-	$(BIN)/python -m hmmlib ledger --out $@
 
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
 
 test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: $(INSTALLED) build/peers/.installed ## time ours beside its peers: BENCH_ARGS="posteriors --quick"
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+build/peers/.installed: benchmarks/peers.txt
+	rm -rf build/peers
+	$(PYTHON) -m venv build/peers
+	build/peers/bin/pip install --quiet torch==2.13.0
+	build/peers/bin/pip install --quiet --requirement benchmarks/peers.txt
+	@touch $@
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .

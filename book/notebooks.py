@@ -2,25 +2,33 @@
 
 python book/notebooks.py twins              write notebooks/NAME.ipynb from every notebooks/NAME.md
 python book/notebooks.py twins --check      exit 1 where a twin has drifted from its source
-python book/notebooks.py execute [PRESET]   run every twin whose content, or what it depends on, has changed
+python book/notebooks.py execute [PRESET]   run what has changed, or what it depends on: twins, and the ledger's checks
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
+import json
 import os
+import subprocess
 import sys
-import time
+from collections.abc import Iterable
+from functools import cache, partial
 from pathlib import Path
 
 import jupytext
 import nbformat
+import side_by_side
 import yaml
+from IPython.core.inputtransformer2 import TransformerManager
+from nbclient.exceptions import DeadKernelError
 from portable import plain
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED = ROOT / "build" / "executed" / "notebooks"
+INJECTED = "injected-parameters"
 BOOTSTRAP = """\
 # Where hmmlib is missing, as in Colab, install it; anywhere else this cell does nothing.
 import importlib.util
@@ -82,27 +90,69 @@ def write_twins(check: bool) -> int:
     return drifted
 
 
-def library() -> list[Path]:
-    """Every file of hmmlib that a notebook may read, scripts and tables included."""
-    return sorted(p for p in (ROOT / "hmmlib").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+def module_file(name: str) -> Path | None:
+    """The file of a module of the library, or None where there is none of that name."""
+    path = ROOT.joinpath(*name.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+@cache
+def imported(code: str) -> frozenset[str]:
+    """Modules of the library that code names in its import statements, wherever they stand."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(name for name in names if name.split(".")[0] == "hmmlib")
+
+
+def reached(code: str) -> list[Path]:
+    """The files of the library that code can come to: modules over all imports, and whatever is no module.
+
+    A name taken from `hmmlib` itself may come from any module: the whole library then.
+    """
+    everything = sorted(p for p in (ROOT / "hmmlib").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    found, names = {ROOT / "hmmlib" / "__init__.py"}, set(imported(code))
+    while names:
+        name = names.pop()
+        file = module_file(name)
+        if file is None and name.count(".") == 1:
+            return everything
+        if file and file not in found:
+            found.add(file)
+            names |= imported(file.read_text())
+    return sorted(found | {file for file in everything if file.suffix != ".py"})
+
+
+def code_of(notebook: nbformat.NotebookNode) -> str:
+    """What a notebook runs, as plain Python."""
+    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return "\n".join(TransformerManager().transform_cell(source) for source in cells)
+
+
+def digest(words: str, files: Iterable[Path]) -> str:
+    """One hash of words and of files' names and contents."""
+    found = hashlib.sha256(words.encode())
+    for file in files:
+        content = file.read_bytes()
+        found.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return found.hexdigest()
 
 
 def key(path: Path, parameters: Path) -> str:
-    """What an executed copy depends on, as one hash: notebook, parameters, library, lock, and stored results if read."""
-    used = [
-        path,
-        path.with_suffix(".md"),
-        parameters,
-        ROOT / "requirements.lock",
-        *library(),
-    ]
-    if "hmmlib.store" in path.read_text():
-        used += sorted((ROOT / "results").rglob("*.json"))
-    digest = hashlib.sha256()
-    for file in used:
-        content = file.read_bytes()
-        digest.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+    """What the outputs of a notebook depend on, as one hash.
+
+    Its code cells, parameters, the library as far as it imports it, the lock, and stored results if it can read them.
+    Its text is not among it.
+    """
+    notebook = nbformat.read(path, 4)
+    cells = [[c.source, c.metadata.get("tags", [])] for c in notebook.cells if c.cell_type == "code"]
+    files = [parameters, ROOT / "requirements.lock", *reached(code_of(notebook))]
+    if module_file("hmmlib.store") in files:
+        files += sorted((ROOT / "results").rglob("*.json"))
+    return digest(json.dumps(cells), files)
 
 
 def quiet_kernels() -> None:
@@ -113,55 +163,134 @@ def quiet_kernels() -> None:
     os.environ["IPYTHONDIR"] = str(profile.parent)
 
 
+def page(path: Path, run: nbformat.NotebookNode, made_of: str) -> nbformat.NotebookNode:
+    """The notebook that a page shows: text and tags as the sources have them now, the outputs of a run.
+
+    Its text is in MyST, boxes and references included. `made_of` is the key of the run.
+    """
+    texts = [cell.source for cell in jupytext.read(path.with_suffix(".md")).cells if cell.cell_type == "markdown"]
+    ran = [cell for cell in run.cells if cell.cell_type == "code"]
+    cells = []
+    for cell in nbformat.read(path, 4).cells:
+        if cell.cell_type == "markdown":
+            cell.source = texts.pop(0)
+        else:
+            done = ran.pop(0)
+            cell.outputs, cell.execution_count = done.outputs, done.execution_count
+        cells.append(cell)
+        if ran and INJECTED in ran[0].metadata.get("tags", []):
+            cells.append(ran.pop(0))
+            cells[-1].metadata.tags = [INJECTED, "remove-cell"]  # the page shows the notebook's own parameters
+    shown = nbformat.v4.new_notebook(cells=cells, metadata=run.metadata)
+    shown.metadata["companion_key"] = made_of
+    return shown
+
+
+def write(notebook: nbformat.NotebookNode, copy: Path) -> None:
+    """Write an executed copy, whole or not at all; it is left as it is where nothing has changed."""
+    text, partial = nbformat.writes(notebook), copy.with_suffix(".writing.ipynb")
+    if not copy.is_file() or copy.read_text() != text:
+        partial.write_text(text)
+        partial.replace(copy)
+
+
+def up_to_date(path: Path, parameters: Path) -> bool:
+    """Whether there is a run of just this code, whatever its page says: then it gets the text that stands there now."""
+    copy, wanted = EXECUTED / path.name, key(path, parameters)
+    if not copy.is_file() or (run := nbformat.read(copy, 4)).metadata.get("companion_key") != wanted:
+        return False
+    write(page(path, run, wanted), copy)
+    return True
+
+
 def execute(path: Path, parameters: Path) -> None:
     """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed."""
     import papermill
 
     wanted, copy = key(path, parameters), EXECUTED / path.name
-    if copy.is_file() and nbformat.read(copy, 4).metadata.get("companion_key") == wanted:
-        print(f"  {path.stem}: unchanged", flush=True)
-        return
-    print(f"  {path.stem}: ", end="", flush=True)
-    start = time.perf_counter()
-    values = yaml.safe_load(parameters.read_text())
+    running, failed = copy.with_suffix(".running.ipynb"), copy.with_suffix(".failed.ipynb")
     EXECUTED.mkdir(parents=True, exist_ok=True)
-    running = copy.with_suffix(".running.ipynb")
+    copy.unlink(missing_ok=True)
+    values = yaml.safe_load(parameters.read_text())
     try:
-        notebook = papermill.execute_notebook(
+        run = papermill.execute_notebook(
             path, running, values, kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks"
         )
-    except papermill.PapermillExecutionError as error:
-        running.replace(copy.with_suffix(".failed.ipynb"))
-        copy.unlink(missing_ok=True)
-        raise SystemExit(f"failed\n{error}") from None
-    texts = [cell.source for cell in jupytext.read(path.with_suffix(".md")).cells if cell.cell_type == "markdown"]
-    for cell, text in zip([c for c in notebook.cells if c.cell_type == "markdown"], texts, strict=True):
-        cell.source = text  # the page is written in MyST, boxes and references included
-    for cell in notebook.cells:
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.metadata.tags.append("remove-cell")  # the page shows the notebook's own parameters
-    notebook.metadata["companion_key"] = wanted
-    nbformat.write(notebook, running)
-    running.replace(copy)
-    print(f"{time.perf_counter() - start:.1f} s", flush=True)
+    except (papermill.PapermillExecutionError, DeadKernelError) as error:
+        running.replace(failed)
+        raise SystemExit(str(error)) from None
+    write(page(path, run, wanted), copy)
+    running.unlink()
+    failed.unlink(missing_ok=True)
+
+
+def check_ledger(workers: int) -> None:
+    """Check all statements and write the ledger; what it was made of is noted only when every verdict is as recorded."""
+    ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
+    done_for.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "hmmlib", "ledger", "--out", str(ledger), "--workers", str(workers)]
+    if code := subprocess.run(command, cwd=ROOT).returncode:
+        sys.exit(code)
+    done_for.write_text(wanted)
+
+
+def ledger_key() -> str:
+    """What the ledger depends on, as one hash: what checks the statements, and what writes them down."""
+    files = {ROOT / "hmmlib" / "__main__.py", *reached("import hmmlib.statements"), ROOT / "requirements.lock"}
+    return digest("ledger", sorted(files))
+
+
+def ledger_up_to_date() -> bool:
+    ledger, done_for = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key"
+    return ledger.is_file() and done_for.is_file() and done_for.read_text() == ledger_key()
+
+
+def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:
+    """The ledger and the notebooks that are not up to date, the longest first: those that can train a network."""
+    jobs, waiting = [], {}
+    half = max(1, slots // 2)
+    if ledger_up_to_date():
+        print("  ledger: unchanged")
+    else:
+        workers = max(half, side_by_side.cores() // slots)
+        jobs.append(side_by_side.Job("ledger", partial(check_ledger, workers), half))
+    for path in (source.with_suffix(".ipynb") for source in sources()):
+        if up_to_date(path, parameters):
+            print(f"  {path.stem}: unchanged")
+        else:
+            waiting[path] = module_file("hmmlib.pretraining") in reached(code_of(nbformat.read(path, 4)))
+    for path in sorted(waiting, key=waiting.get, reverse=True):
+        jobs.append(side_by_side.Job(path.stem, partial(execute, path, parameters)))
+    return jobs
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("twins").add_argument("--check", action="store_true")
-    commands.add_parser("execute").add_argument("preset", nargs="?", default="quick")
+    execution = commands.add_parser("execute")
+    execution.add_argument("preset", nargs="?", default="quick")
+    execution.add_argument(
+        "--jobs", type=int, default=side_by_side.cores(), help="at a time; as many as cores if left out"
+    )
     arguments = parser.parse_args()
     if arguments.command == "twins":
         sys.exit(write_twins(arguments.check) if arguments.check else write_twins(False) and 0)
-    parameters = ROOT / "parameters" / f"{arguments.preset}.yaml"
+    parameters, slots = ROOT / "parameters" / f"{arguments.preset}.yaml", arguments.jobs
     if not parameters.is_file():
         known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
         parser.error(f"unknown preset {arguments.preset!r}: choose from {known}")
-    print(f"executing notebooks ({arguments.preset})")
+    if slots < 1:
+        parser.error(f"--jobs must be at least 1, not {slots}")
+    print(f"executing notebooks ({arguments.preset}), {slots} at a time", flush=True)
     quiet_kernels()
-    for source in sources():
-        execute(source.with_suffix(".ipynb"), parameters)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, side_by_side.cores() // slots)))
+    try:
+        failed = side_by_side.run(jobs_to_do(parameters, slots), slots)
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what has been executed is kept")
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

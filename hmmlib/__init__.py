@@ -18,6 +18,7 @@ _HOME = {
         "masked_token_probs_from_embeddings",
         "memory_posterior",
         "posterior",
+        "posteriors",
         "prompted",
     ],
     "generate": ["random_hmm", "random_memory_hmm"],

@@ -7,15 +7,18 @@ the last layer and the vocabulary head, nothing else is needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertForMaskedLM
 
 from hmmlib.checkpoints import digest
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator, as_tokens
 from hmmlib.messages import masked_token_probs
+
+if TYPE_CHECKING:
+    from transformers import BertForMaskedLM
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
 
     As BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
     """
+    from transformers import BertConfig, BertForMaskedLM  # seconds of import, which only who builds a network pays
+
     config = BertConfig(
         vocab_size=n_tokens + shape.specials,
         hidden_size=shape.width,

@@ -1,6 +1,9 @@
-"""Where a network computes, and with how many bits it is pretrained."""
+"""Where something is computed, and how: devices, the bits of a network's products, loops compiled for CPUs."""
 
 from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
 
 import torch
 
@@ -42,3 +45,15 @@ def half(device: torch.device) -> torch.dtype | None:
 def name(device: torch.device) -> str:
     """What the device is called: the GPU's own name, or the type."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+@cache
+def compiled_loops() -> ModuleType | None:
+    """`hmmlib.kernels`, loaded when first needed; None where numba or what it needs is missing: torch does it all then."""
+    try:
+        from hmmlib import kernels
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("hmmlib"):
+            raise
+        return None
+    return kernels

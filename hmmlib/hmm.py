@@ -7,23 +7,29 @@ The first token X_1 is emitted by H_1; H_0 emits nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.sampling import choose, cumulative_rows, draw
+
 MASK = -1
 """The token that means "nothing observed here"."""
+
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types that tokens and states can be drawn in."""
 
 SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 
 class Sample(NamedTuple):
-    """Draws from a model: `tokens` (n, T) int64; `states` (n, T+1) int64, H_0 to H_T; `memory` (n, N) int64, or None."""
+    """Draws from a model: `tokens` (n, T); `states` (n, T+1), H_0 to H_T, or None; `memory` (n, N) int64, or None."""
 
     tokens: Tensor
-    states: Tensor
+    states: Tensor | None
     memory: Tensor | None
 
 
@@ -102,17 +108,6 @@ def at_least(name: str, value, low: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
         raise ValueError(f"{name} must be an integer of {low} or more, not {value!r}")
     return int(value)
-
-
-def _choose(cumulative: Tensor, uniform: Tensor) -> Tensor:
-    """Row-wise inverse of a distribution function: (…, K) and (…,) to int64 (…,). Zero-probability values are never chosen."""
-    return torch.searchsorted(cumulative, uniform.unsqueeze(-1).contiguous(), right=True).squeeze(-1)
-
-
-def _cumulative(columns: Tensor) -> Tensor:
-    """Distribution functions of the columns, as rows that end in exactly 1."""
-    rows = columns.movedim(0, -1).cumsum(-1)
-    return (rows / rows[..., -1:]).contiguous()
 
 
 def reachable(transition: Tensor) -> Tensor:
@@ -205,21 +200,47 @@ class _Chain:
             weights[k] = rest[k, :k] @ weights[:k]
         return torch.zeros_like(self.initial).index_copy(0, closed, weights / weights.sum())
 
-    def _sample_states(self, n: int, length: int, generator: torch.Generator) -> Tensor:
-        step = _cumulative(self.transition)
-        states = torch.empty(n, length + 1, dtype=torch.int64, device=self.device)
-        uniform = torch.rand(length + 1, n, generator=generator, dtype=self.dtype, device=self.device)
-        states[:, 0] = _choose(_cumulative(self.initial).expand(n, -1).contiguous(), uniform[0])
-        for i in range(1, length + 1):
-            states[:, i] = _choose(step[states[:, i - 1]], uniform[i])
-        return states
+    def _lookup(self, memory: Tensor | None, n: int) -> Tensor:
+        """The value that each state looks up in each sequence's memory, (n, n_states); 0 where there is none."""
+        return torch.zeros(n, self.n_states, dtype=torch.int64, device=self.device)
 
-    def _sample_tokens(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """Tokens whose distribution functions are `rows`, an index (n, T) into the emission columns."""
-        cumulative = _cumulative(self.emission.reshape(self.n_tokens, -1))
-        uniform = torch.rand(rows.shape, generator=generator, dtype=self.dtype, device=self.device)
-        parts = zip(rows.split(64, dim=1), uniform.split(64, dim=1), strict=True)
-        return torch.cat([_choose(cumulative[row], u) for row, u in parts], dim=1)
+    def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor | None:
+        return None
+
+    def sample(
+        self,
+        n: int,
+        length: int,
+        seed: int | torch.Generator = 0,
+        states: bool = True,
+        dtype: torch.dtype = torch.int64,
+    ) -> Sample:
+        """`n` independent sequences of `length` tokens; with a memory model each has its own memory, drawn once and kept.
+
+        The same seed gives the same draws on the same platform. Without `states` none are returned, which saves most of the
+        memory in use, and so does a small `dtype` for tokens and states. ValueError for a dtype that cannot hold them.
+        """
+        n, length = at_least("n", n, 1), at_least("length", length, 1)
+        most = max(self.n_tokens, self.n_states if states else 0) - 1
+        if not isinstance(dtype, torch.dtype) or dtype not in WHOLE or most > torch.iinfo(dtype).max:
+            raise ValueError(f"dtype must be an integer type of torch that holds 0 to {most}, not {dtype}")
+        generator = as_generator(seed, self.device)
+        memory = self._sample_memory(n, generator)
+        emission = self.emission.reshape(self.n_tokens, -1)
+        lookup = self._lookup(memory, n)
+        drawn = draw(self.transition, emission, self.initial, lookup, length, generator, states, dtype)
+        return Sample(*drawn, memory)
+
+    def stream(
+        self, n: int, length: int, seed: int | torch.Generator = 0, block: int = 1024, dtype: torch.dtype = torch.int64
+    ) -> Iterator[Tensor]:
+        """The tokens of `n` sequences, (block, length) at a time, the last part smaller: a block is all that is ever held.
+
+        One generator draws block after block, so that the draws depend on `block`. ValueError as `sample` raises it.
+        """
+        n, block, generator = at_least("n", n, 1), at_least("block", block, 1), as_generator(seed, self.device)
+        for begin in range(0, n, block):
+            yield self.sample(min(block, n - begin), length, generator, states=False, dtype=dtype).tokens
 
 
 class HMM(_Chain):
@@ -238,13 +259,6 @@ class HMM(_Chain):
     def to(self, device=None, dtype=None) -> HMM:
         """The same model on another device or with another dtype (float64 or float32)."""
         return HMM(*(recast(part, device, dtype) for part in (self.transition, self.emission, self.initial)))
-
-    def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> Sample:
-        """`n` independent sequences of `length` tokens. The same seed gives the same draws on the same platform."""
-        n, length = at_least("n", n, 1), at_least("length", length, 1)
-        generator = as_generator(seed, self.device)
-        states = self._sample_states(n, length, generator)
-        return Sample(self._sample_tokens(states[:, 1:], generator), states, None)
 
     def embed(self, tokens) -> Tensor:
         """Proper embeddings e(x) = P[X_i = x | H_i], the rows of W: (n, T) to (n, T, S). MASK becomes a row of ones."""
@@ -288,16 +302,13 @@ class MemoryHMM(_Chain):
         chain = (recast(part, device, dtype) for part in (self.transition, self.emission, self.initial))
         return MemoryHMM(*chain, recast(self.memory.reshape(-1), device, dtype).reshape(self.memory.shape))
 
-    def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> Sample:
-        """`n` independent sequences of `length` tokens, each with its own memory, drawn once and kept."""
-        n, length = at_least("n", n, 1), at_least("length", length, 1)
-        generator = as_generator(seed, self.device)
+    def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor:
         uniform = torch.rand(n, generator=generator, dtype=self.dtype, device=self.device)
-        joint = _choose(_cumulative(self.memory.reshape(-1)).expand(n, -1).contiguous(), uniform)
-        memory = torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
-        states = self._sample_states(n, length, generator)
-        looked_up = memory.gather(1, states[:, 1:] // self.n_syntax)  # M_{J_i}
-        return Sample(self._sample_tokens(looked_up * self.n_states + states[:, 1:], generator), states, memory)
+        joint = choose(cumulative_rows(self.memory.reshape(-1)).expand(n, -1).contiguous(), uniform)
+        return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
+
+    def _lookup(self, memory: Tensor, n: int) -> Tensor:
+        return memory.repeat_interleave(self.n_syntax, dim=1)  # M_{j(h)}
 
     def embed(self, tokens) -> Tensor:
         """Proper embeddings e(x) = P[X_i = x | M_{J_i}, H_i]: (n, T) to (n, T, M*H), index m * H + h. MASK is all ones."""
@@ -305,15 +316,16 @@ class MemoryHMM(_Chain):
         rows = self.emission.reshape(self.n_tokens, -1)
         return torch.cat([rows, torch.ones_like(rows[:1])])[tokens]
 
+    def joint_values(self) -> Tensor:
+        """(m_1, …, m_N) for each joint value of the memory, (M^N, N)."""
+        joint = torch.arange(self.memory.numel(), device=self.device)
+        return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
+
     def lift(self, embeddings: Tensor) -> Tensor:
         """η of appendix D.2: (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
         cells, values = self.n_cells, self.n_memory
         table = embeddings.reshape(*embeddings.shape[:-1], values, cells, self.n_syntax)
-        # value of cell j in joint memory k, for every k and j
-        looked_up = torch.stack(
-            torch.unravel_index(torch.arange(values**cells, device=table.device), (values,) * cells), dim=1
-        )
-        lifted = table[..., looked_up, torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
+        lifted = table[..., self.joint_values(), torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
         return lifted.flatten(-3)
 
     def unlift(self, lifted: Tensor) -> Tensor:

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 
 from hmmlib import bert, checkpoints, devices, tuning
 from hmmlib.generate import random_hmm, random_memory_hmm
@@ -255,6 +255,6 @@ def environment(device: torch.device | None = None, precision: str = "single") -
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": version("transformers"),
         "commit": git_commit(),
     }

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertForMaskedLM
 
 from hmmlib.bert import logits_at, to_ids
 from hmmlib.heads import LinearHead
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
 from hmmlib.messages import memory_posterior, posterior
 from hmmlib.theorems import lemma_c_2
+
+if TYPE_CHECKING:
+    from transformers import BertForMaskedLM
 
 NONZERO = 6
 """Nonzero entries of μ (appendix E)."""

@@ -1,5 +1,6 @@
 """Checks that could fail: one sign, one index or one factor wrong in what a check relies on turns its verdict."""
 
+from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from hmmlib import assumptions as predicates
-from hmmlib import heads, messages, theorems
+from hmmlib import heads, messages, sweeps, theorems
 from hmmlib.checks import appendix_c, appendix_d1, appendix_d3, appendix_d6, section_3
 from hmmlib.checks import assumptions as predicate_checks
 from hmmlib.heads import AttentionHead
@@ -115,27 +116,39 @@ def without_evidence(honest):
     return lambda transition, first, evidence: honest(transition, first, torch.ones_like(evidence))
 
 
-backwards = instead(
-    messages, "_chain", lambda honest: lambda transition, *rest: honest(transition.T.contiguous(), *rest)
+def transposed(honest):
+    """The chain's matrix is all that counts of a model here."""
+
+    def backwards(place, *rest, **named):
+        if isinstance(place, torch.Tensor):
+            return honest(place.T.contiguous(), *rest, **named)
+        model = copy(place)
+        model.transition = model.transition.T.contiguous()
+        return honest(model, *rest, **named)
+
+    return backwards
+
+
+def either_way(make):
+    """Messages are passed in torch or in compiled loops."""
+    return both(*(instead(messages, name, make) for name in ("aggregated_messages", "_in_loops")))
+
+
+backwards = both(
+    instead(messages, "_in_loops", transposed),
+    instead(messages, "sweep_chain", transposed),
+    instead(sweeps, "sweep_chain", transposed),
 )
-own_token_seen = instead(
-    messages, "aggregated_messages", lambda honest: lambda model, rows, at, own: honest(model, rows, at, True)
-)
-prior_dropped = instead(
-    messages,
-    "aggregated_messages",
-    lambda honest: lambda model, *rest, **named: honest(flat_prior(model), *rest, **named),
-)
+own_token_seen = either_way(lambda honest: lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest))
+prior_dropped = either_way(lambda honest: lambda model, *rest, **named: honest(flat_prior(model), *rest, **named))
 
 
 def flat_prior(model):
-    """What the messages need of a model, with all values of the memory equally likely."""
-    if isinstance(model, HMM):
-        return model
-    memory = torch.full_like(model.memory, 1 / model.memory.numel())
-    return SimpleNamespace(
-        transition=model.transition, initial=model.initial, memory=memory, n_states=model.n_states
-    )  # fmt: skip
+    """The model with all values of the memory equally likely."""
+    model = copy(model)
+    if not isinstance(model, HMM):
+        model.memory = torch.full_like(model.memory, 1 / model.memory.numel())
+    return model
 
 
 def squared(honest):

@@ -185,9 +185,7 @@ def test_frequencies_of_states_tokens_and_pairs(seed):
 def test_what_has_probability_zero_is_not_drawn_even_by_the_extremes_of_uniform_numbers(uniform, monkeypatch):
     column = [[0.0], [0.7], [0.2], [0.1], [0.0]]
     model = HMM(np.repeat(column, 5, 1), np.repeat(column, 5, 1), np.ravel(column))
-    monkeypatch.setattr(
-        torch, "rand", lambda *shape, **options: torch.full(np.squeeze(shape).tolist(), uniform, dtype=torch.float64)
-    )
+    monkeypatch.setattr(torch, "rand", lambda *shape, out, **options: out.fill_(uniform))
     tokens, states, _ = model.sample(2, 3, 0)
     assert {*tokens.flatten().tolist(), *states.flatten().tolist()} == {1 if uniform == 0 else 3}
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from hmmlib import pretraining
 from hmmlib.bert import Shape, build, fingerprint, mask_some, masked_losses
 from hmmlib.generate import random_hmm, random_memory_hmm
 from hmmlib.hmm import HMM, MASK
-from hmmlib.pretraining import Pretraining, Run, corpus, hide, optimisers, pretrain, rate_at, visits
+from hmmlib.pretraining import Muon, Pretraining, Run, corpus, hide, optimisers, pretrain, rate_at, visits
 
 SHAPE = Shape(layers=1, width=16, heads=2, max_length=12)
 PLAN = Pretraining(steps=300, batch=32, length=12, masked=0.2, learning_rate=1e-2, muon_rate=0.04, warmup=5)
@@ -150,6 +151,28 @@ def test_every_parameter_has_one_optimiser():
     assert len(matrices) == 6
     assert muon.param_groups[0]["lr"] == PLAN.muon_rate
     assert adamw.param_groups[0]["lr"] == PLAN.learning_rate
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_muon_in_batches_is_muon(decay):
+    """The same weights, to the last bit, as torch's own, on wide, tall and square matrices, and the same state."""
+    draws = generator()
+    shapes = [(16, 16), (16, 16), (64, 16), (16, 64), (16, 64), (5, 7)]
+    start = [torch.randn(shape, generator=draws) for shape in shapes]
+    runs = []
+    for kind in (Muon, torch.optim.Muon):
+        matrices = [nn.Parameter(matrix.clone()) for matrix in start]
+        optimiser, gradients = kind(matrices, lr=0.02, weight_decay=decay), generator(1)
+        for _ in range(3):
+            for matrix in matrices:
+                matrix.grad = torch.randn(matrix.shape, generator=gradients)
+            optimiser.step()
+        runs.append((matrices, optimiser.state_dict()["state"]))
+    for one, other in zip(*(matrices for matrices, _ in runs), strict=True):
+        assert torch.equal(one, other)
+    for index, state in runs[1][1].items():
+        assert state.keys() == runs[0][1][index].keys()
+        assert torch.equal(state["momentum_buffer"], runs[0][1][index]["momentum_buffer"])
 
 
 def test_without_a_rate_for_muon_there_is_only_adamw():

@@ -19,7 +19,11 @@ sys.path.insert(0, str(ROOT / "book"))
 import notebooks as pipeline  # noqa: E402
 
 LAYERS = [
+    "kernels",
+    "devices",
+    "sampling",
     "hmm",
+    "sweeps",
     "messages",
     "generate",
     "assumptions",
@@ -46,7 +50,6 @@ LAYERS = [
     "statements",
     "checkpoints",
     "bert",
-    "devices",
     "pretraining",
     "tuning",
     "ladder",
@@ -198,3 +201,21 @@ def test_workflow_calls_the_same_script():
     assert "make book" in script
     assert "make test" in script
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("code", "left_out"),
+    [
+        ("import hmmlib", "torch numpy matplotlib"),
+        (
+            "from hmmlib import random_hmm, masked_token_probs; import hmmlib.theorems",
+            "transformers scipy numba pydantic",
+        ),
+        ("import hmmlib.missing, hmmlib.sweep, hmmlib.bert", "transformers matplotlib ray numba"),
+    ],
+)
+def test_imports_bring_no_more_than_they_need(code, left_out):
+    """Each of these takes up to seconds to import; who does not use it does not wait for it."""
+    check = f"{code}\nimport sys\nprint(*set({left_out.split()}) & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

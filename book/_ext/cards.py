@@ -27,6 +27,7 @@ NO_LINKS_IN = (
     nodes.math_block,
 )
 STATEMENT = re.compile("^(equation-)?paper-")
+OPENED = re.compile(r'<(?P<tag>\w+) [^>]*\bid="(equation-)?paper-[^>]*>')
 
 
 def number_in(label: str) -> str:
@@ -100,6 +101,20 @@ def fragment(element) -> str:
     return element.decode()
 
 
+def boxes(text: str) -> list[str]:
+    """The outermost elements of a page that are a statement or an equation: cut out, as parsing whole pages takes long."""
+    found, end = [], 0
+    while start := OPENED.search(text, end):
+        depth = 0
+        for tag in re.compile(rf"<(/?){start['tag']}\b[^>]*>").finditer(text, start.start()):
+            depth += -1 if tag[1] else 1
+            if depth == 0:
+                break
+        end = tag.end()
+        found.append(text[start.start() : end])
+    return found
+
+
 def write_data(app, exception) -> None:
     """Read the finished pages, so that those of an earlier build count too."""
     if exception is not None or app.builder.format != "html":
@@ -107,7 +122,7 @@ def write_data(app, exception) -> None:
     cards = {}
     for page in sorted(app.env.all_docs):
         text = Path(app.builder.get_outfilename(page)).read_text(encoding="utf8")
-        for outer in BeautifulSoup(text, "html.parser", parse_only=SoupStrainer(id=STATEMENT)):
+        for outer in (BeautifulSoup(box, "html.parser").contents[0] for box in boxes(text)):
             for element in (*outer.find_all(id=STATEMENT), outer):  # an equation may stand in a box
                 anchor, shown = element["id"], element.select_one(".eqno")
                 title = f"Equation {shown.get_text().split(')')[0]})" if anchor.startswith("equation-") else ""

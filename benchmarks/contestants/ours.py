@@ -1,0 +1,39 @@
+"""What hmmlib does: the library's own functions, called as a user would."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from common import frequencies, shown
+
+from hmmlib import messages
+from hmmlib.hmm import HMM, MemoryHMM
+
+
+def read(inputs: str, dtype: str) -> tuple[HMM | MemoryHMM, torch.Tensor]:
+    """A model with or without a memory, and its tokens."""
+    with np.load(inputs) as file:
+        parts = {name: file[name] for name in file.files}
+    names = ("transition", "emission", "initial", "memory")
+    kind = MemoryHMM if "memory" in parts else HMM
+    model = kind(*(parts[name] for name in names if name in parts)).to(dtype=getattr(torch, dtype))
+    return model, torch.from_numpy(parts["tokens"])
+
+
+def posteriors(inputs: str, dtype: str):
+    """P[H_i | x] at every position; the library gives H_0 too, which the peers' chains do not have."""
+    model, tokens = read(inputs, dtype)
+    return lambda: messages.posteriors(model, tokens), lambda result: shown(result[:, 1:])
+
+
+def masked(inputs: str, dtype: str):
+    """G: P[X_i | x_{-i}] at every position."""
+    model, tokens = read(inputs, dtype)
+    return lambda: messages.masked_token_probs(model, tokens), shown
+
+
+def sample(inputs: str, n: int, length: int, states: bool = False, dtype: str = "int64"):
+    """Draw sequences, with or without their states, in so many bits."""
+    model, _ = read(inputs, "float64")
+    settings = dict(seed=1, states=states, dtype=getattr(torch, dtype))
+    return lambda: model.sample(n, length, **settings), lambda drawn: frequencies(drawn.tokens, model.n_tokens)

@@ -1,0 +1,72 @@
+"""dynamax, compiled and mapped over sequences, on the chain from H_1. float64 where JAX_ENABLE_X64 is set."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from common import Chain, frequencies, shown
+from dynamax.hidden_markov_model import (
+    CategoricalHMM,
+    hmm_backward_filter,
+    hmm_filter,
+    hmm_smoother,
+    hmm_two_filter_smoother,
+)
+
+SMOOTHERS = {"smoother": hmm_smoother, "two filters": hmm_two_filter_smoother}
+
+
+def read(inputs: str, n: int | None = None) -> tuple:
+    """The chain as arrays of jax, in the precision that it is set to."""
+    *parts, tokens = Chain.read(inputs, n)
+    return *map(jnp.asarray, parts), jnp.asarray(tokens, dtype=jnp.int32)
+
+
+def posteriors(inputs: str, smoother: str = "smoother", n: int | None = None):
+    """P[H_i | x] by one of dynamax's smoothers."""
+    start, transition, emission, tokens = read(inputs, n)
+    smooth, log_likelihood = SMOOTHERS[smoother], jnp.log(emission).T
+
+    @jax.jit
+    @jax.vmap
+    def run(row):
+        return smooth(start, transition, log_likelihood[row]).smoothed_probs  # what else it finds is compiled away
+
+    return lambda: run(tokens).block_until_ready(), shown
+
+
+def masked(inputs: str, n: int | None = None):
+    """G from dynamax's two filters, each without the token's own likelihood: to divide it out again loses everything."""
+    start, transition, emission, tokens = read(inputs, n)
+    log_likelihood = jnp.log(emission).T
+
+    @jax.jit
+    @jax.vmap
+    def run(row):
+        before = hmm_filter(start, transition, log_likelihood[row]).predicted_probs
+        _, after = hmm_backward_filter(transition, log_likelihood[row])
+        others = before * after
+        return others / others.sum(-1, keepdims=True) @ emission
+
+    return lambda: run(tokens).block_until_ready(), shown
+
+
+def sample(inputs: str, n: int, length: int):
+    """`CategoricalHMM.sample`, mapped over keys."""
+    start, transition, emission, _ = read(inputs, 1)
+    model = CategoricalHMM(len(start), 1, emission.shape[1])
+    parameters, _ = model.initialize(
+        initial_probs=start, transition_matrix=transition, emission_probs=emission[:, None, :]
+    )
+
+    @jax.jit
+    @jax.vmap
+    def draw(key):
+        return model.sample(parameters, key, length)[1][:, 0]
+
+    keys = jr.split(jr.PRNGKey(1), n)
+    return (
+        lambda: draw(keys).block_until_ready(),
+        lambda tokens: frequencies(tokens, emission.shape[1]),
+    )

@@ -1,0 +1,124 @@
+"""Hugging Face's Trainer with its masking collator, on a text from a file: token numbers, (rows, length), and no logs.
+
+`config` is what the network's BertConfig is made of; its last id is [MASK]. The collator hides each token with
+probability `hidden / length`, so as many on average as ours hides in each row, and always shows [MASK] in their place.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    DataCollatorForLanguageModeling,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+
+class Rows(torch.utils.data.Dataset):
+    """The text as a data set of tensors, which the collator takes as they are."""
+
+    def __init__(self, text: np.ndarray):
+        self.text = torch.from_numpy(text).long()
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.text[index]
+
+
+def collator(n_tokens: int, share: float) -> DataCollatorForLanguageModeling:
+    """The collator, with a tokenizer that knows the tokens' numbers and [MASK] after them."""
+    words = {str(token): token for token in range(n_tokens)} | {"[MASK]": n_tokens}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="0"))
+    return DataCollatorForLanguageModeling(
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]"),
+        mlm_probability=share,
+        mask_replace_prob=1.0,
+        random_replace_prob=0.0,
+    )
+
+
+def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: float, optim: str, workers: int = 0):
+    """A Trainer that does nothing but train: one pass over the text, linear warm-up over a tenth of it, linear decay."""
+    torch.manual_seed(seed)
+    network, text = BertForMaskedLM(BertConfig(**config)), np.load(inputs)
+    steps = len(text) // batch
+    arguments = TrainingArguments(
+        output_dir=tempfile.gettempdir(),  # nothing is written
+        use_cpu=True,
+        max_steps=steps,
+        per_device_train_batch_size=batch,
+        learning_rate=rate,
+        lr_scheduler_type="linear",
+        warmup_steps=max(1, steps // 10),
+        optim=optim,
+        weight_decay=0.0,
+        max_grad_norm=0.0,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        dataloader_num_workers=workers,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+        seed=seed % 2**31,
+    )
+    masking = collator(config["vocab_size"] - 1, hidden / text.shape[1])
+    return Trainer(model=network, args=arguments, train_dataset=Rows(text), data_collator=masking)
+
+
+@torch.no_grad()
+def said(network: BertForMaskedLM, text: torch.Tensor) -> np.ndarray:
+    """What the network says of the text's first rows: the same for all that start from the same weights and text."""
+    network.eval()
+    return network(text[:4].long()).logits.numpy()
+
+
+def steps(count: int, **settings):
+    """A call is `count` steps of one long training, which waits between calls, in a thread of its own."""
+    long = build(**settings)
+    first = said(long.model, long.train_dataset.text)
+    go, done = threading.Semaphore(0), threading.Semaphore(0)
+
+    class Turns(TrainerCallback):
+        def on_step_begin(self, *args, **kwargs) -> None:
+            go.acquire()
+
+        def on_step_end(self, *args, **kwargs) -> None:
+            done.release()
+
+    long.add_callback(Turns())
+    threading.Thread(target=long.train, daemon=True).start()
+
+    def call() -> None:
+        go.release(count)
+        for _ in range(count):
+            done.acquire()
+
+    return call, lambda result: first
+
+
+def trained(**settings):
+    """A call is a whole training. The answer: the seconds that it took, then all weights in a row."""
+
+    def call() -> np.ndarray:
+        whole = build(**settings)
+        start = time.perf_counter()
+        whole.train()
+        seconds = time.perf_counter() - start
+        weights = torch.nn.utils.parameters_to_vector(whole.model.parameters()).detach()
+        return np.concatenate([[seconds], weights.double().numpy()])
+
+    return call, lambda result: result

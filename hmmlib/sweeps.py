@@ -1,0 +1,179 @@
+"""The two sweeps over a chain in torch: differentiable, on any device, and exact where a float would underflow.
+
+Inference never sees tokens, only *evidence*: a nonnegative array v of shape (n, T, S), one row for each position. A
+token contributes its row of W, a masked position a row of ones, a prompt any vector. Two verbs carry everything:
+*condition* (multiply a message by a row of evidence) and *predict* (carry it one step along the chain).
+
+Probabilities of long sequences are far below the smallest float, and real zeros must stay zeros. So a message is a
+pair: a mantissa, and an exponent of two. Scaling by powers of two rounds nothing. One exponent for a whole message is
+enough for almost every sequence; where some entry sinks so low that a product could underflow, the sequence is run
+again with an exponent for each entry (`_sweep_each`). In float32 this guard is off: what lies 1e-38 below the largest
+entry of a message may be lost there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+LARGEST = {torch.float64: 1000, torch.float32: 120}
+"""Exponents of two that a float surely has, and its inverse too."""
+
+EVERY = {torch.float64: 4, torch.float32: 1}
+"""After how many steps a message is scaled. A float64 has room for some steps, and what sinks too low is noticed."""
+
+
+def exponent_of(values: Tensor) -> Tensor:
+    """The power of two just above each value, kept where its inverse is a float too; 0 for a zero."""
+    largest = LARGEST[values.dtype]
+    return torch.frexp(values.detach())[1].clamp(-largest, largest)
+
+
+def scaled(values: Tensor, exponent: Tensor) -> Tensor:
+    """values * 2**exponent, in the dtype of `values` (torch.ldexp works out the power in float32)."""
+    return values * torch.exp2(exponent.clamp(max=LARGEST[values.dtype]).to(values.dtype))
+
+
+def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Messages before, between and after L rows of evidence: condition, predict, condition, …, from `first` (S,).
+
+    Each row is (R, S). Returns L + 1 mantissas (R, S), and one exponent for each message, (R, 1).
+    """
+    message = first.expand(rows[0].shape) if rows else first
+    exponent = torch.zeros(len(message), 1, dtype=torch.int64, device=first.device)
+    messages, exponents = [message], [exponent]
+    carry = transition.T.contiguous()
+    every = EVERY[first.dtype]
+    for k, row in enumerate(rows):
+        message = (message * row) @ carry
+        if k % every == 0:
+            shift = exponent_of(message.amax(-1, keepdim=True))
+            message, exponent = scaled(message, -shift), exponent + shift
+        messages.append(message)
+        exponents.append(exponent)
+    return messages, exponents
+
+
+def _sweep_each(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """`_sweep` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step."""
+    message = first.expand(rows[0].shape)
+    exponent = torch.zeros(message.shape, dtype=torch.int64, device=first.device)
+    messages, exponents = [message], [exponent]
+    never = torch.iinfo(torch.int64).min // 2
+    for row in rows:
+        message = message * row
+        shift = exponent_of(message)
+        message, exponent = scaled(message, -shift), exponent + shift
+        terms = transition * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
+        size = torch.where(terms.detach() > 0, exponent_of(terms) + exponent.unsqueeze(-2), never)
+        top = size.amax(-1)
+        top = torch.where(top == never, 0, top)
+        relative = exponent.unsqueeze(-2) - top.unsqueeze(-1)
+        message, exponent = scaled(terms, relative).sum(-1), top
+        messages.append(message)
+        exponents.append(exponent)
+    return messages, exponents
+
+
+def smallest(values: Tensor) -> Tensor:
+    """The smallest positive entry of each row; 1 for a row of zeros."""
+    values = values.detach()
+    return torch.where(values > 0, values, 1).amin(-1).clamp(max=1)
+
+
+class _Passed(NamedTuple):
+    """Both sweeps over one chain, position by position: lists of T + 1 messages."""
+
+    forward: list[Tensor]
+    backward: list[Tensor]
+    exponents: list[Tensor]
+
+    @classmethod
+    def over(cls, sweep, transition: Tensor, initial: Tensor, rows: list[Tensor]) -> _Passed:
+        forward, exponents = sweep(transition, initial, rows[:-1])
+        # Message k of the sweep from the end, after conditioning and predicting backwards, is P[X_{i+1:T} | H_i].
+        backward, from_end = sweep(transition.T, torch.ones_like(initial), rows[:0:-1])
+        both = [a + b for a, b in zip(exponents, from_end[::-1], strict=True)]
+        return cls(forward, backward[::-1], both)
+
+    def weights(self, rows: list[Tensor], at: slice, own: bool) -> tuple[Tensor, Tensor]:
+        """τ at the positions `at`, times their own evidence if `own`: mantissas and exponents, stacked."""
+        parts = zip(self.forward[at], self.backward[at], rows[at], strict=True)
+        tau = torch.stack([f * b * row if own else f * b for f, b, row in parts])
+        return tau, torch.stack(self.exponents[at])
+
+    def doubtful(self, transition: Tensor, rows: list[Tensor]) -> Tensor:
+        """Rows in which some product may have underflowed, (R,)."""
+        # All rows as one first: that is three times as fast, and mostly ends the matter.
+        whole = self._doubtful(transition, rows, lambda values: smallest(values.reshape(1, -1)))
+        return self._doubtful(transition, rows, smallest) if whole.any() else whole.expand(len(rows[0]))
+
+    def _doubtful(self, transition: Tensor, rows: list[Tensor], least_of: Callable[[Tensor], Tensor]) -> Tensor:
+        # While no positive entry is below `safe`, no product of the next step underflows; so zeros are real.
+        tiny = torch.finfo(transition.dtype).tiny
+        evidence = torch.stack([least_of(row) for row in rows]).amin(0)
+        safe = tiny / (smallest(transition.reshape(-1)) * evidence)
+        pairs = zip(self.forward, self.backward, strict=True)
+        least = torch.stack([least_of(f) * least_of(b) for f, b in pairs]).amin(0)
+        return (least < safe) | (evidence < tiny)
+
+
+def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
+    """One exponent for each row: mantissas (…, S) with largest entry from 1/2 to 1, exponents (…, 1)."""
+    if exponent.shape[-1] == 1:
+        top = exponent_of(tau.amax(-1, keepdim=True))
+        return scaled(tau, -top), exponent + top
+    shift = exponent_of(tau)
+    size = torch.where(tau.detach() > 0, shift + exponent, torch.iinfo(torch.int64).min // 2)
+    top = size.amax(-1, keepdim=True)
+    top = torch.where(top < -(2**60), 0, top)
+    return scaled(tau, (exponent - top)), top
+
+
+def sweep_chain(
+    transition: Tensor, initial: Tensor, evidence: Tensor, scale: Tensor, at: slice, own: bool
+) -> tuple[Tensor, Tensor]:
+    """`chain_weights` with positions first: evidence (T, R, S) to (positions, R, S) and (positions, R, 1).
+
+    Each row of evidence is first divided by two to the power `scale`, (T, R, 1), which is put back in the end.
+    """
+    nothing = torch.ones_like(evidence[:1])  # H_0 emits nothing
+    rows = [*nothing, *scaled(evidence, -scale)]
+    passed = _Passed.over(_sweep, transition, initial, rows)
+    tau, exponent = _align(*passed.weights(rows, at, own))
+    scale = torch.cat([torch.zeros_like(scale[:1]), scale]).to(torch.int64)
+    exponent = exponent + scale.sum(0) - (0 if own else scale[at])
+    if initial.dtype == torch.float64 and tau.numel():
+        redo = (passed.doubtful(transition, rows) | flushed(evidence, scale[1:])).nonzero().squeeze(-1)
+        if len(redo):
+            rows = [*nothing[:, redo], *evidence[:, redo]]
+            again = _align(*_Passed.over(_sweep_each, transition, initial, rows).weights(rows, at, own))
+            tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
+    return tau, exponent
+
+
+def flushed(evidence: Tensor, scale: Tensor) -> Tensor:
+    """Rows whose evidence had to be scaled down, (R,), where a positive entry may have become zero: embeddings above 1."""
+    least = torch.finfo(evidence.dtype).tiny * torch.exp2(scale[..., 0].to(evidence.dtype))
+    return ((scale[..., 0] > 0) & (smallest(evidence) < least)).any(0)
+
+
+def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: slice, own: bool) -> tuple[Tensor, Tensor]:
+    """The joint P[H_i, v] for the positions `at` of the chain H_0, …, H_T, up to a power of two.
+
+    Args:
+        transition: A, (S, S).
+        initial: P[H_0], (S,).
+        evidence: (R, T, S), nonnegative; R independent rows.
+        at: which of the T + 1 positions.
+        own: whether the evidence of the position itself counts; without it, the result is τ_i of (C.1).
+
+    Returns:
+        Mantissas (R, positions, S) and exponents of two (R, positions, 1): the joint is mantissa * 2**exponent.
+    """
+    scale = exponent_of(evidence.amax(-1, keepdim=True))
+    tau, exponent = sweep_chain(transition, initial, evidence.transpose(0, 1), scale.transpose(0, 1), at, own)
+    return tau.transpose(0, 1), exponent.transpose(0, 1)

@@ -1,0 +1,204 @@
+"""What the stored benchmarks say: tables, phrases, and the book's page made of them."""
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "book" / "_ext")]
+import contest as contests  # noqa: E402
+import tables  # noqa: E402
+
+
+def row(states: int = 30, **medians) -> dict:
+    """A contest's row as it is stored; a text in place of seconds is the reason of a failure."""
+    found, (first, *others) = [], medians
+    for name, value in medians.items():
+        part = {"failed": value} if isinstance(value, str) else {"median": value, "peak": 3e6, "settled": 1e6}
+        peer = name != first and name not in tables.BOUNDS
+        found.append({"name": name, "peer": peer, "work": 10.0, "options": {}, **part})
+    ratios = {name: medians[name] / medians[first] for name in others if not isinstance(medians[name], str)}
+    key = dict(what="posteriors", dtype="float64", threads=1, n=2, length=5, states=states)
+    return key | {"contestants": found, "ratios": ratios, "differences": {name: 1e-9 for name in ratios}}
+
+
+def plain(text: str) -> str:
+    """With the narrow space that units have."""
+    return text.replace(" ", tables.NARROW)
+
+
+def test_tables_show_ratios_bounds_and_failures():
+    rows = [row(4, hmmlib=0.002, fast=0.001), row(30, hmmlib=0.02, fast="no room", slow=0.5, **{"bytes, fresh": 0.01})]
+    record = {"name": "posteriors", "rows": rows}
+    found = tables.posteriors(record)
+    table = found["posteriors-float64"]
+    assert table.columns == ("states", "threads", "hmmlib", "fast", "slow")
+    assert table.rows == [("4", "1", plain("2.00 ms"), "0.500", "–"), ("30", "1", plain("20.0 ms"), "no room", "25.0")]
+    bounds = found["posteriors-float64-bounds"]
+    assert bounds.columns[3:] == tables.BOUNDS
+    assert bounds.rows[1] == ("30", "1", plain("20.0 ms"), "2.00", "–", "–")
+    assert found["posteriors-float64-apart"].rows == [("4", "1e-09", "–"), ("30", "–", "1e-09")]
+    assert found["posteriors-float64-peak"].rows[1] == ("30", plain("2.00 MB"), "–", plain("2.00 MB"))
+    lost = tables.slower([record])
+    assert lost.rows == [
+        ("posteriors", "posteriors, float64, 4 states, 2 sequences, of 5 tokens, 1 thread", "fast", "2.00")
+    ]
+    text = tables.printed(table)
+    assert "no room" in text
+    assert len({len(line) for line in text.splitlines()[2:]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.04211, "0.0421"),
+        (4.712, "4.71"),
+        (9.999, "10.0"),
+        (321.4, "321"),
+        (51_234_567, "51,200,000"),
+        (2.41e10, "2.41·10¹⁰"),
+        (0, "0"),
+    ],
+)
+def test_numbers_have_three_digits(value, text):
+    assert tables.number(value) == text
+
+
+def test_times_and_sizes_have_units():
+    durations = [tables.duration(value) for value in (2.5, 0.0123, 4.2e-6, 3e-9)]
+    assert durations == [plain(text) for text in ("2.50 s", "12.3 ms", "4.20 µs", "3.00 ns")]
+    sizes = [tables.size(value) for value in (2.5e9, 31e6, -1)]
+    assert sizes == [plain(text) for text in ("2.50 GB", "31.0 MB", "0 MB")]
+    assert tables.faster(4.0, "x") == "4.00 times as fast as x"
+    assert tables.faster(0.25, "x") == "4.00 times slower than x"
+
+
+def test_a_missing_or_foreign_result_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"run `make bench BENCH_ARGS=memory`"):
+        tables.load("memory", tmp_path)
+    (tmp_path / "memory.json").write_text('{"name": "sampling"}')
+    with pytest.raises(ValueError, match="holds 'sampling', not 'memory'"):
+        tables.load("memory", tmp_path)
+    with pytest.raises(ValueError, match="0 rows with"):
+        tables.the([row(hmmlib=1.0)], states=7)
+
+
+def sample_records() -> dict[str, dict]:
+    """As the benchmarks store them, with few sizes and made-up seconds."""
+    machine = {"processor": "X1", "processors": 2, "caches": {"L2": "1024K"}, "memory": 16e9}
+    machine |= {"python": "3.11.7", "torch": "2.13.0", "commit": "abc"}
+    of_peers = dict.fromkeys(("dynamax", "jax", "hmmlearn", "pomegranate", "torch"), "1.0")
+    bounds = {"bytes, fresh": 0.01, "bytes, mapped": 0.005, "operations": 0.025}
+    found = {name: [] for name in tables.TABLES}
+    for threads in (1, 2):
+        for key in ({"dtype": "float64"}, {"dtype": "float32"}):
+            for what in ("posteriors", "G"):
+                for states in (30, 256):
+                    one = row(states, hmmlib=0.02, dynamax=0.08 if states == 30 else 0.016, **bounds)
+                    found["posteriors"].append(one | key | {"what": what, "threads": threads})
+            flat = row(12, hmmlib=0.5, dynamax=50.0, **{"dynamax, all": "more than 10 GiB of memory"})
+            found["memory"].append(flat | key | {"what": "against flattened", "threads": threads})
+        drawn = row(30, hmmlib=0.5, hmmlearn=150.0) | {"threads": threads}
+        for one in drawn["contestants"]:
+            one["options"] = {"n": 5, "length": 7}
+        found["sampling"].append(drawn)
+        step = row(30, hmmlib=0.5, Trainer=0.75) | {"what": "step", "preset": "quick", "threads": threads}
+        found["pretraining"].append(step)
+    found["memory"].append(
+        row(12, **{"1-5-12": 0.5, "2-5-12": 2.5}) | {"what": "by size", "exponents": {"values": 0.98, "states": 1.2}}
+    )
+    head = row(30, **{"outputs computed once": 0.1, "outputs computed in each pass": 0.4})
+    found["tuning"].append(head | {"what": "head", "preset": "quick", "train": 4000, "epochs": 5})
+    curve = {"what": "posteriors", "grows": "n", "seconds": {"all": 0.9, "last": 1.0}, "memory": {"last": 1.0}}
+    found["growth"].append(row(30, **{"10": 0.1, "100": 1.0}) | curve)
+    found["growth"].append(
+        {"what": "largest", "assumed": {"n": 1000}, "largest": {"one H100": {"states by time": 1e5, "cells": 12.5}}}
+    )
+    return {
+        name: {"name": name, "machine": machine, "versions": {"ours": {}, "peers": of_peers}, "rows": rows}
+        for name, rows in found.items()
+    }
+
+
+def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
+    results, source = tmp_path / "results", tmp_path / "book"
+    results.mkdir()
+    source.mkdir()
+    for name, record in sample_records().items():
+        contests.write(results / f"{name}.json", record)
+    monkeypatch.setattr(tables, "RESULTS", results)
+    (source / "index.md").write_text((ROOT / "book" / "benchmarks.md").read_text())
+    (source / "evidence.md").write_text("---\norphan: true\n---\n# Evidence\n")
+    extensions = ["myst_parser", "sphinx_design", "benchmark_tables"]
+    settings = {"extensions": extensions, "myst_enable_extensions": ["colon_fence", "dollarmath"]}
+
+    def build() -> tuple[str, str]:
+        warnings = io.StringIO()
+        folders = (source, None, tmp_path / "html", tmp_path / "trees")
+        Sphinx(*folders, "html", settings, status=None, warning=warnings).build()
+        return (tmp_path / "html" / "index.html").read_text(), warnings.getvalue()
+
+    html, warnings = build()
+    assert warnings == ""
+    page = BeautifulSoup(html, "html.parser")
+    text = re.sub(r"\s+", " ", page.get_text(" "))
+    assert "on one thread: 4.00 times as fast as dynamax ;" in text.replace("dynamax;", "dynamax ;")
+    assert "1.25 times slower than dynamax" in text
+    assert "that is 2.00 and 0.800 times on one thread" in text
+    assert "100 times as fast as dynamax" in text
+    assert "exponent of 0.98" in text
+    assert "300 times as fast as hmmlearn" in text
+    assert "on one thread: 1.50 times as fast as Trainer" in text
+    assert ["quick", "head", "outputs computed in each pass", plain("40.0 ms"), plain("800 s"), "4.00"] in [
+        [cell.get_text(strip=True) for cell in line.find_all("td")] for line in page.find_all("tr")
+    ]
+    assert "more than 10 GiB of memory" in text
+    assert "256 states, 2 sequences, of 5 tokens, 2 threads" in text  # lost, and said so
+    assert len(page.find_all("table")) == 19
+    picture = page.find("svg", class_="picture")
+    assert "against the number of hidden states" in picture["aria-label"]
+    assert picture.find(string="dynamax")
+    record = sample_records()["posteriors"]
+    record["rows"][0]["ratios"]["dynamax"] = 7.0
+    contests.write(results / "posteriors.json", record)
+    assert "7.00 times as fast as dynamax" in build()[0]  # a changed result writes the page anew
+    (results / "growth.json").unlink()
+    assert "run `make bench BENCH_ARGS=growth`" in build()[1]
+
+
+STORED = [path for name in tables.TABLES if (path := tables.RESULTS / f"{name}.json").is_file()]
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_stored_ratios_are_those_of_the_stored_seconds(path):
+    for stored in json.loads(path.read_text())["rows"]:
+        if "ratios" not in stored:
+            continue
+        first, *others = stored["contestants"]
+        for one in others:
+            if "failed" in one or "failed" in first:
+                assert one["name"] not in stored["ratios"]
+                continue
+            cost = [np.median(who["seconds"]) / who["work"] for who in (one, first)]
+            assert stored["ratios"][one["name"]] == pytest.approx(cost[0] / cost[1])
+        assert stored["agree"] in (True, None), stored["differences"]
+
+
+def test_the_page_names_only_tables_and_phrases_that_there_are():
+    text = (ROOT / "book" / "benchmarks.md").read_text()
+    assert len(STORED) == len(tables.TABLES)
+    known = tables.phrases()
+    for name in re.findall(r"\{measured\}`([^`]+)`", text):
+        assert known[name]
+    for benchmark, name in re.findall(r"\{benchmark-table\} (\S+) (\S+)", text):
+        assert tables.TABLES[benchmark](tables.load(benchmark))[name].rows
+    # All numbers of measurement come by these names; what is left are sizes and settings.
+    prose = re.sub(r"```.*?```|\{measured\}`[^`]+`|\$[^$]*\$", "", text, flags=re.DOTALL)
+    assert not re.search(r"\d[\d.]* (times|ms|µs|GB|MB|s )", prose)
