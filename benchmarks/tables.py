@@ -99,10 +99,10 @@ def reason(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
-def names(rows: Iterable[dict]) -> list[str]:
-    """Of all contestants but ours, in the order of their first appearance, bounds last."""
-    found = dict.fromkeys(one["name"] for row in rows for one in row["contestants"] if one["name"] != FIRST)
-    return sorted(found, key=lambda name: name in BOUNDS)
+def rivals(rows: Iterable[dict]) -> list[str]:
+    """All contestants but ours and the bounds, in the order of their first appearance."""
+    found = dict.fromkeys(one["name"] for row in rows for one in row["contestants"])
+    return [name for name in found if name not in (FIRST, *BOUNDS)]
 
 
 def own(row: dict) -> dict:
@@ -143,10 +143,10 @@ def posteriors(record: dict) -> dict[str, Table]:
             if not rows:
                 continue
             title = f"{what}-{dtype}"
-            others = [name for name in names(rows) if name not in BOUNDS]
-            found[title] = against_ours(title, rows, others)
+            found[title] = against_ours(title, rows, rivals(rows))
             found[f"{title}-bounds"] = against_ours(f"{title}: times a bound", rows, [*BOUNDS])
-            rows = [row for row in rows if row["threads"] == rows[-1]["threads"]]
+            rows = [row for row in rows if row["threads"] == rows[0]["threads"]]
+            others = rivals(rows)
             found[f"{title}-apart"] = by_states(f"{title}: largest difference", others, rows, apart)
             found[f"{title}-peak"] = by_states(f"{title}: memory of a call", [FIRST, *others], rows, peak)
     return found
@@ -180,7 +180,7 @@ def peak(row: dict, name: str) -> str:
 
 def memory(record: dict) -> dict[str, Table]:
     rows = chosen(record["rows"], what="against flattened")
-    others, lines = names(rows), []
+    others, lines = rivals(rows), []
     for row in rows:
         for name in (FIRST, *others):
             if one := by_name(row).get(name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from types import ModuleType
 
+import numpy as np
 import torch
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -49,11 +50,19 @@ def name(device: torch.device) -> str:
 
 @cache
 def compiled_loops() -> ModuleType | None:
-    """`hmmlib.kernels`, loaded when first needed; None where numba or what it needs is missing: torch does it all then."""
+    """`hmmlib.kernels`, loaded when first needed; None where numba is missing or cannot work, and then torch does it all."""
     try:
         from hmmlib import kernels
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if (error.name or "").startswith("hmmlib"):
             raise
         return None
+    except RuntimeError:  # numba finds no folder in which it may keep what it compiles
+        return None
     return kernels
+
+
+def fresh(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor without values, on the CPU. Unlike torch, numpy asks for large pages, which take a sixth of the time."""
+    kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
+    return torch.from_numpy(np.empty(shape, kind))

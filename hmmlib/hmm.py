@@ -200,10 +200,6 @@ class _Chain:
             weights[k] = rest[k, :k] @ weights[:k]
         return torch.zeros_like(self.initial).index_copy(0, closed, weights / weights.sum())
 
-    def _lookup(self, memory: Tensor | None, n: int) -> Tensor:
-        """The value that each state looks up in each sequence's memory, (n, n_states); 0 where there is none."""
-        return torch.zeros(n, self.n_states, dtype=torch.int64, device=self.device)
-
     def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor | None:
         return None
 
@@ -227,8 +223,8 @@ class _Chain:
         generator = as_generator(seed, self.device)
         memory = self._sample_memory(n, generator)
         emission = self.emission.reshape(self.n_tokens, -1)
-        lookup = self._lookup(memory, n)
-        drawn = draw(self.transition, emission, self.initial, lookup, length, generator, states, dtype)
+        known = torch.zeros(n, 1, dtype=torch.int64, device=self.device) if memory is None else memory
+        drawn = draw(self.transition, emission, self.initial, known, length, generator, states, dtype)
         return Sample(*drawn, memory)
 
     def stream(
@@ -306,9 +302,6 @@ class MemoryHMM(_Chain):
         uniform = torch.rand(n, generator=generator, dtype=self.dtype, device=self.device)
         joint = choose(cumulative_rows(self.memory.reshape(-1)).expand(n, -1).contiguous(), uniform)
         return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
-
-    def _lookup(self, memory: Tensor, n: int) -> Tensor:
-        return memory.repeat_interleave(self.n_syntax, dim=1)  # M_{j(h)}
 
     def embed(self, tokens) -> Tensor:
         """Proper embeddings e(x) = P[X_i = x | M_{J_i}, H_i]: (n, T) to (n, T, M*H), index m * H + h. MASK is all ones."""

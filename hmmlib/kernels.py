@@ -1,8 +1,7 @@
 """Both sweeps over a chain, and the draw of one, compiled for CPUs: what torch would run as many small operations.
 
 A block of *lanes* is worked on at a time, few enough for its messages to stay in the cache. A lane is one sequence, or for a
-memory model one sequence with one joint value of the memory. Lanes are the last axis of every array, so that each inner loop
-is over lanes whatever the number of states, and a step of the chain is one product of matrices.
+memory model one sequence with one joint value of the memory. A step of the chain is then one product of matrices.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 import scipy.linalg  # noqa: F401  (the library that computes numba's products: loaded here so that its threads can be limited)
@@ -20,15 +20,38 @@ from threadpoolctl import ThreadpoolController
 ENTRIES = 2**11
 """Entries of a message in a block, about: more would leave the first cache, fewer would be many calls."""
 KEPT = 2**20
-"""Entries of all messages that a block keeps, at most, where the chain is long."""
+"""Entries of all messages that a block of several sequences keeps, at most, where the chain is long; in each thread."""
 NEVER = -(2**62)
 """The exponent of zero."""
+TINY = 2.0**-100
+"""What is below, is not inverted."""
 
-# A product and the sum it goes into may be rounded once; nothing is reordered.
+# A product and the sum that it goes into may be rounded once.
 compiled = njit(nogil=True, cache=True, fastmath={"contract"})
+# Sums, least and largest entries of a row may be taken in any order.
+reduction = njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "nnan"})
 
 
-_CONTROLLER = ThreadpoolController()
+class _OneThread:
+    """A context in which products of matrices stay on the thread that asks, for all who are in it, until the last leaves."""
+
+    def __init__(self):
+        self.controller, self.lock, self.users = ThreadpoolController(), Lock(), 0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.limit = self.controller.limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def __exit__(self, *_) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.limit.restore_original_limits()
+
+
+ONE_THREAD = _OneThread()
 
 
 def shares(n: int, threads: int) -> list[slice]:
@@ -38,9 +61,9 @@ def shares(n: int, threads: int) -> list[slice]:
 
 
 def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
-    """work(part) for equal parts of n sequences, a thread for each; products of matrices stay on the thread that asks."""
+    """work(part) for equal parts of n sequences, a thread for each."""
     parts = shares(n, threads)
-    with _CONTROLLER.limit(limits=1, user_api="blas"), ThreadPoolExecutor(len(parts)) as pool:
+    with ONE_THREAD, ThreadPoolExecutor(len(parts)) as pool:
         list(pool.map(work, parts))
 
 
@@ -51,127 +74,118 @@ def fill(values, value):
         values[b] = value
 
 
-@compiled
-def copy(message, out):
-    """out = message."""
-    for s in range(out.shape[0]):
-        for b in range(out.shape[1]):
-            out[s, b] = message[s, b]
-
-
-@compiled
+@reduction
 def largest(message, out):
     """The largest entry of each lane."""
-    fill(out, 0)
-    for s in range(message.shape[0]):
-        for b in range(message.shape[1]):
-            out[b] = max(out[b], message[s, b])
+    for b in range(message.shape[0]):
+        most = message[b, 0]
+        for s in range(1, message.shape[1]):
+            most = max(most, message[b, s])
+        out[b] = most
 
 
-@compiled
+@reduction
 def smallest(message, out):
     """The smallest positive entry of each lane; 1 where none is below."""
-    fill(out, 1)
-    for s in range(message.shape[0]):
-        for b in range(message.shape[1]):
-            value = message[s, b]
-            out[b] = value if 0 < value < out[b] else out[b]
+    for b in range(message.shape[0]):
+        least = message.dtype.type(1)
+        for s in range(message.shape[1]):
+            value = message[b, s]
+            least = min(least, value if value > 0 else message.dtype.type(1))
+        out[b] = least
 
 
 @compiled
 def rescale(message, exponent, bound, scratch):
     """Divide each lane by the power of two just above its largest entry, and count that power in its exponent."""
     largest(message, scratch)
-    for b in range(message.shape[1]):
+    for b in range(message.shape[0]):
         power = min(max(math.frexp(scratch[b])[1], -bound), bound)
         exponent[b] += power
-        scratch[b] = math.ldexp(1.0, -power)
-    for s in range(message.shape[0]):
-        for b in range(message.shape[1]):
-            message[s, b] *= scratch[b]
+        factor = message.dtype.type(math.ldexp(1.0, -power))
+        for s in range(message.shape[1]):
+            message[b, s] *= factor
 
 
 @compiled
-def condition(message, evidence, rows, values, lowest, column, seen, out):
+def condition(message, evidence, rows, values, lowest, seen, out):
     """out = message times the evidence of each lane, from `rows`, one for each sequence.
 
-    Leaves in `column` where that stands, and in `seen` the smallest positive evidence that a lane has met.
+    `seen` keeps the smallest positive evidence that a lane has met.
     """
     for c in range(len(rows)):
-        row = rows[c] if rows[c] >= 0 else rows[c] + evidence.shape[1] // values  # counted from the end
+        row = rows[c] if rows[c] >= 0 else rows[c] + len(evidence) // values  # counted from the end
         for k in range(values):
-            column[c * values + k] = row * values + k
-    if values == 1:
-        for s in range(message.shape[0]):
-            for b in range(message.shape[1]):
-                out[s, b] = message[s, b] * evidence[s, column[b]]
-    else:  # the evidence of one sequence lies side by side
-        for c in range(len(rows)):
-            mine, at = slice(c * values, (c + 1) * values), column[c * values]
-            for s in range(message.shape[0]):
-                before, row, after = message[s, mine], evidence[s, at : at + values], out[s, mine]
-                for k in range(values):
-                    after[k] = before[k] * row[k]
-    for b in range(message.shape[1]):
-        seen[b] = min(seen[b], lowest[column[b]])
+            b = c * values + k
+            before, here, after = message[b], evidence[row * values + k], out[b]
+            for s in range(len(after)):
+                after[s] = before[s] * here[s]
+            seen[b] = min(seen[b], lowest[row * values + k])
 
 
 @compiled
 def meet(forward, backward, out):
     """out = forward * backward: what both sides say of a position."""
-    for s in range(out.shape[0]):
-        for b in range(out.shape[1]):
-            out[s, b] = forward[s, b] * backward[s, b]
+    for b in range(out.shape[0]):
+        for s in range(out.shape[1]):
+            out[b, s] = forward[b, s] * backward[b, s]
 
 
 @compiled
 def mix(tau, exponent, prior, place, bound, scratch, out, top):
-    """Add up the lanes of each sequence, weighted by the prior: entry (s, k) goes to row place[k, s] of out (D, sequences).
+    """Add up the lanes of each sequence, weighted by the prior: entry (k, s) goes to entry place[k, s] of out (sequences, D).
 
-    Scales tau (S, lanes) in place; `top` takes the exponent of two that each sequence's sum still has.
+    `top` takes the exponent of two that each sequence's sum still has; `exponent` takes the prior's as well.
     """
     values = len(prior)
     largest(tau, scratch)
-    for c in range(out.shape[1]):
+    for c in range(len(out)):
         top[c] = NEVER
-        for b in range(c * values, (c + 1) * values):
-            scratch[b] *= prior[b - c * values]
-            if scratch[b] > 0:
-                top[c] = max(top[c], exponent[b] + math.frexp(scratch[b])[1])
-        for b in range(c * values, (c + 1) * values):
-            power = min(exponent[b] - top[c], bound)
-            scratch[b] = math.ldexp(prior[b - c * values], power) if scratch[b] > 0 else 0.0
-    for d in range(out.shape[0]):
-        fill(out[d], 0)
-    for s in range(tau.shape[0]):
-        for b in range(tau.shape[1]):
-            tau[s, b] *= scratch[b]
-    for c in range(out.shape[1]):
         for k in range(values):
-            for s in range(tau.shape[0]):  # one state after the other, so that no sum waits for the one before
-                out[place[k, s], c] += tau[s, c * values + k]
+            b = c * values + k
+            exponent[b] += math.frexp(prior[k])[1]
+            if scratch[b] > 0 and prior[k] > 0:
+                top[c] = max(top[c], exponent[b] + max(math.frexp(scratch[b])[1], -bound))
+        fill(out[c], 0)
+        for k in range(values):
+            b = c * values + k
+            if scratch[b] > 0 and prior[k] > 0:
+                # What lies further below the largest than any float is lost anyway.
+                power = max(exponent[b] - top[c], -2 * bound)
+                factor = tau.dtype.type(math.ldexp(math.frexp(prior[k])[0], power))
+                for s in range(tau.shape[1]):
+                    out[c, place[k, s]] += tau[b, s] * factor
 
 
-@compiled
-def write(weights, readout, top, total, answer, out, sizes):
-    """Divide each column of weights (D, sequences) by its sum, multiply by the readout if there is one, and store it.
+@reduction
+def write(weights, readout, top, answer, out, sizes):
+    """Divide each row of weights (sequences, D) by its sum, multiply by the readout if there is one, and store it.
 
     out (sequences, D) or (sequences, X); sizes (sequences, 2) takes each sum's mantissa and exponent, if it has room.
     """
-    fill(total, 0)
-    for d in range(weights.shape[0]):
-        for c in range(weights.shape[1]):
-            total[c] += weights[d, c]
-    for c in range(len(total)):
+    for c in range(len(weights)):
+        mine = weights[c]
+        total = mine[0]
+        for d in range(1, len(mine)):
+            total += mine[d]
         if sizes.shape[1]:
-            sizes[c, 0], sizes[c, 1] = total[c], top[c]
-        total[c] = total[c] if total[c] > 0 else 1
+            sizes[c, 0], sizes[c, 1] = total, top[c]
+        if total > 0:
+            inverse = 1 / total
+            if total < TINY:  # its inverse could be infinite
+                for d in range(len(mine)):
+                    mine[d] /= total
+                inverse = total / total
+            target = mine if len(readout) else out[c]
+            for d in range(len(mine)):
+                target[d] = mine[d] * inverse
+        elif not len(readout):
+            out[c] = 0
     if len(readout):
-        np.dot(readout, weights, answer)
-        weights = answer
-    for c in range(out.shape[0]):
-        for d in range(out.shape[1]):
-            out[c, d] = weights[d, c] / total[c]
+        np.dot(weights, readout, answer)
+        for c in range(len(out)):
+            for d in range(out.shape[1]):
+                out[c, d] = answer[c, d]
 
 
 @compiled
@@ -196,14 +210,14 @@ def sweep(
     """P[H_i, v] / P[v] of every sequence at the positions first, …, first + P - 1 of the chain H_0, …, H_T.
 
     Args:
-        transition, back: A and its transpose, (S, S).
+        transition, back: the transpose of A, and A, (S, S): a message is a row.
         initial: P[H_0], (S,).
         prior: P[M], (K,); a single 1 for a vanilla model.
-        evidence: (S, R * K); column r * K + k is row r of the evidence where the memory has its value k.
-        lowest: (R * K,), the smallest positive entry of each of these columns.
+        evidence: (R * K, S); r * K + k is row r of the evidence where the memory has its value k.
+        lowest: (R * K,), the smallest positive entry of each of these.
         rows: (n, T), the row of evidence at each position; -1 is the last.
         place: (K, S), to which of D entries of the result an entry is added; (0, S) where each state has its own.
-        readout: (X, D), multiplies the result; or (0, 0).
+        readout: (D, X), multiplies the result; or (0, 0).
         own: whether the evidence of position i itself counts.
         every, bound: after how many steps a message is scaled, and the largest exponent of two.
 
@@ -216,17 +230,16 @@ def sweep(
     positions, values, states = out.shape[1], len(prior), len(initial)
     last, kind, width = first + positions - 1, initial.dtype, states * values
     direct = len(place) == 0
-    together = max(1, min(n, max(ENTRIES // width, 32 // values), KEPT // (width * positions)))
-    lanes, depth = together * values, readout.shape[1] if len(readout) else out.shape[2]
-    kept = np.empty((positions, states, lanes), kind)  # forward messages, where they are asked for
+    together = max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
+    lanes, depth = together * values, len(readout) if len(readout) else out.shape[2]
+    kept = np.empty((positions, lanes, states), kind)  # forward messages, where they are asked for
     kept_exponent, kept_low = np.empty((positions, lanes), np.int64), np.empty((positions, lanes), kind)
-    message, product, tau = (
-        np.empty((states, lanes), kind),
-        np.empty((states, lanes), kind),
-        np.empty((states, lanes), kind),
+    two, product, tau = (
+        np.empty((2, lanes, states), kind),
+        np.empty((lanes, states), kind),
+        np.empty((lanes, states), kind),
     )
-    weights, answer = np.empty((depth, together), kind), np.empty((len(readout), together), kind)
-    column = np.empty(lanes, np.uint64)  # a sign would have to be looked at in each inner loop
+    weights, answer = np.empty((together, depth), kind), np.empty((together, readout.shape[1]), kind)
     exponent, top = np.empty(lanes, np.int64), np.empty(together, np.int64)
     low, worst, seen, scratch = (
         np.empty(lanes, kind),
@@ -240,15 +253,18 @@ def sweep(
         fill(worst, 1)
         fill(seen, 1)
         fill(exponent, 0)
-        for s in range(states):
-            fill(message[s], initial[s])
+        message = two[0]
         for i in range(last + 1):
+            after = kept[i - first] if i >= first else two[1 - i % 2]
             if i > 1:
-                condition(message, evidence, rows[begin:end, i - 2], values, lowest, column, seen, product)
-                np.dot(transition, product, message)
+                condition(message, evidence, rows[begin:end, i - 2], values, lowest, seen, product)
+                np.dot(product, transition, after)
             elif i == 1:  # H_0 emits nothing
-                copy(message, product)
-                np.dot(transition, product, message)
+                np.dot(message, transition, after)
+            else:
+                for b in range(lanes):
+                    after[b] = initial
+            message = after
             if i % every == 0:
                 rescale(message, exponent, bound, scratch)
             smallest(message, low)
@@ -257,33 +273,29 @@ def sweep(
                     worst[b] = min(worst[b], low[b])
                 else:
                     kept_exponent[i - first, b], kept_low[i - first, b] = exponent[b], low[b]
-            if i >= first:
-                copy(message, kept[i - first])
         fill(exponent, 0)
-        for s in range(states):
-            fill(message[s], 1)
+        message = two[0]
+        message[:] = 1
         for i in range(length, first - 1, -1):
             smallest(message, low)
             for b in range(lanes):
                 worst[b] = min(worst[b], low[b] * kept_low[i - first, b] if i <= last else low[b])
             if i > 0:
-                condition(message, evidence, rows[begin:end, i - 1], values, lowest, column, seen, product)
+                condition(message, evidence, rows[begin:end, i - 1], values, lowest, seen, product)
             else:
-                copy(message, product)
+                product[:] = message
             if i <= last:
                 at = i - first
+                meet(kept[at], product if own else message, weights if direct else tau)
+                for b in range(lanes):
+                    kept_exponent[at, b] += exponent[b]
                 if direct:
-                    meet(kept[at], product if own else message, weights)
-                    for b in range(lanes):
-                        top[b] = kept_exponent[at, b] + exponent[b]
+                    top[:] = kept_exponent[at]
                 else:
-                    meet(kept[at], product if own else message, tau)
-                    for b in range(lanes):
-                        kept_exponent[at, b] += exponent[b]
                     mix(tau, kept_exponent[at], prior, place, bound, scratch, weights, top)
-                write(weights, readout, top, scratch[:together], answer, out[begin:end, at], sizes[begin:end, at])
+                write(weights, readout, top, answer, out[begin:end, at], sizes[begin:end, at])
             if i > first:
-                np.dot(back, product, message)
+                np.dot(product, back, message)
                 if i % every == 0:
                     rescale(message, exponent, bound, scratch)
         for c in range(together):
@@ -328,9 +340,11 @@ def walk(cumulative, start, uniform, current, out):
 
 
 @compiled
-def emit(cumulative, start, uniform, states, lookup, out):
-    """A token (n, T) for each of the states: row lookup * S + state of the distribution functions."""
+def emit(cumulative, start, uniform, states, memory, n_states, out):
+    """A token (n, T) for each of the states: row m * S + state of the distribution functions, m of the cell looked up."""
+    n_syntax = n_states // memory.shape[1]
     for c in range(out.shape[0]):
         for i in range(out.shape[1]):
             state = states[c, i]
-            out[c, i] = choose(cumulative, start, lookup[c, state] * lookup.shape[1] + state, uniform[c, i])
+            row = memory[c, state // n_syntax] * n_states + state
+            out[c, i] = choose(cumulative, start, row, uniform[c, i])

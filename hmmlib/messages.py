@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.devices import compiled_loops
+from hmmlib.devices import compiled_loops, fresh
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_tensor, as_tokens, at_least
 from hmmlib.sweeps import EVERY, LARGEST, chain_weights, exponent_of, flushed, scaled, smallest, sweep_chain
 
@@ -189,17 +189,23 @@ def _in_loops(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`_read`, and the sequences in which some product may have underflowed: their results count for nothing."""
     kernels, kind, (n, length) = compiled_loops(), model.dtype, rows.index.shape
-    prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=kind)
+    prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=kind, device="cpu")
     scale = exponent_of(rows.table.amax(-1, keepdim=True))
     table = scaled(rows.table, -scale).unflatten(1, (len(prior), model.n_states))
-    readout = torch.empty(0, 0, dtype=kind) if sums.readout is None else sums.readout
+    readout = fresh(0, 0, dtype=kind) if sums.readout is None else sums.readout
     first, stop, _ = at.indices(length + 1)
-    found = torch.empty(n, stop - first, len(readout) or sums.size, dtype=kind)
-    size, least = torch.empty(n, stop - first, 2 * sized, dtype=kind), torch.empty(n, dtype=kind)
-    evidence = table.permute(2, 0, 1).flatten(1)
-    before = [model.transition, model.transition.T, model.initial, prior, evidence, smallest(table).flatten()]
+    found = fresh(n, stop - first, len(readout) or sums.size, dtype=kind)
+    size, least = fresh(n, stop - first, 2 * sized, dtype=kind), fresh(n, dtype=kind)
+    before = [
+        model.transition.T,
+        model.transition,
+        model.initial,
+        prior,
+        table.flatten(0, 1),
+        smallest(table).flatten(),
+    ]
     place = sums.place if isinstance(model, MemoryHMM) else sums.place[:0]
-    before, after = _arrays(*before), _arrays(place.to(torch.uint64), readout)
+    before, after = _arrays(*before), _arrays(place.to(torch.uint64), readout.T)
     (index,), written = _arrays(rows.index), _arrays(found, size, least)
 
     def work(part: slice) -> None:
@@ -210,9 +216,9 @@ def _in_loops(
     if sized:
         size[..., 1] += scale[rows.index].sum((1, 2))[:, None]
     if kind != torch.float64:
-        return found, size, torch.empty(0, dtype=torch.int64)
+        return found, size, fresh(0, dtype=torch.int64)
     tiny = torch.finfo(kind).tiny
-    doubtful = least * smallest(model.transition.flatten()) < tiny
+    doubtful = (least * smallest(model.transition.flatten()) < tiny) | (smallest(model.initial) < tiny)
     lost = flushed(rows.table[None], scale[None])
     return found, size, (doubtful | lost[rows.index].any(1)).nonzero().squeeze(-1)
 
@@ -238,7 +244,7 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
         embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
 
     Returns:
-        (n, T, X), differentiable in `embeddings`.
+        (n, T, X), differentiable in `embeddings` (backwards).
 
     Raises:
         ValueError: a negative or non-finite entry, or a last axis of another length.

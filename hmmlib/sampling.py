@@ -1,7 +1,7 @@
 """Draws from a chain and its emissions: states one after the other, then a token for each, by inverse distribution functions.
 
-The compiled loops (`kernels`) and torch take the same random numbers in the same order, and so draw the same. The loops never
-hold more of those numbers than a block, nor the states in more bytes than they need.
+The compiled loops (`kernels`) and torch take the same random numbers in the same order, and so draw the same. The loops hold
+two blocks of those numbers, and the states in no more bytes than they need.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from hmmlib.devices import compiled_loops
+from hmmlib.devices import compiled_loops, fresh
 
 BLOCK = 2**20
 """Random numbers drawn at a time."""
@@ -30,7 +30,7 @@ def cumulative_rows(columns: Tensor) -> Tensor:
 
 
 def draw(
-    transition: Tensor, emission: Tensor, initial: Tensor, lookup: Tensor, length: int, generator: torch.Generator,
+    transition: Tensor, emission: Tensor, initial: Tensor, memory: Tensor, length: int, generator: torch.Generator,
     states: bool, dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """Tokens (n, length), and states (n, length + 1) or None.
@@ -38,12 +38,12 @@ def draw(
     Args:
         transition, initial: A, (S, S); P[H_0], (S,).
         emission: (X, M * S), index m * S + h.
-        lookup: (n, S), the value m that each state looks up in each sequence.
+        memory: (n, N), the values that each sequence remembers; state h looks up that of cell h // (S / N).
         states: whether they are wanted.
     """
     parts = [cumulative_rows(part) for part in (transition, emission, initial.unsqueeze(1))]
-    way = _in_torch if lookup.device.type != "cpu" or compiled_loops() is None else _in_loops
-    tokens, drawn = way(*parts, lookup, length, generator, dtype, dtype if states else None)
+    way = _in_torch if memory.device.type != "cpu" or compiled_loops() is None else _in_loops
+    tokens, drawn = way(*parts, memory, length, generator, dtype, dtype if states else None)
     return tokens, drawn if states else None
 
 
@@ -51,27 +51,27 @@ def _uniform(shape: tuple[int, int], like: Tensor, generator: torch.Generator) -
     return torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
-def _in_torch(step, emission, first, lookup, length, generator, dtype, state_dtype):
-    n, n_states = lookup.shape
+def _in_torch(step, emission, first, memory, length, generator, dtype, state_dtype):
+    n, n_states = len(memory), len(step)
     drawn = torch.empty(n, length + 1, dtype=torch.int64, device=step.device)
     uniform = _uniform((length + 1, n), step, generator)
     drawn[:, 0] = choose(first.expand(n, -1).contiguous(), uniform[0])
     for i in range(1, length + 1):
         drawn[:, i] = choose(step[drawn[:, i - 1]], uniform[i])
-    column = lookup.gather(1, drawn[:, 1:]) * n_states + drawn[:, 1:]
+    cell = drawn[:, 1:] // (n_states // memory.shape[1])
+    column = memory.gather(1, cell) * n_states + drawn[:, 1:]
     uniform = _uniform((n, length), step, generator)
     parts = zip(column.split(64, dim=1), uniform.split(64, dim=1), strict=True)
     tokens = torch.cat([choose(emission[row], u) for row, u in parts], dim=1)
     return tokens.to(dtype), drawn.to(state_dtype) if state_dtype else None
 
 
-def _in_loops(step, emission, first, lookup, length, generator, dtype, state_dtype):
-    loops, (n, n_states) = compiled_loops(), lookup.shape
+def _in_loops(step, emission, first, memory, length, generator, dtype, state_dtype):
+    loops, n, n_states = compiled_loops(), len(memory), len(step)
     small = torch.uint8 if n_states <= 256 else torch.int32
-    drawn = torch.empty(n, length + 1, dtype=small)
-    tokens = torch.empty(n, length, dtype=dtype)
+    drawn, tokens = fresh(n, length + 1, dtype=small), fresh(n, length, dtype=dtype)
     starts = [(rows.numpy(), loops.guide(rows.numpy())) for rows in (first, step, emission)]
-    current, lookup = torch.zeros(n, dtype=torch.int64).numpy(), lookup.numpy()
+    current, memory = torch.zeros(n, dtype=torch.int64, device="cpu").numpy(), memory.contiguous().numpy()
 
     def walk(i: int, uniform: Tensor, part: slice) -> None:
         loops.walk(*starts[1 if i else 0], uniform.numpy()[:, part], current[part], drawn.numpy()[part, i:])
@@ -79,7 +79,7 @@ def _in_loops(step, emission, first, lookup, length, generator, dtype, state_dty
     def emit(begin: int, uniform: Tensor, part: slice) -> None:
         here = slice(begin + part.start, begin + part.stop)
         numbers, seen = uniform.numpy()[part], drawn.numpy()[here, 1:]
-        loops.emit(*starts[2], numbers, seen, lookup[here], tokens.numpy()[here])
+        loops.emit(*starts[2], numbers, seen, memory[here], n_states, tokens.numpy()[here])
 
     threads = torch.get_num_threads() if n * length > BLOCK else 1
     _overlapped(walk, range(1), n, True, step.dtype, generator, threads)
@@ -97,7 +97,7 @@ def _overlapped(
     The threads share the columns of a block if `across`, else its rows.
     """
     some = max(1, BLOCK // columns)
-    buffers = [torch.empty(min(some, len(rows)), columns, dtype=kind) for _ in range(2)]
+    buffers = [torch.empty(min(some, len(rows)), columns, dtype=kind, device="cpu") for _ in range(2)]
     running: list[Future] = []
     with ThreadPoolExecutor(threads) as pool:
         for k, begin in enumerate(rows[::some]):

@@ -153,7 +153,8 @@ def test_no_run_is_listed_twice_and_each_is_a_trial(monkeypatch):
     assert whole == {preset.steps * preset.batch}, "the choices see equally many tokens"
 
 
-def test_the_best_rate_is_that_of_the_lowest_excess():
+def test_the_best_rate_is_that_of_the_lowest_excess(monkeypatch):
+    monkeypatch.setattr(learning_curves, "RATES", (1e-3, 2e-3, 4e-3))
     rows = [learning_curves.theirs(10, 0, learning_curves.SEARCHED, rate) for rate in learning_curves.RATES]
     with pytest.raises(ValueError, match="not done: run the set rates"):
         learning_curves.best_rate([rows[0] | {"excess": 0.1}], 10)
@@ -163,6 +164,7 @@ def test_the_best_rate_is_that_of_the_lowest_excess():
 
 def test_the_steps_to_an_excess_lie_between_the_lengths_around_it(monkeypatch):
     monkeypatch.setattr(learning_curves, "best_rate", lambda rows, states: 2e-3)
+    monkeypatch.setattr(learning_curves, "THEIRS", (550, 800, 1100, 1600))
     pairs = zip(learning_curves.THEIRS, (1.0, 0.1, 0.01, 0.02), strict=True)
     rows = [learning_curves.theirs(10, 0, steps, 2e-3) | {"excess": excess} for steps, excess in pairs]
     one, two, three, _ = learning_curves.THEIRS

@@ -3,10 +3,12 @@
 import builtins
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 
 import hmmlib
 from hmmlib import devices, messages, sampling
@@ -95,7 +97,7 @@ def test_posteriors_are_the_posterior_of_each_position():
             np.testing.assert_allclose(whole[:, at], posterior(model, tokens, at), atol=1e-14)
 
 
-def test_more_threads_and_smaller_blocks_give_the_same_to_the_bit(monkeypatch):
+def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
     monkeypatch.setattr(messages, "SMALL", 0)
     before = torch.get_num_threads()
     try:
@@ -104,7 +106,7 @@ def test_more_threads_and_smaller_blocks_give_the_same_to_the_bit(monkeypatch):
             found = []
             for threads in (1, 2, 5, 100):
                 torch.set_num_threads(threads)
-                found.append(latent_given_others(model, tokens))
+                found.append(masked_token_probs(model, tokens))
             assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
     finally:
         torch.set_num_threads(before)
@@ -126,6 +128,56 @@ def test_what_a_float_cannot_hold_is_run_again(monkeypatch):
     assert (found[2] == torch.tensor([0.0, 1.0])).all()
     expected = [np.log(0.5) + 49 * np.log(rare), np.log(0.5), np.log(0.5)]
     np.testing.assert_allclose(log_likelihood(model, tokens), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length"), [(torch.float64, 125), (torch.float64, 126), (torch.float32, 18)], ids=str
+)
+def test_values_of_the_memory_told_apart_only_in_the_end_are_weighed_as_they_are(dtype, length):
+    """Each token 0 says 2^-8 of state 0, whatever the memory, until the last token leaves only that state."""
+    rare = 2.0**-8
+    emission = np.zeros((2, 2, 2))
+    emission[:, 0, 0] = emission[:, 1, 0] = rare, 1 - rare
+    emission[0, 0, 1] = emission[1, 1, 1] = 1
+    model = MemoryHMM(np.eye(2), emission, [0.5, 0.5], [0.5, 0.5]).to(dtype=dtype)
+    found = latent_given_others(model, [[0] * length + [MASK, 1]])[0, length]
+    np.testing.assert_allclose(found, [0.5, 0, 0.5, 0], atol=5e-3 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("rare", [1e-280, 1e-300])
+def test_a_memory_far_from_likely_is_believed_where_nothing_else_explains_the_text(rare):
+    emission = np.zeros((2, 2, 1))
+    emission[:, 0, 0], emission[:, 1, 0] = [1e-20, 1 - 1e-20], [1, 0]
+    model, tokens = MemoryHMM([[1.0]], emission, [1.0], [rare, 1 - rare]), [[0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]
+    assert memory_posterior(model, tokens).tolist() == [[1, 0], [1, 0]]
+    np.testing.assert_allclose(log_likelihood(model, tokens), np.log(rare) + 4 * np.log(1e-20), rtol=1e-13)
+
+
+def test_a_prior_below_what_a_product_can_hold_is_kept():
+    model = MemoryHMM(np.eye(2), [[[1.0, 0.0]], [[0.0, 1.0]]], [1.0, 2.0**-1010], [1.0])
+    np.testing.assert_allclose(log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
+
+
+def test_a_start_below_all_normal_numbers_is_kept():
+    model = HMM(np.eye(2), np.eye(2), [1.0, 5e-324])
+    assert posteriors(model, [[1, 1]])[:, 1:].tolist() == [[[0, 1]] * 2]
+
+
+def test_a_rare_token_is_predicted_beside_a_state_that_is_hardly_believed():
+    model = HMM(np.eye(2), [[1e-20, 1.0], [1.0 - 1e-20, 0.0], [1e-250, 0.0]], [0.5, 0.5])
+    probs = masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
+    np.testing.assert_allclose(probs, [1e-20, 1.0, 1e-250], rtol=1e-12)
+
+
+def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_were():
+    def limits():
+        return [pool["num_threads"] for pool in ThreadpoolController().info()]
+
+    masked_token_probs(MODELS["vanilla"], [[0]])
+    before, tokens = limits(), draw_tokens(MODELS["vanilla"], 90, 20)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: masked_token_probs(MODELS["vanilla"], tokens), range(40)))
+    assert limits() == before
 
 
 def test_an_easy_sequence_is_not_run_again(monkeypatch):
