@@ -189,7 +189,7 @@ def contest(
         "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or "seconds" of
         each round, "median", "least", "most", seconds to be "ready", "versions", and bytes of memory: "before" the first
         call, "settled" after it, and at the "peak" of the others; "ratios", of medians per unit of work, and
-        "differences", each by name; "agree", None if not asked.
+        "differences", each by name; "agree", None if not asked or if there was nothing to compare.
 
     ValueError for fewer than two contestants, two of one name, an environment that is not there, rounds below 1, or more
     threads than processors.
@@ -254,7 +254,7 @@ def compared(rows: dict[str, dict], answers: dict[str, np.ndarray], tolerance: f
     both = [name for name in ratios if name in answers and first in answers]
     differences = {name: difference(answers[name], answers[first]) for name in both}
     agree = None
-    if tolerance is not None:
+    if tolerance is not None and differences:
         agree = all(value is not None and value <= tolerance for value in differences.values())
     return {"ratios": ratios, "differences": differences, "tolerance": tolerance, "agree": agree}
 

@@ -12,7 +12,6 @@ against time, take steps times what a step costs in the contest (results/pretrai
 from __future__ import annotations
 
 import json
-import math
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from filelock import FileLock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import learning
 from contest import GIB, RESULTS, Contestant, Worker, machine, write
 from pretraining import INPUTS, save_text, trainer_settings
 
@@ -34,7 +34,7 @@ from hmmlib.specs import TrialSpec
 from hmmlib.trials import build_network, draw_model, trial_seeds
 
 PATH = RESULTS / "learning-curves.json"
-PRESET = "quick"
+PRESET = learning.PRESET
 STATES, SEEDS = (10, 30), (0, 1, 2)
 OURS = (350, 550, 800)
 """Steps of our runs, the preset's own among them."""
@@ -42,8 +42,6 @@ SEARCHED, RATES = 1100, (1e-3, 2e-3, 4e-3, 8e-3)
 """Steps of the runs that look for the Trainer's best learning rate, and the rates tried."""
 THEIRS = (550, 1100)
 """Steps of the Trainer's runs."""
-LEAST = 1e-4
-"""An excess below this, nats, is taken as this: it is an estimate from a sample, and may be negative."""
 LONGEST = 900.0
 """Seconds that a run may take."""
 
@@ -68,7 +66,7 @@ def best_rate(rows: list[dict], states: int) -> float:
     found = {key["learning_rate"]: find(rows, key) for key in searched}
     if None in found.values():
         raise ValueError(f"the search for a learning rate at {states} states is not done: run the set rates first")
-    return min(found, key=lambda rate: found[rate]["excess"])
+    return learning.best_rate(rows, states)
 
 
 def search() -> Iterator[dict]:
@@ -145,25 +143,6 @@ def train(key: dict) -> dict:
     return key | dict(tokens=tokens, seconds=answer[0].item(), loss=loss, least=least, excess=loss - least)
 
 
-def needed(rows: list[dict], states: int, seed: int, excess: float) -> float | None:
-    """Steps after which the Trainer is down to an excess: between the lengths around it, on a line in both logarithms.
-
-    Its runs at the best rate count. None where none of them comes so low; the length of the shortest where that does.
-    """
-    rate = best_rate(rows, states)
-    found = (find(rows, theirs(states, seed, steps, rate)) for steps in THEIRS)
-    at = [(row["steps"], max(row["excess"], LEAST)) for row in found if row]
-    before, excess = None, max(excess, LEAST)
-    for steps, value in at:
-        if value <= excess:
-            if before is None:
-                return float(steps)
-            share = math.log(before[1] / excess) / math.log(before[1] / value)
-            return before[0] * (steps / before[0]) ** share
-        before = (steps, value)
-    return None
-
-
 def summary(rows: list[dict]) -> Iterator[str]:
     """For each model and seed: our excess at the preset's length, and the Trainer's steps to the same."""
     own = TrialSpec(PRESET).steps
@@ -171,7 +150,7 @@ def summary(rows: list[dict]) -> Iterator[str]:
         for seed in SEEDS:
             row = find(rows, ours(states, seed, own))
             if row:
-                steps = needed(rows, states, seed, row["excess"])
+                steps = learning.needed(rows, states, seed, row["excess"])
                 trainer = f"after about {steps:.0f} steps" if steps else f"not in {max(THEIRS)} steps"
                 yield f"{states} states, seed {seed}: ours {row['excess']:.3g} after {own} steps, the Trainer {trainer}"
 

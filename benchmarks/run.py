@@ -22,10 +22,11 @@ FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 
 from contest import PEERS, RESULTS, ROOT, machine, write  # noqa: E402
-from tables import TABLES, printed  # noqa: E402
+from records import printed  # noqa: E402
+from tables import COMMANDS, TABLES  # noqa: E402
 
 BUILD = ROOT / "build" / "bench"
-NAMES = tuple(TABLES)
+NAMES = tuple(name for name in TABLES if name not in COMMANDS)
 """Modules beside this one, each with `measure(rows, quick)`, which calls `rows` for each of its rows."""
 
 

@@ -9,71 +9,31 @@ import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+import learning
+from records import Table, by_name, chosen, duration, number, power, size, the
 
 RESULTS = Path(__file__).resolve().parent / "results"
 FIRST = "hmmlib"
 BOUNDS = ("bytes, fresh", "bytes, mapped", "operations")
 """Contestants that are no peers but what the machine allows."""
-
-NARROW = "\u202f"
-"""A narrow space that no line breaks at, between a number and its unit."""
-SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-class Table(NamedTuple):
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-
-def printed(table: Table) -> str:
-    """With a title and columns of one width, for a terminal."""
-    lines = [table.columns, *table.rows]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(table.columns))]
-    cells = ("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
-    return "\n".join(["", table.title, *cells])
+COMMANDS = {
+    "learning-curves": "python benchmarks/learning_curves.py",
+    "build": "python benchmarks/build_times.py",
+}
+"""What makes the results that `make bench` leaves alone, by their names."""
 
 
 def load(name: str, folder: Path | None = None) -> dict:
     """A stored result. ValueError where there is none, or where it is no result of that benchmark."""
     path = (folder or RESULTS) / f"{name}.json"
     if not path.is_file():
-        raise ValueError(f"there is no {path}: run `make bench BENCH_ARGS={name}`")
+        command = COMMANDS.get(name, f"make bench BENCH_ARGS={name}")
+        raise ValueError(f"there is no {path}: run `{command}`")
     record = json.loads(path.read_text())
     if record.get("name") != name:
         raise ValueError(f"{path} holds {record.get('name')!r}, not {name!r}")
     return record
-
-
-def number(value: float) -> str:
-    """Three digits, and thousands with commas up to a billion: 0.0421, 4.71, 321, 51,200,000, 2.41·10¹⁰."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    mantissa, exponent = f"{value:.2e}".split("e")
-    if int(exponent) >= 9:
-        return f"{mantissa}·10{str(int(exponent)).translate(SUPERSCRIPT)}"
-    return f"{float(f'{value:.2e}'):,.{max(0, 2 - int(exponent))}f}"
-
-
-def duration(seconds: float) -> str:
-    for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{number(seconds / size)}{NARROW}{unit}"
-    return f"{number(seconds / 1e-9)}{NARROW}ns"
-
-
-def size(amount: float) -> str:
-    return f"{number(amount / 1e9)}{NARROW}GB" if amount >= 1e9 else f"{number(max(amount, 0) / 1e6)}{NARROW}MB"
-
-
-def power(value: float) -> str:
-    """A difference, as 1e-09."""
-    return "none" if value == 0 else f"{value:.0e}"
-
-
-def by_name(row: dict) -> dict[str, dict]:
-    return {one["name"]: one for one in row["contestants"]}
 
 
 def peers(row: dict) -> dict[str, float]:
@@ -120,18 +80,6 @@ def extra(one: dict | None) -> str:
 
 def faster(ratio: float, name: str) -> str:
     return f"{number(ratio)} times as fast as {name}" if ratio >= 1 else f"{number(1 / ratio)} times slower than {name}"
-
-
-def chosen(rows: list[dict], **key) -> list[dict]:
-    return [row for row in rows if all(row.get(name) == value for name, value in key.items())]
-
-
-def the(rows: list[dict], **key) -> dict:
-    """The one row with that key."""
-    found = chosen(rows, **key)
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} rows with {key}, not one")
-    return found[0]
 
 
 def posteriors(record: dict) -> dict[str, Table]:
@@ -274,6 +222,30 @@ def tuning(record: dict) -> dict[str, Table]:
     return {"tuning": Table("tuning", columns, lines)}
 
 
+def curves(record: dict) -> dict[str, Table]:
+    """Learning curves, with the seconds that steps take in the contest of one thread."""
+    return learning.tables(record["rows"], step_seconds())
+
+
+def step_seconds() -> dict[str, float]:
+    """Seconds of a step in the contest with the Trainer, on one thread, by contestant."""
+    row = the(load("pretraining")["rows"], what="step", preset=learning.PRESET, threads=1)
+    return {name: one["median"] / one["options"]["count"] for name, one in by_name(row).items() if "median" in one}
+
+
+def build(record: dict) -> dict[str, Table]:
+    """Seconds of whole builds and of their parts, and of imports."""
+    imports = [row for row in record["rows"] if "beyond_torch" in row]
+    builds = [(row["what"], f"{row['seconds']:.1f}") for row in record["rows"] if row not in imports]
+    added = [
+        (row["what"].removeprefix("import: "), f"{row['seconds']:.2f}", f"{row['beyond_torch']:.2f}") for row in imports
+    ]
+    return {
+        "builds": Table("building the book", ("what", "seconds"), builds),
+        "imports": Table("imports", ("import", "seconds", "beyond torch alone"), added),
+    }
+
+
 TABLES = {
     "posteriors": posteriors,
     "memory": memory,
@@ -281,6 +253,8 @@ TABLES = {
     "pretraining": pretraining,
     "tuning": tuning,
     "growth": growth,
+    "learning-curves": curves,
+    "build": build,
 }
 """For each benchmark, its tables by name, made from its record."""
 
@@ -320,6 +294,13 @@ def against(row: dict) -> str:
     return ", ".join(faster(ratio, name) for name, ratio in peers(row).items()) or "no peer finished"
 
 
+def furthest(rows: list[dict], name: str) -> str:
+    """A peer's largest difference from ours in any posterior in float64."""
+    rows = chosen(rows, what="posteriors", dtype="float64")
+    found = [row["differences"][name] for row in rows if name in row["differences"]]
+    return "not finite" if None in found else power(max(found))
+
+
 def phrases() -> dict[str, str]:
     """The numbers in the sentences of the page, by name, from the stored results."""
     found, records = {}, {name: load(name) for name in TABLES}
@@ -342,4 +323,8 @@ def phrases() -> dict[str, str]:
         found[f"corpus-{threads}"] = seconds(own(longest))
         steps = chosen(records["pretraining"]["rows"], what="step", threads=threads)
         found[f"pretraining-{threads}"] = against(steps[-1])
+    for name in ("hmmlearn, scaling", "dynamax", "dynamax, two filters"):
+        found[f"apart-{name}".replace(",", "").replace(" ", "-")] = furthest(records["posteriors"]["rows"], name)
+    found |= learning.phrases(records["learning-curves"]["rows"])
+    found["build"] = duration(the(records["build"]["rows"], what="from nothing: all")["seconds"])
     return found

@@ -80,7 +80,7 @@ def largest(message, out):
     for b in range(message.shape[0]):
         most = message[b, 0]
         for s in range(1, message.shape[1]):
-            most = max(most, message[b, s])
+            most = message[b, s] if message[b, s] > most else most
         out[b] = most
 
 
@@ -88,10 +88,11 @@ def largest(message, out):
 def smallest(message, out):
     """The smallest positive entry of each lane; 1 where none is below."""
     for b in range(message.shape[0]):
-        least = message.dtype.type(1)
+        one = message.dtype.type(1)
+        least = one
         for s in range(message.shape[1]):
-            value = message[b, s]
-            least = min(least, value if value > 0 else message.dtype.type(1))
+            value = message[b, s] if message[b, s] > 0 else one
+            least = value if value < least else least
         out[b] = least
 
 

@@ -14,6 +14,9 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "book" / "_ext")]
 import contest as contests  # noqa: E402
+import learning  # noqa: E402
+import records  # noqa: E402
+import run  # noqa: E402
 import tables  # noqa: E402
 
 
@@ -31,7 +34,7 @@ def row(states: int = 30, **medians) -> dict:
 
 def plain(text: str) -> str:
     """With the narrow space that units have."""
-    return text.replace(" ", tables.NARROW)
+    return text.replace(" ", records.NARROW)
 
 
 def test_tables_show_ratios_bounds_and_failures():
@@ -50,7 +53,7 @@ def test_tables_show_ratios_bounds_and_failures():
     assert lost.rows == [
         ("posteriors", "posteriors, float64, 4 states, 2 sequences, of 5 tokens, 1 thread", "fast", "2.00")
     ]
-    text = tables.printed(table)
+    text = records.printed(table)
     assert "no room" in text
     assert len({len(line) for line in text.splitlines()[2:]}) == 1
 
@@ -83,11 +86,59 @@ def test_times_and_sizes_have_units():
 def test_a_missing_or_foreign_result_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"run `make bench BENCH_ARGS=memory`"):
         tables.load("memory", tmp_path)
+    with pytest.raises(ValueError, match=r"run `python benchmarks/build_times.py`"):
+        tables.load("build", tmp_path)
+    assert not set(run.NAMES) & set(tables.COMMANDS)
     (tmp_path / "memory.json").write_text('{"name": "sampling"}')
     with pytest.raises(ValueError, match="holds 'sampling', not 'memory'"):
         tables.load("memory", tmp_path)
     with pytest.raises(ValueError, match="0 rows with"):
         tables.the([row(hmmlib=1.0)], states=7)
+
+
+def trained(side: str, seed: int, steps: int, excess: float, **changes) -> dict:
+    """A row of the learning curves."""
+    setting = learning.SETTING if side == "hmmlib" else {"learning_rate": 0.002, "batch": 64}
+    return dict(side=side, states=10, seed=seed, steps=steps, excess=excess) | setting | changes
+
+
+CURVES = [
+    trained("Trainer", 0, 1100, 0.5, learning_rate=0.004),
+    *(trained("Trainer", 0, steps, excess) for steps, excess in ((1100, 0.01), (550, 0.16))),
+    *(trained("hmmlib", 0, steps, excess) for steps, excess in ((350, 0.3), (550, 0.04))),
+    *(trained("Trainer", 1, steps, excess) for steps, excess in ((550, 2.0), (1100, 1.0))),
+    trained("hmmlib", 1, 550, 0.04),
+    *(trained("Trainer", 2, steps, excess) for steps, excess in ((550, 0.02), (1100, 0.01))),
+    trained("hmmlib", 2, 550, 0.04),
+    trained("hmmlib", 3, 550, 0.04),
+]
+
+
+def test_our_share_of_the_time_to_a_loss():
+    found = learning.tables(CURVES, {"hmmlib": 0.05, "Trainer": 0.1})
+    middle = 550 * 2**0.5  # 0.04 is halfway between 0.16 and 0.01
+    assert found["time"].rows == [
+        ("10", "0", "0.0400", f"{middle:.0f}", "35.4 %"),
+        ("10", "1", "0.0400", "not in 1100 steps", "less than 25.0 %"),
+        ("10", "2", "0.0400", "at most 550", "at least 50.0 %"),
+        ("10", "3", "0.0400", "no run", "–"),
+    ]
+    assert len(found["runs"].rows) == len(CURVES)
+    assert ("Trainer", "10", "0", "1100", "0.004", "0.500") in found["runs"].rows
+    assert found["choices"].rows == []
+    lines = list(learning.points(CURVES, {"hmmlib": 0.05, "Trainer": 0.1}, 10))
+    assert lines[:2] == [("hmmlib", 0, [17.5, 27.5], [0.3, 0.04]), ("Trainer", 0, [55.0, 110.0], [0.16, 0.01])]
+
+
+def test_other_choices_stand_beside_the_preset():
+    others = [trained("hmmlib", 0, 550, 0.07, muon_rate=0.02), trained("hmmlib", 1, 1100, 0.03, batch=32)]
+    found = learning.tables([*CURVES, *others], {"hmmlib": 0.05, "Trainer": 0.1})
+    assert found["choices"].rows == [
+        ("10", "the preset", "550", "0.0400", "0.0400", "0.0400", "0.0400"),
+        ("10", "muon rate 0.02", "550", "0.0700", "–", "–", "–"),
+        ("10", "batch 32", "1100", "–", "0.0300", "–", "–"),
+    ]
+    assert len(found["runs"].rows) == len(CURVES)
 
 
 def sample_records() -> dict[str, dict]:
@@ -96,12 +147,13 @@ def sample_records() -> dict[str, dict]:
     machine |= {"python": "3.11.7", "torch": "2.13.0", "commit": "abc"}
     of_peers = dict.fromkeys(("dynamax", "jax", "hmmlearn", "pomegranate", "torch"), "1.0")
     bounds = {"bytes, fresh": 0.01, "bytes, mapped": 0.005, "operations": 0.025}
+    others = {"dynamax, two filters": 0.1, "hmmlearn, scaling": 0.2} | bounds
     found = {name: [] for name in tables.TABLES}
     for threads in (1, 2):
         for key in ({"dtype": "float64"}, {"dtype": "float32"}):
             for what in ("posteriors", "G"):
                 for states in (30, 256):
-                    one = row(states, hmmlib=0.02, dynamax=0.08 if states == 30 else 0.016, **bounds)
+                    one = row(states, hmmlib=0.02, dynamax=0.08 if states == 30 else 0.016, **others)
                     found["posteriors"].append(one | key | {"what": what, "threads": threads})
             flat = row(12, hmmlib=0.5, dynamax=50.0, **{"dynamax, all": "more than 10 GiB of memory"})
             found["memory"].append(flat | key | {"what": "against flattened", "threads": threads})
@@ -110,6 +162,8 @@ def sample_records() -> dict[str, dict]:
             one["options"] = {"n": 5, "length": 7}
         found["sampling"].append(drawn)
         step = row(30, hmmlib=0.5, Trainer=0.75) | {"what": "step", "preset": "quick", "threads": threads}
+        for one in step["contestants"]:
+            one["options"] = {"count": 5}
         found["pretraining"].append(step)
     found["memory"].append(
         row(12, **{"1-5-12": 0.5, "2-5-12": 2.5}) | {"what": "by size", "exponents": {"values": 0.98, "states": 1.2}}
@@ -121,6 +175,13 @@ def sample_records() -> dict[str, dict]:
     found["growth"].append(
         {"what": "largest", "assumed": {"n": 1000}, "largest": {"one H100": {"states by time": 1e5, "cells": 12.5}}}
     )
+    found["learning-curves"] = CURVES
+    found["build"] = [
+        {"what": "import: torch", "seconds": 1.5, "beyond_torch": 0.0},
+        {"what": "import: trials", "seconds": 1.74, "beyond_torch": 0.24},
+        {"what": "from nothing: prediction", "seconds": 41.3},
+        {"what": "from nothing: all", "seconds": 181.0},
+    ]
     return {
         name: {"name": name, "machine": machine, "versions": {"ours": {}, "peers": of_peers}, "rows": rows}
         for name, rows in found.items()
@@ -149,7 +210,7 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     assert warnings == ""
     page = BeautifulSoup(html, "html.parser")
     text = re.sub(r"\s+", " ", page.get_text(" "))
-    assert "on one thread: 4.00 times as fast as dynamax ;" in text.replace("dynamax;", "dynamax ;")
+    assert "on one thread: 4.00 times as fast as dynamax, 5.00 times as fast as dynamax, two filters," in text
     assert "1.25 times slower than dynamax" in text
     assert "that is 2.00 and 0.800 times on one thread" in text
     assert "100 times as fast as dynamax" in text
@@ -161,14 +222,29 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     ]
     assert "more than 10 GiB of memory" in text
     assert "256 states, 2 sequences, of 5 tokens, 2 threads" in text  # lost, and said so
-    assert len(page.find_all("table")) == 19
-    picture = page.find("svg", class_="picture")
+    lines = [[cell.get_text(strip=True) for cell in line.find_all("td")] for line in page.find_all("tr")]
+    assert ["10", "1", "0.0400", "not in 1100 steps", "less than 33.3 %"] in lines
+    assert ["from nothing: prediction", "41.3"] in lines
+    assert ["trials", "1.74", "0.24"] in lines
+    assert "takes 181 s. Seconds of its parts" in text
+    assert "the best was 0.002 at 10 states" in text
+    assert "at most 1e-09 for hmmlearn" in text
+    assert len(page.find_all("table")) == 23
+    assert "Other rates" not in text
+    picture, curves = page.find_all("svg", class_="picture")
+    assert curves.find(string="Trainer")
     assert "against the number of hidden states" in picture["aria-label"]
     assert picture.find(string="dynamax")
     record = sample_records()["posteriors"]
     record["rows"][0]["ratios"]["dynamax"] = 7.0
     contests.write(results / "posteriors.json", record)
     assert "7.00 times as fast as dynamax" in build()[0]  # a changed result writes the page anew
+    record = sample_records()["learning-curves"]
+    record["rows"] = [*CURVES, trained("hmmlib", 0, 550, 0.07, schedule="cosine")]
+    contests.write(results / "learning-curves.json", record)
+    html = build()[0]
+    assert "Other rates" in html
+    assert "schedule cosine" in html
     (results / "growth.json").unlink()
     assert "run `make bench BENCH_ARGS=growth`" in build()[1]
 
@@ -198,7 +274,7 @@ def test_the_page_names_only_tables_and_phrases_that_there_are():
     for name in re.findall(r"\{measured\}`([^`]+)`", text):
         assert known[name]
     for benchmark, name in re.findall(r"\{benchmark-table\} (\S+) (\S+)", text):
-        assert tables.TABLES[benchmark](tables.load(benchmark))[name].rows
+        assert tables.TABLES[benchmark](tables.load(benchmark))[name].rows or name == "choices"
     # All numbers of measurement come by these names; what is left are sizes and settings.
     prose = re.sub(r"```.*?```|\{measured\}`[^`]+`|\$[^$]*\$", "", text, flags=re.DOTALL)
     assert not re.search(r"\d[\d.]* (times|ms|µs|GB|MB|s )", prose)

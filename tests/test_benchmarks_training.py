@@ -15,6 +15,7 @@ if sys.platform != "linux":
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "contestants")]
+import learning  # noqa: E402
 import learning_curves  # noqa: E402
 import pretraining as contests  # noqa: E402
 import steps  # noqa: E402
@@ -149,6 +150,7 @@ def test_no_run_is_listed_twice_and_each_is_a_trial(monkeypatch):
     assert own == dict(side="hmmlib", states=10, seed=0, steps=550, warmup=preset.warmup, schedule="linear",
                        learning_rate=preset.learning_rate, muon_rate=preset.muon_rate, batch=preset.batch)  # fmt: skip
     assert own in keys
+    assert own.items() >= ({"steps": learning.STEPS} | learning.SETTING).items()
     whole = {key["steps"] * key["batch"] for key in learning_curves.choices()}
     assert whole == {preset.steps * preset.batch}, "the choices see equally many tokens"
 
@@ -162,17 +164,18 @@ def test_the_best_rate_is_that_of_the_lowest_excess(monkeypatch):
     assert learning_curves.best_rate(rows, 10) == learning_curves.RATES[1]
 
 
-def test_the_steps_to_an_excess_lie_between_the_lengths_around_it(monkeypatch):
-    monkeypatch.setattr(learning_curves, "best_rate", lambda rows, states: 2e-3)
-    monkeypatch.setattr(learning_curves, "THEIRS", (550, 800, 1100, 1600))
-    pairs = zip(learning_curves.THEIRS, (1.0, 0.1, 0.01, 0.02), strict=True)
+def test_the_steps_to_an_excess_lie_between_the_lengths_around_it():
+    one, two, three, four = lengths = (550, 800, 1100, 1600)
+    pairs = zip(lengths, (1.0, 0.1, 0.01, 0.02), strict=True)
     rows = [learning_curves.theirs(10, 0, steps, 2e-3) | {"excess": excess} for steps, excess in pairs]
-    one, two, three, _ = learning_curves.THEIRS
-    assert learning_curves.needed(rows, 10, 0, 2.0) == one
-    assert learning_curves.needed(rows, 10, 0, 0.1) == pytest.approx(two)
-    assert learning_curves.needed(rows, 10, 0, 0.1**1.5) == pytest.approx((two * three) ** 0.5)
-    assert learning_curves.needed(rows, 10, 0, 0.001) is None
-    assert learning_curves.needed(rows, 10, 1, 0.1) is None
+    rows.append(learning_curves.theirs(10, 0, four, 4e-3) | {"excess": 0.5})  # another rate, and a worse one
+    assert learning.needed(rows, 10, 0, 2.0) == one
+    assert learning.needed(rows, 10, 0, 0.1) == pytest.approx(two)
+    assert learning.needed(rows, 10, 0, 0.1**1.5) == pytest.approx((two * three) ** 0.5)
+    assert learning.needed(rows, 10, 0, 0.001) is None
+    assert learning.needed(rows, 10, 1, 0.1) is None
+    with pytest.raises(ValueError, match="no run of the Trainer at 30 states"):
+        learning.needed(rows, 30, 0, 0.1)
 
 
 def test_rows_are_kept_and_found(tmp_path, monkeypatch):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 
 def fill(entries: int, dtype: str, fresh: bool):
     """Write an array once; a fresh one that the system has yet to map, or the same one again."""
-    kind = getattr(torch, dtype)
+
+    def new() -> torch.Tensor:
+        # As the library takes memory for results: numpy asks the system for large pages, torch does not.
+        return torch.from_numpy(np.empty(entries, dtype))
+
     if fresh:
-        return lambda: torch.empty(entries, dtype=kind).fill_(1), lambda result: None
-    old = torch.empty(entries, dtype=kind).fill_(0)
+        return lambda: new().fill_(1), lambda result: None
+    old = new().fill_(0)
     return lambda: old.fill_(1), lambda result: None
 
 

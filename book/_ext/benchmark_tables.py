@@ -1,12 +1,15 @@
-"""The benchmarks' page: its tables, its picture and the numbers in its sentences, all from the stored results."""
+"""The benchmarks' page: its tables, its pictures and the numbers in its sentences, all from the stored results."""
 
 from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from pictures import inlined
@@ -16,7 +19,9 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 from hmmlib import figures
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import learning
 import tables
+from records import Table, by_name, chosen
 
 log = logging.getLogger(__name__)
 
@@ -29,51 +34,55 @@ LINES = {
     "operations": (figures.INK, "", ":"),
 }
 """Colour, marker and line of each contestant in the picture, in the order of its legend."""
+SIDES = {"hmmlib": (figures.BLUE, "o"), "Trainer": (figures.ORANGE, "s")}
+"""Colour and marker of both sides of the learning curves."""
 
 
-def depend(env, name: str) -> None:
-    """Write the page anew when a result changes, or what turns it into tables and sentences."""
-    for path in (tables.RESULTS / f"{name}.json", Path(tables.__file__), Path(__file__)):
+def depend(env) -> None:
+    """Write the page anew when a result changes, or what turns results into tables and sentences."""
+    results = (tables.RESULTS / f"{name}.json" for name in tables.TABLES)
+    for path in (*results, *Path(tables.__file__).parent.glob("*.py"), Path(__file__)):
         env.note_dependency(str(path))
 
 
 class FromResults(SphinxDirective):
-    """Something made of stored results; subclasses name the benchmarks and make it. Without results, a warning."""
+    """Something made of stored results; subclasses make it. Without results, a warning."""
 
     def run(self):
-        for name in self.benchmarks():
-            depend(self.env, name)
+        depend(self.env)
         try:
-            return [self.made()]
+            return self.made()
         except (KeyError, ValueError) as error:
             log.warning("%s %s: %s", self.name, " ".join(self.arguments), error, location=self.get_location())
             return []
 
-    def benchmarks(self):
-        return [*tables.TABLES]
-
 
 class BenchmarkTable(FromResults):
-    """One of a benchmark's tables: `{benchmark-table} BENCHMARK NAME`."""
+    """One of a benchmark's tables: `{benchmark-table} BENCHMARK NAME`, below the directive's text if it has some.
+
+    With the option `if-any`, a table without rows is left out, and the text with it.
+    """
 
     required_arguments = 2
-
-    def benchmarks(self):
-        return self.arguments[:1]
+    has_content = True
+    option_spec: ClassVar = {"if-any": directives.flag}
 
     def made(self):
         benchmark, name = self.arguments
-        return as_nodes(tables.TABLES[benchmark](tables.load(benchmark))[name])
+        found = tables.TABLES[benchmark](tables.load(benchmark))[name]
+        if "if-any" in self.options and not found.rows:
+            return []
+        return [*self.parse_content_to_nodes(), as_nodes(found)]
 
 
 class SlowerTable(FromResults):
     """Every contest that a peer won."""
 
     def made(self):
-        return as_nodes(tables.slower(map(tables.load, tables.TABLES)))
+        return [as_nodes(tables.slower(map(tables.load, tables.TABLES)))]
 
 
-def as_nodes(found: tables.Table) -> nodes.table:
+def as_nodes(found: Table) -> nodes.table:
     table = nodes.table(classes=["benchmark"])
     group = nodes.tgroup(cols=len(found.columns))
     group += [nodes.colspec(colwidth=1) for _ in found.columns]
@@ -85,34 +94,62 @@ def as_nodes(found: tables.Table) -> nodes.table:
     return table
 
 
+def as_picture(draw: Callable[..., Figure], *given, words: str) -> list[nodes.Node]:
+    """What `draw` makes of what it is given, in the book's style; `words` are for who cannot see it."""
+    drawing = io.StringIO()
+    with plt.rc_context():
+        figures.use_style()
+        draw(*given).savefig(drawing, format="svg", metadata={"Date": None})
+    # In a box like that of a notebook's output, which scrolls where the page is narrow.
+    return [nodes.raw("", f'<div class="cell_output">{inlined(drawing.getvalue(), words)}</div>', format="html")]
+
+
 class BenchmarkFigure(FromResults):
     """Seconds against states, ours, the peers' and the bounds': `{benchmark-figure} DTYPE THREADS`."""
 
     required_arguments = 2
 
-    def benchmarks(self):
-        return ["posteriors"]
-
     def made(self):
         dtype, threads = self.arguments[0], int(self.arguments[1])
-        rows = tables.chosen(tables.load("posteriors")["rows"], what="posteriors", dtype=dtype, threads=threads)
-        drawing = io.StringIO()
-        with plt.rc_context():
-            figures.use_style()
-            against_states(rows).savefig(drawing, format="svg", metadata={"Date": None})
+        rows = chosen(tables.load("posteriors")["rows"], what="posteriors", dtype=dtype, threads=threads)
         words = (
             f"Seconds for all posteriors of {rows[0]['n']} sequences of {rows[0]['length']} tokens against the number of "
             f"hidden states, in {dtype} on {threads} threads: {'; '.join(LINES)}."
         )
-        # In a box like that of a notebook's output, which scrolls where the page is narrow.
-        return nodes.raw("", f'<div class="cell_output">{inlined(drawing.getvalue(), words)}</div>', format="html")
+        return as_picture(against_states, rows, words=words)
+
+
+class LearningFigure(FromResults):
+    """Excess loss against seconds, ours and the Trainer's."""
+
+    def made(self):
+        rows = tables.load("learning-curves")["rows"]
+        words = "Excess loss of pretrainings of several lengths against their seconds, hmmlib's and the Trainer's."
+        return as_picture(against_time, rows, tables.step_seconds(), words=words)
+
+
+def against_time(rows: list[dict], step: dict[str, float]) -> Figure:
+    """A panel for each number of states, a line for each side and seed; `step`: seconds of a step of both sides."""
+    sizes = sorted({row["states"] for row in rows})
+    figure, panels = plt.subplots(1, len(sizes), figsize=(6.2, 3.6), sharey=True, squeeze=False)
+    for states, axes in zip(sizes, panels[0], strict=True):
+        labelled = set()
+        for name, _, seconds, excess in learning.points(rows, step, states):
+            colour, marker = SIDES[name]
+            label = None if name in labelled else name
+            axes.plot(seconds, excess, color=colour, marker=marker, markersize=5, label=label)
+            labelled.add(name)
+        axes.set(yscale="log", xlabel="seconds", title=f"{states} states")
+    panels[0][0].set_ylabel("excess loss, nats")
+    figures.legend_below(panels[0][0], columns=2, offset=0.2)
+    return figures.done(figure)
 
 
 def against_states(rows: list[dict]) -> Figure:
     """Each contestant's median seconds for all tokens, on logarithmic axes."""
     figure, axes = plt.subplots(figsize=(6.2, 4.2))
     for name, (colour, marker, line) in LINES.items():
-        points = [(row["states"], tables.by_name(row).get(name, {}), tables.own(row)["work"]) for row in rows]
+        points = [(row["states"], by_name(row).get(name, {}), tables.own(row)["work"]) for row in rows]
         seconds = [(states, one["median"] * work / one["work"]) for states, one, work in points if "median" in one]
         axes.plot(*zip(*seconds, strict=True), color=colour, marker=marker, linestyle=line, markersize=5, label=name)
     sizes = [row["states"] for row in rows]
@@ -127,8 +164,7 @@ class Measured(SphinxRole):
     """A phrase from the stored results, by its name in `tables.phrases`."""
 
     def run(self):
-        for name in tables.TABLES:
-            depend(self.env, name)
+        depend(self.env)
         try:
             return [nodes.Text(tables.phrases()[self.text])], []
         except (KeyError, ValueError) as error:
@@ -139,6 +175,7 @@ class Measured(SphinxRole):
 def setup(app) -> dict[str, bool]:
     app.add_directive("benchmark-table", BenchmarkTable)
     app.add_directive("benchmark-figure", BenchmarkFigure)
+    app.add_directive("learning-figure", LearningFigure)
     app.add_directive("slower-table", SlowerTable)
     app.add_role("measured", Measured())
     return {"parallel_read_safe": True, "parallel_write_safe": True}
