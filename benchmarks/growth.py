@@ -51,7 +51,7 @@ def exponent(x: list[float], y: list[float]) -> float:
 
 def measure(rows, quick: bool) -> None:
     threads = 1 if quick else 2
-    settings = dict(rounds=2, budget=1.0) if quick else dict(rounds=5, budget=10.0, box=60.0, limit=12 * GIB)
+    settings = dict(rounds=2, budget=1.0) if quick else dict(rounds=3, budget=3.0, box=60.0, limit=12 * GIB)
     found = {}
     for (what, grows), sizes in CURVES.items():
         at = list(sizes[grows])[: 2 if quick else None]

@@ -24,7 +24,7 @@ QUICK_SIZES = ((1, VALUES, STATES), (CELLS, VALUES, STATES), (CELLS, VALUES, 3))
 def measure(rows, quick: bool) -> None:
     n, length = (50, 17) if quick else (1000, 129)
     cells, values, states = (2, 3, 4) if quick else (CELLS, VALUES, STATES)
-    settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=5, budget=6.0, box=20.0, limit=10 * GIB)
+    settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=3, budget=2.0, box=20.0, limit=10 * GIB)
     model = random_memory_hmm(values, states, TOKENS, seed=1, n_cells=cells)
     tokens = model.sample(n, length, seed=1).tokens
     size = dict(cells=cells, values=values, states=states, n=n, length=length, tokens=TOKENS)

@@ -74,7 +74,7 @@ def grown(preset: str, grows: str, at: tuple[int, ...], threads: int, rounds: in
 
 
 def measure(rows, quick: bool) -> None:
-    preset, count, rounds = ("smoke", 3, 2) if quick else ("quick", 15, 7)
+    preset, count, rounds = ("smoke", 3, 2) if quick else ("quick", 15, 5)
     for threads in (1,) if quick else (1, 2):
         trial = dict(preset=preset, steps=count * (rounds + 3))
         rows(

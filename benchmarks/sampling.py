@@ -16,7 +16,7 @@ hmmlearn's, a few thousand tokens."""
 
 
 def measure(rows, quick: bool) -> None:
-    settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=5, budget=8.0, box=30.0, limit=10 * GIB)
+    settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=3, budget=5.0, box=30.0, limit=10 * GIB)
     model = random_hmm(STATES, TOKENS, seed=1)
     inputs = save("sampling", model, model.sample(1, 1, seed=1).tokens)
     shapes = [(100, 129)] if quick else [(1000, 129), CORPUS]

@@ -30,12 +30,12 @@ def prompt(trial: dict, examples: int) -> list[Contestant]:
 
 
 def measure(rows, quick: bool) -> None:
-    presets = {"smoke": 64} if quick else {"quick": 1280, "paper": 24}
+    presets = {"smoke": 64} if quick else {"quick": 1280, "paper": 8}
     for preset, examples in presets.items():
         spec = TrialSpec(preset)
         whole = dict(examples=examples, train=spec.train, epochs=spec.epochs, batch=spec.tuning_batch)
         trial = dict(preset=preset)
-        settings = dict(threads=1 if quick else 2, rounds=2 if quick else 5, box=120.0, budget=40.0)
+        settings = dict(threads=1 if quick else 2, rounds=2 if quick else 3, box=120.0, budget=15.0)
         rows(
             lambda: contest(head(trial, examples, spec.epochs), tolerance=1e-3, **settings),
             what="head", preset=preset, **whole,
