@@ -370,5 +370,8 @@ def test_torch_transformers_numpy_safetensors_and_filelock_are_enough(results, t
     )
     assert done.returncode == 0, done.stderr
     assert len(stored(tmp_path)) == 3
-    for result in results[:2]:  # with and without the others, the same numbers
-        assert stored(tmp_path)[f"{result.spec.hash}.json"] == numbers(result)
+    for result in results[:2]:  # with and without the others, the same numbers; exact ones in another order of sums
+        expected, found = numbers(result), stored(tmp_path)[f"{result.spec.hash}.json"]
+        assert found.pop("best_loss") == pytest.approx(expected.pop("best_loss"), rel=1e-12)
+        assert found.pop("divergence") == pytest.approx(expected.pop("divergence"), rel=1e-12)
+        assert found == expected
