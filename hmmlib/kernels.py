@@ -172,11 +172,11 @@ def write(weights, readout, top, answer, out, sizes):
         if sizes.shape[1]:
             sizes[c, 0], sizes[c, 1] = total, top[c]
         if total > 0:
-            inverse = 1 / total
             if total < TINY:  # its inverse could be infinite
                 for d in range(len(mine)):
                     mine[d] /= total
-                inverse = total / total
+                total = mine.dtype.type(1)
+            inverse = 1 / total
             target = mine if len(readout) else out[c]
             for d in range(len(mine)):
                 target[d] = mine[d] * inverse
@@ -225,12 +225,12 @@ def sweep(
     Writes:
         out: (n, P, D) or (n, P, X); zeros where v has probability zero.
         sizes: (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written.
-        least: (n,), a number that no product of message and evidence is below, zeros aside.
+        least: (n,), a number that no product of message and evidence is below, zeros aside; or (0,), and none is sought.
     """
     n, length = rows.shape
     positions, values, states = out.shape[1], len(prior), len(initial)
     last, kind, width = first + positions - 1, initial.dtype, states * values
-    direct = len(place) == 0
+    direct, guarded = len(place) == 0, len(least) > 0
     together = max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
     lanes, depth = together * values, len(readout) if len(readout) else out.shape[2]
     kept = np.empty((positions, lanes, states), kind)  # forward messages, where they are asked for
@@ -268,19 +268,23 @@ def sweep(
             message = after
             if i % every == 0:
                 rescale(message, exponent, bound, scratch)
-            smallest(message, low)
-            for b in range(lanes):
-                if i < first:
-                    worst[b] = min(worst[b], low[b])
-                else:
-                    kept_exponent[i - first, b], kept_low[i - first, b] = exponent[b], low[b]
+            if i >= first:
+                kept_exponent[i - first] = exponent
+            if guarded:
+                smallest(message, low)
+                for b in range(lanes):
+                    if i < first:
+                        worst[b] = min(worst[b], low[b])
+                    else:
+                        kept_low[i - first, b] = low[b]
         fill(exponent, 0)
         message = two[0]
         message[:] = 1
         for i in range(length, first - 1, -1):
-            smallest(message, low)
-            for b in range(lanes):
-                worst[b] = min(worst[b], low[b] * kept_low[i - first, b] if i <= last else low[b])
+            if guarded:
+                smallest(message, low)
+                for b in range(lanes):
+                    worst[b] = min(worst[b], low[b] * kept_low[i - first, b] if i <= last else low[b])
             if i > 0:
                 condition(message, evidence, rows[begin:end, i - 1], values, lowest, seen, product)
             else:
@@ -299,7 +303,7 @@ def sweep(
                 np.dot(product, back, message)
                 if i % every == 0:
                     rescale(message, exponent, bound, scratch)
-        for c in range(together):
+        for c in range(together if guarded else 0):
             least[begin + c] = 1
             for b in range(c * values, (c + 1) * values):
                 least[begin + c] = min(least[begin + c], worst[b] * seen[b])

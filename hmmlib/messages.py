@@ -195,7 +195,7 @@ def _in_loops(
     readout = fresh(0, 0, dtype=kind) if sums.readout is None else sums.readout
     first, stop, _ = at.indices(length + 1)
     found = fresh(n, stop - first, len(readout) or sums.size, dtype=kind)
-    size, least = fresh(n, stop - first, 2 * sized, dtype=kind), fresh(n, dtype=kind)
+    size, least = fresh(n, stop - first, 2 * sized, dtype=kind), fresh(n * (kind == torch.float64), dtype=kind)
     before = [
         model.transition.T,
         model.transition,

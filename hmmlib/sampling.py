@@ -43,15 +43,14 @@ def draw(
     """
     parts = [cumulative_rows(part) for part in (transition, emission, initial.unsqueeze(1))]
     way = _in_torch if memory.device.type != "cpu" or compiled_loops() is None else _in_loops
-    tokens, drawn = way(*parts, memory, length, generator, dtype, dtype if states else None)
-    return tokens, drawn if states else None
+    return way(*parts, memory, length, generator, states, dtype)
 
 
 def _uniform(shape: tuple[int, int], like: Tensor, generator: torch.Generator) -> Tensor:
     return torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
-def _in_torch(step, emission, first, memory, length, generator, dtype, state_dtype):
+def _in_torch(step, emission, first, memory, length, generator, states, dtype):
     n, n_states = len(memory), len(step)
     drawn = torch.empty(n, length + 1, dtype=torch.int64, device=step.device)
     uniform = _uniform((length + 1, n), step, generator)
@@ -63,10 +62,10 @@ def _in_torch(step, emission, first, memory, length, generator, dtype, state_dty
     uniform = _uniform((n, length), step, generator)
     parts = zip(column.split(64, dim=1), uniform.split(64, dim=1), strict=True)
     tokens = torch.cat([choose(emission[row], u) for row, u in parts], dim=1)
-    return tokens.to(dtype), drawn.to(state_dtype) if state_dtype else None
+    return tokens.to(dtype), drawn.to(dtype) if states else None
 
 
-def _in_loops(step, emission, first, memory, length, generator, dtype, state_dtype):
+def _in_loops(step, emission, first, memory, length, generator, states, dtype):
     loops, n, n_states = compiled_loops(), len(memory), len(step)
     small = torch.uint8 if n_states <= 256 else torch.int32
     drawn, tokens = fresh(n, length + 1, dtype=small), fresh(n, length, dtype=dtype)
@@ -85,7 +84,7 @@ def _in_loops(step, emission, first, memory, length, generator, dtype, state_dty
     _overlapped(walk, range(1), n, True, step.dtype, generator, threads)
     _overlapped(walk, range(1, length + 1), n, True, step.dtype, generator, threads)
     _overlapped(emit, range(n), length, False, step.dtype, generator, threads)
-    return tokens, drawn.to(state_dtype) if state_dtype else None
+    return tokens, drawn.to(dtype) if states else None
 
 
 def _overlapped(
