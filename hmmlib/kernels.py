@@ -62,9 +62,11 @@ def shares(n: int, threads: int) -> list[slice]:
 
 def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
     """work(part) for equal parts of n sequences, a thread for each."""
-    parts = shares(n, threads)
-    with ONE_THREAD, ThreadPoolExecutor(len(parts)) as pool:
-        list(pool.map(work, parts))
+    first, *rest = shares(n, threads)
+    with ONE_THREAD, ThreadPoolExecutor(max(1, len(rest))) as pool:  # a thread begins with its first work
+        others = pool.map(work, rest)
+        work(first)
+        list(others)
 
 
 @compiled
@@ -75,53 +77,46 @@ def fill(values, value):
 
 
 @reduction
-def largest(message, out):
-    """The largest entry of each lane."""
+def total(message, out):
+    """The sum of each lane."""
     for b in range(message.shape[0]):
-        most = message[b, 0]
+        mass = message[b, 0]
         for s in range(1, message.shape[1]):
-            most = message[b, s] if message[b, s] > most else most
-        out[b] = most
+            mass += message[b, s]
+        out[b] = mass
 
 
 @reduction
-def smallest(message, out):
-    """The smallest positive entry of each lane; 1 where none is below."""
-    for b in range(message.shape[0]):
-        one = message.dtype.type(1)
-        least = one
-        for s in range(message.shape[1]):
-            value = message[b, s] if message[b, s] > 0 else one
-            least = value if value < least else least
-        out[b] = least
+def lower(message, low):
+    """Each of the K * S entries of `low` becomes the smallest positive one of all sequences, if that is less."""
+    every, one = message.reshape(-1, len(low)), message.dtype.type(1)
+    for c in range(len(every)):
+        mine = every[c]
+        for d in range(len(low)):
+            positive = mine[d] if mine[d] > 0 else one
+            low[d] = positive if positive < low[d] else low[d]
 
 
 @compiled
-def rescale(message, exponent, bound, scratch):
-    """Divide each lane by the power of two just above its largest entry, and count that power in its exponent."""
-    largest(message, scratch)
+def rescale(message, exponent, powers, bound, scratch):
+    """Divide each lane by the power of two just above its sum, and count that power in its exponent."""
+    total(message, scratch)
     for b in range(message.shape[0]):
         power = min(max(math.frexp(scratch[b])[1], -bound), bound)
         exponent[b] += power
-        factor = message.dtype.type(math.ldexp(1.0, -power))
+        factor = powers[2 * bound - power]
         for s in range(message.shape[1]):
             message[b, s] *= factor
 
 
 @compiled
-def condition(message, evidence, rows, values, lowest, seen, out):
-    """out = message times the evidence of each lane, from `rows`, one for each sequence.
-
-    `seen` keeps the smallest positive evidence that a lane has met.
-    """
+def condition(message, evidence, rows, out):
+    """out = message times the evidence of each sequence, whose row of (R, K * S) `rows` says."""
+    before, after = message.reshape(len(rows), -1), out.reshape(len(rows), -1)
     for c in range(len(rows)):
-        row = rows[c] if rows[c] >= 0 else rows[c] + len(evidence) // values  # counted from the end
-        for k in range(values):
-            b = c * values + k
-            before, here, after = message[b], evidence[row * values + k], out[b]
-            for s in range(len(after)):
-                after[s] = before[s] * here[s]
-            seen[b] = min(seen[b], lowest[row * values + k])
+        mine, here, product = before[c], evidence[rows[c]], after[c]
+        for s in range(len(here)):
+            product[s] = mine[s] * here[s]
 
 
 @compiled
@@ -133,60 +128,60 @@ def meet(forward, backward, out):
 
 
 @compiled
-def mix(tau, exponent, prior, place, bound, scratch, out, top):
-    """Add up the lanes of each sequence, weighted by the prior: entry (k, s) goes to entry place[k, s] of out (sequences, D).
-
-    `top` takes the exponent of two that each sequence's sum still has; `exponent` takes the prior's as well.
-    """
+def weigh(tau, exponent, prior, prior_exponent, powers, bound, scratch, top):
+    """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two, which `top` takes."""
     values = len(prior)
-    largest(tau, scratch)
-    for c in range(len(out)):
+    total(tau, scratch)
+    for c in range(len(top)):
         top[c] = NEVER
         for k in range(values):
             b = c * values + k
-            exponent[b] += math.frexp(prior[k])[1]
+            exponent[b] += prior_exponent[k]
             if scratch[b] > 0 and prior[k] > 0:
                 top[c] = max(top[c], exponent[b] + max(math.frexp(scratch[b])[1], -bound))
-        fill(out[c], 0)
         for k in range(values):
             b = c * values + k
+            factor = tau.dtype.type(0)
             if scratch[b] > 0 and prior[k] > 0:
                 # What lies further below the largest than any float is lost anyway.
-                power = max(exponent[b] - top[c], -2 * bound)
-                factor = tau.dtype.type(math.ldexp(math.frexp(prior[k])[0], power))
-                for s in range(tau.shape[1]):
-                    out[c, place[k, s]] += tau[b, s] * factor
+                factor = prior[k] * powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
+            for s in range(tau.shape[1]):
+                tau[b, s] *= factor
+
+
+@compiled
+def gather(tau, groups, take, sums, out):
+    """Add up the lanes of each sequence that belong together, (G, S), and take D of these sums: out (sequences, D)."""
+    values, flat = groups.shape[1], sums.reshape(-1)
+    for c in range(len(out)):
+        np.dot(groups, tau[c * values : (c + 1) * values], sums)
+        for d in range(len(take)):
+            out[c, d] = flat[take[d]]
 
 
 @reduction
-def write(weights, readout, top, answer, out, sizes):
+def write(weights, readout, top, scratch, answer, out, sizes, begin, at):
     """Divide each row of weights (sequences, D) by its sum, multiply by the readout if there is one, and store it.
 
-    out (sequences, D) or (sequences, X); sizes (sequences, 2) takes each sum's mantissa and exponent, if it has room.
+    Row c goes to out[begin + c, at], and its sum's mantissa and exponent to sizes[begin + c, at], if it has room.
     """
+    total(weights, scratch)
     for c in range(len(weights)):
-        mine = weights[c]
-        total = mine[0]
-        for d in range(1, len(mine)):
-            total += mine[d]
-        if sizes.shape[1]:
-            sizes[c, 0], sizes[c, 1] = total, top[c]
-        if total > 0:
-            if total < TINY:  # its inverse could be infinite
-                for d in range(len(mine)):
-                    mine[d] /= total
-                total = mine.dtype.type(1)
-            inverse = 1 / total
-            target = mine if len(readout) else out[c]
+        mine, mass = weights[c], scratch[c]
+        if sizes.shape[2]:
+            sizes[begin + c, at, 0], sizes[begin + c, at, 1] = mass, top[c]
+        if 0 < mass < TINY:  # its inverse could be infinite
             for d in range(len(mine)):
-                target[d] = mine[d] * inverse
-        elif not len(readout):
-            out[c] = 0
+                mine[d] /= mass
+            mass = weights.dtype.type(1)
+        inverse = 1 / mass if mass > 0 else weights.dtype.type(0)
+        target = mine if len(readout) else out[begin + c, at]
+        for d in range(len(mine)):
+            target[d] = mine[d] * inverse
     if len(readout):
         np.dot(weights, readout, answer)
-        for c in range(len(out)):
-            for d in range(out.shape[1]):
-                out[c, d] = answer[c, d]
+        for c in range(len(weights)):
+            out[begin + c, at] = answer[c]
 
 
 @compiled
@@ -195,15 +190,19 @@ def sweep(
     back,
     initial,
     prior,
+    prior_exponent,
+    powers,
     evidence,
     lowest,
     rows,
-    place,
+    groups,
+    take,
     readout,
     first,
     own,
     every,
     bound,
+    alone,
     out,
     sizes,
     least,
@@ -213,52 +212,49 @@ def sweep(
     Args:
         transition, back: the transpose of A, and A, (S, S): a message is a row.
         initial: P[H_0], (S,).
-        prior: P[M], (K,); a single 1 for a vanilla model.
-        evidence: (R * K, S); r * K + k is row r of the evidence where the memory has its value k.
-        lowest: (R * K,), the smallest positive entry of each of these.
+        prior, prior_exponent: P[M], (K,), as mantissas and exponents of two; a single 1 for a vanilla model.
+        powers: 2^-2bound, …, 2^bound.
+        evidence: (R, K * S); entry k * S + s where the memory has its value k and the state is s.
+        lowest: (R,), the smallest positive entry of each of these rows.
         rows: (n, T), the row of evidence at each position; -1 is the last.
-        place: (K, S), to which of D entries of the result an entry is added; (0, S) where each state has its own.
+        groups: (G, K), ones where a value of the memory belongs to a group, zeros elsewhere: its lanes are added up.
+        take: (D,), which of the G * S sums the result has; or (0,), where it has the states of a vanilla model.
         readout: (D, X), multiplies the result; or (0, 0).
         own: whether the evidence of position i itself counts.
         every, bound: after how many steps a message is scaled, and the largest exponent of two.
+        alone: whether each sequence is a block of its own.
 
     Writes:
         out: (n, P, D) or (n, P, X); zeros where v has probability zero.
         sizes: (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written.
-        least: (n,), a number that no product of message and evidence is below, zeros aside; or (0,), and none is sought.
+        least: (n,), a number that no product of message and evidence is below in the sequence's block, zeros aside; or (0,),
+            and none is sought.
     """
     n, length = rows.shape
     positions, values, states = out.shape[1], len(prior), len(initial)
     last, kind, width = first + positions - 1, initial.dtype, states * values
-    direct, guarded = len(place) == 0, len(least) > 0
-    together = max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
+    direct, guarded = len(take) == 0, len(least) > 0
+    most = 1 if alone else max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
+    together = -(-n // -(-n // most))  # as many blocks, but all of about the same size
     lanes, depth = together * values, len(readout) if len(readout) else out.shape[2]
     kept = np.empty((positions, lanes, states), kind)  # forward messages, where they are asked for
-    kept_exponent, kept_low = np.empty((positions, lanes), np.int64), np.empty((positions, lanes), kind)
-    two, product, tau = (
-        np.empty((2, lanes, states), kind),
-        np.empty((lanes, states), kind),
-        np.empty((lanes, states), kind),
-    )
+    kept_exponent = np.empty((positions, lanes), np.int64)
+    two, product = np.empty((2, lanes, states), kind), np.empty((lanes, states), kind)
+    tau, sums = np.empty((lanes, states), kind), np.empty((len(groups), states), kind)
     weights, answer = np.empty((together, depth), kind), np.empty((together, readout.shape[1]), kind)
-    exponent, top = np.empty(lanes, np.int64), np.empty(together, np.int64)
-    low, worst, seen, scratch = (
-        np.empty(lanes, kind),
-        np.empty(lanes, kind),
-        np.empty(lanes, kind),
-        np.empty(lanes, kind),
-    )
+    exponent, top, scratch = np.empty(lanes, np.int64), np.empty(together, np.int64), np.empty(lanes, kind)
+    low_forward, low_backward = np.empty(width, kind), np.empty(width, kind)
     for block in range(0, n, together):
         begin = min(block, n - together)  # the last block is as wide as the others
         end = begin + together
-        fill(worst, 1)
-        fill(seen, 1)
+        fill(low_forward, 1)
+        fill(low_backward, 1)
         fill(exponent, 0)
         message = two[0]
         for i in range(last + 1):
             after = kept[i - first] if i >= first else two[1 - i % 2]
             if i > 1:
-                condition(message, evidence, rows[begin:end, i - 2], values, lowest, seen, product)
+                condition(message, evidence, rows[begin:end, i - 2], product)
                 np.dot(product, transition, after)
             elif i == 1:  # H_0 emits nothing
                 np.dot(message, transition, after)
@@ -267,26 +263,19 @@ def sweep(
                     after[b] = initial
             message = after
             if i % every == 0:
-                rescale(message, exponent, bound, scratch)
+                rescale(message, exponent, powers, bound, scratch)
             if i >= first:
                 kept_exponent[i - first] = exponent
             if guarded:
-                smallest(message, low)
-                for b in range(lanes):
-                    if i < first:
-                        worst[b] = min(worst[b], low[b])
-                    else:
-                        kept_low[i - first, b] = low[b]
+                lower(message, low_forward)
         fill(exponent, 0)
         message = two[0]
         message[:] = 1
         for i in range(length, first - 1, -1):
             if guarded:
-                smallest(message, low)
-                for b in range(lanes):
-                    worst[b] = min(worst[b], low[b] * kept_low[i - first, b] if i <= last else low[b])
+                lower(message, low_backward)
             if i > 0:
-                condition(message, evidence, rows[begin:end, i - 1], values, lowest, seen, product)
+                condition(message, evidence, rows[begin:end, i - 1], product)
             else:
                 product[:] = message
             if i <= last:
@@ -297,16 +286,19 @@ def sweep(
                 if direct:
                     top[:] = kept_exponent[at]
                 else:
-                    mix(tau, kept_exponent[at], prior, place, bound, scratch, weights, top)
-                write(weights, readout, top, answer, out[begin:end, at], sizes[begin:end, at])
+                    weigh(tau, kept_exponent[at], prior, prior_exponent, powers, bound, scratch, top)
+                    gather(tau, groups, take, sums, weights)
+                write(weights, readout, top, scratch, answer, out, sizes, begin, at)
             if i > first:
                 np.dot(product, back, message)
                 if i % every == 0:
-                    rescale(message, exponent, bound, scratch)
-        for c in range(together if guarded else 0):
-            least[begin + c] = 1
-            for b in range(c * values, (c + 1) * values):
-                least[begin + c] = min(least[begin + c], worst[b] * seen[b])
+                    rescale(message, exponent, powers, bound, scratch)
+        if guarded:
+            seen = kind.type(1)
+            for c in range(begin, end):
+                for i in range(length):
+                    seen = min(seen, lowest[rows[c, i]])
+            fill(least[begin:end], low_forward.min() * low_backward.min() * seen)
 
 
 GUIDES = 256

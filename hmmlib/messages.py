@@ -16,10 +16,20 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from hmmlib.devices import compiled_loops, fresh
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_tensor, as_tokens, at_least
-from hmmlib.sweeps import EVERY, LARGEST, chain_weights, exponent_of, flushed, scaled, smallest, sweep_chain
+from hmmlib.sweeps import (
+    EVERY,
+    LARGEST,
+    chain_weights,
+    exponent_of,
+    flushed,
+    scaled,
+    smallest,
+    sweep_chain,
+)
 
 BLOCK = 2**22
 """Entries of evidence worked on at a time in torch: bounds the memory in use."""
@@ -110,11 +120,11 @@ class _Rows(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """What is read off a lifted message: the sum of its entries that belong together, and W times that if asked for."""
+    """What is read off a lifted message: sums over the memory's values that belong together, and W times that if asked for."""
 
-    place: Tensor  # (K, S): entry k * S + s goes to place[k, s]
-    size: int
-    readout: Tensor | None = None  # (X, size)
+    groups: Tensor  # (G, K), zeros and ones: the values that are added up
+    take: Tensor  # (D,), which of the G * S sums are the result
+    readout: Tensor | None = None  # (X, D)
 
 
 def _rows(model: HMM | MemoryHMM, tokens, prompt=None) -> _Rows:
@@ -131,11 +141,12 @@ def _rows(model: HMM | MemoryHMM, tokens, prompt=None) -> _Rows:
 
 def _latents(model: HMM | MemoryHMM) -> _Sums:
     """The entries of H_i; of (M_{J_i}, J_i, S_i), index m * H + h, for a memory model."""
-    states = torch.arange(model.n_states, device=model.device)
     if isinstance(model, HMM):
-        return _Sums(states[None], model.n_states)
-    looked_up = model.joint_values()[:, states // model.n_syntax]  # (K, S)
-    return _Sums(looked_up * model.n_states + states, model.n_memory * model.n_states)
+        return _states(model)
+    states = torch.arange(model.n_states, device=model.device)
+    groups = one_hot(model.joint_values(), model.n_memory).flatten(1).T  # row j * M + m: cell j has value m
+    rows = states // model.n_syntax * model.n_memory + torch.arange(model.n_memory, device=model.device)[:, None]
+    return _Sums(groups.to(model.dtype), (rows * model.n_states + states).flatten())
 
 
 def _predicted(model: HMM | MemoryHMM) -> _Sums:
@@ -145,7 +156,7 @@ def _predicted(model: HMM | MemoryHMM) -> _Sums:
 def _states(model: HMM | MemoryHMM) -> _Sums:
     """The entries of H_i, whatever the memory."""
     states = torch.arange(model.n_states, device=model.device)
-    return _Sums(states.expand(lifted_size(model) // model.n_states, -1), model.n_states)
+    return _Sums(model.initial.new_ones(1, lifted_size(model) // model.n_states), states)
 
 
 def _read(
@@ -154,7 +165,7 @@ def _read(
     """P[H̃_i | v] at the positions `at`, summed up as `sums` says; v leaves out the position itself unless `own`.
 
     Returns:
-        (n, positions, size) or (n, positions, X), zeros where v has probability zero; and P[v], its mantissa and exponent
+        (n, positions, D) or (n, positions, X), zeros where v has probability zero; and P[v], its mantissa and exponent
         of two, (n, positions, 2), if `sized` (and `own`), else without meaning.
     """
     parts = [model.transition, model.initial, model.emission, rows.table]
@@ -163,8 +174,11 @@ def _read(
     if moving or model.device.type != "cpu" or compiled_loops() is None or not rows.index.numel():
         return _in_torch(model, rows, at, own, sums)
     found, size, doubtful = _in_loops(model, rows, at, own, sums, sized)
+    if len(doubtful) > 1:
+        _, _, among = _in_loops(model, rows._replace(index=rows.index[doubtful]), at, own, sums, sized, alone=True)
+        doubtful = doubtful[among]
     if len(doubtful):
-        again, exact = _in_torch(model, _Rows(rows.table, rows.index[doubtful]), at, own, sums)
+        again, exact = _in_torch(model, rows._replace(index=rows.index[doubtful]), at, own, sums)
         found[doubtful] = again
         if sized:
             size[doubtful] = exact
@@ -175,7 +189,8 @@ def _in_torch(model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _
     found, sizes = [], []
     for index in rows.index.split(max(1, BLOCK // (rows.index.shape[1] * rows.table.shape[1]))):
         tau, exponent = aggregated_messages(model, rows.table[index], at, own)
-        weights = tau.new_zeros(*tau.shape[:-1], sums.size).index_add(-1, sums.place.flatten(), tau)
+        lanes = tau.unflatten(-1, (-1, model.n_states))
+        weights = torch.einsum("gk,npks->npgs", sums.groups, lanes).flatten(2)[..., sums.take]
         total = weights.sum(-1, keepdim=True)
         probs = weights / torch.where(total > 0, total, 1)
         found.append(probs if sums.readout is None else probs @ sums.readout.T)
@@ -185,42 +200,41 @@ def _in_torch(model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _
 
 @torch.no_grad()
 def _in_loops(
-    model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _Sums, sized: bool
+    model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _Sums, sized: bool, alone: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`_read`, and the sequences in which some product may have underflowed: their results count for nothing."""
+    """`_read`, and the sequences in which some product may have underflowed: their results count for nothing.
+
+    Unless `alone`, what may have underflowed in one sequence makes others doubtful too: those of its block.
+    """
     kernels, kind, (n, length) = compiled_loops(), model.dtype, rows.index.shape
     prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=kind, device="cpu")
     scale = exponent_of(rows.table.amax(-1, keepdim=True))
-    table = scaled(rows.table, -scale).unflatten(1, (len(prior), model.n_states))
+    table = scaled(rows.table, -scale)
     readout = fresh(0, 0, dtype=kind) if sums.readout is None else sums.readout
     first, stop, _ = at.indices(length + 1)
-    found = fresh(n, stop - first, len(readout) or sums.size, dtype=kind)
+    found = fresh(n, stop - first, len(readout) or len(sums.take), dtype=kind)
     size, least = fresh(n, stop - first, 2 * sized, dtype=kind), fresh(n * (kind == torch.float64), dtype=kind)
-    before = [
-        model.transition.T,
-        model.transition,
-        model.initial,
-        prior,
-        table.flatten(0, 1),
-        smallest(table).flatten(),
-    ]
-    place = sums.place if isinstance(model, MemoryHMM) else sums.place[:0]
-    before, after = _arrays(*before), _arrays(place.to(torch.uint64), readout.T)
-    (index,), written = _arrays(rows.index), _arrays(found, size, least)
+    powers = torch.exp2(torch.arange(-2 * LARGEST[kind], LARGEST[kind] + 1, dtype=kind, device="cpu"))
+    take = sums.take[: 0 if isinstance(model, HMM) else None]
+    before = _arrays(
+        model.transition.T, model.transition, model.initial, *torch.frexp(prior), powers, table, smallest(table)
+    )
+    (index,), after, written = _arrays(rows.index), _arrays(sums.groups, take, readout.T), _arrays(found, size, least)
 
     def work(part: slice) -> None:
         results = [whole[part] for whole in written]
-        kernels.sweep(*before, index[part], *after, first, own, EVERY[kind], LARGEST[kind], *results)
+        kernels.sweep(*before, index[part], *after, first, own, EVERY[kind], LARGEST[kind], alone, *results)
 
     kernels.side_by_side(work, n, torch.get_num_threads() if n * length * rows.table.shape[1] > SMALL else 1)
     if sized:
         size[..., 1] += scale[rows.index].sum((1, 2))[:, None]
     if kind != torch.float64:
         return found, size, fresh(0, dtype=torch.int64)
-    tiny = torch.finfo(kind).tiny
-    doubtful = (least * smallest(model.transition.flatten()) < tiny) | (smallest(model.initial) < tiny)
     lost = flushed(rows.table[None], scale[None])
-    return found, size, (doubtful | lost[rows.index].any(1)).nonzero().squeeze(-1)
+    lost = lost[rows.index].any(1) if lost.any() else lost.new_zeros(n)
+    tiny = torch.finfo(kind).tiny
+    lost |= (least * smallest(model.transition.flatten()) < tiny) | (smallest(model.initial) < tiny)
+    return found, size, lost.nonzero().squeeze(-1)
 
 
 def _arrays(*tensors: Tensor) -> list[np.ndarray]:
@@ -289,8 +303,10 @@ def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
         raise TypeError(f"memory_posterior needs a MemoryHMM, not {type(model).__name__}")
     if at_least("cell", cell, 0) >= model.n_cells:
         raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell}")
-    place = model.joint_values()[:, cell, None].expand(-1, model.n_states)
-    return _read(model, _rows(model, tokens), slice(0, 1), True, _Sums(place, model.n_memory))[0][:, 0]
+    groups = one_hot(model.joint_values()[:, cell], model.n_memory).T.to(model.dtype)
+    values = torch.eye(model.n_memory, dtype=model.dtype, device=model.device).repeat_interleave(model.n_states, 1)
+    sums = _Sums(groups, torch.arange(values.shape[1], device=model.device), values)
+    return _read(model, _rows(model, tokens), slice(0, 1), True, sums)[0][:, 0]
 
 
 def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:

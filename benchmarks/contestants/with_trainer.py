@@ -100,9 +100,11 @@ def steps(count: int, **settings):
             done.release()
 
     long.add_callback(Turns())
-    threading.Thread(target=long.train, daemon=True).start()
+    training = threading.Thread(target=long.train, daemon=True)
 
     def call() -> None:
+        if not training.is_alive():  # not before: a Trainer that is built while another prepares takes its state away
+            training.start()
         go.release(count)
         for _ in range(count):
             done.acquire()
