@@ -48,7 +48,7 @@ def bounds(n: int, length: int, width: int, operations: float, dtype: str) -> li
 def measure(rows, quick: bool) -> None:
     n, length = (100, 33) if quick else (1000, 129)
     sizes = (30,) if quick else (4, 30, 64, 256)
-    settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=7, budget=1.5, box=30.0)
+    settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=9, budget=6.0, box=30.0)
     for threads in (1,) if quick else (1, 2):
         with Pool() as pool:
             for dtype in ("float64", "float32"):

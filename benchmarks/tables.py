@@ -19,6 +19,7 @@ BOUNDS = ("bytes, fresh", "bytes, mapped", "operations")
 """Contestants that are no peers but what the machine allows."""
 COMMANDS = {
     "learning-curves": "python benchmarks/learning_curves.py",
+    "build": "python benchmarks/build_times.py",
 }
 """What makes the results that `make bench` leaves alone, by their names."""
 
@@ -232,6 +233,19 @@ def step_seconds() -> dict[str, float]:
     return {name: one["median"] / one["options"]["count"] for name, one in by_name(row).items() if "median" in one}
 
 
+def build(record: dict) -> dict[str, Table]:
+    """Seconds of whole builds and of their parts, and of imports."""
+    imports = [row for row in record["rows"] if "beyond_torch" in row]
+    builds = [(row["what"], f"{row['seconds']:.1f}") for row in record["rows"] if row not in imports]
+    added = [
+        (row["what"].removeprefix("import: "), f"{row['seconds']:.2f}", f"{row['beyond_torch']:.2f}") for row in imports
+    ]
+    return {
+        "builds": Table("building the book", ("what", "seconds"), builds),
+        "imports": Table("imports", ("import", "seconds", "beyond torch alone"), added),
+    }
+
+
 TABLES = {
     "posteriors": posteriors,
     "memory": memory,
@@ -240,6 +254,7 @@ TABLES = {
     "tuning": tuning,
     "growth": growth,
     "learning-curves": curves,
+    "build": build,
 }
 """For each benchmark, its tables by name, made from its record."""
 
@@ -311,4 +326,5 @@ def phrases() -> dict[str, str]:
     for name in ("hmmlearn, scaling", "dynamax", "dynamax, two filters"):
         found[f"apart-{name}".replace(",", "").replace(" ", "-")] = furthest(records["posteriors"]["rows"], name)
     found |= learning.phrases(records["learning-curves"]["rows"])
+    found["build"] = duration(the(records["build"]["rows"], what="from nothing: all")["seconds"])
     return found

@@ -86,8 +86,8 @@ def test_times_and_sizes_have_units():
 def test_a_missing_or_foreign_result_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"run `make bench BENCH_ARGS=memory`"):
         tables.load("memory", tmp_path)
-    with pytest.raises(ValueError, match=r"run `python benchmarks/learning_curves.py`"):
-        tables.load("learning-curves", tmp_path)
+    with pytest.raises(ValueError, match=r"run `python benchmarks/build_times.py`"):
+        tables.load("build", tmp_path)
     assert not set(run.NAMES) & set(tables.COMMANDS)
     (tmp_path / "memory.json").write_text('{"name": "sampling"}')
     with pytest.raises(ValueError, match="holds 'sampling', not 'memory'"):
@@ -176,6 +176,12 @@ def sample_records() -> dict[str, dict]:
         {"what": "largest", "assumed": {"n": 1000}, "largest": {"one H100": {"states by time": 1e5, "cells": 12.5}}}
     )
     found["learning-curves"] = CURVES
+    found["build"] = [
+        {"what": "import: torch", "seconds": 1.5, "beyond_torch": 0.0},
+        {"what": "import: trials", "seconds": 1.74, "beyond_torch": 0.24},
+        {"what": "from nothing: prediction", "seconds": 41.3},
+        {"what": "from nothing: all", "seconds": 181.0},
+    ]
     return {
         name: {"name": name, "machine": machine, "versions": {"ours": {}, "peers": of_peers}, "rows": rows}
         for name, rows in found.items()
@@ -218,9 +224,12 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     assert "256 states, 2 sequences, of 5 tokens, 2 threads" in text  # lost, and said so
     lines = [[cell.get_text(strip=True) for cell in line.find_all("td")] for line in page.find_all("tr")]
     assert ["10", "1", "0.0400", "not in 1100 steps", "less than 33.3 %"] in lines
+    assert ["from nothing: prediction", "41.3"] in lines
+    assert ["trials", "1.74", "0.24"] in lines
+    assert "takes 181 s. Seconds of its parts" in text
     assert "the best was 0.002 at 10 states" in text
     assert "at most 1e-09 for hmmlearn" in text
-    assert len(page.find_all("table")) == 21
+    assert len(page.find_all("table")) == 23
     assert "Other rates" not in text
     picture, curves = page.find_all("svg", class_="picture")
     assert curves.find(string="Trainer")

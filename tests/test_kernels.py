@@ -130,6 +130,19 @@ def test_what_a_float_cannot_hold_is_run_again(monkeypatch):
     np.testing.assert_allclose(log_likelihood(model, tokens), expected, rtol=1e-14)
 
 
+def test_of_a_block_only_the_sequence_that_needs_it_is_run_again(monkeypatch):
+    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[1e-20, 1.0], [1.0 - 1e-20, 0.0]], [0.5, 0.5])
+    tokens = torch.ones(300, 50, dtype=torch.int64)
+    tokens[:, :9] = torch.randint(2, (300, 9), generator=torch.Generator().manual_seed(0))
+    tokens[17, :49] = tokens[255, 1:] = 0
+    again, honest = [], messages._in_torch
+    monkeypatch.setattr(messages, "_in_torch", lambda m, rows, *rest: again.append(rows.index) or honest(m, rows, *rest))
+    found = posteriors(model, tokens)
+    assert torch.equal(torch.cat(again), tokens[[17, 255]])
+    in_torch(monkeypatch)
+    np.testing.assert_allclose(found, posteriors(model, tokens), rtol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("dtype", "length"), [(torch.float64, 125), (torch.float64, 126), (torch.float32, 18)], ids=str
 )
