@@ -86,10 +86,11 @@ def curves() -> Iterator[dict]:
 
 
 def choices() -> Iterator[dict]:
-    """What else the preset could be: rates halved and doubled, other schedules, other batches of as many tokens in all."""
+    """What else the preset could be: lower and higher rates, other schedules, other batches of as many tokens in all."""
     own = TrialSpec(PRESET)
-    changes = [dict(muon_rate=own.muon_rate * f) for f in (0.5, 2)]
+    changes = [dict(muon_rate=own.muon_rate * f) for f in (0.25, 0.5, 2)]
     changes += [dict(learning_rate=own.learning_rate * f) for f in (0.5, 2)]
+    changes += [dict(muon_rate=own.muon_rate / 2, learning_rate=own.learning_rate / 2)]
     changes += [dict(schedule=name) for name in ("cosine", "stable")]
     runs = [(own.steps, change) for change in changes]
     runs += [(own.steps * 2, dict(batch=own.batch // 2)), (own.steps // 2, dict(batch=own.batch * 2))]

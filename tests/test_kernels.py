@@ -136,7 +136,9 @@ def test_of_a_block_only_the_sequence_that_needs_it_is_run_again(monkeypatch):
     tokens[:, :9] = torch.randint(2, (300, 9), generator=torch.Generator().manual_seed(0))
     tokens[17, :49] = tokens[255, 1:] = 0
     again, honest = [], messages._in_torch
-    monkeypatch.setattr(messages, "_in_torch", lambda m, rows, *rest: again.append(rows.index) or honest(m, rows, *rest))
+    monkeypatch.setattr(
+        messages, "_in_torch", lambda m, rows, *rest: again.append(rows.index) or honest(m, rows, *rest)
+    )
     found = posteriors(model, tokens)
     assert torch.equal(torch.cat(again), tokens[[17, 255]])
     in_torch(monkeypatch)
