@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import learning
 from contest import GIB, RESULTS, Contestant, Worker, machine, write
 from pretraining import INPUTS, save_text, trainer_settings
+from records import chosen
 
 from hmmlib.bert import masked_losses
 from hmmlib.specs import TrialSpec
@@ -109,7 +110,7 @@ def stored() -> list[dict]:
 
 def find(rows: list[dict], key: dict) -> dict | None:
     """The row of a run; None if there is none."""
-    return next((row for row in rows if all(row.get(name) == value for name, value in key.items())), None)
+    return next(iter(chosen(rows, **key)), None)
 
 
 def keep(row: dict) -> None:

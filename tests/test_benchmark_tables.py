@@ -278,3 +278,15 @@ def test_the_page_names_only_tables_and_phrases_that_there_are():
     # All numbers of measurement come by these names; what is left are sizes and settings.
     prose = re.sub(r"```.*?```|\{measured\}`[^`]+`|\$[^$]*\$", "", text, flags=re.DOTALL)
     assert not re.search(r"\d[\d.]* (times|ms|µs|GB|MB|s )", prose)
+
+
+def test_half_of_muons_rate_ends_lower_than_the_presets_as_the_page_says():
+    rows = tables.load("learning-curves")["rows"]
+    setting = learning.SETTING | {"steps": learning.STEPS}
+    own = tables.chosen(rows, side="hmmlib", **setting)
+    assert len(own) == 6
+    for row in own:
+        half = tables.the(rows, side="hmmlib", states=row["states"], seed=row["seed"], **setting | {"muon_rate": 0.02})
+        assert half["excess"] < row["excess"]
+        assert half["excess"] < 0.2
+    assert max(row["excess"] for row in own) > 1, "some run is stuck with the preset's rate"
