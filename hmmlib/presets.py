@@ -13,18 +13,18 @@ _APPENDIX_E = dict(
 
 _QUICK = _APPENDIX_E | dict(
     layers=2, width=64, heads=2, dropout=0.0, documents=0, document_length=0, steps=550, batch=64, length=64,
-    masked=0.15, learning_rate=5e-3, muon_rate=0.04, clip=0.0, warmup=50, precision="single", task_length=33,
+    masked=0.15, learning_rate=5e-3, muon_rate=0.02, clip=0.0, warmup=50, precision="single", task_length=33,
     train=4000, validation=400, tuning_batch=128, head_rate=0.1, prompt_rate=0.1,
 )  # fmt: skip
 
 PRESETS: dict[str, dict] = {
     "smoke": _QUICK | dict(
-        layers=1, width=32, steps=60, batch=32, length=25, learning_rate=1e-2, warmup=10, task_length=17, train=200,
-        validation=50, test=100, epochs=3, tuning_batch=32, prompt_length=8, evaluation=100,
+        layers=1, width=32, steps=60, batch=32, length=25, learning_rate=1e-2, muon_rate=0.04, warmup=10, task_length=17,
+        train=200, validation=50, test=100, epochs=3, tuning_batch=32, prompt_length=8, evaluation=100,
     ),
     "quick": _QUICK,
     "gpu": _QUICK | dict(
-        layers=4, width=256, heads=4, steps=3000, batch=64, length=160, learning_rate=3e-3, muon_rate=0.02, warmup=200,
+        layers=4, width=256, heads=4, steps=3000, batch=64, length=160, learning_rate=3e-3, warmup=200,
         precision="half", task_length=129, train=5000, validation=500,
     ),
     "paper": _APPENDIX_E,
