@@ -12,7 +12,7 @@ _APPENDIX_E = dict(
 )  # fmt: skip
 
 _QUICK = _APPENDIX_E | dict(
-    layers=2, width=64, heads=2, dropout=0.0, documents=0, document_length=0, steps=550, batch=64, length=64,
+    layers=2, width=64, heads=2, dropout=0.0, documents=0, document_length=0, steps=400, batch=64, length=64,
     masked=0.15, learning_rate=5e-3, muon_rate=0.02, clip=0.0, warmup=50, precision="single", task_length=33,
     train=4000, validation=400, tuning_batch=128, head_rate=0.1, prompt_rate=0.1,
 )  # fmt: skip
