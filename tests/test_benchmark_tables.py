@@ -105,12 +105,12 @@ def trained(side: str, seed: int, steps: int, excess: float, **changes) -> dict:
 CURVES = [
     trained("Trainer", 0, 1100, 0.5, learning_rate=0.004),
     *(trained("Trainer", 0, steps, excess) for steps, excess in ((1100, 0.01), (550, 0.16))),
-    *(trained("hmmlib", 0, steps, excess) for steps, excess in ((350, 0.3), (550, 0.04))),
+    *(trained("hmmlib", 0, steps, excess) for steps, excess in ((250, 0.3), (400, 0.04))),
     *(trained("Trainer", 1, steps, excess) for steps, excess in ((550, 2.0), (1100, 1.0))),
-    trained("hmmlib", 1, 550, 0.04),
+    trained("hmmlib", 1, 400, 0.04),
     *(trained("Trainer", 2, steps, excess) for steps, excess in ((550, 0.02), (1100, 0.01))),
-    trained("hmmlib", 2, 550, 0.04),
-    trained("hmmlib", 3, 550, 0.04),
+    trained("hmmlib", 2, 400, 0.04),
+    trained("hmmlib", 3, 400, 0.04),
 ]
 
 
@@ -118,25 +118,25 @@ def test_our_share_of_the_time_to_a_loss():
     found = learning.tables(CURVES, {"hmmlib": 0.05, "Trainer": 0.1})
     middle = 550 * 2**0.5  # 0.04 is halfway between 0.16 and 0.01
     assert found["time"].rows == [
-        ("10", "0", "0.0400", f"{middle:.0f}", "35.4 %"),
-        ("10", "1", "0.0400", "not in 1100 steps", "less than 25.0 %"),
-        ("10", "2", "0.0400", "at most 550", "at least 50.0 %"),
+        ("10", "0", "0.0400", f"{middle:.0f}", "25.7 %"),
+        ("10", "1", "0.0400", "not in 1100 steps", "less than 18.2 %"),
+        ("10", "2", "0.0400", "at most 550", "at least 36.4 %"),
         ("10", "3", "0.0400", "no run", "–"),
     ]
     assert len(found["runs"].rows) == len(CURVES)
     assert ("Trainer", "10", "0", "1100", "0.004", "0.500") in found["runs"].rows
     assert found["choices"].rows == []
     lines = list(learning.points(CURVES, {"hmmlib": 0.05, "Trainer": 0.1}, 10))
-    assert lines[:2] == [("hmmlib", 0, [17.5, 27.5], [0.3, 0.04]), ("Trainer", 0, [55.0, 110.0], [0.16, 0.01])]
+    assert lines[:2] == [("hmmlib", 0, [12.5, 20.0], [0.3, 0.04]), ("Trainer", 0, [55.0, 110.0], [0.16, 0.01])]
 
 
 def test_other_choices_stand_beside_the_preset():
-    others = [trained("hmmlib", 0, 550, 0.07, muon_rate=0.02), trained("hmmlib", 1, 1100, 0.03, batch=32)]
+    others = [trained("hmmlib", 0, 400, 0.07, muon_rate=0.04), trained("hmmlib", 1, 800, 0.03, batch=32)]
     found = learning.tables([*CURVES, *others], {"hmmlib": 0.05, "Trainer": 0.1})
     assert found["choices"].rows == [
-        ("10", "the preset", "550", "0.0400", "0.0400", "0.0400", "0.0400"),
-        ("10", "muon rate 0.02", "550", "0.0700", "–", "–", "–"),
-        ("10", "batch 32", "1100", "–", "0.0300", "–", "–"),
+        ("10", "the preset", "400", "0.0400", "0.0400", "0.0400", "0.0400"),
+        ("10", "muon rate 0.04", "400", "0.0700", "–", "–", "–"),
+        ("10", "batch 32", "800", "–", "0.0300", "–", "–"),
     ]
     assert len(found["runs"].rows) == len(CURVES)
 
@@ -223,7 +223,7 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     assert "more than 10 GiB of memory" in text
     assert "256 states, 2 sequences, of 5 tokens, 2 threads" in text  # lost, and said so
     lines = [[cell.get_text(strip=True) for cell in line.find_all("td")] for line in page.find_all("tr")]
-    assert ["10", "1", "0.0400", "not in 1100 steps", "less than 33.3 %"] in lines
+    assert ["10", "1", "0.0400", "not in 1100 steps", "less than 24.2 %"] in lines
     assert ["from nothing: prediction", "41.3"] in lines
     assert ["trials", "1.74", "0.24"] in lines
     assert "takes 181 s. Seconds of its parts" in text
@@ -240,7 +240,7 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     contests.write(results / "posteriors.json", record)
     assert "7.00 times as fast as dynamax" in build()[0]  # a changed result writes the page anew
     record = sample_records()["learning-curves"]
-    record["rows"] = [*CURVES, trained("hmmlib", 0, 550, 0.07, schedule="cosine")]
+    record["rows"] = [*CURVES, trained("hmmlib", 0, 400, 0.07, schedule="cosine")]
     contests.write(results / "learning-curves.json", record)
     html = build()[0]
     assert "Other rates" in html

@@ -147,7 +147,7 @@ def test_no_run_is_listed_twice_and_each_is_a_trial(monkeypatch):
     assert len(texts) == len(set(texts))
     preset = TrialSpec("quick")
     own = learning_curves.ours(10, 0, preset.steps)
-    assert own == dict(side="hmmlib", states=10, seed=0, steps=550, warmup=preset.warmup, schedule="linear",
+    assert own == dict(side="hmmlib", states=10, seed=0, steps=400, warmup=preset.warmup, schedule="linear",
                        learning_rate=preset.learning_rate, muon_rate=preset.muon_rate, batch=preset.batch)  # fmt: skip
     assert own in keys
     assert own.items() >= ({"steps": learning.STEPS} | learning.SETTING).items()
