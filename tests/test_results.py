@@ -44,12 +44,20 @@ def test_with_many_states_prompts_are_far_above_the_published_ones():
         assert ours[n_states].low > published[n_states].high
 
 
-def test_near_the_exact_conditionals_prompts_are_as_good_as_on_them():
+def test_in_two_trials_of_all_the_prompt_ends_below_the_head():
+    assert len(LEFT_RESULTS) == 120
+    assert sum(gain(r) < 0 for r in LEFT_RESULTS) == 2
+
+
+def test_up_to_an_excess_of_three_tenths_prompts_are_as_good_as_on_the_exact_model():
     large = [r for r in LEFT_RESULTS if r.spec.n_states > r.spec.n_tokens]
-    near = [r for r in large if r.excess_loss < 0.1]
-    far = [r for r in large if r.excess_loss >= 0.3]
-    assert interval([r.prompt_accuracy - r.ladder_prompt_accuracy for r in near]).high > 0
-    assert interval([r.prompt_accuracy for r in near]).low > interval([r.prompt_accuracy for r in far]).high
+    nearest, near, far = (
+        interval([r.prompt_accuracy for r in large if low <= max(r.excess_loss, 0) < high])
+        for low, high in ((0, 0.1), (0.1, 0.3), (0.3, 3))
+    )
+    assert abs(nearest.mean - near.mean) < 0.01
+    assert min(nearest.low, near.low) > far.high
+    assert interval([r.prompt_accuracy - r.ladder_prompt_accuracy for r in large if r.excess_loss < 0.3]).low > 0
 
 
 def at_thirty(**fields):
@@ -57,14 +65,23 @@ def at_thirty(**fields):
     return [load_result(result_path(spec)) for spec in specs]
 
 
-def test_more_pretraining_lowers_what_five_passes_find_and_more_passes_bring_it_back():
-    short, long = at_thirty(steps=275), at_thirty(steps=2200)
-    assert all(a.prompt_accuracy > b.prompt_accuracy for a, b in zip(short, long, strict=True))
-    pairs = list(zip(at_thirty(steps=1100, epochs=20), at_thirty(steps=1100), strict=True))
-    gains = {k: a.prompt_accuracy - b.prompt_accuracy for k, (a, b) in enumerate(pairs) if b.excess_loss < 0.3}
-    assert sorted(gains) == [0, 1, 4]
-    assert min(gains.values()) > 0.03
-    assert all(a.backbone == b.backbone for a, b in pairs), "the same networks, tuned for longer"
+def test_prompts_need_a_network_that_has_learned_and_then_more_passes():
+    by_length = {steps: at_thirty(steps=steps) for steps in (100, 200, 400, 800, 1600)}
+    heads, prompts, excess = (
+        {steps: interval([read(r) for r in group]) for steps, group in by_length.items()}
+        for read in (LEFT["head tuning"], LEFT["prompt tuning"], lambda r: r.excess_loss)
+    )
+    assert abs(prompts[100].mean - heads[100].mean) < 0.01
+    assert min(r.excess_loss for r in by_length[200]) > 1
+    assert f"{prompts[200].mean:.0%}" == "86%"
+    assert all(round(100 * prompts[steps].mean) in (97, 98) for steps in (400, 800, 1600))
+    assert excess[400].mean > excess[800].mean > excess[1600].mean
+    for name, ours in (("head tuning", heads), ("prompt tuning", prompts)):
+        assert ours[100].mean < reference("left")[name][30].mean < ours[200].mean
+    assert all(a.prompt_accuracy < b.prompt_accuracy for a, b in zip(by_length[100], by_length[400], strict=True))
+    patient = at_thirty(steps=800, epochs=20)
+    assert all(a.prompt_accuracy < b.prompt_accuracy for a, b in zip(by_length[800], patient, strict=True))
+    assert all(a.backbone == b.backbone for a, b in zip(by_length[800], patient, strict=True)), "the same networks"
 
 
 def test_no_result_is_better_than_the_least_loss_allows():
@@ -85,13 +102,18 @@ def test_the_protocol_page_has_these_numbers(panel, series, results):
         assert f"| {x} | {' | '.join(cells)} |" in page
 
 
-def test_against_the_published_means_on_either_side():
+def test_against_the_published_means():
     prompts, heads = (along(LEFT_RESULTS, LEFT[name], size) for name in ("prompt tuning", "head tuning"))
     published = reference("left")
-    assert all(prompts[n].mean < published["prompt tuning"][n].mean for n in (4, 8))
-    assert all(prompts[n].mean > published["prompt tuning"][n].mean + 0.05 for n in (15, 25, 30))
-    assert all(heads[n].mean > published["head tuning"][n].mean for n in (4, 8, 10, 15, 25, 30))
-    assert published["prompt tuning"][4].mean > published["head tuning"][4].mean
+    above = {
+        name: {n: 100 * (ours[n].mean - published[name][n].mean) for n in ours}
+        for name, ours in (("prompt tuning", prompts), ("head tuning", heads))
+    }
+    for found in above.values():
+        assert max(abs(found[n]) for n in (4, 8)) < 3
+    at = {name: [round(found[n]) for n in (10, 15, 25, 30)] for name, found in above.items()}
+    assert (min(at["head tuning"]), max(at["head tuning"])) == (8, 14)
+    assert (min(at["prompt tuning"]), max(at["prompt tuning"])) == (5, 21)
 
 
 def test_what_the_page_reads_off_the_ladder():
@@ -100,14 +122,13 @@ def test_what_the_page_reads_off_the_ladder():
     }
     built, exact, network = (means[name] for name in ("head of Theorem 3.3", "head tuned on the exact G", HEAD))
     assert built[4] == 100
-    assert all(94 <= round(built[n]) <= 95 for n in (8, 10))
-    assert all(exact[n] < built.get(n, 98) for n in (8, 10, 15, 25, 30))
-    assert all(5 < exact[n] - network[n] < 7 for n in (8, 10, 15))
-    assert exact[30] - network[30] < 1
+    assert all(94 <= built[n] <= 95 for n in (8, 10))
+    assert all(exact[n] < built.get(n, 94) for n in (8, 10, 15, 25, 30))
+    assert all(2.5 < exact[n] - network[n] < 5.5 for n in (4, 8, 10, 15))
+    assert exact[30] - network[30] < 1.5
     one, twenty = means["prompt tuned on the exact Ḡ"], means["prompt tuned on the network"]
-    assert all(abs(one[n] - twenty[n]) < 2.5 for n in (8, 10, 15))
-    assert 4 < one[4] - twenty[4] < 5
-    assert all(2 < one[n] - twenty[n] < 3.5 for n in (25, 30))
+    assert min(one.values()) > 90
+    assert all(-0.5 < twenty[n] - one[n] < 3.5 for n in (4, 8, 10, 15, 25, 30))
 
 
 def test_the_numbers_of_the_landing_page():
