@@ -33,9 +33,24 @@ def test_memory_models_are_near_one_hundred_percent_and_vanilla_models_below():
         assert vanilla[x].mean < memory[x].mean - 0.1
 
 
-def test_an_attention_head_does_better_than_a_linear_one_on_vanilla_models_too():
-    vanilla = [r for r in RIGHT_RESULTS if r.spec.n_memory == 1]
-    assert interval([r.attention_accuracy - r.head_accuracy for r in vanilla]).low > 0
+def test_what_the_memory_and_what_the_attention_head_bring():
+    at = {
+        (kind, n): [r for r in RIGHT_RESULTS if (r.spec.n_memory > 1) == (kind == "memory") and size(r) == n]
+        for kind in ("memory", "vanilla")
+        for n in (8, 12, 20, 28)
+    }
+    head, attention = (
+        {key: interval([read(r) for r in group]).mean for key, group in at.items()}
+        for read in (lambda r: r.head_accuracy, lambda r: r.attention_accuracy)
+    )
+    lower = [round(100 * (attention["memory", n] - head["vanilla", n])) for n in (8, 12, 20, 28)]
+    left = [round(100 * (attention["memory", n] - attention["vanilla", n])) for n in (8, 12, 20, 28)]
+    assert (min(lower), max(lower)) == (11, 22)
+    assert (min(left), max(left)) == (2, 12)
+    for kind, points in {"memory": 14, "vanilla": 8}.items():
+        gained = [r.attention_accuracy - r.head_accuracy for n in (8, 12, 20, 28) for r in at[kind, n]]
+        assert interval(gained).low > 0
+        assert round(100 * interval(gained).mean) == points
 
 
 def test_with_many_states_prompts_are_far_above_the_published_ones():
