@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib import devices
+from hmmlib.arguments import as_seed, at_least, dense, of_width
 from hmmlib.sampling import choose, cumulative_rows, draw
 
 MASK = -1
@@ -43,7 +45,7 @@ def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False) ->
             value = torch.as_tensor(np.array(value))  # a copy: what is checked here must not change later
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name} must be an array of numbers, not {type(value).__name__} ({error})") from None
-    if value.dtype == torch.bool or value.is_complex():
+    if dense(name, value).dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
     value = value if value.dtype == torch.float32 else value.to(torch.float64)
     if ndim is not None and value.ndim != ndim:
@@ -83,7 +85,7 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
             tokens = torch.as_tensor(np.array(tokens))
         except (TypeError, ValueError) as error:
             raise ValueError(f"tokens must be a rectangular array of integers of shape (n, T) ({error})") from None
-    if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
+    if dense("tokens", tokens).is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
@@ -97,17 +99,10 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
 def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
     """A generator on `device`, freshly seeded, or the one given."""
     if isinstance(seed, torch.Generator):
+        if seed.device.type != torch.device(device).type:
+            raise ValueError(f"seed must be a generator on {device}, where the model is, not on {seed.device}")
         return seed
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1 or a torch.Generator, not {seed!r}")
-    return torch.Generator(device).manual_seed(int(seed))
-
-
-def at_least(name: str, value, low: int) -> int:
-    """`value` where it is an integer of `low` or more; ValueError otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-        raise ValueError(f"{name} must be an integer of {low} or more, not {value!r}")
-    return int(value)
+    return torch.Generator(device).manual_seed(as_seed(seed, " or a torch.Generator"))
 
 
 def reachable(transition: Tensor) -> Tensor:
@@ -118,8 +113,35 @@ def reachable(transition: Tensor) -> Tensor:
     return reach
 
 
+def eliminated(transition: Tensor) -> Tensor:
+    """The stationary distribution of an irreducible chain, (S,), by elimination of one state after the other."""
+    rest, weights = transition.clone(), torch.ones_like(transition[0])
+    for k in range(len(rest) - 1, 0, -1):
+        rest[k, :k] = rest[k, :k] / rest[:k, k].sum()
+        rest[:k, :k] = rest[:k, :k] + rest[:k, k : k + 1] * rest[k : k + 1, :k]
+    for k in range(1, len(rest)):
+        weights[k] = rest[k, :k] @ weights[:k]
+    law = weights / weights.sum()
+    return law if (law > 0).all() else _eliminated_in_logarithms(transition)
+
+
+def _eliminated_in_logarithms(transition: Tensor) -> Tensor:
+    """`eliminated` where near-zeros lead out of the range of a float on the way. Accurate to rounding of the logarithms."""
+    rest, weights = transition.log(), torch.zeros_like(transition[0])
+    for k in range(len(rest) - 1, 0, -1):
+        rest[k, :k] = rest[k, :k] - rest[:k, k].logsumexp(0)
+        rest[:k, :k] = torch.logaddexp(rest[:k, :k], rest[:k, k : k + 1] + rest[k : k + 1, :k])
+    for k in range(1, len(rest)):
+        weights[k] = (rest[k, :k] + weights[:k]).logsumexp(0)
+    return weights.softmax(0)
+
+
 def recast(distribution: Tensor, device, dtype) -> Tensor:
     """A table of distributions over the first axis on another device or dtype, summing to 1 there as well."""
+    if dtype is not None and (not isinstance(dtype, torch.dtype) or dtype not in SUM_TOLERANCE):
+        raise ValueError(f"dtype must be {' or '.join(map(str, SUM_TOLERANCE))}, not {dtype!r}")
+    if device is not None:
+        device = devices.pick(str(device) if isinstance(device, torch.device) else device)
     moved = distribution.to(device=device, dtype=dtype)
     return moved if moved.dtype == distribution.dtype else moved / moved.sum(0)
 
@@ -184,21 +206,15 @@ class _Chain:
         """The distribution π with Aπ = π, shape (n_states,); ValueError where there is more than one.
 
         By elimination of states without a subtraction (Grassmann, Taksar, Heyman 1985): accurate to rounding in each
-        entry, however slowly the chain mixes.
+        entry, however slowly the chain mixes; to that of logarithms where near-zeros leave the range of a float.
         """
         reach = reachable(self.transition)
         returns = (~reach | reach.T).all(0)  # column h: whatever h reaches, reaches h
         closed = returns.nonzero().squeeze(-1)
         if not reach[closed][:, closed].all():
             raise ValueError("there is more than one stationary distribution: transition has several closed classes")
-        rest = self.transition[closed][:, closed].clone()
-        for k in range(len(closed) - 1, 0, -1):
-            rest[k, :k] = rest[k, :k] / rest[:k, k].sum()
-            rest[:k, :k] = rest[:k, :k] + rest[:k, k : k + 1] * rest[k : k + 1, :k]
-        weights = torch.ones(len(closed), dtype=self.dtype, device=self.device)
-        for k in range(1, len(closed)):
-            weights[k] = rest[k, :k] @ weights[:k]
-        return torch.zeros_like(self.initial).index_copy(0, closed, weights / weights.sum())
+        law = eliminated(self.transition[closed][:, closed])
+        return torch.zeros_like(self.initial).index_copy(0, closed, law)
 
     def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor | None:
         return None
@@ -317,12 +333,15 @@ class MemoryHMM(_Chain):
     def lift(self, embeddings: Tensor) -> Tensor:
         """η of appendix D.2: (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
         cells, values = self.n_cells, self.n_memory
+        of_width("embeddings", embeddings, values * self.n_states)
         table = embeddings.reshape(*embeddings.shape[:-1], values, cells, self.n_syntax)
         lifted = table[..., self.joint_values(), torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
         return lifted.flatten(-3)
 
     def unlift(self, lifted: Tensor) -> Tensor:
         """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
+        of_width("lifted", lifted, self.memory.numel() * self.n_states)
+        lifted = lifted if lifted.is_floating_point() else lifted.to(self.dtype)
         return unlift(lifted, self.n_cells, self.n_memory)
 
     def flatten(self) -> HMM:
@@ -330,4 +349,4 @@ class MemoryHMM(_Chain):
         joint = self.memory.reshape(-1)
         eye = torch.eye(len(joint), dtype=self.dtype, device=self.device)
         emission = self.lift(self.emission.reshape(self.n_tokens, -1))
-        return HMM(torch.kron(eye, self.transition), emission, torch.kron(joint, self.initial))
+        return HMM(torch.kron(eye, self.transition.contiguous()), emission, torch.kron(joint, self.initial))

@@ -37,6 +37,12 @@ def scaled(values: Tensor, exponent: Tensor) -> Tensor:
     return values * torch.exp2(exponent.clamp(max=LARGEST[values.dtype]).to(values.dtype))
 
 
+def split(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mantissas and exponents of two, entry by entry."""
+    exponent = exponent_of(values).to(torch.int64)
+    return scaled(values, -exponent), exponent
+
+
 def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Messages before, between and after L rows of evidence: condition, predict, condition, …, from `first` (S,).
 
@@ -59,20 +65,18 @@ def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[
 
 def _sweep_each(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """`_sweep` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step."""
-    message = first.expand(rows[0].shape)
-    exponent = torch.zeros(message.shape, dtype=torch.int64, device=first.device)
+    message, exponent = split(first.expand(rows[0].shape))
+    # Everything is split: half the smallest float is zero.
+    carry, steps = split(transition)
     messages, exponents = [message], [exponent]
     never = torch.iinfo(torch.int64).min // 2
-    for row in rows:
-        message = message * row
-        shift = exponent_of(message)
-        message, exponent = scaled(message, -shift), exponent + shift
-        terms = transition * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
-        size = torch.where(terms.detach() > 0, exponent_of(terms) + exponent.unsqueeze(-2), never)
-        top = size.amax(-1)
+    for row, size in map(split, rows):
+        message, shift = split(message * row)
+        terms = carry * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
+        sizes = (exponent + size + shift).unsqueeze(-2) + steps
+        top = torch.where(terms.detach() > 0, exponent_of(terms) + sizes, never).amax(-1)
         top = torch.where(top == never, 0, top)
-        relative = exponent.unsqueeze(-2) - top.unsqueeze(-1)
-        message, exponent = scaled(terms, relative).sum(-1), top
+        message, exponent = scaled(terms, sizes - top.unsqueeze(-1)).sum(-1), top
         messages.append(message)
         exponents.append(exponent)
     return messages, exponents
@@ -150,7 +154,9 @@ def sweep_chain(
         redo = (passed.doubtful(transition, rows) | flushed(evidence, scale[1:])).nonzero().squeeze(-1)
         if len(redo):
             rows = [*nothing[:, redo], *evidence[:, redo]]
-            again = _align(*_Passed.over(_sweep_each, transition, initial, rows).weights(rows, at, own))
+            parts, sizes = split(torch.stack(rows))
+            again, size = _Passed.over(_sweep_each, transition, initial, rows).weights(parts, at, own)
+            again = _align(again, size + own * sizes[at])
             tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
     return tau, exponent
 

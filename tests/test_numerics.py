@@ -94,6 +94,26 @@ def test_one_row_of_embeddings_may_span_more_than_a_float():
     np.testing.assert_allclose(probs[2], KEPT.emission[:, 1], rtol=1e-12)
 
 
+def test_the_smallest_float_is_evidence_anywhere():
+    least, zero, one = 5e-324, [0.0, 0.0], [1.0, 1.0]
+    leads = torch.tensor([[1.0, 1.0], [0.0, 0.0]], dtype=torch.float64)  # to state 0, which alone is left
+    spread = torch.tensor([[1 - 1e-9, 1.0], [1e-9, 0.0]], dtype=torch.float64)
+    rare = torch.tensor([[1.0, 1.0], [least, 0.0]], dtype=torch.float64)
+    for transition, initial, rows in (
+        (leads, [1.0, 0.0], [[least, 7.0], one, one]),
+        (leads, [0.0, 1.0], [[least, 1.0], [least, 1.0], one]),
+        (spread, [1.0, least], [[1e-300, least], [0.0, least], [least, least]]),
+        (rare, [1.0, 0.0], [[0.0, least], one, [1.0, 1e-300]]),
+        (leads, [1.0, 0.0], [zero, one, [0.0, 1.0]]),
+    ):
+        model = HMM(transition, [[0.5, 0.25], [0.5, 0.75]], initial)
+        found = masked_token_probs_from_embeddings(model, [rows])[0]
+        expected = in_integers(model, torch.tensor(rows, dtype=torch.float64))[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0)
+    found = posterior(HMM(rare, [[least, 0.0], [1.0, 1.0]], [1.0, 0.0]), [[0, 0]])
+    np.testing.assert_allclose(found, [[1.0, 0.0]], rtol=0, atol=0)
+
+
 def blocks(*lengths):
     """20 zeros, then 25 ones, … as one sequence."""
     return torch.tensor([[k % 2 for k, length in enumerate(lengths) for _ in range(length)]])
@@ -263,5 +283,5 @@ def test_positions_and_cells_that_are_refused():
     for cell in (1, -1, 0.0):
         with pytest.raises(ValueError, match="cell must be"):
             memory_posterior(REMEMBERED, [[0, 1]], cell)
-    with pytest.raises(TypeError, match="memory_posterior needs a MemoryHMM, not HMM"):
+    with pytest.raises(TypeError, match="model must be of type MemoryHMM, not HMM"):
         memory_posterior(KEPT, [[0, 1]])
