@@ -4,22 +4,23 @@ VENV ?= .venv
 PRESET ?= quick
 # As in hmmlib/__init__.py, for what imports torch before hmmlib: no long spinning between threads.
 export GOMP_SPINCOUNT ?= 1000
+TORCH := torch==2.13.0
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test bench lint notebooks serve pictures colab lock clean
+.PHONY: help install book test lowest newest bench mutants lint notebooks serve pictures colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock
+install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock, their hashes checked
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) comes without its venv module (on Debian and Ubuntu: the package python3-venv)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --requirement requirements.lock
+	.ci/install $(BIN)/pip
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@# The loops of hmmlib.kernels are compiled when first called, and then kept.
 	$(BIN)/python -c 'from hmmlib import masked_token_probs, random_hmm; masked_token_probs(random_hmm(2, 2), [[0]])'
@@ -37,14 +38,37 @@ notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+lowest: RESOLUTION = lowest-direct## run the library's tests with the lowest versions that pyproject.toml admits
+newest: RESOLUTION = highest## the same with the newest versions: PYTHON=python3.14; TORCH=torch: torch too
+lowest newest:
+	$(PYTHON) -m venv --clear build/$@
+	build/$@/bin/pip install --quiet uv
+	build/$@/bin/pip install --quiet --no-deps $(TORCH)
+	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet pytest hypothesis
+	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet --resolution $(RESOLUTION) --editable .
+	build/$@/bin/python -m pytest --library $(PYTEST_ARGS)
+
 bench: $(INSTALLED) build/peers/.installed ## time ours beside its peers: BENCH_ARGS="posteriors --quick"
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 build/peers/.installed: benchmarks/peers.txt
 	rm -rf build/peers
 	$(PYTHON) -m venv build/peers
-	build/peers/bin/pip install --quiet torch==2.13.0
+	build/peers/bin/pip install --quiet $(TORCH)
 	build/peers/bin/pip install --quiet --requirement benchmarks/peers.txt
+	@touch $@
+
+mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.heads*", JOBS=2
+	set -f; OMP_NUM_THREADS=1 PYTHONPATH=tests build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
+	build/mutmut/bin/python tests/mutation.py
+
+build/mutmut/.installed: $(INSTALLED)
+	rm -rf build/mutmut
+	$(BIN)/python -m venv build/mutmut
+	@# The project's packages, but not the project itself: what is imported has to be the mutated copy.
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/project.pth
+	mv build/project.pth $$(build/mutmut/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	build/mutmut/bin/pip install --quiet mutmut==3.8.1
 	@touch $@
 
 lint: $(INSTALLED) ## check style and formatting
@@ -60,13 +84,14 @@ pictures: book ## draw the README's pictures from the stored trials and the buil
 colab: $(INSTALLED) notebooks ## run every notebook alone, in an environment that has only what Colab has
 	$(BIN)/python book/colab.py $(COLAB_ARGS)
 
-lock: ## resolve pyproject.toml anew into requirements.lock
-	rm -rf build/lock
-	$(PYTHON) -m venv build/lock
-	build/lock/bin/pip install --quiet torch==2.13.0
-	build/lock/bin/pip install --quiet --editable '.[book,sweep,dev]'
-	build/lock/bin/pip freeze --exclude hmmlib | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > requirements.lock
-	{ printf 'name: hmmlib\nchannels: [conda-forge]\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'; sed 's/^/      - /' requirements.lock; } > environment.yml
+lock: ## bring requirements.lock and environment.yml up to pyproject.toml; LOCK_ARGS=--upgrade: all at their newest
+	$(PYTHON) -m venv --clear build/lock
+	build/lock/bin/pip install --quiet uv
+	echo '$(TORCH)' > build/lock/torch.txt
+	build/lock/bin/uv pip compile --quiet pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	  --constraint build/lock/torch.txt --no-annotate --custom-compile-command 'make lock' --output-file requirements.lock $(LOCK_ARGS)
+	{ printf 'name: hmmlib\nchannels: [conda-forge]\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'; \
+	  sed -n 's/^\([a-z0-9][^\]*[^ \]\).*/      - \1/p' requirements.lock; } > environment.yml
 
 clean: ## remove everything that was built, except .venv
-	rm -rf _build build
+	rm -rf _build build mutants

@@ -23,7 +23,6 @@ from pathlib import Path
 from traceback import format_exception_only
 
 import nbformat
-import yaml
 
 import notebooks as pipeline
 
@@ -275,7 +274,7 @@ def main() -> None:
     if unknown := sorted({*names} - {*every}):
         parser.error(f"no such notebook: {', '.join(unknown)}; choose from {', '.join(every)}")
     preset = arguments.preset and pipeline.ROOT / "parameters" / f"{arguments.preset}.yaml"
-    values = preset and yaml.safe_load(preset.read_text())
+    values = preset and pipeline.read_parameters(preset)
 
     folder, start = arguments.folder.resolve(), time.perf_counter()
     mine = folder / "made-by-colab.py.txt"

@@ -1,5 +1,34 @@
 """One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for long."""
 
+import ast
+import sys
+from importlib.util import find_spec
+
 import torch
+from faults import disk, survived  # noqa: F401, fixtures
 
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--library", action="store_true", help="only test modules that import nothing that is not installed"
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    """With --library, leave out what tests the book, the benchmarks, or the library beside its peers."""
+    if config.getoption("--library") and collection_path.suffix == ".py":
+        nodes = list(ast.walk(ast.parse(collection_path.read_text())))
+        names = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
+        return True if any(find_spec(name) is None for name in names) else None
+    return None
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many properties held, and for how many examples, where there were any in the run."""
+    drawn = sys.modules.get("strategies")
+    if drawn and drawn.EXAMPLES:
+        count = drawn.EXAMPLES
+        terminalreporter.write_line(f"{len(count)} properties held for {count.total():,} examples")

@@ -19,6 +19,8 @@ sys.path.insert(0, str(ROOT / "book"))
 import notebooks as pipeline  # noqa: E402
 
 LAYERS = [
+    "arguments",
+    "files",
     "kernels",
     "devices",
     "sampling",
@@ -70,29 +72,47 @@ WITNESSES = {"exact": set(), "field": set(), "identities_hmm": {"field"}, "suppo
 ALONE = {"presets"}  # imported by anyone, import nothing
 
 
-def locked() -> dict[str, str]:
+def locked() -> list[str]:
+    """The lines of the lock that name a version, without what follows on the next lines."""
     lines = (ROOT / "requirements.lock").read_text().splitlines()
-    return dict(line.lower().replace("_", "-").split("==") for line in lines if line)
+    return [line.removesuffix(" \\") for line in lines if line[0].isalnum()]
 
 
 def test_lock_pins_every_requirement_within_its_range():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
+    extras, versions = project["optional-dependencies"], dict(line.split(" ")[0].split("==") for line in locked())
     assert set(extras) == {"book", "sweep", "dev"}
     for text in [*project["dependencies"], *chain.from_iterable(extras.values())]:
         requirement = Requirement(text)
-        version = locked()[requirement.name.lower().replace("_", "-")]
+        version = versions[requirement.name.lower().replace("_", "-")]
         assert requirement.specifier.contains(version), (text, version)
 
 
-def test_lock_has_only_exact_versions():
-    for line in (ROOT / "requirements.lock").read_text().splitlines():
-        assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line), line
+def test_lock_has_only_exact_versions_each_with_its_hashes():
+    _, *parts = re.split(r"^(?=\w)", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)
+    assert len(parts) == len(locked()) > 150
+    for part in parts:
+        version, hashes = r"[a-z0-9.-]+==[A-Za-z0-9.]+( ; [^\\]+)?", r"( \\\n    --hash=sha256:[0-9a-f]{64})+"
+        assert re.fullmatch(version + hashes + r"\n", part), part
+
+
+def test_lock_is_for_every_system_and_python():
+    """What only one needs is marked as such; two versions of one package never meet."""
+    found = [Requirement(line) for line in locked()]
+    assert {str(r.marker) for r in found if r.name in ("colorama", "appnope")} == {
+        'sys_platform == "win32"',
+        'sys_platform == "darwin"',
+    }
+    for platform in ("linux", "darwin", "win32"):
+        for version in ("3.11.2", "3.11.9", "3.12.4", "3.13.0", "3.14.0"):
+            here = {"sys_platform": platform, "python_full_version": version, "python_version": version[:4]}
+            names = [r.name for r in found if r.marker is None or r.marker.evaluate(here)]
+            assert len(names) == len(set(names)) > 150
 
 
 def test_conda_environment_has_the_same_versions():
     dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-    assert "\n".join(dependencies[-1]["pip"]) == (ROOT / "requirements.lock").read_text().strip()
+    assert dependencies[-1]["pip"] == locked()
 
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -128,35 +129,70 @@ def test_ten_kills_of_a_sweep_change_nothing(ray_folder, tmp_path):
 
 BOX = """
 import json, sys, time
+from contextlib import suppress
 from pathlib import Path
+import psutil
 from hmmlib.missing import deadline
 from hmmlib.specs import TrialSpec
 from hmmlib.sweep import sweep
 
+listening = {}
+
+def look(state):
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.Error):
+            found = {c.laddr.ip for c in process.net_connections() if c.status == psutil.CONN_LISTEN}
+            listening[process.name()] = sorted(found.union(listening.get(process.name(), [])))
+
 until = deadline(0.35)
 specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
-outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu")
-print(json.dumps([vars(outcome), time.time() - until]))
+outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu", show=look)
+print(json.dumps([vars(outcome), time.monotonic() - until, listening]))
 """
 
 
-def test_a_sweep_ends_with_its_time_box_keeps_what_is_finished_and_leaves_checkpoints(ray_folder, tmp_path):
+@pytest.fixture(scope="module")
+def boxed(tmp_path_factory):
+    """What became of a sweep with a time box: specs, outcome, seconds too late, which process listened where, the store."""
+    store = tmp_path_factory.mktemp("boxed")
     long = {**TINY, **dict(steps=100_000, batch=8, documents=20, document_length=2500)}
     specs = [TrialSpec("smoke", **TINY), *(TrialSpec("smoke", seed=seed, **long) for seed in range(60))]
-    call = [sys.executable, "-c", BOX, str(tmp_path), json.dumps([asdict(spec) for spec in specs])]
-    done = subprocess.run(call, capture_output=True, text=True, env=environment(ray_folder), check=False, timeout=300)
+    call = [sys.executable, "-c", BOX, str(store), json.dumps([asdict(spec) for spec in specs])]
+    with sessions() as folder:
+        done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    outcome, late = json.loads(done.stdout.splitlines()[-1])
+    return specs, *json.loads(done.stdout.splitlines()[-1]), store
+
+
+def test_a_sweep_ends_with_its_time_box_keeps_what_is_finished_and_leaves_checkpoints(boxed):
+    specs, outcome, late, _, store = boxed
     assert late < 30
     assert outcome["ran"] == [specs[0].hash]
     assert sorted(outcome["left"]) == sorted(spec.hash for spec in specs[1:])
-    assert stored(tmp_path) == {f"{specs[0].hash}.json": numbers(run_trial(specs[0]))}
-    begun = [spec for spec in specs if checkpoint_path(spec, tmp_path).exists()]
+    assert stored(store) == {f"{specs[0].hash}.json": numbers(run_trial(specs[0]))}
+    begun = [spec for spec in specs if checkpoint_path(spec, store).exists()]
     assert begun == specs[1 : 1 + len(begun)]
-    claims = len(list((tmp_path / "smoke" / ".claims").iterdir()))
+    claims = len(list((store / "smoke" / ".claims").iterdir()))
     assert len(begun) == claims - 1 >= 1
     for spec in begun:
-        assert int(checkpoints.load(checkpoint_path(spec, tmp_path), {})[1]["done"]) > 0
+        assert int(checkpoints.load(checkpoint_path(spec, store), {})[1]["done"]) > 0
+
+
+def test_a_sweep_on_this_machine_listens_on_loopback_alone(boxed):
+    *_, listening, _ = boxed
+    assert {"gcs_server", "raylet"} < {name for name, addresses in listening.items() if addresses}
+    assert {*chain.from_iterable(listening.values())} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray listens on loopback by itself")
+def test_a_ray_that_would_listen_on_all_addresses_is_not_started(ray_folder):
+    call = [sys.executable, "-c", "import ray\nfrom hmmlib.sweep import connect\nconnect(None)"]
+    done = subprocess.run(call, capture_output=True, text=True, env=environment(ray_folder), check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "OSError: Ray was imported before and would listen beyond this machine"
+    )
+    assert not any(ray_folder.iterdir())
 
 
 CLUSTER = """
