@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -23,8 +24,9 @@ import nbformat
 import side_by_side
 import yaml
 from IPython.core.inputtransformer2 import TransformerManager
-from nbclient.exceptions import DeadKernelError
 from portable import plain
+
+from hmmlib.files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED = ROOT / "build" / "executed" / "notebooks"
@@ -85,7 +87,7 @@ def write_twins(check: bool) -> int:
         if check:
             print(f"{path.relative_to(ROOT)} is not what {source.name} gives: run `make notebooks`", file=sys.stderr)
         else:
-            path.write_text(text)
+            write_whole(path, text)
             print(f"wrote {path.relative_to(ROOT)}")
     return drifted
 
@@ -188,38 +190,64 @@ def page(path: Path, run: nbformat.NotebookNode, made_of: str) -> nbformat.Noteb
 
 def write(notebook: nbformat.NotebookNode, copy: Path) -> None:
     """Write an executed copy, whole or not at all; it is left as it is where nothing has changed."""
-    text, partial = nbformat.writes(notebook), copy.with_suffix(".writing.ipynb")
-    if not copy.is_file() or copy.read_text() != text:
-        partial.write_text(text)
-        partial.replace(copy)
+    text = nbformat.writes(notebook)
+    if not copy.is_file() or copy.read_text(encoding="utf8") != text:
+        write_whole(copy, text)
 
 
 def up_to_date(path: Path, parameters: Path) -> bool:
     """Whether there is a run of just this code, whatever its page says: then it gets the text that stands there now."""
     copy, wanted = EXECUTED / path.name, key(path, parameters)
-    if not copy.is_file() or (run := nbformat.read(copy, 4)).metadata.get("companion_key") != wanted:
+    try:
+        run = nbformat.read(copy, 4)
+    except (FileNotFoundError, ValueError):  # a copy that a machine's crash or a full disk has cut short is none
+        return False
+    if run.metadata.get("companion_key") != wanted:
         return False
     write(page(path, run, wanted), copy)
     return True
 
 
+def read_parameters(path: Path) -> dict:
+    """The values of a parameter file by their names, which papermill writes into a cell as they stand, as it would any code.
+
+    ValueError, naming the file, where it is no YAML, or where a name is none.
+    """
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no parameter file: {error}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is no parameter file: it must have lines `name: value`, not {values!r}")
+    if wrong := [name for name in values if not str(name).isidentifier()]:
+        raise ValueError(f"{path} is no parameter file: no parameter can be named {', '.join(map(repr, wrong))}")
+    return values
+
+
 def execute(path: Path, parameters: Path) -> None:
-    """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed."""
+    """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed.
+
+    SystemExit, which names the notebook and the reason, where a cell fails, the kernel dies, or a disk is full.
+    """
     import papermill
 
     wanted, copy = key(path, parameters), EXECUTED / path.name
     running, failed = copy.with_suffix(".running.ipynb"), copy.with_suffix(".failed.ipynb")
     EXECUTED.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
-    values = yaml.safe_load(parameters.read_text())
+    values = read_parameters(parameters)
     try:
         run = papermill.execute_notebook(
             path, running, values, kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks"
         )
-    except (papermill.PapermillExecutionError, DeadKernelError) as error:
-        running.replace(failed)
-        raise SystemExit(str(error)) from None
-    write(page(path, run, wanted), copy)
+        write(page(path, run, wanted), copy)
+    except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
+        with suppress(FileNotFoundError):
+            running.replace(failed)
+        raise SystemExit(f"{path.name}: {error}") from None
+    except OSError as error:
+        running.unlink(missing_ok=True)
+        raise SystemExit(f"{path.name} could not be executed into {EXECUTED}: {error}") from None
     running.unlink()
     failed.unlink(missing_ok=True)
 
@@ -231,7 +259,7 @@ def check_ledger(workers: int) -> None:
     command = [sys.executable, "-m", "hmmlib", "ledger", "--out", str(ledger), "--workers", str(workers)]
     if code := subprocess.run(command, cwd=ROOT).returncode:
         sys.exit(code)
-    done_for.write_text(wanted)
+    write_whole(done_for, wanted)
 
 
 def ledger_key() -> str:
@@ -274,21 +302,33 @@ def main() -> None:
         "--jobs", type=int, default=side_by_side.cores(), help="at a time; as many as cores if left out"
     )
     arguments = parser.parse_args()
-    if arguments.command == "twins":
-        sys.exit(write_twins(arguments.check) if arguments.check else write_twins(False) and 0)
+    try:
+        if arguments.command == "twins":
+            drifted = write_twins(arguments.check)
+            sys.exit(drifted if arguments.check else 0)
+        build(arguments, parser)
+    except KeyboardInterrupt:
+        sys.exit("interrupted; what has been executed is kept")
+    except OSError as error:
+        sys.exit(f"notebooks.py: {error}")
+
+
+def build(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Execute what is not up to date; SystemExit with the names of what failed."""
     parameters, slots = ROOT / "parameters" / f"{arguments.preset}.yaml", arguments.jobs
     if not parameters.is_file():
         known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
         parser.error(f"unknown preset {arguments.preset!r}: choose from {known}")
+    try:
+        read_parameters(parameters)
+    except ValueError as error:
+        parser.error(str(error))
     if slots < 1:
         parser.error(f"--jobs must be at least 1, not {slots}")
     print(f"executing notebooks ({arguments.preset}), {slots} at a time", flush=True)
     quiet_kernels()
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, side_by_side.cores() // slots)))
-    try:
-        failed = side_by_side.run(jobs_to_do(parameters, slots), slots)
-    except KeyboardInterrupt:
-        sys.exit("interrupted; what has been executed is kept")
+    failed = side_by_side.run(jobs_to_do(parameters, slots), slots)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

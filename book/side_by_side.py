@@ -6,11 +6,12 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from typing import IO
 
@@ -30,10 +31,19 @@ def cores() -> int:
 
 
 def _alone(job: Job, log: IO[bytes]) -> None:
-    """The job in its child process: a process group of its own, so that it ends with all that it has started."""
+    """The job in its child process: a process group of its own, so that it ends with all that it has started.
+
+    Also where the build itself is killed: the next one must find nobody at work on its files.
+    """
+
+    def watch() -> None:
+        parent_process().join()
+        os.killpg(os.getpid(), signal.SIGKILL)
+
     with suppress(PermissionError):
         os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=watch, daemon=True).start()
     for stream in (1, 2):
         os.dup2(log.fileno(), stream)
     job.call()

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
 
 import torch
 
-from hmmlib import devices
+from hmmlib import checkpoints, devices
+from hmmlib.arguments import all_of_type, at_least, between, of_type
 from hmmlib.specs import TrialSpec
-from hmmlib.store import STORE, Claim, checkpoint_path, is_stored, load_result, result_path, save_result
+from hmmlib.store import STORE, Claim, as_store, checkpoint_path, is_stored, load_result, result_path, save_result
 from hmmlib.trials import TrialResult, run_trial
 
 
@@ -39,23 +43,26 @@ class Outcome:
 
 
 def deadline(minutes: float | None) -> float:
-    """The time, as time.time() gives it, at which a time box ends. ValueError unless it is positive."""
+    """When a time box ends, as time.monotonic() gives it: no change of the clock moves it. ValueError unless it is positive."""
     if minutes is None:
         return float("inf")
-    if not minutes > 0:
-        raise ValueError(f"max-minutes must be positive, not {minutes}")
-    return time.time() + 60 * minutes
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
+        raise ValueError(f"max-minutes must be positive, not {minutes!r}")
+    return time.monotonic() + 60 * minutes
 
 
 def describe(spec: TrialSpec) -> str:
     """A spec in a few words."""
-    memory = f"|M| = {spec.n_memory}, " if spec.n_memory > 1 else ""
+    memory = f"|M| = {spec.n_memory}, " if of_type("spec", spec, TrialSpec).n_memory > 1 else ""
     return f"{spec.preset} {memory}|H| = {spec.n_states}, seed {spec.seed}"
 
 
 def summary(result: TrialResult) -> str:
     """A result in one line."""
-    parts = [f"head {result.head_accuracy:.1%}", f"attention {result.attention_accuracy:.1%}"]
+    parts = [
+        f"head {of_type('result', result, TrialResult).head_accuracy:.1%}",
+        f"attention {result.attention_accuracy:.1%}",
+    ]
     if result.prompt_accuracy is not None:
         parts.insert(1, f"prompt {result.prompt_accuracy:.1%}")
     return (
@@ -72,12 +79,26 @@ def pace(specs: Sequence[TrialSpec], store: Path, seconds: Sequence[float], work
 
 
 def store_safely(result: TrialResult, store: Path) -> Path:
-    """Store a result. Where that fails, keep it in the system's temporary folder: OSError says where."""
+    """Store a result and delete its checkpoint, no sooner: a result that can be stored nowhere must not take its network along.
+
+    Where storing fails, it is kept in the system's temporary folder: OSError says where, or why not there.
+    """
+    checkpoint = checkpoint_path(result.spec, store)
     try:
-        return save_result(result, store)
+        path = save_result(result, store)
     except OSError as error:
-        rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmlib-rescued")
-        raise OSError(f"{store}: {error}; the finished result is kept in {rescued}") from error
+        try:
+            rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmlib-rescued")
+        except OSError as again:
+            raise OSError(f"{error}; nor could the result be kept elsewhere: {again}") from error
+        with suppress(OSError):  # where its checkpoint was, there may be room for it
+            checkpoints.remove(checkpoint)
+            path = save_result(result, store)
+            rescued.unlink()
+            return path
+        raise OSError(f"{error}; the finished result is kept in {rescued}") from error
+    checkpoints.remove(checkpoint)
+    return path
 
 
 def run_missing(
@@ -92,7 +113,7 @@ def run_missing(
     """Run, one after another, the specs whose result file is missing and that no other process is running.
 
     Args:
-        until: when to stop, as time.time() gives it. What then runs keeps a checkpoint and goes on at the next call.
+        until: when to stop, as time.monotonic() gives it. What then runs keeps a checkpoint and goes on at the next call.
         on_progress: called as on_progress(spec, phase, share) while a trial runs.
         workers: how many processes like this one work on these specs, for the estimate of the time left.
 
@@ -101,9 +122,11 @@ def run_missing(
         ValueError: there is no such device, or a file in the store is no result.
     """
     devices.pick(device)
+    store, until = as_store(store), between("until", until, 0)
+    specs = all_of_type("specs", specs, TrialSpec)
     outcome, seconds = Outcome(), []
     for k, spec in enumerate(specs):
-        if time.time() >= until:
+        if time.monotonic() >= until:
             outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store)]
             break
         if is_stored(spec, store):
@@ -117,15 +140,15 @@ def run_missing(
         def report(phase: str, share: float) -> None:
             if on_progress:
                 on_progress(spec, phase, share)
-            if time.time() >= until:
+            if time.monotonic() >= until:
                 raise TimeUp
 
-        start = time.time()
+        start = time.monotonic()
         try:
             result = run_trial(spec, report, device, checkpoint_path(spec, store))
             store_safely(result, store)
             outcome.ran.append(spec.hash)
-            seconds.append(time.time() - start)
+            seconds.append(time.monotonic() - start)
             say(f"{describe(spec)}: {summary(result)} {pace(specs, store, seconds, workers)}")
         except TimeUp:
             outcome.left.append(spec.hash)
@@ -137,12 +160,26 @@ def run_missing(
     return outcome
 
 
-def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, results) -> None:
+def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, told) -> None:
+    """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
+
+    def interrupted(*_):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut the checkpoint's writing short
+        raise KeyboardInterrupt
+
+    def watch():
+        multiprocessing.parent_process().join()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, interrupted)
+    threading.Thread(target=watch, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
-        results.put(run_missing(specs, store, device, until, workers=workers))
+        told.send(run_missing(specs, store, device, until, workers=workers))
     except (ValueError, OSError, RuntimeError) as error:
-        results.put(error)
+        told.send(error)
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted") from None
 
 
 def run_side_by_side(
@@ -150,27 +187,44 @@ def run_side_by_side(
 ) -> Outcome:
     """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
 
-    RuntimeError where a process dies, and what `run_missing` raises in one; what the others finished is kept.
+    RuntimeError where a process dies, which says what is now missing, and what `run_missing` raises in one; what is finished
+    is kept.
     """
-    context = multiprocessing.get_context("spawn")
-    results = context.SimpleQueue()
-    arguments = (list(specs), store, device, until, workers, results)
-    processes = [context.Process(target=_work, args=arguments) for _ in range(workers)]
-    for process in processes:
-        process.start()
-    outcomes = []
-    while any(process.is_alive() for process in processes) or not results.empty():
-        while not results.empty():  # a process cannot end before what it says is read
-            outcomes.append(results.get())
-        connection.wait([process.sentinel for process in processes if process.is_alive()], timeout=0.2)
-    for process in processes:
-        process.join()
+    workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_store(store)
+    devices.pick(device)
+    context, running, outcomes, died = multiprocessing.get_context("spawn"), {}, [], 0
+    try:
+        for _ in range(workers):
+            # One for each: what a process was saying when it died blocks no other.
+            hears, told = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(specs, store, device, until, workers, told))
+            process.start()
+            running[hears] = process
+            told.close()
+        while running:
+            for hears in connection.wait(list(running)):
+                try:
+                    outcomes.append(hears.recv())
+                except (EOFError, OSError):
+                    died += 1
+                running.pop(hears).join()
+    finally:
+        for process in running.values():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT)
+        for process in running.values():
+            process.join()
     for outcome in outcomes:
         if isinstance(outcome, Exception):
             raise outcome
-    if any(process.exitcode for process in processes):
-        raise RuntimeError(f"{sum(bool(p.exitcode) for p in processes)} of {workers} processes died; the rest is kept")
-    return merge(outcomes)
+    whole = merge(outcomes)
+    if died:
+        known = {*whole.failed, *whole.left}
+        lost = [describe(spec) for spec in specs if spec.hash not in known and not is_stored(spec, store)]
+        named = "; ".join(lost[:3]) + (f"; and {len(lost) - 3} more" if len(lost) > 3 else "")
+        again = f". Run again what is missing: {named}" if lost else ", and nothing is missing"
+        raise RuntimeError(f"{died} of {workers} processes died; the rest is kept{again}")
+    return whole
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
@@ -198,6 +252,7 @@ def gather(
 
     Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing.
     """
+    store, specs = as_store(store), all_of_type("specs", specs, TrialSpec)
     if not store.is_dir():
         say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
         say("The project's own trials come with a clone of its repository: run the notebook from there.")

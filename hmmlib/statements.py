@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from hmmlib.arguments import at_least, of_type
 from hmmlib.checks.common import Printed
 from hmmlib.equations import EQUATIONS
-from hmmlib.hmm import at_least
+from hmmlib.files import write_whole
 from hmmlib.identities import IDENTITIES, confirm
 from hmmlib.patterns import PATTERNS, decide
 from hmmlib.registry import FAILS, HOLDS, STATEMENTS, Statement, find
@@ -166,7 +167,7 @@ def draw_seeds(instances: int, seed: int) -> tuple[list[int], list[int]]:
 
 def run(statement: Statement, instances: int, seed: int) -> Entry:
     """Check a statement on `instances` random models and its control on a tenth as many (at least 5), in this process."""
-    return _rule(statement, _tally(statement, *draw_seeds(instances, seed)))
+    return _rule(of_type("statement", statement, Statement), _tally(statement, *draw_seeds(instances, seed)))
 
 
 def _part(names: list[str], seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
@@ -209,7 +210,7 @@ def run_all(
     """
     seeds, control_seeds = draw_seeds(instances, seed)
     names = [statement.name for statement in STATEMENTS]
-    workers = workers or os.cpu_count() or 1
+    workers = (os.cpu_count() or 1) if workers is None else at_least("workers", workers, 1)
     parts = max(1, min(4 * workers, instances // 10))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         jobs = [pool.submit(_part, names, seeds[k::parts], control_seeds[k::parts]) for k in range(parts)]
@@ -237,7 +238,6 @@ def _finite(value):
 
 def write_ledger(path: Path, entries: list[Entry], instances: int, seed: int) -> None:
     """The machine-readable ledger: one JSON file, with the numbered equations and where they are computed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     equations = [
         {"number": e.number, "words": e.words, "page": e.page, "label": e.label, "source": e.where()} for e in EQUATIONS
     ]
@@ -247,7 +247,7 @@ def write_ledger(path: Path, entries: list[Entry], instances: int, seed: int) ->
         "entries": [{key: _finite(value) for key, value in asdict(entry).items()} for entry in entries],
         "equations": equations,
     }
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 __all__ = [

@@ -10,12 +10,14 @@ import dataclasses
 import json
 import math
 import os
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from hmmlib.arguments import of_type, one_of
+from hmmlib.files import write_whole
+from hmmlib.presets import PRESETS
 from hmmlib.specs import TrialSpec
 from hmmlib.trials import TrialResult
 
@@ -28,30 +30,29 @@ KINDS = {"int": int, "str": str, "dict": dict}
 
 def result_path(spec: TrialSpec, store: Path = STORE) -> Path:
     """Where the result of a spec lies."""
-    return Path(store) / spec.preset / f"{spec.hash}.json"
+    return _folder(spec, store) / f"{spec.hash}.json"
+
+
+def _folder(spec: TrialSpec, store: Path) -> Path:
+    """Where the results of a spec's preset lie. TypeError where the spec or the store is none."""
+    return as_store(store) / of_type("spec", spec, TrialSpec).preset
+
+
+def as_store(store: str | Path) -> Path:
+    """The store's folder, be it there or not. TypeError for what is no path."""
+    return Path(of_type("store", store, str, os.PathLike))
 
 
 def save_result(result: TrialResult, store: Path = STORE) -> Path:
-    """Write a result under a temporary name and rename it, so that no half-written file is ever read as a result.
+    """Write a result, whole or not at all: OSError, which names the file, where it cannot be written.
 
     FloatingPointError where a number of it is none, as it would be refused when read.
     """
-    path = result_path(result.spec, store)
+    path = result_path(of_type("result", result, TrialResult).spec, store)
     wild = [f"{name} is {value}" for name, value in asdict(result).items() if _infinite(value)]
     if wild:
         raise FloatingPointError(f"a result that cannot be stored: {', '.join(wild)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n"
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return path
+    return write_whole(path, json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n")
 
 
 def _infinite(value) -> bool:
@@ -86,7 +87,7 @@ def load_result(path: Path) -> TrialResult:
                 raise ValueError(f"{field.name} must be {field.type}, not {value!r}")
         for name, value in result.seconds.items():
             _check_number(f"seconds of {name}", value)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no readable result: {error}") from error
     if Path(path).parent.name != spec.preset:
         raise ValueError(f"{path} is no readable result: its preset is {spec.preset}, not that of its folder")
@@ -97,7 +98,8 @@ def load_result(path: Path) -> TrialResult:
 
 def load_results(preset: str, store: Path = STORE) -> list[TrialResult]:
     """All stored results of a preset, ordered by memory values, hidden states, then seed."""
-    results = (load_result(path) for path in sorted((Path(store) / preset).glob("*.json")))
+    folder = as_store(store) / one_of("preset", preset, PRESETS)
+    results = (load_result(path) for path in sorted(folder.glob("*.json")))
     return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
 
 
@@ -109,7 +111,7 @@ def is_stored(spec: TrialSpec, store: Path = STORE) -> bool:
 
 def checkpoint_path(spec: TrialSpec, store: Path = STORE) -> Path:
     """Where an unfinished trial keeps its network."""
-    return Path(store) / spec.preset / ".unfinished" / f"{spec.hash}.safetensors"
+    return _folder(spec, store) / ".unfinished" / f"{spec.hash}.safetensors"
 
 
 class Claim:
@@ -124,7 +126,7 @@ class Claim:
     @classmethod
     def take(cls, spec: TrialSpec, store: Path = STORE) -> Claim | None:
         """The claim, or None where another process holds it, or has finished the spec meanwhile."""
-        folder = Path(store) / spec.preset / ".claims"
+        folder = _folder(spec, store) / ".claims"
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{spec.hash}.lock")
         try:

@@ -12,13 +12,16 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 
+from hmmlib import checkpoints, devices
+from hmmlib.arguments import all_of_type, between, of_type
 from hmmlib.missing import Outcome, TimeUp, describe, pace, store_safely, summary
 from hmmlib.specs import TrialSpec
-from hmmlib.store import STORE, Claim, checkpoint_path, is_stored
+from hmmlib.store import STORE, Claim, as_store, checkpoint_path, is_stored
 from hmmlib.trials import TrialResult, run_trial
 
 GRACE = 20.0
@@ -27,11 +30,16 @@ RETRIES = 3
 """How often a trial is begun again when its worker or node has died."""
 BRIEFLY = {"RAY_NUM_REDIS_GET_RETRIES": "1", "RAY_py_gcs_connect_timeout_s": "10"}
 """Where something answers that is no Ray, to say so after some 20 seconds; Ray itself tries for a quarter of an hour."""
+ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Said to Ray before it is imported: no clusters. Then all that it starts listens on 127.0.0.1 alone; else on all addresses.
+
+Its own argument for this, `_node_ip_address="127.0.0.1"`, it replaces by the machine's address in the network.
+"""
 
 
 def reachable(address: str) -> None:
     """OSError unless something listens at HOST:PORT; "auto", the cluster that this machine is part of, is Ray's to find."""
-    if address == "auto":
+    if of_type("address", address, str) == "auto":
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
@@ -43,17 +51,23 @@ def reachable(address: str) -> None:
 
 
 def connect(address: str | None):
-    """Start Ray on this machine, on loopback only, or join the cluster at `address`. OSError where there is none."""
+    """Start Ray on this machine, on loopback only, or join the cluster at `address`.
+
+    OSError where there is none, or where Ray, imported before, would listen on all of this machine's addresses.
+    """
     if address is not None:
         reachable(address)
         for name, value in BRIEFLY.items():
             os.environ.setdefault(name, value)
+    else:
+        os.environ.update(ON_LOOPBACK)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
-    quiet = dict(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     if address is None:
-        ray.init(address="local", _node_ip_address="127.0.0.1", **quiet)
+        if (here := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
+            raise OSError(f"Ray was imported before and would listen beyond this machine, as {here}: use a new process")
+        ray.init(address="local", log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         return ray
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -62,17 +76,27 @@ def connect(address: str | None):
     return ray
 
 
-def work(spec: TrialSpec, store: Path, device: str, until: float, threads: int) -> tuple[str, TrialResult | str | None]:
-    """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason)."""
+def work(
+    spec: TrialSpec, store: Path, device: str, seconds: float, sent: float, threads: int
+) -> tuple[str, TrialResult | str | None]:
+    """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
+
+    It has `seconds` since time.time() was `sent`; as its clock may be another machine's, for no more than GRACE of them.
+    """
+    until = time.monotonic() + seconds - min(max(0.0, time.time() - sent), GRACE)
     torch.set_num_threads(threads)
     checkpoint = checkpoint_path(spec, store) if store.is_dir() else None  # none where this node has no such store
 
     def report(phase: str, share: float) -> None:
-        if time.time() >= until:
+        if time.monotonic() >= until:
             raise TimeUp
 
     try:
-        return "ran", run_trial(spec, report, device, checkpoint)
+        result = run_trial(spec, report, device, checkpoint)
+        if checkpoint:
+            with suppress(OSError):  # a result that is there must not fail for it
+                checkpoints.remove(checkpoint)
+        return "ran", result
     except TimeUp:
         return "left", None
     except (FloatingPointError, ValueError, OSError) as error:
@@ -109,7 +133,7 @@ def sweep(
     """Run what the store lacks, in the order given, as many at once as the cluster has room for.
 
     Args:
-        until: when to stop, as time.time() gives it.
+        until: when to stop, as time.monotonic() gives it on this machine.
         address: of an existing cluster; None starts Ray on this machine.
         cpus: cores of a trial. gpus: GPUs of a trial, a fraction to let several share one; None takes a whole one where the
             cluster has any, unless the device is the CPU.
@@ -119,9 +143,13 @@ def sweep(
         OSError: the address does not answer, or a result cannot be written; what is finished is kept.
         ValueError: cpus or gpus is not positive, or more than the cluster has.
     """
-    if not cpus > 0 or (gpus is not None and not gpus >= 0):
-        raise ValueError(f"cpus must be positive and gpus not negative, not {cpus} and {gpus}")
-    store, specs, queue, outcome = Path(store).resolve(), list(dict.fromkeys(specs)), deque(), Outcome()
+    shares = (cpus, 0 if gpus is None else gpus)
+    if not all(isinstance(share, int | float) for share in shares) or not cpus > 0 or not shares[1] >= 0:
+        raise ValueError(f"cpus must be positive and gpus not negative, not {cpus!r} and {gpus!r}")
+    devices.as_name(device)
+    between("until", until, 0)
+    store, queue, outcome = as_store(store).resolve(), deque(), Outcome()
+    specs = list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     for spec in specs:
         if is_stored(spec, store):
             outcome.stored.append(spec.hash)
@@ -146,17 +174,18 @@ def _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, sh
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(work)
     running, seconds = {}, []
     try:
-        while (queue or running) and time.time() < until + GRACE:
-            while queue and time.time() < until and len(running) < slots(_alive(ray), cpus, gpus):
+        while (queue or running) and time.monotonic() < until + GRACE:
+            while queue and time.monotonic() < until and len(running) < slots(_alive(ray), cpus, gpus):
                 spec = queue.popleft()
                 claim = Claim.take(spec, store)
                 if claim is None:  # it may have been finished a moment ago
                     (outcome.stored if is_stored(spec, store) else outcome.taken).append(spec.hash)
                     continue
-                reference = remote.remote(spec, store, device, until, max(1, int(cpus)))
-                running[reference] = spec, claim, time.time()
+                now = time.monotonic()
+                reference = remote.remote(spec, store, device, until - now, time.time(), max(1, int(cpus)))
+                running[reference] = spec, claim, now
             if not running:
-                if queue and time.time() < until:
+                if queue and time.monotonic() < until:
                     time.sleep(1)  # a node has died; another may come
                     continue
                 break
@@ -166,7 +195,7 @@ def _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, sh
                     _settle(ray, reference, spec, outcome, store, say)
                 finally:
                     claim.release()
-                seconds.append(time.time() - start)
+                seconds.append(time.monotonic() - start)
             if show:
                 show(f"{len(running)} running {pace(specs, store, seconds, max(1, len(running)))}")
     finally:

@@ -80,3 +80,24 @@ def to_the_end(calls: list[list[str]], environment=ENVIRONMENT) -> list[str]:
 def runs(said: list[str]) -> list[str]:
     """The trials that commands say they have run, described in words."""
     return re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(said), re.MULTILINE)
+
+
+def relatives(mark: str) -> list[str]:
+    """Numbers and command lines of the running processes that have `mark` in their environment: "1: init"."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                words = (folder / "cmdline").read_text().replace("\0", " ")
+                found.append(f"{folder.name}: {words}")
+        except OSError:
+            continue
+    return found
+
+
+def soon(condition, seconds: float = 20.0) -> bool:
+    """Whether something becomes true within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (true := condition()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(true)

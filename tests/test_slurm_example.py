@@ -9,12 +9,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import jupytext
 import pytest
 import yaml
+from runs import relatives, soon
 from typer.testing import CliRunner
 
 from hmmlib import missing
@@ -46,26 +46,6 @@ def free_job() -> int:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.2", 20_000 + number)):
                 return number
-
-
-def relatives(mark: str) -> list[str]:
-    """Command lines of the running processes that have `mark` in their environment."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text().replace("\0", " "))
-        except OSError:
-            continue
-    return found
-
-
-def soon(condition) -> bool:
-    """Whether something becomes true within some seconds."""
-    end = time.time() + 20
-    while not (true := condition()) and time.time() < end:
-        time.sleep(0.02)
-    return bool(true)
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(result, tmp_path, m
     for call in ("replace", "chmod", "fdopen"):
         with monkeypatch.context() as broken:
 
-            def fail(*arguments):
+            def fail(*arguments, **options):
                 raise OSError("no space left")
 
             broken.setattr(os, call, fail)

@@ -1,0 +1,85 @@
+"""What tests of faults share: counting them, small disks, folders that cannot be written, and files that may not grow."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def survived(request) -> Callable[[str, int], None]:
+    """Call it as survived(kind, times) when so many faults have been survived: `pytest --junitxml` then has the numbers."""
+
+    def note(kind: str, times: int = 1) -> None:
+        assert times > 0
+        request.node.user_properties.append((f"faults: {kind}", times))
+
+    return note
+
+
+class Disk:
+    """A small disk in a folder: disk(kib=…) mounts it, or gives it another size. It skips where nothing can be mounted."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        folder.mkdir()
+
+    def __call__(self, kib: int = 1000) -> Path:
+        again = "remount," if os.path.ismount(self.folder) else ""
+        self.mount("-t", "tmpfs", "-o", f"{again}size={kib}k", "tmpfs")
+        return self.folder
+
+    def read_only(self) -> None:
+        """From now on, also while files on it are open."""
+        self.mount("--bind", str(self.folder))
+        self.mount("-o", "remount,bind,ro")
+
+    def writable(self) -> None:
+        """End what read_only() began, or the disk."""
+        subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
+
+    def mount(self, *words: str) -> None:
+        done = subprocess.run(["mount", *words, str(self.folder)], capture_output=True, text=True, check=False)
+        if done.returncode:  # it needs root, and in a container its permission
+            pytest.skip(f"no disk can be mounted: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Disk]:
+    """A Disk that is taken away after the test."""
+    if not (sys.platform.startswith("linux") and shutil.which("mount")):
+        pytest.skip("no disk can be mounted: this is not Linux, or there is no `mount`")
+    made = Disk(tmp_path / "disk")
+    yield made
+    while os.path.ismount(made.folder):
+        made.writable()
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room on a disk: the file that takes it."""
+    filler = folder / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        for size in (65536, 4096, 512, 1):
+            while True:
+                try:
+                    file.write(bytes(size))
+                except OSError:
+                    break
+    return filler
+
+
+@contextmanager
+def no_longer_than(size: int) -> Iterator[None]:
+    """While this lasts, no file grows beyond so many bytes: what is written up to there stays, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
