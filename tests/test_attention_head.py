@@ -101,6 +101,12 @@ def key_of(scores):
         ([-3.0, -2.0, -2.0], 1.0, [1, 2]),
         ([1e6, 1e6 - 1e-9, 1e6 - 1e-3], 1.0, [0, 1]),
         ([-1e6, 1.0, 1.0 - 1e-15], 1.0, [1, 2]),
+        # The most that counts as a tie: 256 rounding units, of the largest score if that is above 1.
+        ([1.0, 1.0 - 2.0**-44, 0.5], 1.0, [0, 1]),
+        ([1.0, 1.0 - 1.01 * 2.0**-44, 0.5], 1.0, [0]),
+        ([0.25, 0.25 - 2.0**-44, 0.0], 1.0, [0, 1]),
+        ([8.0, 8.0 - 2.0**-41, 0.5], 1.0, [0, 1]),
+        ([1.0, 1.0 - 2.0**-42, 0.5], 4.0, [0, 1]),
     ],
 )
 def test_ties_to_rounding(scores, condition, expected):
@@ -118,6 +124,21 @@ def test_ties_in_float32():
         head = AttentionHead(exact.query.float(), exact.key.float(), exact.value.float(), exact.output.float())
         assert head.attended(probs).sum().item() == count
         assert head(probs, torch.ones(1, 3, 1)).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("condition", "units", "zero"), [(1.0, 60, True), (1.0, 68, False), (999.0, 3.1e4, True), (999.0, 3.3e4, False)]
+)
+@pytest.mark.parametrize("mass", [1.0, 0.5])
+def test_values_within_rounding_of_their_terms_are_zero(condition, units, zero, mass):
+    """Terms of size (1 + condition) / 2 each that cancel but for some rounding units: 32 (1 + condition) are no value."""
+    gap = units * 2.0**-52
+    value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
+    parts = torch.zeros(3), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])
+    head = AttentionHead(*(part.double() for part in parts), condition=condition)
+    probs = torch.full((2, 3, 1), mass, dtype=torch.float64)
+    found = head.values(probs, torch.full((2, 3, 2), 0.5))
+    np.testing.assert_allclose(found, np.full((2, 3), 0.0 if zero else mass * gap / 2), rtol=1e-12)
 
 
 def test_each_input_has_its_own_ties():
@@ -215,14 +236,14 @@ GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "position
     ("changed", "message"),
     [
         ({"query": (3,)}, "key must have shape|output must have a multiple|positions must have shape"),
-        ({"query": (4, 1)}, "must have shape"),
+        ({"query": (4, 1)}, r"^query must have shape \(k,\), not \(4, 1\)$"),
         ({"key": (3, 5)}, r"key must have shape \(4, 5\)"),
-        ({"key": (4,)}, "must have shape"),
+        ({"key": (4,)}, r"^key must have shape \(k, l\), not \(4,\)$"),
         ({"key": (4, 6)}, r"value must have shape \(6, 6\)"),
         ({"value": (7, 5)}, r"value must have shape \(6, 5\).*not \(7, 5\)"),
-        ({"value": (6,)}, "must have shape"),
+        ({"value": (6,)}, r"^value must have shape \(k, l\), not \(6,\)$"),
         ({"output": (5,)}, "must have shape"),
-        ({"output": (6, 1)}, "must have shape"),
+        ({"output": (6, 1)}, r"^output must have shape \(k,\), not \(6, 1\)$"),
         ({"output": (7,), "value": (7, 5)}, r"output must have a multiple of \|H\| = 3 entries, not 7"),
         ({"positions": (2, 5)}, r"positions must have shape \(2, 4\)"),
         ({"positions": (4,)}, "positions must have shape"),
@@ -233,6 +254,31 @@ def test_parameters_that_do_not_fit_are_refused(changed, message):
     parts = [torch.zeros(shape) for shape in {**GOOD, **changed}.values()]
     with pytest.raises(ValueError, match=message):
         AttentionHead(*parts)
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_parts_that_are_not_finite_or_of_another_dtype_are_refused(part):
+    parts, name = [torch.zeros(shape) for shape in GOOD.values()], list(GOOD)[part]
+    kinds = r"\[\"\(torch.float32, device\(type='cpu'\)\)\", \"\(torch.float64, device\(type='cpu'\)\)\"\]"
+    with pytest.raises(ValueError, match=rf"^a head's parts must share one dtype and one device, not {kinds}$"):
+        AttentionHead(*(each.double() if k == part else each for k, each in enumerate(parts)))
+    parts[part].view(-1)[-1] = torch.nan
+    with pytest.raises(ValueError, match=f"^{name} must be finite, but holds NaN or infinity$"):
+        AttentionHead(*parts)
+
+
+def test_whole_numbers_in_lists_make_a_head_of_float64():
+    lists = [[1, 0, 2], [[1, 0], [0, 1], [1, 1]], [[1, 2], [3, 4]], [1, -1]]
+    tensors = [torch.tensor(part, dtype=torch.float64) for part in lists]
+    probs, embeddings = distributions(2, 3, 2), evidence(2, 3, 2)
+    for positions in (None, [[0, 0, 3]]):
+        head = AttentionHead(*lists, positions)
+        same = AttentionHead(*tensors, positions if positions is None else torch.tensor(positions).double())
+        assert {part.dtype for part in (head.query, head.key, head.value, head.output, head.positions)} == {
+            torch.float64
+        }
+        assert torch.equal(head(probs, embeddings), same(probs, embeddings))
+        assert (head.condition, head.n_cells) == (1.0, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Linear heads: the construction of Theorem 3.3 on many models, its refusals, and heads found or refuted."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -15,7 +17,7 @@ from hmmlib.generate import (
     random_hmm,
     random_memory_hmm,
 )
-from hmmlib.heads import Impossible, LinearHead, fit_or_refute
+from hmmlib.heads import Impossible, LinearHead, fit_or_refute, unless_rounding
 from hmmlib.hmm import HMM, MASK
 from hmmlib.messages import log_likelihood, masked_token_probs, posterior
 from hmmlib.theorems import claim_b_1, theorem_3_3
@@ -127,7 +129,7 @@ def test_weights_that_are_refused(mu, message):
 
 
 def test_only_vanilla_models():
-    with pytest.raises(TypeError, match="theorem_3_3 is about an HMM, not MemoryHMM"):
+    with pytest.raises(TypeError, match="model must be of type HMM, not MemoryHMM"):
         theorem_3_3(random_memory_hmm(2), np.ones(4))
 
 
@@ -139,6 +141,28 @@ def test_linear_head():
     for wrong in ([[0.5, 0.5]], [0.5, 0.5, 0.0]):
         with pytest.raises(ValueError, match="probs must have"):
             head(wrong)
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(torch.float64, 2.0**-52), (torch.float32, 2.0**-23)])
+def test_scores_within_16_rounding_units_are_zero_and_keep_their_gradient(dtype, unit):
+    score = torch.tensor([16, -16, 17, -17, 64, 65, 0], dtype=dtype) * unit
+    size = torch.tensor([1, 1, 1, 1, 4, 4, 0], dtype=dtype)
+    score.requires_grad_()
+    found = unless_rounding(score, size)
+    assert found.tolist() == [0, 0, 17 * unit, -17 * unit, 0, 65 * unit, 0]
+    assert found.dtype == dtype
+    found.sum().backward()
+    assert score.grad.tolist() == [1] * 7
+
+
+def test_the_weights_of_a_linear_head():
+    assert LinearHead([1, -1, 0]).weights.dtype == torch.float64
+    assert LinearHead([1, -1, 0]).condition == 1.0
+    given = torch.tensor([1.0, -1.0], requires_grad=True)
+    assert LinearHead(given).weights is given
+    for wrong in ([[1.0, 2.0]], torch.ones(1, 2)):
+        with pytest.raises(ValueError, match=r"^weights must have shape \(.*,\), not \(1, 2\)$"):
+            LinearHead(wrong)
 
 
 def check_refutation(proof, probs, labels):
@@ -185,6 +209,39 @@ def test_a_refutation_is_found_where_there_is_no_head():
         check_refutation(fit_or_refute(probs, labels), probs, labels)
     with pytest.raises(ValueError, match=r"labels must have shape \(2,\), not \(3,\)"):
         fit_or_refute([[0.5, 0.5], [1, 0]], [True, False, True])
+
+
+def test_labels_and_rows_that_a_fit_takes():
+    """Labels as numbers; rows of zeros, whose label is 1 whatever the head; sums that are off by rounding of float32."""
+    probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], [0.3, 0.7 + 0.9e-5]])
+    head = fit_or_refute(probs, [1, 1, 0, 0])
+    assert head.label(probs).tolist() == [True, True, False, False]
+    none = torch.tensor([[0.5, 0.5], [0.0, 0.0]])
+    check_refutation(fit_or_refute(none, torch.tensor([True, False])), none.double(), torch.tensor([True, False]))
+
+
+@pytest.mark.parametrize(
+    ("probs", "labels", "message"),
+    [
+        ([0.5, 0.5], [1], "^probs must have 2 dimensions, not shape"),
+        ([[[0.5, 0.5]]], [1], "^probs must have 2 dimensions, not shape"),
+        ([[0.5, 0.5]], [2], "^labels must be bool, or 0 and 1"),
+        ([[0.5, 0.5], [1, 0]], [1], r"^labels must have shape \(2,\).*, not \(1,\)$"),
+        ([[0.5, 0.6], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
+        ([[0.5, 0.5001], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
+        ([[0.0, 1e-4], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
+    ],
+)
+def test_what_a_fit_refuses(probs, labels, message):
+    with pytest.raises(ValueError, match=message):
+        fit_or_refute(probs, labels)
+
+
+def test_a_solver_that_decides_nothing_is_quoted(monkeypatch):
+    undecided = SimpleNamespace(status=1, message="too many steps")
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *args, **options: undecided)
+    with pytest.raises(RuntimeError, match=r"^neither a head nor a refutation was found: too many steps$"):
+        fit_or_refute([[0.5, 0.5]], [True])
 
 
 def inputs(model, mu, length=3):

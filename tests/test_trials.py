@@ -1,20 +1,24 @@
 """Trials: the same spec gives the same numbers, these are what they are called, and more steps bring the exact G nearer."""
 
+import os
+import sys
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from runs import MEASURED, TINY
+import transformers
+from runs import MEASURED, TINY, numbers
 
-from hmmlib import bert, tuning
-from hmmlib.generate import random_hmm
+from hmmlib import bert, devices, trials, tuning
+from hmmlib.generate import random_hmm, random_memory_hmm
 from hmmlib.hmm import HMM, MASK, MemoryHMM
 from hmmlib.ladder import ladder_plan, rung
 from hmmlib.messages import masked_token_probs
 from hmmlib.pretraining import Pretraining, pretrain
 from hmmlib.specs import TrialSpec
-from hmmlib.trials import build_network, draw_model, draw_trial_task, run_trial, trial_seeds
+from hmmlib.trials import build_network, draw_model, draw_trial_task, environment, run_trial, trial_seeds
 
 PROMPTED = dict(n_states=4, n_tokens=4, steps=150, train=200, test=200, epochs=3, seed=1)
 ATTENTIVE = dict(n_states=8, n_tokens=8, steps=40, train=200, test=200, epochs=5, seed=1)
@@ -105,7 +109,7 @@ def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
     task, how = draw_trial_task(spec, model), spec.tuning()
     assert task.redraws == found.redraws
     _, _, tokens = task.split(task.tokens)
-    train, _, test = task.split(task.labels)
+    train, validation, test = task.split(task.labels)
     share = test.double().mean().item()
     assert found.majority_rate == max(share, 1 - share)
     exact = masked_token_probs(model, task.tokens)
@@ -119,12 +123,104 @@ def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
         attention = tuning.tune_attention(probs[:40], train, how, seeds["tuning"])
         accuracy = (attention.label(probs[-60:]) == test).double().mean().item()
         assert getattr(found, f"{name}attention_accuracy") == accuracy
+        if not name:
+            agrees = head.label(probs[40:60, 0]) == validation
+            assert found.validation_head_accuracy == agrees.double().mean().item()
+            agrees = attention.label(probs[40:60]) == validation
+            assert found.validation_attention_accuracy == agrees.double().mean().item()
     if n_memory == 1:
-        prompt, head = tuning.tune_prompt(network, task.split(task.tokens)[0], train, 8, how, seeds["tuning"])
+        first, second, _ = task.split(task.tokens)
+        prompt, head = tuning.tune_prompt(network, first, train, 8, how, seeds["tuning"])
         behind = tuning.all_probs_at_mask(network, tokens, prompt)
         assert found.prompt_accuracy == (head.label(behind) == test).double().mean().item()
+        agrees = head.label(tuning.all_probs_at_mask(network, second, prompt)) == validation
+        assert found.validation_prompt_accuracy == agrees.double().mean().item()
+        drawn = tuning.initial_prompt(network, 8, seeds["tuning"])
+        head = tuning.tune_head(tuning.all_probs_at_mask(network, first, drawn), train, how, seeds["tuning"])
+        agrees = head.label(tuning.all_probs_at_mask(network, tokens, drawn)) == test
+        assert found.untrained_prompt_accuracy == agrees.double().mean().item()
         ladder = rung(model, task, exact[:, 0], ladder_plan("smoke"), seeds["tuning"], "masked")
         assert (found.ladder_head_accuracy, found.ladder_prompt_accuracy) == (ladder.head, ladder.prompt_and_head)
+        for mine, built in (("built_head", ladder.theorem_3_3), ("built_prompt", ladder.theorem_3_6)):
+            assert getattr(found, f"{mine}_accuracy") == (built and built.accuracy)
+
+
+def test_the_parts_of_a_trial_follow_its_spec():
+    """Drawn here by the library's own parts, with the seeds of the trial."""
+    spec = TrialSpec("smoke", **TINY, seed=3, temperature=0.2, labels="before", places="repeated")
+    seeds = trial_seeds(3)
+    state = np.random.SeedSequence(3).generate_state(6).tolist()
+    assert seeds == dict(zip(["model", "network", "pretraining", "task", "tuning", "evaluation"], state, strict=True))
+    model, same = draw_model(spec), random_hmm(3, 4, seeds["model"], 0.2)
+    task = draw_trial_task(spec, model)
+    again = tuning.draw_task(model, spec.task_length, (40, 20, 60), seeds["task"], "before", "repeated")
+    memory = draw_model(replace(spec, n_memory=2))
+    plain = random_memory_hmm(2, 3, 4, seeds["model"], temperature=0.2)
+    for found, want in [
+        *((getattr(model, part), getattr(same, part)) for part in ("transition", "emission", "initial")),
+        *((getattr(memory, part), getattr(plain, part)) for part in ("transition", "emission", "initial", "memory")),
+        (task.tokens, again.tokens),
+        (task.mu, again.mu),
+    ]:
+        assert torch.equal(found, want)
+    network = bert.build(spec.shape(), 4, seeds["network"])
+    assert bert.fingerprint(build_network(spec)) == bert.fingerprint(network)
+
+
+def test_seconds_are_those_since_the_phase_before(monkeypatch):
+    ticks, told = iter([10.0, 10.25, 13.0, 13.12345]), []
+    monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
+    clock = trials._Clock(lambda *said: told.append(said))
+    for phase in ("first", "second", "third"):
+        clock.lap(phase)
+    assert clock.laps == {"first": 0.25, "second": 2.75, "third": 0.12}
+    assert told == [("first", 1.0), ("second", 1.0), ("third", 1.0)]
+
+
+def test_a_network_that_tuning_changed_is_an_error(monkeypatch):
+    prints = iter(["before", "after"])
+    monkeypatch.setattr(bert, "fingerprint", lambda network: next(prints))
+    with pytest.raises(RuntimeError, match=r"^tuning changed the network, which must stay frozen$"):
+        run_trial(TrialSpec("smoke", n_memory=2, **TINY))
+
+
+def test_the_environment_by_its_values():
+    found = environment(torch.device("cpu"))
+    assert found == environment(torch.device("cpu"), "half")  # there is no half on a CPU
+    assert found == {
+        "device": "cpu",
+        "precision": "float32",
+        "machine": os.uname().machine,
+        "threads": 1,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "commit": trials.git_commit(),
+    }
+
+
+def test_a_half_of_a_gpu_is_named(monkeypatch):
+    monkeypatch.setattr(devices, "half", lambda device: torch.bfloat16)
+    assert environment(torch.device("cpu"), "half")["precision"] == "bfloat16"
+    assert environment(torch.device("cpu"))["precision"] == "float32"
+
+
+def test_a_trial_that_breaks_off_goes_on_from_its_checkpoint(result, tmp_path):
+    kept, told = tmp_path / "checkpoint.safetensors", []
+
+    def late(phase, share):
+        told.append(phase)
+        if phase == "exact model":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(result.spec, late, checkpoint=kept)
+    assert kept.exists()  # pretraining was kept
+    told.clear()
+    again = run_trial(result.spec, lambda phase, share: told.append(phase), "cpu", kept)
+    assert told.count("pretraining") == 1  # its end: no step was made again
+    assert numbers(again) == numbers(result)
+    assert kept.exists()  # until the result is stored
 
 
 def test_without_a_prompt_prompt_tuning_is_head_tuning():

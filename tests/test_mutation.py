@@ -1,0 +1,35 @@
+"""What mutation testing runs for a mutant, and what it stores."""
+
+import json
+from types import SimpleNamespace
+
+import mutation
+
+
+def collected(tmp_path, monkeypatch, mutant, **seconds):
+    """The tests that are left of those collected, and those that are not, by name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mutmut-stats.json").write_text(json.dumps({"duration_by_test": seconds}))
+    monkeypatch.setenv("MUTANT_UNDER_TEST", mutant)
+    items, gone = [SimpleNamespace(nodeid=name) for name in seconds], []
+    hook = SimpleNamespace(pytest_deselected=lambda items: gone.extend(items))
+    mutation.pytest_collection_modifyitems(SimpleNamespace(hook=hook), items)
+    return [[item.nodeid for item in part] for part in (items, gone)]
+
+
+def test_a_mutant_gets_the_fastest_tests_first_and_those_that_fit(tmp_path, monkeypatch):
+    mutant, tests = "hmmlib.heads.x__length__mutmut_3", dict(slow=15, quick=0.1, long=12, fair=4, longest=300)
+    assert mutation.SECONDS == 20
+    assert collected(tmp_path, monkeypatch, mutant, **tests) == [["quick", "fair", "long"], ["slow", "longest"]]
+
+
+def test_all_tests_run_where_nothing_is_mutated(tmp_path, monkeypatch):
+    tests = dict(slow=15, quick=0.1, longest=300)
+    for mutant in ("", "stats", "fail"):
+        assert collected(tmp_path, monkeypatch, mutant, **tests) == [["slow", "quick", "longest"], []]
+
+
+def test_functions_with_a_decorator_are_left_out(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text("@cache\ndef b(): ...\n\nclass C:\n    @property\n    def a(self): ...\n    def d(self): ...\n")
+    assert mutation.left_out(path) == ["a", "b"]
