@@ -10,12 +10,36 @@ from rich.console import Console
 from rich.table import Table
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-console = Console()
+console, errors = Console(), Console(stderr=True)
+debugging = False
+"""Whether an error is to be shown with its traceback."""
+
+
+def number(name: str, kind: type, least: float | None = None, help: str = ""):
+    """An option that takes an integer, or a number; its usage error has the value found and what is accepted."""
+    wanted = f"{'an integer' if kind is int else 'a number'}{'' if least is None else f' of {least} or more'}"
+
+    def parse(text: str):
+        try:
+            value = kind(text)
+            fits = least is None or value >= least
+        except ValueError:
+            fits = False
+        if not fits:
+            raise typer.BadParameter(f"{name} must be {wanted}, not {text!r}")
+        return value
+
+    return typer.Option(parser=parse, metavar="INTEGER" if kind is int else "FLOAT", help=help)
+
 
 Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, gpu, paper or released-code")]
 Panel = Annotated[str | None, typer.Option(help="left or right: the points of that panel of Figure 3")]
-Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; as many as in the paper if left out")]
-Minutes = Annotated[float | None, typer.Option(help="stop after so many minutes; everything finished is kept")]
+Trials = Annotated[
+    int | None, number("trials", int, 1, help="trials of each point; as many as in the paper if left out")
+]
+Minutes = Annotated[
+    float | None, number("max-minutes", float, help="stop after so many minutes; everything finished is kept")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
 Store = Annotated[Path | None, typer.Option(help="result store; the project's own if left out")]
 Changes = Annotated[
@@ -23,18 +47,28 @@ Changes = Annotated[
 ]
 
 
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="show where an error comes from: its whole traceback")] = False,
+) -> None:
+    """What stands before a command."""
+    global debugging
+    debugging = debug
+
+
 @app.command()
 def ledger(
-    instances: Annotated[int, typer.Option(min=1, help="random models for each statement")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="seed of all of them")] = 0,
+    instances: Annotated[int, number("instances", int, 1, help="random models for each statement")] = 300,
+    seed: Annotated[int, number("seed", int, 0, help="seed of all of them")] = 0,
     out: Annotated[Path, typer.Option(help="where to write the ledger")] = Path("build/ledger.json"),
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
+    workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from hmmlib.statements import run_all, write_ledger
 
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a folder; name a file", param_hint="--out")
+    out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work, not after it
     with console.status("0%") as status:
         entries = run_all(instances, seed, workers, done=lambda share: status.update(f"{share:.0%}"))
     table = Table(title=f"{instances} instances, seed {seed}", box=None)
@@ -60,14 +94,13 @@ def ledger(
             console.print(f"{entry.name} holds in this form: {entry.corrected}")
     wrong = [entry for entry in entries if not entry.as_recorded]
     for entry in wrong:
-        console.print(
+        errors.print(
             f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), control failed "
             f"{entry.control_fails} of {entry.control_instances} times",
             style="red",
         )
-    write_ledger(out, entries, instances, seed)
+    write_ledger(out.with_suffix(".changed.json") if wrong else out, entries, instances, seed)
     if wrong:
-        out.rename(out.with_suffix(".changed.json"))
         raise typer.Exit(1)
 
 
@@ -124,11 +157,13 @@ def _until(minutes: float | None, device: str, here: bool = True) -> float:
 
 
 def _conclude(outcome) -> None:
-    """Say what became of everything. Exit 1 where a trial failed."""
+    """Say what became of everything, and why what failed did. Exit 1 where a trial failed."""
     console.print(
         f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, {len(outcome.taken)} are being run by another process, "
         f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
     )
+    for name, reason in outcome.failed.items():
+        errors.print(f"hmmlib: {name} failed: {reason}", highlight=False, soft_wrap=True)
     if outcome.failed:
         raise typer.Exit(1)
 
@@ -139,16 +174,18 @@ def _line(text: str) -> None:
 
 @app.command()
 def trial(
-    n_states: Annotated[int | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
-    n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="seed of the trial; 0 if left out")] = None,
+    n_states: Annotated[int | None, number("n-states", int, 1, help="hidden states |H|; 10 if left out")] = None,
+    n_memory: Annotated[
+        int | None, number("n-memory", int, 1, help="memory values |M|; if left out 1, a vanilla HMM")
+    ] = None,
+    seed: Annotated[int | None, number("seed", int, 0, help="seed of the trial; 0 if left out")] = None,
     preset: Preset = "quick",
     panel: Panel = None,
     trials: Trials = None,
     missing: Annotated[
         bool, typer.Option("--missing", help="run what the store lacks of a panel, in this process")
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, help="with --missing: processes side by side")] = 1,
+    workers: Annotated[int, number("workers", int, 1, help="with --missing: processes side by side")] = 1,
     max_minutes: Minutes = None,
     device: Device = "auto",
     store: Store = None,
@@ -193,8 +230,6 @@ def trial(
                 lambda text: None,
                 lambda s, phase, share: status.update(f"{phase} {share:.0%}"),
             )
-        for reason in outcome.failed.values():
-            _line(f"{describe(spec)} failed: {reason}")
         if not path.exists():
             _conclude(outcome)
             raise typer.Exit(1)
@@ -211,9 +246,9 @@ def sweep(
     address: Annotated[
         str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
     ] = None,
-    cpus: Annotated[float, typer.Option(min=0.01, help="cores of a trial")] = 1.0,
+    cpus: Annotated[float, number("cpus", float, 0.01, help="cores of a trial")] = 1.0,
     gpus: Annotated[
-        float | None, typer.Option(min=0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
+        float | None, number("gpus", float, 0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
     ] = None,
     device: Device = "auto",
     store: Store = None,
@@ -248,11 +283,16 @@ def info(device: Device = "auto") -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one line on stderr and exit code 1."""
+    """Run the command line; an error is one line on stderr and exit code 1, with `--debug` a traceback."""
     try:
         app()
-    except (ValueError, OSError, FloatingPointError, RuntimeError) as error:
-        raise SystemExit(f"hmmlib: {error}") from None
+    except Exception as error:
+        if debugging:
+            raise
+        expected = isinstance(error, ValueError | OSError | FloatingPointError | RuntimeError)
+        kind = "" if expected else f"{type(error).__name__}: "
+        hint = "" if expected else " (python -m hmmlib --debug … shows where)"
+        raise SystemExit(f"hmmlib: {kind}{' '.join(str(error).splitlines())}{hint}") from None
 
 
 if __name__ == "__main__":

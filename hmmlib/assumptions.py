@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.arguments import dense, of_type
 from hmmlib.hmm import HMM, SUM_TOLERANCE, MemoryHMM, reachable
 
 
@@ -126,11 +127,14 @@ class StationarityReport(Report):
 def as_weights(mu, length: int, like: Tensor) -> Tensor:
     """μ as a tensor (length,), of the dtype and device of `like`. ValueError for another shape, NaN, or only zeros."""
     if not isinstance(mu, Tensor):
-        array = np.array(mu)
+        try:
+            array = np.array(mu)
+        except ValueError as error:
+            raise ValueError(f"mu must have shape ({length},) and hold real numbers ({error})") from None
         if array.dtype.kind not in "iufcb":
             raise ValueError(f"mu must have shape ({length},) and hold real numbers, not {type(mu).__name__}")
         mu = torch.as_tensor(array)
-    if mu.is_complex() or mu.dtype == torch.bool:
+    if dense("mu", mu).is_complex() or mu.dtype == torch.bool:
         raise ValueError(f"mu must hold real numbers, not {mu.dtype}")
     if mu.shape != (length,):
         raise ValueError(
@@ -146,10 +150,11 @@ def as_weights(mu, length: int, like: Tensor) -> Tensor:
 
 def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
     """A nonempty set of indices from 0 to `below` - 1, sorted. ValueError for anything else."""
+    values = dense(name, values) if isinstance(values, Tensor) else values
     values = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
     try:
         found = sorted(values)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"{name} must be a sequence of integers, not {values!r}") from None
     if any(isinstance(v, bool) or not isinstance(v, int | np.integer) or not 0 <= v < below for v in found):
         raise ValueError(f"{name} must hold integers from 0 to {below - 1}, not {found}")
@@ -172,8 +177,7 @@ def independence(assumption: str, columns: Tensor) -> IndependenceReport:
 
 def assumption_3_1(model: HMM) -> IndependenceReport:
     """Non-degeneracy: the columns of W are linearly independent, as far as floats can tell."""
-    if not isinstance(model, HMM):
-        raise TypeError(f"Assumption 3.1 is about an HMM, not {type(model).__name__}")
+    of_type("model", model, HMM)
     return independence("Assumption 3.1 (non-degeneracy)", model.emission)
 
 
@@ -194,6 +198,7 @@ def chain_period(transition: Tensor) -> tuple[bool, int]:
 
 def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
     """Regularity: the chain H_0, H_1, … is ergodic (irreducible and aperiodic) and P[H_0] has full support."""
+    of_type("model", model, HMM, MemoryHMM)
     irreducible, period = chain_period(model.transition)
     support = int((model.initial > 0).sum())
     holds = irreducible and period == 1 and support == model.n_states
@@ -206,8 +211,7 @@ def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
     The columns of W at H* are independent, supp(μ) ⊆ H*, and H* = ∪_{h ∈ 𝓑} supp(A_{:,h}) for some set 𝓑 of states.
     ValueError for a μ or a set that does not fit the model.
     """
-    if not isinstance(model, HMM):
-        raise TypeError(f"Assumption 3.5 is about an HMM, not {type(model).__name__}")
+    of_type("model", model, HMM)
     essential = as_indices("essential", essential, model.n_states)
     inside = torch.zeros(model.n_states, dtype=torch.bool, device=model.device)
     inside[essential] = True
@@ -227,8 +231,7 @@ def essential_states(model: HMM, mu) -> list[int] | None:
     A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
     that are built by covering one state of supp(μ) at a time.
     """
-    if not isinstance(model, HMM):
-        raise TypeError(f"Assumption 3.5 is about an HMM, not {type(model).__name__}")
+    of_type("model", model, HMM)
     wanted = frozenset((as_weights(mu, model.n_states, model.emission) != 0).nonzero().squeeze(-1).tolist())
     steps = {frozenset(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T}
     seen, open_sets = set(), [frozenset()]
@@ -252,7 +255,8 @@ def recoverable_columns(
     With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
     the other cells; without (Assumption 4.2), M* is all of M.
     """
-    values = range(model.n_memory) if values is None else values
+    syntax = as_place(model, cell, syntax)
+    values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
     own = cell * model.n_syntax
     table = model.emission.detach()
     recoverable = [table[:, m, own + s] for s in syntax for m in values]
@@ -275,15 +279,14 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
     both = independence("", torch.cat([columns, basis], 1))
     outside = span_basis(columns)
     outside = outside - basis @ (basis.T @ outside)
-    sine = torch.linalg.svdvals(outside)[-1].item() if min(outside.shape) else 1.0
+    sine = torch.linalg.svdvals(outside)[-1].item()
     holds = own.holds and both.holds
     return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
 
 
 def as_place(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> list[int]:
     """Check a cell j* and its syntax states S*; returns S*, sorted. ValueError where the model has no such."""
-    if not isinstance(model, MemoryHMM):
-        raise TypeError(f"a MemoryHMM is needed, not {type(model).__name__}")
+    of_type("model", model, MemoryHMM)
     as_indices("cell", [cell], model.n_cells)
     return as_indices("syntax", syntax, model.n_syntax)
 
@@ -319,4 +322,5 @@ def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Re
 
 def support(model: MemoryHMM, mu) -> list[int]:
     """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
+    of_type("model", model, MemoryHMM)
     return (as_weights(mu, model.n_memory, model.emission) != 0).nonzero().squeeze(-1).tolist()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hmmlib.arguments import as_seed, at_least, between, of_type
 from hmmlib.checkpoints import digest
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator, as_tokens
 from hmmlib.messages import masked_token_probs
@@ -26,6 +27,7 @@ class Shape:
     """Sizes of the network; `max_length` counts positions, a prompt's included.
 
     `specials` is how many ids there are beside the tokens: the last of them is [MASK]. The others, if any, never occur.
+    ValueError for sizes below 1, a share that is none, or a width that the heads do not divide.
     """
 
     layers: int
@@ -35,12 +37,21 @@ class Shape:
     dropout: float = 0.0
     specials: int = 1
 
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "max_length", "specials"):
+            at_least(name, getattr(self, name), 1)
+        between("dropout", self.dropout, 0, 1)
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads = {self.heads}, not {self.width}")
+
 
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
     """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is the last input id and never predicted.
 
     As BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
     """
+    of_type("shape", shape, Shape)
+    n_tokens, seed = at_least("n_tokens", n_tokens, 1), as_seed(seed)
     from transformers import BertConfig, BertForMaskedLM  # seconds of import, which only who builds a network pays
 
     config = BertConfig(
@@ -62,12 +73,25 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
 
 def fingerprint(network: nn.Module) -> str:
     """16 hexadecimal digits that the network's weights give: the same before and after tuning, which must not move them."""
-    return digest(network.state_dict())
+    return digest(of_type("network", network, nn.Module).state_dict())
 
 
-def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
-    """Input ids: tokens as they are, MASK as the last id."""
+def as_network(network) -> BertForMaskedLM:
+    """`network` where it is one that `build` makes; TypeError otherwise."""
+    if not isinstance(network, nn.Module) or not hasattr(network, "get_input_embeddings"):
+        raise TypeError(f"network must be of type BertForMaskedLM, as build makes it, not {type(network).__name__}")
+    return network
+
+
+def to_ids(network: BertForMaskedLM, tokens: Tensor, before: int = 0) -> Tensor:
+    """Input ids: tokens as they are, MASK as the last id. ValueError where they and `before` positions more do not fit."""
+    longest = as_network(network).config.max_position_embeddings
     tokens = as_tokens(tokens, network.config.vocab_size - 1, network.device)
+    if before + tokens.shape[1] > longest:
+        behind = f" behind a prompt of {before}" if before else ""
+        raise ValueError(
+            f"tokens must be at most {longest - before} long{behind}, as the network is, not {tokens.shape[1]}"
+        )
     return torch.where(tokens == MASK, network.config.vocab_size - 1, tokens)
 
 
@@ -114,6 +138,7 @@ def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | 
 
 def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Hide the same number of positions, round(share * T) and at least 1, in each sequence: (masked tokens, positions)."""
+    between("share", share, 0, 1)
     n, length = tokens.shape
     count = max(1, round(share * length))
     positions = torch.rand(n, length, generator=generator, device=tokens.device).argsort(1)[:, :count]
@@ -133,8 +158,9 @@ def masked_losses(
 
     The network computes on its own device, the model on its own.
     """
+    as_network(network)
     generator = as_generator(seed)
-    tokens = model.sample(n, length, generator).tokens
+    tokens = of_type("model", model, HMM, MemoryHMM).sample(n, length, generator).tokens
     masked, positions = mask_some(tokens, share, generator)
     target = tokens.gather(1, positions)
     network.eval()

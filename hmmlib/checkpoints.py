@@ -17,6 +17,17 @@ class CheckpointError(OSError):
     """A checkpoint could not be written; the message names the file and says why."""
 
 
+def as_path(path: str | Path) -> Path:
+    """Where a checkpoint may lie. ValueError for a name of another kind, or a folder: what lies there is never touched."""
+    try:
+        path = Path(path)
+    except TypeError:
+        raise TypeError(f"checkpoint must be the path of a file *.safetensors, not {path!r}") from None
+    if path.suffix != ".safetensors" or path.is_dir():
+        raise ValueError(f"checkpoint must be a file *.safetensors, not {'the folder ' * path.is_dir()}{path}")
+    return path
+
+
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """16 hexadecimal digits that the names and contents of tensors give."""
     found = hashlib.sha256()
@@ -38,6 +49,7 @@ def broken(path: Path) -> Path:
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
     """Write a checkpoint under a temporary name and rename it. CheckpointError where that fails; the old one stays."""
+    path = as_path(path)
     temporary = path.with_name(f"{path.name}.tmp")
     copies = {name: tensors[name].detach().cpu().clone().contiguous() for name in sorted(tensors)}
     try:
@@ -68,6 +80,7 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
     One that is not whole is put aside with a warning, so that it never takes the place of a good one.
     ValueError where the facts are not what `identity` says: it is the checkpoint of another run.
     """
+    path = as_path(path)
     for candidate in (path, previous(path)):
         if not candidate.exists():
             continue
@@ -88,5 +101,6 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
 
 def remove(path: Path) -> None:
     """Delete the checkpoints at `path`, if any."""
+    path = as_path(path)
     for candidate in (path, previous(path), broken(path), broken(previous(path))):
         candidate.unlink(missing_ok=True)

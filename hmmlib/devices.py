@@ -16,14 +16,19 @@ def _there(kind: str) -> bool:
     return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[kind]
 
 
+def as_name(name: str) -> str:
+    """`name` where some machine may have such a device; ValueError otherwise."""
+    if not isinstance(name, str) or name.split(":")[0] not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}")
+    return name
+
+
 def pick(name: str = "auto") -> torch.device:
     """The device of that name; with "auto" the first there is of CUDA, MPS and the CPU.
 
     ValueError for an unknown name, or a device that this machine does not have.
     """
-    if not isinstance(name, str) or name.split(":")[0] not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}")
-    if name == "auto":
+    if as_name(name) == "auto":
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if _there(kind)))
     try:
         device = torch.device(name)

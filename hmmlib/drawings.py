@@ -9,7 +9,7 @@ page. All fit on a phone, and arguments for which they would not are a ValueErro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import hypot
@@ -144,7 +144,9 @@ def key(y: float, *rows: Sequence[str]) -> str:
 
 
 def check(name: str, values: Sequence[int], first: int, last: int) -> None:
-    """Refuse what is not a whole number in a range."""
+    """Refuse what is not a sequence of whole numbers in a range."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name}: got {values!r}; a sequence of whole numbers from {first} to {last} is accepted")
     for value in values:
         if not isinstance(value, Integral) or not first <= value <= last:
             raise ValueError(f"{name}: got {value!r}; whole numbers from {first} to {last} are accepted")
@@ -161,12 +163,15 @@ def hidden_chain(
         highlight: positions of states drawn thick and tinted, from 0.
         alt: the alternative text; without it one is made.
     """
+    if not isinstance(tokens, Sequence):
+        raise TypeError(f"tokens: got {tokens!r}; a sequence of 1 to {STEPS} words is accepted")
     tokens, length = [str(text) for text in tokens], len(tokens)
     check("the number of tokens", [length], 1, STEPS)
     for text in tokens:
         check(f"the length of {text!r} in tokens", [len(text)], 0, LETTERS)
     check("masked", masked, 1, length)
     check("highlight", highlight, 0, length)
+    masked, highlight = list(masked), list(highlight)
     parts, words = [chain(30, 24, 58, length, highlight)], []
     for i, text in enumerate(tokens, 1):
         x, state = 30 + 58 * i, "masked" if i in masked else ""
@@ -273,8 +278,8 @@ def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3, alt: s
         alt: the alternative text; without it one is made.
     """
     check("n_cells", [n_cells], 2, 4)
-    check("the number of lookups", [len(lookups)], 1, STEPS - 1)
     check("lookups", lookups, 1, n_cells)
+    check("the number of lookups", [len(lookups)], 1, STEPS - 1)
     parts, seen, last = [], [], 27 + 74 * len(lookups)
     bars = [194 + 32 * j for j in range(n_cells)]
     for j, y in enumerate(bars, 1):

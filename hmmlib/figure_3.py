@@ -9,8 +9,8 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hmmlib.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, done, legend_below
-from hmmlib.summaries import LADDER, LEFT, RIGHT, Interval, along, gain, reference, size
+from hmmlib.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, by_name, done, legend_below
+from hmmlib.summaries import LADDER, LEFT, RIGHT, Interval, along, as_results, gain, reference, size
 
 if TYPE_CHECKING:
     from hmmlib.trials import TrialResult
@@ -49,8 +49,16 @@ def _published(axes: Axes, points: dict[int, Interval], colour: str, marker: str
     axes.fill_between(list(points), *band, color=colour, alpha=0.08, linewidth=0)
 
 
+def _some(results: Sequence[TrialResult]) -> None:
+    """TypeError for what are no results, ValueError where there is nothing to draw."""
+    if not as_results(results):
+        raise ValueError("results must hold one trial or more, not none")
+
+
 def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     """A panel of Figure 3, "left" or "right": means over trials with 95% intervals, beside the published ones."""
+    if not isinstance(name, str) or name not in ("left", "right"):
+        raise ValueError(f"name must be left or right, not {name!r}")
     figure, axes = plt.subplots(figsize=(5.4, 3.8))
     series = {"left": LEFT, "right": RIGHT}[name]
     for shift, (label, read) in zip((-0.15, 0.15), series.items(), strict=True):
@@ -69,6 +77,7 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
 
 def gains(results: Sequence[TrialResult]) -> Figure:
     """Prompt minus head in each trial, a dot, and their mean with its 95% interval."""
+    _some(results)
     figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.scatter(*zip(*[(size(r), gain(r)) for r in results], strict=True), s=14, color=BLUE, alpha=0.35, linewidth=0)
     _line(axes, along(results, gain, size), INK, "o", "mean with its 95% interval")
@@ -96,6 +105,9 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
 
 def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) -> Figure:
     """Accuracy against the network's excess masked-token loss, a dot for each trial of the named series."""
+    _some(results)
+    if unknown := by_name("series", series).keys() - LOOK.keys():
+        raise ValueError(f"series must be among {', '.join(LOOK)}, not {', '.join(map(str, unknown))}")
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for label, read in series.items():
         colour, marker = LOOK[label]
@@ -109,6 +121,7 @@ def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) 
 
 def against_steps(results: Sequence[TrialResult]) -> Figure:
     """Accuracy, and excess loss below it, against pretraining steps: means with 95% intervals."""
+    _some(results)
     figure, (above, below) = plt.subplots(2, 1, figsize=(5.4, 5), sharex=True, height_ratios=(3, 2))
 
     def steps(result: TrialResult) -> int:

@@ -54,14 +54,46 @@ def done(figure: Figure) -> Figure:
     return figure
 
 
+def shaped(name: str, value, *shape: int | None) -> np.ndarray:
+    """`value` as an array of that shape, where None is any length; ValueError otherwise."""
+    wanted = f"({', '.join('any' if length is None else str(length) for length in shape)}{',' * (len(shape) == 1)})"
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of shape {wanted}, not {type(value).__name__} ({error})") from None
+    if found.ndim != len(shape) or any(a not in (None, b) for a, b in zip(shape, found.shape, strict=True)):
+        raise ValueError(f"{name} must be an array of shape {wanted}, not {found.shape}")
+    return found
+
+
+def count(name: str, values) -> int:
+    """How many there are; TypeError for what is no sequence."""
+    try:
+        return len(values)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence, not {type(values).__name__}") from None
+
+
+def by_name(name: str, value) -> dict:
+    """`value` where it is a dict with something in it; TypeError or ValueError otherwise."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict, by name, not {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name} must hold one entry or more, by name, not none")
+    return value
+
+
 def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
-    """Probability vectors side by side, one group of bars for each row."""
+    """Probability vectors side by side, one group of bars for each row. ValueError for a row of another length."""
+    heights = {
+        name: shaped(f"rows[{name!r}]", row, count("outcomes", outcomes)) for name, row in by_name("rows", rows).items()
+    }
     colours = [BLUE, ORANGE, GREEN, RED, SOFT]
     figure, axes = plt.subplots(figsize=(5.4, 2.6))
     width = 0.8 / len(rows)
-    for k, (name, row) in enumerate(rows.items()):
+    for k, (name, row) in enumerate(heights.items()):
         at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
-        axes.bar(at, np.asarray(row), width * 0.92, color=colours[k % len(colours)], label=name)
+        axes.bar(at, row, width * 0.92, color=colours[k % len(colours)], label=name)
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
     legend_below(axes, offset=0.12)
@@ -69,17 +101,22 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
 
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
-    """Matrices of probabilities as shaded squares, white for 0 and dark for 1."""
+    """Matrices of probabilities as shaded squares, white for 0 and dark for 1. ValueError for what is no matrix."""
+    if count("y_labels", y_labels) != len(by_name("named", named)):
+        raise ValueError(f"y_labels must be as many as the matrices, {len(named)}, not {len(y_labels)}")
+    named = {name: shaped(f"named[{name!r}]", matrix, None, None) for name, matrix in named.items()}
     figure, axes = plt.subplots(1, len(named), figsize=(3.2 * len(named), 3.2), squeeze=False)
     for axis, (name, matrix), y_label in zip(axes[0], named.items(), y_labels, strict=True):
-        axis.imshow(np.asarray(matrix), cmap="Blues", vmin=0, vmax=1)
+        axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
         axis.set(title=name, xlabel=x_label, ylabel=y_label)
         axis.spines[:].set_visible(False)
     return done(figure)
 
 
 def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
-    """Masked-token loss against steps, with named levels as lines."""
+    """Masked-token loss against steps, with named levels as lines. ValueError for another number of values than of steps."""
+    steps = shaped("steps", steps, None)
+    values, levels = shaped("values", values, len(steps)), by_name("levels", levels)
     figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.plot(steps, values, color=BLUE)
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
@@ -90,7 +127,9 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
 
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
-    """Points of one quantity against another, with the line y = x if asked for."""
+    """Points of one quantity against another, with the line y = x if asked for. ValueError where they are not as many."""
+    x = shaped("x", x, None)
+    y = shaped("y", y, len(x))
     figure, axes = plt.subplots(figsize=(4.2, 3.6))
     axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
     if diagonal:
@@ -101,8 +140,17 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
 
 
 def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "") -> Figure:
-    """Lines with markers over a common x; `log` names the logarithmic axes ("x", "y" or "xy")."""
+    """Lines with markers over a common x; `log` names the logarithmic axes ("x", "y" or "xy").
+
+    ValueError for more than four lines, or one of another length than x.
+    """
     colours, markers = [BLUE, ORANGE, GREEN, RED], "os^D"
+    if len(by_name("series", series)) > len(markers):
+        raise ValueError(f"series must be 1 to {len(markers)} lines, by name, not {len(series)}")
+    x = shaped("x", x, None)
+    series = {name: shaped(f"series[{name!r}]", values, len(x)) for name, values in series.items()}
+    if log not in ("", "x", "y", "xy"):
+        raise ValueError(f"log must be '', 'x', 'y' or 'xy', not {log!r}")
     figure, axes = plt.subplots(figsize=(5.4, 3))
     for k, (name, values) in enumerate(series.items()):
         axes.plot(x, values, marker=markers[k], color=colours[k], label=name, markersize=5)
@@ -121,7 +169,11 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
         points: (n, 3), coloured by `labels`.
         corners: (3, S), the columns of W, drawn as crosses.
         head: weights b of a linear head, (3,); the line b·p = 0 is drawn where it crosses the triangle.
+
+    ValueError for arrays of other shapes.
     """
+    points, corners = shaped("points", points, None, 3), shaped("corners", corners, 3, None)
+    labels, head = shaped("labels", labels, len(points)), head if head is None else shaped("head", head, 3)
     place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
     figure, axes = plt.subplots(figsize=(5.2, 4))
     axes.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
@@ -129,7 +181,7 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
         axes.annotate(f"token {k}", (x, y), (x, y + (0.05 if k == 2 else -0.07)), ha="center")
     labels = np.asarray(labels, dtype=bool)
     for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
-        spots = np.asarray(points)[labels == value] @ place
+        spots = points[labels == value] @ place
         size = 34 if value else 26
         axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {value:d}", alpha=0.75, linewidth=0)
     axes.scatter(*(np.asarray(corners).T @ place).T, marker="x", color=INK, s=60, label="columns of W")
@@ -156,7 +208,13 @@ def dependencies(
         places: name to (column, row); rows count upwards.
         arrows: pairs of names, (used, where).
         marked: names of boxes in orange and with an asterisk; the others are blue.
+
+    ValueError for an arrow or a mark at a name that has no place.
     """
+    by_name("places", places)
+    for what, names in (("arrows", {name for arrow in arrows for name in arrow}), ("marked", set(marked))):
+        if unknown := sorted(names - places.keys()):
+            raise ValueError(f"{what} must be among the places {', '.join(places)}, not {', '.join(unknown)}")
     columns, rows = zip(*places.values(), strict=True)
     wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
     figure, axes = plt.subplots(figsize=(1.35 * wide, 0.72 * high))
@@ -175,11 +233,15 @@ def dependencies(
 
 
 def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[bool], bound: float = 1.0) -> Figure:
-    """Attention scores along one input: a bar for each position, the attended ones dark; a line at `bound`."""
-    attended, at = np.asarray(attended, dtype=bool), np.arange(1, len(words) + 1)
+    """Attention scores along one input: a bar for each position, the attended ones dark; a line at `bound`.
+
+    ValueError where there are not as many scores, or marks, as words.
+    """
+    scores, at = shaped("scores", scores, count("words", words)), np.arange(1, len(words) + 1)
+    attended = shaped("attended", attended, len(words)).astype(bool)
     figure, axes = plt.subplots(figsize=(max(4.8, 0.75 * len(words) + 1.2), 2.6))
     for kind, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
-        axes.bar(at[kind], np.asarray(scores)[kind], 0.7, color=colour, label=name)
+        axes.bar(at[kind], scores[kind], 0.7, color=colour, label=name)
     axes.axhline(bound, color=INK, linewidth=1, linestyle=":")
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
@@ -204,7 +266,17 @@ def simplex_with_prompt(
         corners: (3, S), the columns of W, drawn as crosses and named by `names`.
         essential: the columns whose segment or triangle is shaded in the last panel.
         head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
+
+    ValueError for arrays of other shapes.
     """
+    labels, corners, head = (
+        shaped("labels", labels, None),
+        shaped("corners", corners, 3, count("names", names)),
+        shaped("head", head, 3),
+    )
+    panels = {t: shaped(f"panels[{t!r}]", points, len(labels), 3) for t, points in by_name("panels", panels).items()}
+    if not set(essential) <= set(range(len(names))):
+        raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
     place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
     figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.4))
     labels, columns = np.asarray(labels, dtype=bool), np.asarray(corners).T @ place
@@ -212,7 +284,6 @@ def simplex_with_prompt(
         axis.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
         for k, (x, y) in enumerate(place):
             axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.08)), ha="center")
-        points = np.asarray(points)
         for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
             spots = points[(labels == value) & (points.sum(1) > 0)] @ place
             axis.scatter(*spots.T, color=colour, marker=marker, s=28, label=f"label {value:d}", alpha=0.75, linewidth=0)
@@ -223,7 +294,7 @@ def simplex_with_prompt(
         axis.set_title(title, pad=14)
         axis.axis("off")
     axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
-    ends, head = [], np.asarray(head)
+    ends = []
     for i, j in ((0, 1), (1, 2), (2, 0)):
         if head[i] * head[j] < 0:
             share = head[i] / (head[i] - head[j])
@@ -242,15 +313,19 @@ def ink_on_shade(value: float) -> str:
 def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
     """What is believed of each memory cell before the first word and after each word: a shaded row for each value.
 
-    `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M).
+    `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M). ValueError
+    for a table of another shape.
     """
+    cells = {
+        cell: (names, shaped(f"cells[{cell!r}]", table, count("words", words) + 1, count("names of values", names)))
+        for cell, (names, table) in by_name("cells", cells).items()
+    }
     height = 0.45 + 0.3 * sum(len(names) for names, _ in cells.values())
     ratios = [len(names) for names, _ in cells.values()]
     figure, axes = plt.subplots(
         len(cells), 1, figsize=(0.75 * len(words) + 2, height + 0.3), squeeze=False, height_ratios=ratios
     )
     for axis, (cell, (names, table)) in zip(axes[:, 0], cells.items(), strict=True):
-        table = np.asarray(table)
         axis.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for (x, y), value in np.ndenumerate(table):
             axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink_on_shade(value))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from hmmlib.hmm import HMM, MemoryHMM, as_generator, at_least
+from hmmlib.arguments import at_least, between
+from hmmlib.hmm import HMM, MemoryHMM, as_generator
 
 SHARP = 0.01
 """Temperature of the softmax over uniform logits for mixing weights and emissions (appendix E): nearly one-hot."""
@@ -45,6 +48,17 @@ def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 
     return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator))
 
 
+MOST_JOINT = 2**24
+"""Joint values of a memory's cells; with more of them the model alone would fill the memory of a computer."""
+
+
+def _joint_values(n_memory: int, n_cells: int) -> int:
+    """How many there are. ValueError for too many, and for sizes below 1."""
+    if at_least("n_cells", n_cells, 1) * math.log2(at_least("n_memory", n_memory, 1)) > math.log2(MOST_JOINT):
+        raise ValueError(f"n_memory ** n_cells must be at most {MOST_JOINT}, not {n_memory} ** {n_cells}")
+    return n_memory**n_cells
+
+
 def random_memory_hmm(
     n_memory: int,
     n_states: int = 4,
@@ -58,20 +72,20 @@ def random_memory_hmm(
 
     The transition mixes `permutations` permutations, as many as states if None. ValueError as in `random_hmm`.
     """
-    n_memory, n_states = at_least("n_memory", n_memory, 1), at_least("n_states", n_states, 1)
-    n_tokens, n_cells = at_least("n_tokens", n_tokens, 1), at_least("n_cells", n_cells, 1)
+    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
+    joint = _joint_values(n_memory, n_cells)
     generator, temperature = as_generator(seed), _as_temperature(temperature)
     count = n_states if permutations is None else at_least("permutations", permutations, 1)
     transition = mixed_permutations(n_states, generator, temperature, count)
     emission = softmax_of_uniform((n_tokens, n_memory, n_states), temperature, generator)
     initial = softmax_of_uniform((n_states,), FLAT, generator)
-    memory = softmax_of_uniform((n_memory**n_cells,), FLAT, generator).reshape((n_memory,) * n_cells)
+    memory = softmax_of_uniform((joint,), FLAT, generator).reshape((n_memory,) * n_cells)
     return MemoryHMM(transition, emission, initial, memory)
 
 
 def as_share(zeros: float) -> float:
     """A share of zeros that leaves something over. ValueError unless 0 ≤ zeros < 1."""
-    if not 0 <= zeros < 1:
+    if between("zeros", zeros, 0, 1) == 1:
         raise ValueError(f"zeros must be at least 0 and below 1, not {zeros!r}")
     return zeros
 
@@ -80,8 +94,15 @@ MOST_DRAWS = 10_000
 """Rejected draws after which a family gives up."""
 
 
+def _as_sizes(**sizes: int) -> None:
+    """ValueError where a size is below 1."""
+    for name, size in sizes.items():
+        at_least(name, size, 1)
+
+
 def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Generator) -> Tensor:
     """Distributions over the first axis with about a share `zeros` of exact zeros, and ties: entries are small integers."""
+    between("zeros", zeros, 0, 1)
     weights = torch.randint(1, 4, shape, generator=generator).double()
     weights = weights * (torch.rand(shape, generator=generator, dtype=torch.float64) >= zeros)
     keep = torch.randint(0, shape[0], (1, *shape[1:]), generator=generator)  # no column may vanish
@@ -91,6 +112,7 @@ def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Genera
 
 def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """An HMM with exact zeros and ties in A, W and P[H_0]; it may be reducible or periodic."""
+    _as_sizes(n_states=n_states, n_tokens=n_tokens)
     generator = as_generator(seed)
     shapes = (n_states, n_states), (n_tokens, n_states), (n_states,)
     return HMM(*(sparse_columns(shape, zeros, generator) for shape in shapes))
@@ -100,12 +122,14 @@ def sparse_memory_hmm(
     n_memory: int, n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4, n_cells: int = 1
 ) -> MemoryHMM:
     """A memory model with exact zeros and ties in A, W, P[H_0] and P[M]."""
+    _as_sizes(n_states=n_states, n_tokens=n_tokens)
+    joint = _joint_values(n_memory, n_cells)
     generator = as_generator(seed)
     chain = [
         sparse_columns(shape, zeros, generator) for shape in ((n_states, n_states), (n_tokens, n_memory, n_states))
     ]
     initial = sparse_columns((n_states,), zeros, generator)
-    memory = sparse_columns((n_memory**n_cells,), zeros, generator).reshape((n_memory,) * n_cells)
+    memory = sparse_columns((joint,), zeros, generator).reshape((n_memory,) * n_cells)
     return MemoryHMM(*chain, initial, memory)
 
 
@@ -121,6 +145,7 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
 
     Assumption 3.1 is not arranged: with `n_tokens` < `n_states`, or by chance, the columns of W are dependent.
     """
+    _as_sizes(n_states=n_states, n_tokens=n_tokens)
     generator = as_generator(seed)
     transition = _ergodic_transition(n_states, zeros, generator)
     emission = sparse_columns((n_tokens, n_states), zeros, generator)
@@ -129,17 +154,19 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
 
 def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """A model that satisfies Assumptions 3.1 and 3.2; needs `n_tokens` ≥ `n_states`. Rejection of `regular_hmm` draws."""
-    if n_tokens < n_states:
-        raise ValueError(f"{n_states} independent columns need at least {n_states} tokens, not {n_tokens}")
-    generator = as_generator(seed)
-    while True:
+    if at_least("n_tokens", n_tokens, 1) < at_least("n_states", n_states, 1):
+        raise ValueError(f"n_tokens: {n_states} independent columns need at least {n_states} tokens, not {n_tokens}")
+    generator, zeros = as_generator(seed), as_share(zeros)
+    for _ in range(MOST_DRAWS):
         model = regular_hmm(n_states, n_tokens, generator, zeros)
         if torch.linalg.matrix_rank(model.emission) == n_states:
             return model
+    raise RuntimeError(f"no independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}")
 
 
 def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | torch.Generator = 0) -> HMM:
     """Assumptions 3.1 and 3.2 hold, but the last column of W is within `gap` of the first: condition about 1/gap."""
+    gap = float(between("gap", gap, 0, 1))
     model = non_degenerate_hmm(n_states, n_tokens, seed)
     emission = model.emission.clone()
     emission[:, -1] = (1 - gap) * emission[:, 0] + gap * emission[:, -1]
@@ -224,16 +251,10 @@ def recoverable_memory_hmm(
         The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
     """
     generator, zeros = as_generator(seed), as_share(zeros)
-    for name, size, most in (
-        ("n_cells", n_cells, None),
-        ("n_memory", n_memory, None),
-        ("n_syntax", n_syntax, None),
-        ("n_recoverable", n_recoverable, n_syntax),
-        ("values", values, n_memory),
-    ):
-        if most is not None and at_least(name, size, 1) > most:
+    n_syntax, joint = at_least("n_syntax", n_syntax, 1), _joint_values(n_memory, n_cells)
+    for name, size, most in (("n_recoverable", n_recoverable, n_syntax), ("values", values, n_memory)):
+        if at_least(name, size, 1) > most:
             raise ValueError(f"{name} must be 1 to {most}, not {size}")
-        at_least(name, size, 1)
     cell = int(torch.randint(n_cells, (1,), generator=generator))
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
     kept = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
@@ -259,7 +280,7 @@ def recoverable_memory_hmm(
         rest = ~inside & ~free
         emission[:, rest] = columns[:, n_own:] @ sparse_columns((n_rest, int(rest.sum())), zeros, generator)
     initial = sparse_columns((n_states,), 0.0, generator)
-    memory = sparse_columns((n_memory**n_cells,), zeros / 2, generator).reshape((n_memory,) * n_cells)
+    memory = sparse_columns((joint,), zeros / 2, generator).reshape((n_memory,) * n_cells)
     model = MemoryHMM(transition, emission, initial, memory)
     if stationary:
         model = MemoryHMM(transition, emission, model.stationary(), memory)
@@ -315,9 +336,7 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. All of
     Assumption 4.2 holds for S* = all states, but independence; the chain is ergodic and stationary.
     """
-    n = at_least("n", n, 1)
-    if not 0 <= noise <= 1:
-        raise ValueError(f"noise must be from 0 to 1, not {noise!r}")
+    n, noise = at_least("n", n, 1), between("noise", noise, 0, 1)
     states = [(b, phase) for phase in (0, 1) for b in range(n)]
     transition = torch.full((2 * n, 2 * n), noise / (2 * n), dtype=torch.float64)
     emission = torch.zeros(n, n, 2 * n, dtype=torch.float64)

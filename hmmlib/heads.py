@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.arguments import FINITE, at_least, between, dense
 from hmmlib.hmm import as_tensor, unlift
 
 ZERO = 16
@@ -32,10 +33,10 @@ class LinearHead:
     condition: float = 1.0
 
     def __post_init__(self) -> None:
-        weights = self.weights if isinstance(self.weights, Tensor) else torch.as_tensor(np.array(self.weights, float))
-        if weights.ndim != 1:
-            raise ValueError(f"weights must have shape (X,), not {tuple(weights.shape)}")
-        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "weights", _as_parameter("weights", self.weights, 1))
+        if not len(self.weights):
+            raise ValueError("weights must have one entry for each token, and not be empty")
+        between("condition", self.condition, 0)
 
     def __call__(self, probs) -> Tensor:
         """Scores (n,) of token distributions (n, X); 0 where within rounding of it. ValueError for another shape."""
@@ -53,14 +54,15 @@ TIES = 256
 """Scores within this many rounding units of the largest, times the head's condition, count as equal to it."""
 
 
-def _length(part) -> int:
-    """Entries on the last axis of an array or tensor; 0 for a single number."""
-    return (np.shape(part) or (0,))[-1]
-
-
 def _as_parameter(name: str, part, ndim: int) -> Tensor:
-    """A head's parameter as a tensor. ValueError for another number of axes, NaN or infinity."""
-    part = part if isinstance(part, Tensor) else torch.as_tensor(np.array(part, dtype=float))
+    """A head's parameter as a tensor. ValueError for another number of axes, no numbers, NaN or infinity."""
+    if not isinstance(part, Tensor):
+        try:
+            part = torch.as_tensor(np.array(part).astype(float, casting="same_kind"))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be an array of numbers, not {type(part).__name__} ({error})") from None
+    if not dense(name, part).is_floating_point():
+        raise ValueError(f"{name} must hold floating-point numbers, not {part.dtype}")
     if part.ndim != ndim:
         raise ValueError(f"{name} must have shape {('(k,)', '(k, l)')[ndim - 1]}, not {tuple(part.shape)}")
     if not torch.isfinite(part.detach()).all():
@@ -94,8 +96,11 @@ class AttentionHead:
     n_cells: int = 1
 
     def __post_init__(self) -> None:
-        positions = self.positions if self.positions is not None else torch.zeros(0, _length(self.query))
+        object.__setattr__(self, "query", _as_parameter("query", self.query, 1))
+        positions = self.positions if self.positions is not None else torch.zeros(0, len(self.query))
         parts = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
+        between("condition", self.condition, 0)
+        at_least("n_cells", self.n_cells, 1)
         for name, part in {**parts, "positions": positions}.items():
             object.__setattr__(self, name, _as_parameter(name, part, 1 if name in {"query", "output"} else 2))
         if self.positions.numel() == 0:
@@ -167,6 +172,7 @@ class AttentionHead:
 
     def soft(self, probs, embeddings, sharpness: float) -> Tensor:
         """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""
+        between("sharpness", sharpness, 0, FINITE)
         weights = (sharpness * self.scores(probs)).softmax(1)
         return (self.values(probs, embeddings) * weights).sum(1)
 
@@ -189,6 +195,20 @@ class Impossible:
     residual: float
 
 
+def as_labels(labels, n: int) -> Tensor:
+    """Labels as a bool tensor (n,). ValueError for another shape, or what is neither bool nor 0 and 1."""
+    try:
+        labels = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
+    except (TypeError, ValueError):
+        raise ValueError(f"labels must be bool, or 0 and 1, not {labels!r}") from None
+    dense("labels", labels)
+    if not ((labels == 0) | (labels == 1)).all():
+        raise ValueError(f"labels must be bool, or 0 and 1, not {labels.flatten().tolist()}")
+    if labels.shape != (n,):
+        raise ValueError(f"labels must have shape ({n},), not {tuple(labels.shape)}")
+    return labels.bool()
+
+
 def fit_or_refute(probs, labels) -> LinearHead | Impossible:
     """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
 
@@ -206,15 +226,10 @@ def fit_or_refute(probs, labels) -> LinearHead | Impossible:
     from scipy.optimize import linprog
 
     probs = as_tensor("probs", probs, 2).detach().cpu().double()
-    labels = torch.as_tensor(labels).cpu()
-    if not ((labels == 0) | (labels == 1)).all():
-        raise ValueError("labels must be bool, or 0 and 1")
-    labels = labels.bool()
-    if labels.shape != probs.shape[:1]:
-        raise ValueError(f"labels must have shape {tuple(probs.shape[:1])}, not {tuple(labels.shape)}")
-    sums = probs.sum(1)
-    if not (torch.isclose(sums, torch.ones_like(sums), atol=1e-6) | (sums == 0)).all():
-        raise ValueError("each row of probs must sum to 1, or be zero")
+    labels, sums = as_labels(labels, len(probs)).cpu(), probs.sum(1)
+    off = ~torch.isclose(sums, torch.ones_like(sums), atol=1e-6) & (sums != 0)
+    if off.any():
+        raise ValueError(f"each row of probs must sum to 1, or be zero; one sums to {sums[off][0]:.6g}")
     positive, negative = probs[labels].numpy(), probs[~labels].numpy()
     rows = np.concatenate([-positive, negative])
     margin = np.concatenate([np.where(positive.any(1), -1.0, 0.0), -np.ones(len(negative))])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from hmmlib import identities_hmm as hmm
 from hmmlib import identities_memory as memory
+from hmmlib.arguments import at_least, one_of
 from hmmlib.field import P
 
 Sizes = tuple[tuple[int, int], ...]
@@ -95,8 +96,8 @@ IDENTITIES: dict[str, Identity] = {
 
 
 def confirm(name: str, points: int, seed: int) -> Confirmation:
-    """Check one identity at `points` random points of each of its sizes. KeyError for a name that is not registered."""
-    identity = IDENTITIES[name]
+    """Check one identity at `points` random points of each of its sizes. ValueError for an unknown name."""
+    identity, points = IDENTITIES[one_of("name", name, IDENTITIES)], at_least("points", points, 1)
     rng = random.Random(f"{name} {seed}")
     failures = sum(identity.check(rng, *size) for size in identity.sizes for _ in range(points))
     degree = max(identity.degree(*size) for size in identity.sizes)

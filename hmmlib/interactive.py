@@ -16,6 +16,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from hmmlib.arguments import as_seed, dense, of_type
 from hmmlib.heads import AttentionHead, Impossible, LinearHead, fit_or_refute
 from hmmlib.hmm import HMM, MASK, MemoryHMM
 from hmmlib.messages import log_likelihood, masked_token_probs, posterior
@@ -41,7 +42,7 @@ class Moving:
     still: str
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        if not isinstance(self.name, str) or not self.name.isidentifier():
             raise ValueError(f"name must be letters, digits and underscores, not {self.name!r}")
 
     def __repr__(self) -> str:
@@ -65,7 +66,10 @@ class Moving:
 
 def _names(what: str, names: Sequence[str], count: int) -> list[str]:
     """`count` different, non-empty words. ValueError otherwise."""
-    names = list(names)
+    try:
+        names = list(names)
+    except TypeError:
+        raise ValueError(f"{what} must be {count} different words, not {names!r}") from None
     good = all(isinstance(name, str) and name.strip() for name in names)
     if not good or len(names) != count or len(set(names)) != count:
         raise ValueError(f"{what} must be {count} different words, not {names!r}")
@@ -75,7 +79,7 @@ def _names(what: str, names: Sequence[str], count: int) -> list[str]:
 def _vector(what: str, value, length: int) -> Tensor:
     """A finite vector (length,), float64. ValueError otherwise."""
     try:
-        value = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
+        value = dense(what, torch.as_tensor(value, dtype=torch.float64)).detach().cpu()
     except (TypeError, ValueError):
         raise ValueError(f"{what} must be {length} finite numbers, not {value!r}") from None
     if value.shape != (length,) or not torch.isfinite(value).all():
@@ -128,7 +132,10 @@ def conditioning_by_a_prompt(
     prompt = _vector("prompt", prompt, model.n_states)
     if prompt.min() < 0 or prompt.max() > 1:
         raise ValueError(f"prompt must have entries from 0 to 1, not {prompt.tolist()}")
-    shown = [list(map(int, x)) for x in shown]
+    try:
+        shown = [list(map(int, x)) for x in shown]
+    except (TypeError, ValueError):
+        raise ValueError(f"shown must be two or three inputs, each of {length} tokens, not {shown!r}") from None
     if not 2 <= len(shown) <= 3:
         raise ValueError(f"two or three inputs can be shown, not {len(shown)}")
     for x in shown:
@@ -141,7 +148,7 @@ def conditioning_by_a_prompt(
         "mu": _vector("mu", mu, model.n_states).tolist(),
         "prompt": prompt.tolist(),
         "essential": reach.nonzero().squeeze(-1).tolist(),
-        "head": _vector("the head's weights", head.weights, model.n_tokens).tolist(),
+        "head": _vector("the head's weights", of_type("head", head, LinearHead).weights, model.n_tokens).tolist(),
         "inputs": inputs,
         "shown": [inputs.index(x) for x in shown],
     }
@@ -173,13 +180,13 @@ def nearly_dependent_columns(
     chain, inputs = _chain(model), _inputs(model, length)
     if model.n_states != 3:
         raise ValueError(f"the inverse needs a model of three states, not {model.n_states}")
-    merge = list(merge)
-    if len(merge) != 2 or len(set(merge)) != 2 or not set(merge) <= {0, 1, 2}:
+    merge = list(of_type("merge", merge, tuple, list))
+    if len(merge) != 2 or merge[0] == merge[1] or any(state not in (0, 1, 2) for state in merge):
         raise ValueError(f"merge must be two different states from 0 to 2, not {merge}")
     if not isinstance(noise, float) or not 0 < noise < 1:
         raise ValueError(f"noise must lie between 0 and 1, not {noise!r}")
     mu = _vector("mu", mu, 3)
-    draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(as_seed(seed)), dtype=torch.float64)
     emission = model.emission.clone()
     emission[:, merge[1]] = emission[:, merge[0]]
     equal = HMM(model.transition, emission, model.initial)
@@ -253,10 +260,10 @@ def attention_over_words(
     """
     words = _words(model, head, words)
     values = _names("values", values, model.n_memory)
-    if cell not in range(model.n_cells):
+    if not isinstance(cell, int) or cell not in range(model.n_cells):
         raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell!r}")
-    syntax = sorted(set(syntax))
-    if not syntax or not set(syntax) <= set(range(model.n_syntax)):
+    syntax = list(of_type("syntax", syntax, tuple, list, range, set))
+    if not syntax or any(not isinstance(s, int) or s not in range(model.n_syntax) for s in syntax):
         raise ValueError(f"syntax must be states from 0 to {model.n_syntax - 1}, not {syntax}")
     for example in (text, *examples):
         _tokens(example, words)
@@ -277,10 +284,10 @@ def attention_over_words(
             "condition": head.condition,
         },
         "mu": _vector("mu", mu, model.n_memory).tolist(),
-        "essential": [cell * model.n_syntax + s for s in syntax],
+        "essential": [cell * model.n_syntax + s for s in sorted(set(syntax))],
         "words": words,
         "names": values,
-        "question": question,
+        "question": of_type("question", question, str),
         "first": " ".join(text.split()),
         "examples": [" ".join(example.split()) for example in examples],
         "most": MOST_WORDS,

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hmmlib.arguments import of_type, one_of
 from hmmlib.assumptions import AssumptionError, assumption_3_1, essential_states
 from hmmlib.generate import random_hmm
 from hmmlib.heads import LinearHead
-from hmmlib.hmm import HMM
+from hmmlib.hmm import HMM, as_tensor
 from hmmlib.messages import masked_token_probs
-from hmmlib.presets import LADDER
+from hmmlib.presets import CHOICES, LADDER
 from hmmlib.theorems import theorem_3_3, theorem_3_6
 from hmmlib.tuning import Task, Tuning, accuracy, draw_task, probs_behind_prompt, tune_exact_prompt, tune_head
 
@@ -63,9 +64,7 @@ class Rung:
 
 def ladder_plan(preset: str) -> Tuning:
     """How heads and prompts are tuned on the exact Ḡ. ValueError for an unknown preset."""
-    if preset not in LADDER:
-        raise ValueError(f"preset must be one of {', '.join(LADDER)}, not {preset!r}")
-    numbers = LADDER[preset]
+    numbers = LADDER[one_of("preset", preset, LADDER)]
     return Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
 
 
@@ -89,6 +88,10 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
         probs: the exact distribution at the first token, (n, X).
         law: how the task was drawn, as in `draw_task`.
     """
+    of_type("model", model, HMM)
+    of_type("task", task, Task)
+    one_of("law", law, CHOICES["labels"])
+    probs = as_tensor("probs", probs, 2)
     origin = HMM(model.transition, model.emission, model.marginal(1)) if law == "masked" else model
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
     train_posteriors, _, test_posteriors = task.split(task.posteriors)

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from hmmlib.arguments import at_least, of_type, of_width
 from hmmlib.devices import compiled_loops, fresh
-from hmmlib.hmm import HMM, MASK, MemoryHMM, as_tensor, as_tokens, at_least
+from hmmlib.hmm import HMM, MASK, MemoryHMM, as_tensor, as_tokens
 from hmmlib.sweeps import (
     EVERY,
     LARGEST,
@@ -49,6 +50,7 @@ def aggregated_messages(
     Returns:
         Mantissas (n, positions, S) or (n, positions, M^N * H) and exponents of two (n, positions, 1).
     """
+    evidence = of_width("evidence", evidence, lifted_size(model), 3).to(model.dtype)
     if isinstance(model, HMM):
         return chain_weights(model.transition, model.initial, evidence, at, own)
     n, prior = len(evidence), model.memory.reshape(-1)
@@ -74,11 +76,13 @@ def _evidence(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
 
 def lifted_size(model: HMM | MemoryHMM) -> int:
     """Entries of a message: S, or |M|^N * |H| for a memory model."""
+    of_type("model", model, HMM, MemoryHMM)
     return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
 
 
 def _as_prompt(model: HMM | MemoryHMM, prompt) -> Tensor:
     """A prompt as a vector (S,), or (M*H,) or lifted for a memory model. ValueError for another shape or a bad entry."""
+    of_type("model", model, HMM, MemoryHMM)
     prompt = as_tensor("prompt", prompt, 1).to(device=model.device, dtype=model.dtype)
     if len(prompt) not in _widths(model):
         raise ValueError(f"prompt must have {_choice(model)} entries, not {len(prompt)}")
@@ -129,6 +133,7 @@ class _Sums(NamedTuple):
 
 def _rows(model: HMM | MemoryHMM, tokens, prompt=None) -> _Rows:
     """The evidence of tokens, or of `prompted(model, prompt, tokens)`: a row for each token, the prompt's, ones for MASK."""
+    of_type("model", model, HMM, MemoryHMM)
     tokens = as_tokens(tokens, model.n_tokens, model.device)
     words = torch.tensor([*range(model.n_tokens), MASK], device=model.device)[:, None]
     if prompt is None:
@@ -263,6 +268,7 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
     Raises:
         ValueError: a negative or non-finite entry, or a last axis of another length.
     """
+    of_type("model", model, HMM, MemoryHMM)
     embeddings = as_tensor("embeddings", embeddings, 3, empty=True).to(device=model.device, dtype=model.dtype)
     if embeddings.shape[1] == 0:
         raise ValueError(f"embeddings must have at least one position, not shape {tuple(embeddings.shape)}")
@@ -299,8 +305,7 @@ def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
 
 def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
     """P[M_cell | X_{1:T} = x], (n, n_memory), cells counted from 0; the zero vector where x has probability zero."""
-    if not isinstance(model, MemoryHMM):
-        raise TypeError(f"memory_posterior needs a MemoryHMM, not {type(model).__name__}")
+    of_type("model", model, MemoryHMM)
     if at_least("cell", cell, 0) >= model.n_cells:
         raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell}")
     groups = one_hot(model.joint_values()[:, cell], model.n_memory).T.to(model.dtype)

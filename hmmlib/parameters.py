@@ -28,7 +28,7 @@ def _from_text(value):
     """`-p sizes "[4, 30]"` reaches the notebook as text: read it as JSON where it is."""
     try:
         return json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise, product
 
 from hmmlib import field
+from hmmlib.arguments import one_of
 from hmmlib.supports import (
     Rows,
     Shape,
@@ -335,8 +336,8 @@ def smallest_failure(check: Check, sizes: tuple[Size, ...]) -> dict | None:
 
 
 def decide(name: str, until_failure: bool = False) -> Decision:
-    """Go through every pattern of a statement's sizes, or up to the first failure. KeyError for an unknown name."""
-    statement = PATTERNS[name]
+    """Go through every pattern of a statement's sizes, or up to the first failure. ValueError for an unknown name."""
+    statement = PATTERNS[one_of("name", name, PATTERNS)]
     patterns = cases = failures = 0
     example = smallest_failure(statement.printed, statement.sizes) if statement.printed else None
     size = "; ".join(map(str, statement.sizes))

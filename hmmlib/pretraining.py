@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hmmlib import checkpoints, devices
-from hmmlib.bert import fingerprint, logits_at, mask_some
+from hmmlib.arguments import FINITE, at_least, between, of_type, one_of
+from hmmlib.bert import as_network, fingerprint, logits_at, mask_some
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
+from hmmlib.presets import CHOICES
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -55,6 +57,17 @@ class Pretraining:
     document_length: int = 0
     masking: str = "always"
     half: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "length"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("warmup", "documents", "document_length"):
+            at_least(name, getattr(self, name), 0)
+        for name in ("learning_rate", "muon_rate", "clip"):
+            between(name, getattr(self, name), 0, FINITE)
+        between("masked", self.masked, 0, 1)
+        of_type("half", self.half, bool)
+        one_of("masking", self.masking, CHOICES["masking"])
 
 
 def corpus(model: HMM | MemoryHMM, plan: Pretraining, generator: torch.Generator) -> Tensor:
@@ -340,6 +353,13 @@ def pretrain(
         FloatingPointError: the loss is no number.
         ValueError: the checkpoint is that of another run.
     """
+    of_type("plan", plan, Pretraining)
+    of_type("model", model, HMM, MemoryHMM)
+    between("every", every, 0)
+    checkpoint = checkpoint and checkpoints.as_path(checkpoint)
+    if plan.length > as_network(network).config.max_position_embeddings:
+        longest = network.config.max_position_embeddings
+        raise ValueError(f"plan: its length must be at most {longest}, as the network is, not {plan.length}")
     fork = [network.device] if network.device.type == "cuda" else []
     with torch.random.fork_rng(devices=fork), _repeatable(network.device):
         network.train().requires_grad_(True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hmmlib.arguments import of_type, one_of
 from hmmlib.hmm import MASK, MemoryHMM, as_tokens
 
 CELLS = ("subject", "location", "sentiment")
@@ -68,12 +69,13 @@ class Sentences:
     syntax: tuple[str, ...]
 
     def state(self, cell: str, syntax: str) -> int:
-        """The index of the hidden state (cell, syntax state)."""
+        """The index of the hidden state (cell, syntax state). ValueError for a name that there is not."""
+        cell, syntax = one_of("cell", cell, self.cells), one_of("syntax", syntax, self.syntax)
         return self.cells.index(cell) * len(self.syntax) + self.syntax.index(syntax)
 
     def encode(self, text: str) -> Tensor:
         """A text as tokens (1, T); "[mask]" stands for MASK. ValueError for a word that the model does not have."""
-        found = text.lower().replace(".", " . ").split()
+        found = of_type("text", text, str).lower().replace(".", " . ").split()
         if not found:
             raise ValueError("the text has no words")
         for word in found:

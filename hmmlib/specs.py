@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from hmmlib.arguments import FINITE, all_of_type, at_least, of_type, one_of
 from hmmlib.bert import Shape
 from hmmlib.presets import CHOICES, PANELS, PRESETS
 from hmmlib.pretraining import Pretraining
@@ -78,8 +79,7 @@ class TrialSpec:
     evaluation: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.preset, str) or self.preset not in PRESETS:
-            raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {self.preset!r}")
+        one_of("preset", self.preset, PRESETS)
         for field in dataclasses.fields(self)[1:]:
             value = getattr(self, field.name)
             if value is None:
@@ -136,11 +136,10 @@ class TrialSpec:
 
 def _check_field(name: str, kind: str, value) -> None:
     if name in CHOICES:
-        if value not in CHOICES[name]:
-            raise ValueError(f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
+        one_of(name, value, CHOICES[name])
     elif isinstance(value, bool) or not isinstance(value, int | float if kind == "float" else int):
         raise ValueError(f"{name} must be {'a number' if kind == 'float' else 'an integer'}, not {value!r}")
-    elif kind == "float" and not (0 < value < float("inf") or (value == 0 and name in MAY_BE_ZERO)):
+    elif kind == "float" and not (0 < value <= FINITE or (value == 0 and name in MAY_BE_ZERO)):
         least = "0 or more" if name in MAY_BE_ZERO else "positive"
         raise ValueError(f"{name} must be {least} and finite, not {value}")
     elif kind == "int" and value < LEAST.get(name, 1):
@@ -149,9 +148,7 @@ def _check_field(name: str, kind: str, value) -> None:
 
 def panel_points(panel: str) -> list[dict[str, int]]:
     """The models of a panel of Figure 3, as fields of a TrialSpec. ValueError for an unknown panel."""
-    if panel not in PANELS:
-        raise ValueError(f"panel must be one of {', '.join(PANELS)}, not {panel!r}")
-    return PANELS[panel]
+    return PANELS[one_of("panel", panel, PANELS)]
 
 
 def panel_specs(preset: str, panel: str, trials: int, **changes) -> list[TrialSpec]:
@@ -167,6 +164,11 @@ def panel_specs(preset: str, panel: str, trials: int, **changes) -> list[TrialSp
 
 def select(results: Sequence, **fields) -> list:
     """Those of the results whose spec is their preset's own but for the model, the seed, and the given fields."""
+    results = all_of_type("results", results, object)
+    for result in results:
+        of_type("the spec of each of results", getattr(result, "spec", None), TrialSpec)
+    for name in fields:
+        _kind(name)
 
     def fits(spec: TrialSpec) -> bool:
         own = TrialSpec(spec.preset, spec.n_states, spec.seed, spec.n_memory)
@@ -178,16 +180,22 @@ def select(results: Sequence, **fields) -> list:
 
 def as_field(name: str, text: str) -> int | float | str:
     """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
+    kind = _kind(of_type("name", name, str))
+    try:
+        return {"int": int, "float": float, "str": str}[kind](of_type("text", text, str))
+    except ValueError:
+        raise ValueError(f"{name} must be {'an integer' if kind == 'int' else 'a number'}, not {text!r}") from None
+
+
+def _kind(name: str) -> str:
+    """The type of a field of a TrialSpec, as a word. ValueError for an unknown name."""
     kinds = {field.name: field.type.split(" ")[0] for field in dataclasses.fields(TrialSpec)}
     if name not in kinds:
         near = difflib.get_close_matches(name, kinds, n=1)
-        raise ValueError(f"unknown field {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
-    try:
-        return {"int": int, "float": float, "str": str}[kinds[name]](text)
-    except ValueError:
         raise ValueError(
-            f"{name} must be {'an integer' if kinds[name] == 'int' else 'a number'}, not {text!r}"
-        ) from None
+            f"unknown field {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(kinds)}")
+        )
+    return kinds[name]
 
 
 def changed(
@@ -198,6 +206,8 @@ def changed(
     For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown preset.
     """
     own = TrialSpec(preset)
+    for name, value, least in (("prompt_length", prompt_length, -1), ("labelled", labelled, 0), ("steps", steps, 0)):
+        at_least(name, value, least)
     fields = dict(others)
     fields |= {"prompt_length": prompt_length} if prompt_length != -1 else {}
     fields |= {"train": labelled} if labelled else {}

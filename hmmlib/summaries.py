@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from importlib.resources import files
+from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,9 +33,13 @@ def interval(values: Sequence[float]) -> Interval:
     """Mean and 95% interval of independent values. ValueError where there is none, or one that is not finite."""
     from scipy.stats import t
 
+    try:
+        values = list(values)
+    except TypeError:
+        raise TypeError(f"values must be a sequence of numbers, not {type(values).__name__}") from None
     n = len(values)
-    if not n or not all(math.isfinite(value) for value in values):
-        raise ValueError(f"an interval needs at least one value, all of them finite, not {list(values)!r}")
+    if not n or not all(isinstance(value, Real) and math.isfinite(value) for value in values):
+        raise ValueError(f"values: an interval needs at least one value, all of them finite numbers, not {values!r}")
     mean = math.fsum(values) / n
     if n == 1:
         return Interval(mean, -math.inf, math.inf, 1)
@@ -61,10 +66,22 @@ LADDER: dict[str, Callable[[TrialResult], float | None]] = {
 """Series of Figure 3 as the paper names them, and of the ladder from theory to network: what to read off a result."""
 
 
+def as_results(results) -> list[TrialResult]:
+    """`results` as a list; TypeError for what is no sequence of results."""
+    try:
+        found = list(results)
+    except TypeError:
+        found = [None]
+    if not all(hasattr(result, "spec") for result in found):
+        raise TypeError(f"results must be a sequence of TrialResult, not {results!r}")
+    return found
+
+
 def along(
     results: Sequence[TrialResult], read: Callable[[TrialResult], float | None], at: Callable[[TrialResult], int]
 ) -> dict[int, Interval]:
-    """The interval of what `read` gives, at each value of `at` where it gives anything."""
+    """The interval of what `read` gives, at each value of `at` where it gives anything. TypeError for what is no result."""
+    results = as_results(results)
     groups: dict[int, list[float]] = {}
     for result in results:
         value = read(result)
@@ -88,10 +105,10 @@ def reference(panel: str) -> dict[str, dict[int, Interval]]:
 
     ValueError for an unknown panel.
     """
+    if not isinstance(panel, str) or panel not in ("left", "right"):
+        raise ValueError(f"panel must be left or right, not {panel!r}")
     lines = (files("hmmlib") / "figure3-reference.csv").read_text().splitlines()
     rows = [row for row in csv.DictReader(line for line in lines if not line.startswith("#")) if row["panel"] == panel]
-    if not rows:
-        raise ValueError(f"panel must be left or right, not {panel!r}")
     found: dict[str, dict[int, Interval]] = {}
     for row in rows:
         mean, low, high = (float(row[name]) / 100 for name in ("mean", "low", "high"))

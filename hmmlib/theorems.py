@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hmmlib.arguments import at_least, of_type, of_width
 from hmmlib.assumptions import (
     RecoveryReport,
     as_indices,
@@ -38,9 +39,10 @@ def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
 
     Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
     """
+    of_type("model", model, HMM, MemoryHMM)
     if isinstance(model, HMM):
-        if cell:
-            raise ValueError(f"an HMM has no memory cell {cell}")
+        if at_least("cell", cell, 0):
+            raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
         mu, found = as_weights(mu, model.n_states, model.emission), posterior(model, tokens)
     else:
         mu, found = as_weights(mu, model.n_memory, model.emission), memory_posterior(model, tokens, cell)
@@ -55,7 +57,7 @@ def claim_b_1(model: HMM, i: int) -> Tensor:
 
     ValueError where P[H_0] has no full support.
     """
-    if not (model.initial > 0).all():
+    if not (of_type("model", model, HMM).initial > 0).all():
         raise ValueError("Claim B.1 divides by P[H_0], which is zero in some state")
     return model.marginal(i) / model.initial
 
@@ -72,8 +74,7 @@ def theorem_3_3(model: HMM, mu) -> LinearHead:
         AssumptionError: the columns of W are dependent (3.1), or the chain is not regular (3.2).
         ValueError: `mu` has another length, is not finite, or is all zero.
     """
-    if not isinstance(model, HMM):
-        raise TypeError(f"theorem_3_3 is about an HMM, not {type(model).__name__}")
+    of_type("model", model, HMM)
     mu = as_weights(mu, model.n_states, model.emission)
     assumption_3_2(model).require()
     independent = assumption_3_1(model)
@@ -87,6 +88,7 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
     """
+    of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1)
     return model.transition @ (prompt * model.marginal(1)) / model.initial
 
 
@@ -104,8 +106,7 @@ def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, Linea
         AssumptionError: the chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
         ValueError: `mu` or `essential` does not fit the model.
     """
-    if not isinstance(model, HMM):
-        raise TypeError(f"theorem_3_6 is about an HMM, not {type(model).__name__}")
+    of_type("model", model, HMM)
     mu = as_weights(mu, model.n_states, model.emission)
     essential = as_indices("essential", essential, model.n_states)
     assumption_3_2(model).require()
@@ -137,7 +138,13 @@ class Recovery:
     condition: float
 
     def states(self, model: MemoryHMM) -> list[int]:
-        """H*, as indices of hidden states."""
+        """H*, as indices of hidden states. ValueError where the model is of another size than that of the matrices."""
+        size = of_type("model", model, MemoryHMM).n_states, model.n_tokens
+        if self.theta_1.shape != size or self.theta_2.shape[1] != model.n_memory:
+            raise ValueError(
+                f"recovery must be of a model of {size[0]} states, {size[1]} tokens and {model.n_memory} memory values, "
+                f"not of {self.theta_1.shape[0]}, {self.theta_1.shape[1]} and {self.theta_2.shape[1]}"
+            )
         return [self.cell * model.n_syntax + s for s in self.syntax]
 
 
@@ -181,8 +188,9 @@ def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Recove
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
     """Query q (H+1,) and key Θ^(K) (H+1, X) of Lemma D.2: the score is the probability that H_i is in H*."""
+    states = of_type("recovery", recovery, Recovery).states(model)
     query = recovery.theta_1.new_zeros(model.n_states + 1)
-    query[recovery.states(model)] = 1
+    query[states] = 1
     return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
 
 
@@ -191,7 +199,8 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu) -> tuple[Tensor, Tensor]
 
     Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
     """
-    mu = as_weights(mu, model.n_memory, model.emission)
+    of_type("recovery", recovery, Recovery)
+    mu = as_weights(mu, of_type("model", model, MemoryHMM).n_memory, model.emission)
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
     value[:, recovery.states(model)] = recovery.theta_2.transpose(0, 1)
     output = torch.zeros_like(value[..., 0])

@@ -18,10 +18,12 @@ import numpy as np
 import torch
 
 from hmmlib import bert, checkpoints, devices, tuning
+from hmmlib.arguments import at_least, of_type, one_of
 from hmmlib.generate import random_hmm, random_memory_hmm
 from hmmlib.hmm import HMM, MemoryHMM
 from hmmlib.ladder import ladder_plan, rung
 from hmmlib.messages import masked_token_probs
+from hmmlib.presets import CHOICES
 from hmmlib.pretraining import pretrain
 from hmmlib.specs import TrialSpec
 
@@ -81,12 +83,14 @@ class TrialResult:
 def trial_seeds(seed: int) -> dict[str, int]:
     """Independent seeds for the parts of a trial, all from one."""
     names = ("model", "network", "pretraining", "task", "tuning", "evaluation")
-    return dict(zip(names, np.random.SeedSequence(seed).generate_state(len(names)).tolist(), strict=True))
+    return dict(
+        zip(names, np.random.SeedSequence(at_least("seed", seed, 0)).generate_state(len(names)).tolist(), strict=True)
+    )
 
 
 def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
     """The model of appendix E that a trial is about."""
-    seed = trial_seeds(spec.seed)["model"]
+    seed = trial_seeds(of_type("spec", spec, TrialSpec).seed)["model"]
     if spec.n_memory == 1:
         return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
     count = spec.size if spec.permutations == "joint" else None
@@ -97,13 +101,13 @@ def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
 
 def build_network(spec: TrialSpec) -> torch.nn.Module:
     """The network before training; its weights are those of seed 0 in every trial if they are "shared"."""
-    seed = trial_seeds(0 if spec.weights == "shared" else spec.seed)["network"]
+    seed = trial_seeds(0 if of_type("spec", spec, TrialSpec).weights == "shared" else spec.seed)["network"]
     return bert.build(spec.shape(), spec.n_tokens, seed)
 
 
 def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> tuning.Task:
     """The downstream task of a trial."""
-    sizes = (spec.train, spec.validation, spec.test)
+    sizes = (of_type("spec", spec, TrialSpec).train, spec.validation, spec.test)
     return tuning.draw_task(model, spec.task_length, sizes, trial_seeds(spec.seed)["task"], spec.labels, spec.places)
 
 
@@ -118,14 +122,15 @@ def run_trial(
     Args:
         report: called as report(phase, share done) while it runs. What it raises ends the trial.
         device: for the network: auto, cpu, cuda, cuda:N or mps.
-        checkpoint: where pretraining keeps a checkpoint, from which a broken-off trial goes on; deleted at the end.
+        checkpoint: where pretraining keeps a checkpoint, from which a broken-off trial goes on. It stays:
+            the caller deletes it when the result is stored.
 
     Raises:
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device, or the checkpoint is another run's.
     """
-    tell = report or (lambda phase, share: None)
-    place, seeds, clock = devices.pick(device), trial_seeds(spec.seed), _Clock(tell)
+    tell, checkpoint = report or (lambda phase, share: None), checkpoint and checkpoints.as_path(checkpoint)
+    place, seeds, clock = devices.pick(device), trial_seeds(of_type("spec", spec, TrialSpec).seed), _Clock(tell)
 
     model, network = draw_model(spec), build_network(spec).to(place)
     plan = spec.pretraining()
@@ -180,8 +185,6 @@ def run_trial(
         seconds=clock.laps,
         environment=environment(place, spec.precision),
     )
-    if checkpoint:
-        checkpoints.remove(checkpoint)
     return result
 
 
@@ -246,8 +249,8 @@ def git_commit() -> str | None:
 
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
-    device = device or devices.pick()
-    kind = devices.half(device) if precision == "half" else None
+    device = devices.pick() if device is None else of_type("device", device, torch.device)
+    kind = devices.half(device) if one_of("precision", precision, CHOICES["precision"]) == "half" else None
     return {
         "device": devices.name(device),
         "precision": str(kind or torch.float32).removeprefix("torch."),

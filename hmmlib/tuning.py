@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hmmlib.bert import logits_at, to_ids
-from hmmlib.heads import LinearHead
-from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
+from hmmlib.arguments import FINITE, at_least, between, dense, of_type, of_width, one_of
+from hmmlib.bert import as_network, logits_at, to_ids
+from hmmlib.heads import LinearHead, as_labels
+from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator, as_tensor, as_tokens
 from hmmlib.messages import memory_posterior, posterior
+from hmmlib.presets import CHOICES
 from hmmlib.theorems import lemma_c_2
 
 if TYPE_CHECKING:
@@ -39,7 +41,11 @@ class Task(NamedTuple):
     posteriors: Tensor
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Training, validation and test part of anything that has one entry for each sequence."""
+        """Training, validation and test part of anything that has one entry for each sequence. ValueError for all else."""
+        if dense("values", of_type("values", values, Tensor)).shape[:1] != (sum(self.sizes),):
+            raise ValueError(
+                f"values must have {sum(self.sizes)} entries, as the task has, not shape {tuple(values.shape)}"
+            )
         return values.split(self.sizes)
 
 
@@ -50,6 +56,9 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     uniform over the 2n entries: distinct (with fewer entries than six, all are drawn), or drawn with replacement if
     `places` is "repeated", so that fewer than six may differ from zero.
     """
+    at_least("n", n, 1)
+    of_type("generator", generator, torch.Generator)
+    one_of("places", places, CHOICES["places"])
     rows = torch.zeros(2 * n, dtype=torch.float64)
     if places == "repeated":
         chosen = torch.randint(2 * n, (NONZERO,), generator=generator).unique()
@@ -92,7 +101,15 @@ def draw_task(
             "before": the text behind the mask is sampled from the start, and the posterior is P[H_0 | X_{1:T} = x], as in
             (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the released scripts compute it.
         places: as in `draw_mu`.
+
+    ValueError for a length below 2, sizes without a sequence to train on, or another word for law or places.
     """
+    of_type("model", model, HMM, MemoryHMM)
+    at_least("length", length, 2)
+    one_of("law", law, CHOICES["labels"])
+    sizes = tuple(at_least("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
+    if len(sizes) != 3 or not sizes[0]:
+        raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
     generator = as_generator(seed)
     tokens, posteriors = _inputs(model, sum(sizes), length, law, generator)
     for redraws in range(REDRAWS + 1):
@@ -113,13 +130,26 @@ class Tuning:
     prompt_rate: float
     warmup: float = 0.1
 
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("head_rate", "prompt_rate"):
+            between(name, getattr(self, name), 0, FINITE)
+        between("warmup", self.warmup, 0, 1)
+
+
+def to_tokens(network: BertForMaskedLM, tokens) -> Tensor:
+    """`tokens` as the network takes them, wherever they lie; ValueError where it cannot."""
+    return as_tokens(tokens, as_network(network).config.vocab_size - 1)
+
 
 def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
     """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it."""
-    embeddings = network.get_input_embeddings()(to_ids(network, tokens))
-    length = 0 if prompt is None else len(prompt)
+    width = as_network(network).config.hidden_size
+    length = 0 if prompt is None else len(of_width("prompt", prompt, width, 2))
+    embeddings = network.get_input_embeddings()(to_ids(network, tokens, length))
     if length:
-        embeddings = torch.cat([prompt.expand(len(tokens), -1, -1), embeddings], dim=1)
+        embeddings = torch.cat([prompt.to(embeddings).expand(len(tokens), -1, -1), embeddings], dim=1)
     positions = torch.full((len(tokens), 1), length, device=embeddings.device)
     return logits_at(network, embeddings, positions).squeeze(1).softmax(-1)
 
@@ -127,6 +157,7 @@ def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | Non
 @torch.no_grad()
 def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
     """`probs_at_mask` in blocks, without gradients and without dropout."""
+    tokens = to_tokens(network, tokens)
     network.eval()
     return torch.cat([probs_at_mask(network, part, prompt) for part in tokens.split(512)])
 
@@ -134,6 +165,7 @@ def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor |
 @torch.no_grad()
 def all_probs(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
     """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
+    tokens = to_tokens(network, tokens)
     network.eval()
     parts = (network.get_input_embeddings()(to_ids(network, part)) for part in tokens.split(512))
     return torch.cat([logits_at(network, part, None).softmax(-1) for part in parts])
@@ -149,7 +181,7 @@ def _fit(
     tick: Callable[[], None] | None = None,
 ) -> None:
     """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups; call `tick` before each batch."""
-    generator = as_generator(seed)
+    generator, labels = as_generator(seed), as_labels(labels, len(inputs))
     batches = -(-len(inputs) // plan.batch)
     total = plan.epochs * batches
     optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
@@ -175,8 +207,16 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
 
     A distribution sums to 1, so a bias would only repeat what equal weights do.
     """
+    probs = as_tensor("probs", probs, 2)
     weights = nn.Parameter(torch.zeros_like(probs[0]))
-    _fit(lambda batch: batch @ weights, [{"params": [weights], "lr": plan.head_rate}], probs, labels, plan, seed)
+    _fit(
+        lambda batch: batch @ weights,
+        [{"params": [weights], "lr": of_type("plan", plan, Tuning).head_rate}],
+        probs,
+        labels,
+        plan,
+        seed,
+    )
     return LinearHead(weights.detach())
 
 
@@ -193,6 +233,9 @@ class TunedAttention(NamedTuple):
 
     def __call__(self, probs: Tensor) -> Tensor:
         """Scores (n,) of distributions (n, T, X)."""
+        probs = of_width("probs", probs, len(self.key), 3).to(self.key)
+        if probs.shape[1] != len(self.positions):
+            raise ValueError(f"probs must have {len(self.positions)} positions, not shape {tuple(probs.shape)}")
         weights = (probs @ self.key + self.positions).softmax(1)
         return (weights * (probs @ self.value)).sum((1, 2))
 
@@ -208,14 +251,15 @@ def tune_attention(
 
     Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β stays zero.
     """
-    draws = as_generator(seed)
+    draws, probs = as_generator(seed), as_tensor("probs", probs, 3)
+    at_least("cells", cells, 1)
     start = torch.randn(probs.shape[2], cells, generator=draws) / probs.shape[2]
     head = TunedAttention(
         nn.Parameter(torch.zeros_like(start).to(probs)),
         nn.Parameter(start.to(probs)),
         nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
     )
-    group = {"params": [part for part in head if part.requires_grad], "lr": plan.head_rate}
+    group = {"params": [part for part in head if part.requires_grad], "lr": of_type("plan", plan, Tuning).head_rate}
     _fit(head, [group], probs, labels, plan, seed)
     return TunedAttention(*(part.detach() for part in head))
 
@@ -225,8 +269,9 @@ def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str 
 
     With `start` "vocabulary", word embeddings of ids drawn at random without replacement as far as there are enough.
     """
-    generator = as_generator(seed)
-    if start == "vocabulary":
+    generator, length = as_generator(seed), at_least("length", length, 0)
+    as_network(network)
+    if one_of("start", start, CHOICES["prompt_start"]) == "vocabulary":
         words = network.get_input_embeddings().weight.detach()
         rounds = max(1, -(-length // len(words)))
         order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(rounds)])
@@ -249,10 +294,12 @@ def tune_prompt(
     The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero. `tick` is called
     before each batch, and may raise. ValueError where prompt and sequence are longer than the network's positions.
     """
-    longest, needed = network.config.max_position_embeddings, prompt_length + tokens.shape[1]
+    tokens = to_tokens(network, tokens)
+    longest = network.config.max_position_embeddings
+    needed = at_least("prompt_length", prompt_length, 0) + tokens.shape[1]
     if needed > longest:
         raise ValueError(
-            f"a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {needed} positions, "
+            f"prompt_length: a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {needed} positions, "
             f"but the network has {longest}"
         )
     network.eval().requires_grad_(False)
@@ -260,7 +307,10 @@ def tune_prompt(
     if not prompt_length:  # only the head is left to train, on what never changes
         return prompt.detach(), tune_head(all_probs_at_mask(network, tokens), labels, plan, seed)
     weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1, device=network.device))
-    groups = [{"params": [weights], "lr": plan.head_rate}, {"params": [prompt], "lr": plan.prompt_rate}]
+    groups = [
+        {"params": [weights], "lr": of_type("plan", plan, Tuning).head_rate},
+        {"params": [prompt], "lr": plan.prompt_rate},
+    ]
     inputs = tokens.to(network.device)
     _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, inputs, labels, plan, seed, tick)
     return prompt.detach(), LinearHead(weights.detach())
@@ -271,7 +321,8 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
 
     Differentiable in the prompt u, (S,). The zero vector where prompt and text exclude each other.
     """
-    weights = posteriors * lemma_c_2(model, prompt)
+    after = lemma_c_2(model, prompt)
+    weights = of_width("posteriors", posteriors, len(after), 2) * after
     total = weights.sum(1, keepdim=True)
     return weights / torch.where(total > 0, total, 1) @ model.emission.T
 
@@ -283,9 +334,13 @@ def tune_exact_prompt(
 
     `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
     """
+    posteriors = as_tensor("posteriors", posteriors, 2).to(of_type("model", model, HMM).dtype)
     start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
     raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
-    groups = [{"params": [weights], "lr": plan.head_rate}, {"params": [raw], "lr": plan.prompt_rate}]
+    groups = [
+        {"params": [weights], "lr": of_type("plan", plan, Tuning).head_rate},
+        {"params": [raw], "lr": plan.prompt_rate},
+    ]
 
     def score(batch: Tensor) -> Tensor:
         return probs_behind_prompt(model, batch, raw.sigmoid()) @ weights
@@ -296,4 +351,5 @@ def tune_exact_prompt(
 
 def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -> float:
     """The share of examples whose label the head gets right."""
-    return (head.label(probs) == labels.to(probs.device)).double().mean().item()
+    right = of_type("head", head, LinearHead, TunedAttention).label(probs)
+    return (right == as_labels(labels, len(right)).to(right.device)).double().mean().item()

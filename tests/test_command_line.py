@@ -187,9 +187,9 @@ def test_a_trial_that_another_runs_is_not_run(call, tmp_path):
 def test_failures_end_in_exit_code_1_and_leave_nothing(call, tmp_path):
     bad = ["--preset", "smoke", "--store", tmp_path, *CHANGES, "--set", "learning_rate=1e30"]
     for words in (["trial"], ["trial", "--panel", "right", "--missing", "--trials", 1]):
-        code, out, _ = call(*words, *bad)
+        code, out, err = call(*words, *bad)
         assert code == 1
-        assert "pretraining diverged: the loss at step 1 is nan" in out
+        assert "pretraining diverged: the loss at step 1 is nan" in err
         assert f"{8 if '--missing' in words else 1} failed" in out
     assert stored(tmp_path) == {}
 
@@ -218,7 +218,7 @@ def test_the_missing_trials_of_a_panel(call, tmp_path):
 
 
 def test_what_is_handed_on(call, tmp_path, monkeypatch):
-    given, end = [], time.time() + 90
+    given, end = [], time.monotonic() + 90
 
     def record(*arguments):
         given.append(arguments)

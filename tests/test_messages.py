@@ -125,11 +125,10 @@ def test_arbitrary_embeddings_and_prompts_equal_the_sum_over_all_paths(family):
 
 @pytest.mark.parametrize("zeros", [0.0, 0.5])
 def test_hmmlearn_agrees(zeros):
-    from hmmlearn.hmm import CategoricalHMM
-
+    hmmlearn = pytest.importorskip("hmmlearn.hmm")
     for seed in range(10):
         model = sparse_hmm(2 + seed % 5, 4, seed, zeros)
-        witness = CategoricalHMM(model.n_states)
+        witness = hmmlearn.CategoricalHMM(model.n_states)
         witness.startprob_ = model.marginal(1).numpy()  # hmmlearn starts at H_1
         witness.transmat_, witness.emissionprob_ = model.transition.T.numpy(), model.emission.T.numpy()
         tokens = model.sample(3, 50, seed).tokens
@@ -141,13 +140,11 @@ def test_hmmlearn_agrees(zeros):
 
 
 def test_dynamax_agrees():
-    import jax
-    from dynamax.hidden_markov_model import CategoricalHMM
-
+    jax, dynamax = pytest.importorskip("jax"), pytest.importorskip("dynamax.hidden_markov_model")
     with jax.enable_x64(True):
         for seed in range(3):
             model = sparse_hmm(4, 4, seed, zeros=0.0)  # dynamax floors probabilities at 1e-15: none is near that here
-            witness = CategoricalHMM(4, 1, 4)
+            witness = dynamax.CategoricalHMM(4, 1, 4)
             parameters, _ = witness.initialize(
                 initial_probs=jax.numpy.asarray(model.marginal(1).numpy()),
                 transition_matrix=jax.numpy.asarray(model.transition.T.numpy()),

@@ -305,12 +305,12 @@ def test_integers_of_any_kind_are_taken():
 
 def test_each_theorem_takes_its_kind_of_model():
     memory, plain = recoverable_twins(), essential()
-    with pytest.raises(TypeError, match="theorem_3_6 is about an HMM, not MemoryHMM"):
+    with pytest.raises(TypeError, match="model must be of type HMM, not MemoryHMM"):
         theorem_3_6(memory, [1.0] * 4, [0])
     for theorem in (theorem_4_3, theorem_4_6):
-        with pytest.raises(TypeError, match="a MemoryHMM is needed, not HMM"):
+        with pytest.raises(TypeError, match="model must be of type MemoryHMM, not HMM"):
             theorem(plain, [1.0] * 3, 0, [0])
-    with pytest.raises(TypeError, match="a MemoryHMM is needed, not HMM"):
+    with pytest.raises(TypeError, match="model must be of type MemoryHMM, not HMM"):
         concentrated(plain, [[0]], 0, [0])
 
 

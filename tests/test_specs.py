@@ -238,7 +238,11 @@ def test_fields_from_text():
     assert isinstance(as_field("masked", "1"), float)
     for name, text, message in (
         ("step", "7", "unknown field 'step': did you mean 'steps'?"),
-        ("zzz", "7", "unknown field 'zzz'"),
+        (
+            "zzz",
+            "7",
+            f"unknown field 'zzz': there are {', '.join(field.name for field in dataclasses.fields(TrialSpec))}",
+        ),
         ("steps", "7.5", "steps must be an integer, not '7.5'"),
         ("steps", "", "steps must be an integer, not ''"),
         ("masked", "half", "masked must be a number, not 'half'"),
