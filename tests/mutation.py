@@ -1,8 +1,9 @@
 """Mutation testing by mutmut (`make mutants`): what chooses the tests of a mutant, and what stores the results.
 
-As a plugin of pytest: the tests that reach a mutated function run fastest first, and as many as fit in SECONDS. As a
-command: mutmut's results, module by module, go to tests/mutants.json, with the change that each survivor makes. The
-reason why it may survive is written there by hand, and kept while the change is the same.
+As a plugin of pytest: of the tests that reach a mutated function, those that have noticed other changes of it run
+first, then the fastest, and as many as fit in SECONDS. As a command: mutmut's results, module by module, go to
+tests/mutants.json, with the change that each survivor makes. The reason why it may survive is written there by hand,
+and kept while the change is the same.
 """
 
 import ast
@@ -14,8 +15,10 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-SECONDS = 20
+SECONDS = 10
 """What the tests of a mutant take together where nothing is mutated."""
+NOTICED = Path("noticed")
+"""A file for each function: the tests that failed for its mutants so far."""
 STORED = Path("tests/mutants.json")
 
 
@@ -27,17 +30,30 @@ def pytest_configure():
     masked_token_probs(random_hmm(2, 2), [[0]])
 
 
+def mutated() -> str:
+    """The function that is mutated in this process; empty where none is."""
+    return os.environ.get("MUTANT_UNDER_TEST", "").rpartition("__mutmut_")[0]
+
+
 def pytest_collection_modifyitems(config, items):
-    """For a mutant: the fastest tests first, and none beyond SECONDS."""
-    if "__mutmut_" not in os.environ.get("MUTANT_UNDER_TEST", ""):
+    """For a mutant: the tests that have noticed others of its function, the fastest tests, and none beyond SECONDS."""
+    if not mutated():
         return
     seconds = json.loads(Path("mutmut-stats.json").read_text())["duration_by_test"]
-    items.sort(key=lambda item: seconds[item.nodeid])
+    noticed = Counter((NOTICED / mutated()).read_text().splitlines() if (NOTICED / mutated()).exists() else [])
+    items.sort(key=lambda item: (-noticed[item.nodeid], seconds[item.nodeid]))
     spent, kept = 0.0, 0
     while kept < len(items) and spent + seconds[items[kept].nodeid] <= SECONDS:
         spent, kept = spent + seconds[items[kept].nodeid], kept + 1
     config.hook.pytest_deselected(items=items[kept:])
     items[:] = items[:kept]
+
+
+def pytest_runtest_logreport(report):
+    if report.failed and mutated():
+        NOTICED.mkdir(exist_ok=True)
+        with open(NOTICED / mutated(), "a") as file:
+            file.write(f"{report.nodeid}\n")
 
 
 def change(mutant: str, path: Path) -> str:
