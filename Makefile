@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test lowest newest bench mutants lint notebooks serve pictures colab lock clean
+.PHONY: help install book test test-all lowest newest bench mutants lint notebooks serve pictures colab lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock, their hashes checked
 
@@ -38,6 +38,10 @@ notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+test-all: export HMMLIB_SLOW = 1
+test-all: book ## run also the tests that take minutes, and store what was tried for the book's page on trust
+	$(BIN)/python -m pytest --record tests/results/all.json $(PYTEST_ARGS)
+
 lowest: RESOLUTION = lowest-direct## run the library's tests with the lowest versions that pyproject.toml admits
 newest: RESOLUTION = highest## the same with the newest versions: PYTHON=python3.14; TORCH=torch: torch too
 lowest newest:
@@ -46,7 +50,7 @@ lowest newest:
 	build/$@/bin/pip install --quiet --no-deps $(TORCH)
 	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet pytest hypothesis
 	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet --resolution $(RESOLUTION) --editable .
-	build/$@/bin/python -m pytest --library $(PYTEST_ARGS)
+	build/$@/bin/python -m pytest --library --record tests/results/$@.json $(PYTEST_ARGS)
 
 bench: $(INSTALLED) build/peers/.installed ## time ours beside its peers: BENCH_ARGS="posteriors --quick"
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

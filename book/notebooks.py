@@ -11,6 +11,7 @@ import argparse
 import ast
 import hashlib
 import json
+import keyword
 import os
 import subprocess
 import sys
@@ -208,6 +209,10 @@ def up_to_date(path: Path, parameters: Path) -> bool:
     return True
 
 
+def is_name(text) -> bool:
+    return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
+
+
 def read_parameters(path: Path) -> dict:
     """The values of a parameter file by their names, which papermill writes into a cell as they stand, as it would any code.
 
@@ -219,7 +224,7 @@ def read_parameters(path: Path) -> dict:
         raise ValueError(f"{path} is no parameter file: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is no parameter file: it must have lines `name: value`, not {values!r}")
-    if wrong := [name for name in values if not str(name).isidentifier()]:
+    if wrong := [name for name in values if not is_name(name)]:
         raise ValueError(f"{path} is no parameter file: no parameter can be named {', '.join(map(repr, wrong))}")
     return values
 

@@ -98,6 +98,7 @@ def ledger(
             f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), control failed "
             f"{entry.control_fails} of {entry.control_instances} times",
             style="red",
+            markup=False,
         )
     write_ledger(out.with_suffix(".changed.json") if wrong else out, entries, instances, seed)
     if wrong:
@@ -156,20 +157,23 @@ def _until(minutes: float | None, device: str, here: bool = True) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def _conclude(outcome) -> None:
+def _conclude(outcome, specs) -> None:
     """Say what became of everything, and why what failed did. Exit 1 where a trial failed."""
+    from hmmlib.missing import describe
+
     console.print(
         f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, {len(outcome.taken)} are being run by another process, "
         f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
     )
-    for name, reason in outcome.failed.items():
-        errors.print(f"hmmlib: {name} failed: {reason}", highlight=False, soft_wrap=True)
+    names = {spec.hash: describe(spec) for spec in specs}
+    for trial, reason in outcome.failed.items():
+        errors.print(f"hmmlib: {names[trial]} failed: {reason}", highlight=False, markup=False, soft_wrap=True)
     if outcome.failed:
         raise typer.Exit(1)
 
 
 def _line(text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -206,14 +210,14 @@ def trial(
     if missing:
         specs = _panel(preset, panel, trials, changes)
         if workers > 1:
-            _conclude(run_side_by_side(specs, workers, store, device, until))
+            _conclude(run_side_by_side(specs, workers, store, device, until), specs)
             return
         with console.status("starting") as status:
 
             def show(spec, phase, share):
                 status.update(f"{describe(spec)}: {phase} {share:.0%}")
 
-            _conclude(run_missing(specs, store, device, until, _line, show))
+            _conclude(run_missing(specs, store, device, until, _line, show), specs)
         return
     try:
         spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
@@ -231,7 +235,7 @@ def trial(
                 lambda s, phase, share: status.update(f"{phase} {share:.0%}"),
             )
         if not path.exists():
-            _conclude(outcome)
+            _conclude(outcome, [spec])
             raise typer.Exit(1)
     _line(f"{describe(spec)}: {summary(load_result(path))}")
     console.print(str(path), style="dim", soft_wrap=True)
@@ -268,7 +272,8 @@ def sweep(
         raise typer.BadParameter(str(error)) from None
     try:
         with console.status("starting Ray") as status:
-            _conclude(run(specs, store or STORE, until, address, cpus, gpus, device, _line, status.update))
+            outcome = run(specs, store or STORE, until, address, cpus, gpus, device, _line, status.update)
+            _conclude(outcome, specs)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
 

@@ -18,7 +18,7 @@ class CheckpointError(OSError):
 
 
 def as_path(path: str | Path) -> Path:
-    """Where a checkpoint may lie. ValueError for a name of another kind, or a folder: what lies there is never touched."""
+    """Where a checkpoint may lie. ValueError for another kind of file, TypeError for no path: what lies there stays."""
     try:
         path = Path(path)
     except TypeError:

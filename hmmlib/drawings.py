@@ -143,13 +143,15 @@ def key(y: float, *rows: Sequence[str]) -> str:
     return "".join(parts)
 
 
-def check(name: str, values: Sequence[int], first: int, last: int) -> None:
-    """Refuse what is not a sequence of whole numbers in a range."""
+def check(name: str, values: Iterable[int], first: int, last: int) -> list[int]:
+    """The values as a list. TypeError for what is no sequence, ValueError for other than whole numbers in a range."""
     if not isinstance(values, Iterable):
         raise TypeError(f"{name}: got {values!r}; a sequence of whole numbers from {first} to {last} is accepted")
+    values = list(values)
     for value in values:
         if not isinstance(value, Integral) or not first <= value <= last:
             raise ValueError(f"{name}: got {value!r}; whole numbers from {first} to {last} are accepted")
+    return values
 
 
 def hidden_chain(
@@ -163,15 +165,14 @@ def hidden_chain(
         highlight: positions of states drawn thick and tinted, from 0.
         alt: the alternative text; without it one is made.
     """
-    if not isinstance(tokens, Sequence):
+    if not isinstance(tokens, Iterable):
         raise TypeError(f"tokens: got {tokens!r}; a sequence of 1 to {STEPS} words is accepted")
-    tokens, length = [str(text) for text in tokens], len(tokens)
+    tokens = [str(text) for text in tokens]
+    length = len(tokens)
     check("the number of tokens", [length], 1, STEPS)
     for text in tokens:
         check(f"the length of {text!r} in tokens", [len(text)], 0, LETTERS)
-    check("masked", masked, 1, length)
-    check("highlight", highlight, 0, length)
-    masked, highlight = list(masked), list(highlight)
+    masked, highlight = check("masked", masked, 1, length), check("highlight", highlight, 0, length)
     parts, words = [chain(30, 24, 58, length, highlight)], []
     for i, text in enumerate(tokens, 1):
         x, state = 30 + 58 * i, "masked" if i in masked else ""

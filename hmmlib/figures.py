@@ -58,7 +58,7 @@ def shaped(name: str, value, *shape: int | None) -> np.ndarray:
     """`value` as an array of that shape, where None is any length; ValueError otherwise."""
     wanted = f"({', '.join('any' if length is None else str(length) for length in shape)}{',' * (len(shape) == 1)})"
     try:
-        found = np.asarray(value)
+        found = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of shape {wanted}, not {type(value).__name__} ({error})") from None
     if found.ndim != len(shape) or any(a not in (None, b) for a, b in zip(shape, found.shape, strict=True)):

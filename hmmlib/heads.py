@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.arguments import FINITE, at_least, between, dense
-from hmmlib.hmm import as_tensor, unlift
+from hmmlib.hmm import SUM_TOLERANCE, as_tensor, unlift
 
 ZERO = 16
 """Scores within this many rounding units of the sum of their terms' sizes are zero: so a tie is label 1, not a guess."""
@@ -200,10 +201,11 @@ def as_labels(labels, n: int) -> Tensor:
     try:
         labels = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
     except (TypeError, ValueError):
-        raise ValueError(f"labels must be bool, or 0 and 1, not {labels!r}") from None
+        raise ValueError(f"labels must be bool, or 0 and 1, not {reprlib.repr(labels)}") from None
     dense("labels", labels)
-    if not ((labels == 0) | (labels == 1)).all():
-        raise ValueError(f"labels must be bool, or 0 and 1, not {labels.flatten().tolist()}")
+    other = labels[(labels != 0) & (labels != 1)]
+    if len(other):
+        raise ValueError(f"labels must be bool, or 0 and 1, not {other[0].item()}")
     if labels.shape != (n,):
         raise ValueError(f"labels must have shape ({n},), not {tuple(labels.shape)}")
     return labels.bool()
@@ -227,7 +229,7 @@ def fit_or_refute(probs, labels) -> LinearHead | Impossible:
 
     probs = as_tensor("probs", probs, 2).detach().cpu().double()
     labels, sums = as_labels(labels, len(probs)).cpu(), probs.sum(1)
-    off = ~torch.isclose(sums, torch.ones_like(sums), atol=1e-6) & (sums != 0)
+    off = ((sums - 1).abs() > SUM_TOLERANCE[torch.float32]) & (sums != 0)
     if off.any():
         raise ValueError(f"each row of probs must sum to 1, or be zero; one sums to {sums[off][0]:.6g}")
     positive, negative = probs[labels].numpy(), probs[~labels].numpy()

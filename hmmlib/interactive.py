@@ -16,7 +16,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from hmmlib.arguments import as_seed, dense, of_type
+from hmmlib.arguments import as_seed, at_least, dense, of_type
+from hmmlib.assumptions import as_indices
 from hmmlib.heads import AttentionHead, Impossible, LinearHead, fit_or_refute
 from hmmlib.hmm import HMM, MASK, MemoryHMM
 from hmmlib.messages import log_likelihood, masked_token_probs, posterior
@@ -260,11 +261,9 @@ def attention_over_words(
     """
     words = _words(model, head, words)
     values = _names("values", values, model.n_memory)
-    if not isinstance(cell, int) or cell not in range(model.n_cells):
+    if at_least("cell", cell, 0) >= model.n_cells:
         raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell!r}")
-    syntax = list(of_type("syntax", syntax, tuple, list, range, set))
-    if not syntax or any(not isinstance(s, int) or s not in range(model.n_syntax) for s in syntax):
-        raise ValueError(f"syntax must be states from 0 to {model.n_syntax - 1}, not {syntax}")
+    syntax = as_indices("syntax", syntax, model.n_syntax)
     for example in (text, *examples):
         _tokens(example, words)
     indices = torch.arange(model.n_memory * model.n_states)

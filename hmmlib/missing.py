@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
+from numbers import Real
 from pathlib import Path
 
 import torch
@@ -46,7 +47,7 @@ def deadline(minutes: float | None) -> float:
     """When a time box ends, as time.monotonic() gives it: no change of the clock moves it. ValueError unless it is positive."""
     if minutes is None:
         return float("inf")
-    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
+    if isinstance(minutes, bool) or not isinstance(minutes, Real) or not minutes > 0:
         raise ValueError(f"max-minutes must be positive, not {minutes!r}")
     return time.monotonic() + 60 * minutes
 
@@ -97,7 +98,8 @@ def store_safely(result: TrialResult, store: Path) -> Path:
             rescued.unlink()
             return path
         raise OSError(f"{error}; the finished result is kept in {rescued}") from error
-    checkpoints.remove(checkpoint)
+    with suppress(OSError):  # a result that is stored must not fail for it
+        checkpoints.remove(checkpoint)
     return path
 
 
@@ -163,8 +165,11 @@ def run_missing(
 def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, told) -> None:
     """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
 
+    asked = []
+
     def interrupted(*_):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut the checkpoint's writing short
+        asked.append(True)
         raise KeyboardInterrupt
 
     def watch():
@@ -176,10 +181,12 @@ def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, wo
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
         told.send(run_missing(specs, store, device, until, workers=workers))
-    except (ValueError, OSError, RuntimeError) as error:
+    except BaseException as error:
+        if asked:  # in the midst of an import the interrupt may have become another error
+            raise SystemExit("interrupted") from None
+        if not isinstance(error, ValueError | OSError | RuntimeError):
+            raise
         told.send(error)
-    except KeyboardInterrupt:
-        raise SystemExit("interrupted") from None
 
 
 def run_side_by_side(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import reprlib
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from numbers import Real
@@ -34,7 +35,7 @@ def interval(values: Sequence[float]) -> Interval:
     from scipy.stats import t
 
     try:
-        values = list(values)
+        values = list(values.tolist() if hasattr(values, "tolist") else values)
     except TypeError:
         raise TypeError(f"values must be a sequence of numbers, not {type(values).__name__}") from None
     n = len(values)
@@ -73,7 +74,7 @@ def as_results(results) -> list[TrialResult]:
     except TypeError:
         found = [None]
     if not all(hasattr(result, "spec") for result in found):
-        raise TypeError(f"results must be a sequence of TrialResult, not {results!r}")
+        raise TypeError(f"results must be a sequence of TrialResult, not {reprlib.repr(results)}")
     return found
 
 

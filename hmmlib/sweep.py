@@ -12,12 +12,12 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 
 import torch
 
-from hmmlib import checkpoints, devices
+from hmmlib import devices
 from hmmlib.arguments import all_of_type, between, of_type
 from hmmlib.missing import Outcome, TimeUp, describe, pace, store_safely, summary
 from hmmlib.specs import TrialSpec
@@ -92,11 +92,7 @@ def work(
             raise TimeUp
 
     try:
-        result = run_trial(spec, report, device, checkpoint)
-        if checkpoint:
-            with suppress(OSError):  # a result that is there must not fail for it
-                checkpoints.remove(checkpoint)
-        return "ran", result
+        return "ran", run_trial(spec, report, device, checkpoint)
     except TimeUp:
         return "left", None
     except (FloatingPointError, ValueError, OSError) as error:
@@ -144,7 +140,7 @@ def sweep(
         ValueError: cpus or gpus is not positive, or more than the cluster has.
     """
     shares = (cpus, 0 if gpus is None else gpus)
-    if not all(isinstance(share, int | float) for share in shares) or not cpus > 0 or not shares[1] >= 0:
+    if not all(isinstance(share, Real) and share is not True for share in shares) or not cpus > 0 or not shares[1] >= 0:
         raise ValueError(f"cpus must be positive and gpus not negative, not {cpus!r} and {gpus!r}")
     devices.as_name(device)
     between("until", until, 0)

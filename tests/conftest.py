@@ -3,9 +3,11 @@
 import ast
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 from faults import disk, survived  # noqa: F401, fixtures
+from record import Record
 
 torch.set_num_threads(1)
 
@@ -14,6 +16,18 @@ def pytest_addoption(parser):
     parser.addoption(
         "--library", action="store_true", help="only test modules that import nothing that is not installed"
     )
+    parser.addoption("--record", type=Path, metavar="FILE", help="write there what was tried, if everything passes")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "tried(kind): each test of this table is a bad input of that kind")
+    if path := config.getoption("--record"):
+        config.pluginmanager.register(Record(path))
+
+
+def pytest_runtest_setup(item):
+    for marker in item.iter_markers("tried"):
+        item.user_properties.append((f"bad inputs: {marker.args[0]}", 1))
 
 
 def pytest_ignore_collect(collection_path, config):

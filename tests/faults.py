@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture
 def survived(request) -> Callable[[str, int], None]:
-    """Call it as survived(kind, times) when so many faults have been survived: `pytest --junitxml` then has the numbers."""
+    """Call it as survived(kind, times) when so many faults have been survived: `pytest --record` then has the numbers."""
 
     def note(kind: str, times: int = 1) -> None:
         assert times > 0

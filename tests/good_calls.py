@@ -1,6 +1,7 @@
 """A good call of every public function that takes a reader's data: tests of bad input spoil one argument at a time."""
 
 import math
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -305,7 +306,8 @@ class Case(NamedTuple):
         with pytest.raises(self.error) as caught:
             call(self.of, **{self.argument: self.value})
         assert type(caught.value) is self.error
-        wanted = (self.said or self.argument, self.accepted, self.found)
+        name, *wanted = (self.said or self.argument, self.accepted, self.found)
+        assert re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(caught.value)), f"{name}: {caught.value}"
         assert all(word in str(caught.value) for word in wanted), f"{wanted}: {caught.value}"
 
 

@@ -2,11 +2,12 @@
 
 As a plugin of pytest: of the tests that reach a mutated function, those that have noticed other changes of it run
 first, then the fastest, and as many as fit in SECONDS. As a command: mutmut's results, module by module, go to
-tests/mutants.json, with the change that each survivor makes. The reason why it may survive is written there by hand,
+tests/results/mutants.json, with the change that each survivor makes. The reason why it may survive is written there by hand,
 and kept while the change is the same.
 """
 
 import ast
+import gc
 import json
 import os
 import shutil
@@ -19,15 +20,18 @@ SECONDS = 10
 """What the tests of a mutant take together where nothing is mutated."""
 NOTICED = Path("noticed")
 """A file for each function: the tests that failed for its mutants so far."""
-STORED = Path("tests/mutants.json")
+STORED = Path("tests/results/mutants.json")
 
 
 def pytest_configure():
-    """Load the compiled loops before processes fork. Those kept from the run before serve, if the file seems the same."""
+    """Load before processes fork: the networks, and the compiled loops; those kept serve, if the file seems the same."""
     shutil.copystat("../hmmlib/kernels.py", "hmmlib/kernels.py")
+    from transformers.models.bert import modeling_bert  # noqa: F401
+
     from hmmlib import masked_token_probs, random_hmm
 
     masked_token_probs(random_hmm(2, 2), [[0]])
+    gc.freeze()  # nothing of this is garbage
 
 
 def mutated() -> str:
@@ -96,6 +100,7 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     modules = results(reasons)
     stored = {"mutmut": version("mutmut"), "commit": commit, "modules": modules}
+    STORED.parent.mkdir(exist_ok=True)
     STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
     for name, module in modules.items():
         tried = module["mutants"] - module.get("not checked", 0)

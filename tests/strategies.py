@@ -1,9 +1,8 @@
 """What hypothesis draws: models of every shape, and what they are asked. And how far two ways to one result may differ.
 
-HMMLIB_SLOW=1 draws 2,000 examples of each property, anew each time; otherwise 50, always the same.
+HMMLIB_SLOW=1 draws 1,000 examples of each property, anew each time; otherwise 50, always the same.
 """
 
-import os
 from collections import Counter
 from functools import wraps
 
@@ -13,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from record import SLOW
 
 from hmmlib import messages
 from hmmlib.hmm import HMM, MASK, MemoryHMM
@@ -21,8 +21,8 @@ COMMON = settings(
     deadline=None, database=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("quick", COMMON, max_examples=50, derandomize=True)
-settings.register_profile("thorough", COMMON, max_examples=2000, print_blob=True)
-settings.load_profile("thorough" if os.environ.get("HMMLIB_SLOW") else "quick")
+settings.register_profile("thorough", COMMON, max_examples=1000, print_blob=True)
+settings.load_profile("thorough" if SLOW else "quick")
 
 EXAMPLES: Counter = Counter()
 """How many examples each property has held for in this run, by the property's name."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from record import tried
 from runs import TINY
 from test_command_line import call  # noqa: F401 (a fixture)
 from typer.testing import CliRunner
@@ -61,6 +62,7 @@ USAGE = [
 ]
 
 
+@tried("command lines")
 @pytest.mark.parametrize("case", USAGE, ids=lambda case: case[0])
 def test_a_call_that_is_none_ends_with_exit_code_2_and_says_why_on_stderr(case, tmp_path, monkeypatch):
     words, *said = case
@@ -107,6 +109,7 @@ FAILURES = [
 ]
 
 
+@tried("command lines")
 @pytest.mark.parametrize(("words", "make", "said"), FAILURES, ids=lambda part: getattr(part, "__name__", ""))
 def test_a_failure_is_one_line_on_stderr_with_exit_code_1_and_nothing_is_touched(words, make, said, call, tmp_path):  # noqa: F811
     place = make(tmp_path)

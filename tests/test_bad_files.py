@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_origin
 
 import pytest
 import torch
 import yaml
 from good_calls import result
+from record import tried
 
 from hmmlib import checkpoints, parameters, statements, store
 from hmmlib.presets import PRESETS
@@ -172,6 +173,7 @@ def contents(tmp: Path) -> dict:
     return {path: path.read_bytes() if path.is_file() else path.is_dir() for path in found}
 
 
+@tried("files and folders")
 @pytest.mark.parametrize("case", FILE_CASES, ids=map(str, FILE_CASES))
 def test_a_bad_file_is_named_and_left_as_it_is(case, tmp_path):
     arguments = case.make(tmp_path)
@@ -228,6 +230,7 @@ PARAMETER_CASES = [
 ]
 
 
+@tried("parameters of notebooks")
 @pytest.mark.parametrize("case", PARAMETER_CASES, ids=lambda case: f"{case.kind}-{str(case.value)[:20]!r}")
 def test_a_bad_parameter_is_named_with_what_is_accepted_and_changes_nothing(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -244,11 +247,7 @@ def test_a_bad_parameter_is_named_with_what_is_accepted_and_changes_nothing(case
 
 
 def test_each_kind_of_parameter_has_a_case():
-    kinds = {
-        name
-        for name in vars(parameters)
-        if name in "Seed Count Size Sizes Positive PositiveOrZero Length Device Preset"
-    }
+    kinds = {name for name, kind in vars(parameters).items() if get_origin(kind) in (Annotated, Literal)}
     assert kinds == {case.kind for case in PARAMETER_CASES}
 
 
@@ -272,6 +271,7 @@ def run_papermill(tmp_path: Path, *arguments: str, notebook: str = "5-0-exact-la
     return subprocess.run([*call, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
 
 
+@tried("files and folders")
 @pytest.mark.parametrize("how", BAD_YAML)
 def test_a_parameter_file_that_is_none_runs_nothing(how, tmp_path):
     content, message = BAD_YAML[how]
@@ -284,6 +284,7 @@ def test_a_parameter_file_that_is_none_runs_nothing(how, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+@tried("parameters of notebooks")
 def test_a_parameter_file_with_unknown_and_impossible_values_names_them_all(tmp_path):
     notebook = ROOT / "notebooks" / "5-0-exact-ladder.ipynb"
     before = notebook.read_bytes()

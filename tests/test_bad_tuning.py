@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, TASK, TUNED, Case, home
+from record import tried
 
 from hmmlib import (
     bert,
@@ -59,7 +60,7 @@ RATES = ["learning_rate", "muon_rate", "clip", "head_rate", "prompt_rate"]
 LABELS = [
     (torch.tensor([True]), "shape (2,)", "(1,)"),
     (torch.ones(2, 2), "shape (2,)", "(2, 2)"),
-    (torch.tensor([0, 2]), "0 and 1", "[0, 2]"),
+    (torch.tensor([0, 2]), "0 and 1", "not 2"),
     ("ab", "0 and 1", "'ab'"),
 ]
 TOKENS = [
@@ -254,9 +255,9 @@ OTHERS = [
     Case(interactive.conditioning_by_a_prompt, "name", 3, "letters, digits and underscores", "3"),
     Case(interactive.nearly_dependent_columns, "seed", None, "from 0 to 2**63 - 1", "None"),
     Case(interactive.nearly_dependent_columns, "merge", [[0], [1]], "from 0 to 2", "[[0], [1]]"),
-    Case(interactive.attention_over_words, "syntax", [[0]], "states from 0 to 1", "[[0]]"),
+    Case(interactive.attention_over_words, "syntax", [[0]], "integers from 0 to 1", "[[0]]"),
     Case(interactive.attention_over_words, "question", 3, "type str", "int", TypeError),
-    Case(interactive.attention_over_words, "cell", "0", "0 to 1", "'0'"),
+    Case(interactive.attention_over_words, "cell", "0", "integer of 0 or more", "'0'"),
     Case(interactive.nearly_dependent_columns, "merge", 2, "tuple or list", "int", TypeError),
     Case(interactive.softmax_and_its_limit, "words", 3, "3 different words", "3"),
     Case(interactive.softmax_and_its_limit, "words", ["w0"], "3 different words", "['w0']"),
@@ -265,6 +266,7 @@ OTHERS = [
 TUNING_CASES = [*everywhere(), *OTHERS]
 
 
+@tried("arguments of functions")
 @pytest.mark.parametrize("case", TUNING_CASES, ids=map(str, TUNING_CASES))
 def test_a_bad_argument_is_named_with_what_was_found_and_what_is_accepted(case):
     case.check()

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from faults import fill
+from record import SLOW
 from runs import ENVIRONMENT, relatives, soon
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -167,7 +168,7 @@ MORE = list(itertools.product((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (
 @linux
 @pytest.mark.parametrize(
     ("how", "when"),
-    MOMENTS + (MORE if os.environ.get("HMMLIB_SLOW") else []),
+    MOMENTS + (MORE if SLOW else []),
     ids=lambda part: getattr(part, "name", str(part)),
 )
 def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(how, when, project, survived):

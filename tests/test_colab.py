@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from packaging.requirements import Requirement
+from record import slow
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "book"))
@@ -262,7 +262,7 @@ def test_a_folder_with_other_things_is_left_alone(project, capsys):
     assert (project.root / "notebooks" / "a.ipynb").is_file()
 
 
-@pytest.mark.skipif(os.environ.get("HMMLIB_SLOW") != "1", reason="three minutes: set HMMLIB_SLOW=1")
+@slow
 def test_a_notebook_of_the_book_runs_as_in_colab():
     call = [sys.executable, ROOT / "book" / "colab.py", "2-setting", "--preset", "smoke"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from record import tried
 from runs import TINY, numbers, stored
 
 from hmmlib import __main__ as command_line
@@ -91,6 +92,7 @@ REFUSED = [
 ]
 
 
+@tried("command lines")
 @pytest.mark.parametrize(
     ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
 )
@@ -111,6 +113,7 @@ def one_line(result: tuple[int, str, str], *said: str) -> None:
     assert all(part in err for part in said), err
 
 
+@tried("command lines")
 @pytest.mark.parametrize("how", ["cut short", "edited by hand"])
 @pytest.mark.parametrize("words", ["trial --n-states 4", "trial --panel left --missing", "sweep --panel left"])
 def test_a_damaged_result_is_one_line_and_exit_code_1(words, how, call, tmp_path, monkeypatch):

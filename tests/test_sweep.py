@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from record import SLOW, slow
 from runs import ENVIRONMENT, PANEL, TINY, command, kill_at_random, numbers, runs, stored, to_the_end
 
 from hmmlib import checkpoints
@@ -35,7 +36,6 @@ from hmmlib.trials import run_trial
 pytest.importorskip("ray")
 STEPS = dict(steps=100)
 """Trials of about a second."""
-slow = pytest.mark.skipif(not os.environ.get("HMMLIB_SLOW"), reason="takes minutes: set HMMLIB_SLOW=1")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def sessions() -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="r"))
     yield folder
-    agents = "" if os.environ.get("HMMLIB_SLOW") else "Agent"
+    agents = "" if SLOW else "Agent"
     left = wait_for_end(folder, 30 if agents else 150, but=agents)
     for line in using(folder):
         with suppress(ProcessLookupError):

@@ -145,6 +145,25 @@ def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
             assert getattr(found, f"{mine}_accuracy") == (built and built.accuracy)
 
 
+def test_what_is_judged_behind_a_prompt_is_read_behind_it(monkeypatch):
+    spec, seen, ticks = TrialSpec("smoke", **PROMPTED), [], []
+    network, task, seed = build_network(spec), draw_trial_task(spec, draw_model(spec)), spec.seed
+    read = tuning.all_probs_at_mask
+    monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
+    trials._prompts(spec, network, task, spec.tuning(), seed, lambda: ticks.append(1))
+    train, validation, test = task.split(task.tokens)
+    how = spec.prompt_length, spec.tuning(), seed, spec.prompt_start
+    prompt, _ = tuning.tune_prompt(network, train, task.split(task.labels)[0], *how)
+    drawn = tuning.initial_prompt(network, spec.prompt_length, seed, spec.prompt_start)
+    assert not torch.equal(prompt, drawn)
+    expected = [(validation, prompt), (test, prompt), (train, drawn), (test, drawn)]
+    assert len(seen) == len(expected)
+    for found, wanted in zip(seen, expected, strict=True):
+        assert torch.equal(found[0], wanted[0])
+        assert torch.equal(found[1], wanted[1])
+    assert len(ticks) == 3 * 7, "before each batch of each pass"
+
+
 def test_the_parts_of_a_trial_follow_its_spec():
     """Drawn here by the library's own parts, with the seeds of the trial."""
     spec = TrialSpec("smoke", **TINY, seed=3, temperature=0.2, labels="before", places="repeated")

@@ -60,7 +60,7 @@ def test_a_killed_workers_trial_is_named_and_can_be_run_again(tmp_path, survived
         run_side_by_side(specs, 2, tmp_path)
     killer.join()
     assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in specs[1:]}
-    assert begun_at(specs[0], tmp_path) == 1 / LONG["steps"]
+    assert begun_at(specs[0], tmp_path) < 0.5
     survived("worker killed")
 
 
