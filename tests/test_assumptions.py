@@ -307,3 +307,11 @@ def test_assumption_4_5_is_about_one_cell():
     message = r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"
     with pytest.raises(ValueError, match=message):
         assumption_4_5(model, [1.0, -1.0], syntax)
+
+
+def test_columns_of_the_other_cells_are_all_of_them():
+    table = torch.eye(8, dtype=torch.float64).reshape(8, 2, 4)  # column (m, h) shows token 4m + h
+    model = MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), np.full((2, 2), 0.25))
+    for cell, values, own, others in ((0, [1], [4], [5, 2, 6, 3, 7]), (1, [0, 1], [2, 6], [3, 7, 0, 4, 1, 5])):
+        found, rest = recoverable_columns(model, cell, [0], values)
+        assert [part.argmax(0).tolist() for part in (found, rest)] == [own, others]

@@ -326,3 +326,14 @@ def test_arrays_and_float32_inputs_are_taken():
     single = head(probs.float(), embeddings.float())
     assert single.dtype == torch.float64
     np.testing.assert_allclose(single, want, atol=1e-5)
+
+
+def test_a_condition_is_any_number_that_is_not_negative():
+    parts = dict(query=[1.0, 0.0], key=np.ones((2, 3)), value=np.ones((2, 3)), output=[1.0, -1.0])
+    assert AttentionHead(**parts, condition=0.5).condition == 0.5
+    for wrong in (-0.5, float("nan"), "high"):
+        with pytest.raises(ValueError, match=rf"^condition must be a number of 0 or more, not {wrong!r}$"):
+            AttentionHead(**parts, condition=wrong)
+    for shape in ((2, 2), (1, 2, 2, 2)):
+        with pytest.raises(ValueError, match=r"^embeddings must have 3 dimensions, not shape"):
+            AttentionHead(**parts)(np.full((1, 2, 3), 1 / 3), np.ones(shape))

@@ -248,6 +248,7 @@ OTHERS = [
     Case(drawings.prompt_chain, "n_inputs", "2", "from 1 to 3", "'2'"),
     Case(drawings.memory_cell, "n_tokens", 5, "from 1 to 4", "5"),
     Case(drawings.memory_cells, "lookups", [3], "from 1 to 2", "3"),
+    Case(TASK.split, "values", torch.eye(12).to_sparse(), "dense", "torch.sparse_coo"),
     # test_interactive_html.py has more.
     Case(interactive.conditioning_by_a_prompt, "head", [1.0, 0, 0], "type LinearHead", "list", TypeError),
     Case(interactive.conditioning_by_a_prompt, "head", LinearHead([1.0]), "3 finite numbers", "[1.0]"),

@@ -15,6 +15,7 @@ from hmmlib.messages import (
     masked_token_probs_from_embeddings,
     memory_posterior,
     posterior,
+    prompted,
 )
 
 MODELS = 100
@@ -242,3 +243,13 @@ def test_blocks_and_threads_do_not_show(n_threads, monkeypatch):
             posterior(model, tokens, 7)
     finally:
         torch.set_num_threads(before)
+
+
+def test_prompts_and_embeddings_follow_the_precision_of_the_model():
+    model, tokens = random_hmm(3, 4, 1).to(dtype=torch.float32), torch.tensor([[0, 1]])
+    prompt = torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64)
+    embeddings = prompted(model, prompt, tokens)
+    assert embeddings.dtype == torch.float32
+    found = masked_token_probs_from_embeddings(model, embeddings.double())
+    assert found.dtype == torch.float32
+    assert torch.equal(found, masked_token_probs(model, tokens, prompt))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hmmlib.assumptions import assumption_4_2, assumption_d_5
+from hmmlib.assumptions import assumption_3_5, assumption_4_2, assumption_d_5, essential_states, support
 from hmmlib.generate import essential_hmm, random_hmm, recoverable_memory_hmm
 from hmmlib.hmm import HMM, MemoryHMM
 from hmmlib.theorems import (
@@ -145,3 +145,47 @@ def test_the_target_of_a_memory_model_is_that_of_its_first_cell_unless_another_i
     first, second = (ground_truth(model, [1.0, -1.0], tokens, cell) for cell in (0, 1))
     assert torch.equal(ground_truth(model, [1.0, -1.0], tokens), first)
     assert not torch.allclose(first, second)
+
+
+def test_a_chain_without_memory_has_no_cells():
+    model = random_hmm(3, 4, 1)
+    for cell, message in (
+        (-1, "cell must be an integer of 0 or more, not -1"),
+        (1, "cell must be 0 for an HMM, which has"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            ground_truth(model, [1.0, 0.0, -1.0], [[0, 1]], cell)
+
+
+def test_a_recovery_says_what_it_is_of():
+    model, *_, recovery = recovered(1, 0)
+    other = recoverable_memory_hmm(2, 2, 3, 2, 2, 0, 0.3, True)[0]
+    message = f"a model of 6 states, {other.n_tokens} tokens and 2 memory values, not of 3, {model.n_tokens} and 2"
+    with pytest.raises(ValueError, match=f"^recovery must be of {message}$"):
+        recovery.states(other)
+
+
+@pytest.mark.parametrize("n_cells", [1, 2])
+def test_what_is_not_recoverable_is_counted_in_one_state(n_cells):
+    """So that the rows of Θ^(1), like probabilities of states, sum to 1 on what the model can emit."""
+    for seed in range(4):
+        model, cell, syntax, recovery = recovered(n_cells, seed)
+        outside = [h for h in range(3 * n_cells) if h not in {3 * cell + s for s in syntax}]
+        columns = model.emission.flatten(1)
+        found = recovery.theta_1 @ columns
+        assert (found[outside[1:]] == 0).all()
+        np.testing.assert_allclose(found.sum(0), 1, atol=1e-9 * recovery.condition)
+        of_rest = columns.unflatten(1, (2, -1))[:, :, outside].flatten(1)
+        np.testing.assert_allclose((recovery.theta_1 @ of_rest)[outside[0]], 1, atol=1e-9 * recovery.condition)
+
+
+def test_weights_follow_the_precision_of_the_model():
+    chain, model = random_hmm(3, 4, 1).to(dtype=torch.float32), recovered(2, 0)[0].to(dtype=torch.float32)
+    recovery = claim_d_3(model, 0, [0])
+    assert ground_truth(chain, [1.0, 0.0, -1.0], [[0, 1]]).dtype == torch.float32
+    assert ground_truth(model, [1.0, -1.0], [[0, 1]]).dtype == torch.float32
+    assert lemma_d_4(model, recovery, [1.0, -1.0])[1].dtype == torch.float32
+    least = 1e-60  # zero in float32
+    assert support(model, [least, 1.0]) == [1]
+    assert assumption_3_5(chain, [least, 1.0, 1.0], [1, 2]).uncovered == ()
+    assert essential_states(chain, [least, 0.0, 1.0]) == essential_states(chain, [0.0, 0.0, 1.0])

@@ -5,12 +5,14 @@ import pytest
 import torch
 from test_tuning import inputs, lively
 
+from hmmlib import tuning
 from hmmlib.generate import random_hmm
 from hmmlib.hmm import MASK
 from hmmlib.messages import masked_token_probs, posterior
 from hmmlib.tuning import (
     TunedAttention,
     Tuning,
+    draw_task,
     initial_prompt,
     probs_behind_prompt,
     tune_attention,
@@ -166,3 +168,30 @@ def test_a_tuned_exact_prompt_is_that_of_steps_by_hand(plan):
     np.testing.assert_allclose(prompt, raw.sigmoid(), rtol=1e-6)
     assert not prompt.requires_grad
     assert not head.weights.requires_grad
+
+
+def test_an_exact_prompt_starts_as_it_was_drawn_in_the_precision_of_the_model():
+    still = Tuning(epochs=1, batch=4, head_rate=0.1, prompt_rate=1e-12)
+    for dtype in (torch.float64, torch.float32):
+        model = random_hmm(3, 4, 1).to(dtype=dtype)
+        posteriors = torch.full((4, 3), 1 / 3, dtype=torch.float64)
+        prompt, _ = tune_exact_prompt(model, posteriors, torch.tensor([True, False] * 2), still, 5)
+        start = torch.randn(3, generator=torch.Generator().manual_seed(5), dtype=dtype)
+        assert prompt.dtype == dtype
+        np.testing.assert_allclose(prompt, start.sigmoid(), rtol=1e-6)
+
+
+def test_one_example_is_enough_to_tune_a_head():
+    head = tune_head(torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([True]), PLANS[0], 0)
+    assert (head.weights > 0).all()
+
+
+def test_one_example_of_a_class_is_enough_for_a_task():
+    tasks = [draw_task(random_hmm(4, 5, 1), 3, (2, 0, 2), seed) for seed in range(10)]
+    assert {task.labels[:2].sum().item() for task in tasks if task.redraws < tuning.REDRAWS} == {1}
+    assert min(task.redraws for task in tasks) < tuning.REDRAWS
+
+
+def test_a_score_of_zero_is_labelled_1(monkeypatch):
+    monkeypatch.setattr(tuning, "draw_mu", lambda n, generator, places: torch.zeros(n, dtype=torch.float64))
+    assert draw_task(random_hmm(3, 4, 1), 3, (4, 0, 2), 0).labels.all()
