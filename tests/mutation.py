@@ -16,7 +16,7 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-SECONDS = 10
+SECONDS = 20
 """What the tests of a mutant take together where nothing is mutated."""
 NOTICED = Path("noticed")
 """A file for each function: the tests that failed for its mutants so far."""

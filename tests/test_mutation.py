@@ -18,13 +18,13 @@ def collected(tmp_path, monkeypatch, mutant, **seconds):
 
 
 def test_a_mutant_gets_the_fastest_tests_first_and_those_that_fit(tmp_path, monkeypatch):
-    mutant, tests = "hmmlib.heads.x__length__mutmut_3", dict(long=7, quick=0.1, brief=4.5, fair=4, longest=300)
-    assert mutation.SECONDS == 10
+    mutant, tests = "hmmlib.heads.x__length__mutmut_3", dict(long=14, quick=0.2, brief=9, fair=8, longest=300)
+    assert mutation.SECONDS == 20
     assert collected(tmp_path, monkeypatch, mutant, **tests) == [["quick", "fair", "brief"], ["long", "longest"]]
 
 
 def test_tests_that_have_noticed_other_mutants_of_the_function_come_first(tmp_path, monkeypatch):
-    mutant, tests = "hmmlib.heads.x__length__mutmut_3", dict(quick=0.1, fair=4, long=5, brief=1)
+    mutant, tests = "hmmlib.heads.x__length__mutmut_3", dict(quick=0.2, fair=8, long=10, brief=2)
     monkeypatch.setenv("MUTANT_UNDER_TEST", mutant)
     monkeypatch.chdir(tmp_path)
     for name, failed in [("long", True), ("long", True), ("brief", True), ("fair", False)]:
