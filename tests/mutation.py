@@ -9,7 +9,9 @@ and kept while the change is the same.
 import ast
 import gc
 import json
+import math
 import os
+import resource
 import shutil
 import subprocess
 from collections import Counter
@@ -18,6 +20,8 @@ from pathlib import Path
 
 SECONDS = 20
 """What the tests of a mutant take together where nothing is mutated."""
+PATIENCE = 5
+"""How many times as long they may take where something is: then the mutant counts as one that does not end."""
 NOTICED = Path("noticed")
 """A file for each function: the tests that failed for its mutants so far."""
 STORED = Path("tests/results/mutants.json")
@@ -51,6 +55,9 @@ def pytest_collection_modifyitems(config, items):
         spent, kept = spent + seconds[items[kept].nodeid], kept + 1
     config.hook.pytest_deselected(items=items[kept:])
     items[:] = items[:kept]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = math.ceil(used.ru_utime + used.ru_stime + PATIENCE * SECONDS)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def pytest_runtest_logreport(report):

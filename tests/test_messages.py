@@ -253,3 +253,9 @@ def test_prompts_and_embeddings_follow_the_precision_of_the_model():
     found = masked_token_probs_from_embeddings(model, embeddings.double())
     assert found.dtype == torch.float32
     assert torch.equal(found, masked_token_probs(model, tokens, prompt))
+
+
+def test_a_cell_that_is_not_there_is_refused_with_those_that_are():
+    model = random_memory_hmm(2, 4, 4, 0, n_cells=2)
+    with pytest.raises(ValueError, match=r"^cell must be 0 to 1, not 2$"):
+        memory_posterior(model, [[0, 1]], 2)

@@ -1,9 +1,20 @@
 """What mutation testing runs for a mutant, and what it stores."""
 
 import json
+import resource
+import time
 from types import SimpleNamespace
 
 import mutation
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch):
+    """The limits that are set, instead of setting them."""
+    found = []
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limit: found.append((kind, limit[0])))
+    return found
 
 
 def collected(tmp_path, monkeypatch, mutant, **seconds):
@@ -17,10 +28,13 @@ def collected(tmp_path, monkeypatch, mutant, **seconds):
     return [[item.nodeid for item in part] for part in (items, gone)]
 
 
-def test_a_mutant_gets_the_fastest_tests_first_and_those_that_fit(tmp_path, monkeypatch):
+def test_a_mutant_gets_the_fastest_tests_first_and_those_that_fit(tmp_path, monkeypatch, limits):
     mutant, tests = "hmmlib.heads.x__length__mutmut_3", dict(long=14, quick=0.2, brief=9, fair=8, longest=300)
     assert mutation.SECONDS == 20
     assert collected(tmp_path, monkeypatch, mutant, **tests) == [["quick", "fair", "brief"], ["long", "longest"]]
+    used = time.process_time()
+    assert [kind for kind, _ in limits] == [resource.RLIMIT_CPU]
+    assert used + 90 < limits[0][1] < used + 102  # of itself, after which it counts as one that does not end
 
 
 def test_tests_that_have_noticed_other_mutants_of_the_function_come_first(tmp_path, monkeypatch):
@@ -34,10 +48,11 @@ def test_tests_that_have_noticed_other_mutants_of_the_function_come_first(tmp_pa
     assert collected(tmp_path, monkeypatch, other, **tests) == [["quick", "brief", "fair"], ["long"]]
 
 
-def test_all_tests_run_where_nothing_is_mutated(tmp_path, monkeypatch):
+def test_all_tests_run_where_nothing_is_mutated(tmp_path, monkeypatch, limits):
     tests = dict(slow=15, quick=0.1, longest=300)
     for mutant in ("", "stats", "fail"):
         assert collected(tmp_path, monkeypatch, mutant, **tests) == [["slow", "quick", "longest"], []]
+    assert limits == []
 
 
 def test_functions_with_a_decorator_are_left_out(tmp_path):
