@@ -2,7 +2,6 @@
 
 from copy import copy
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,6 +91,13 @@ def second(change):
 def prompt_of(change):
     """Change the first of a pair, the prompt."""
     return lambda pair: (change(pair[0]), pair[1])
+
+
+def chain_of(transition, model):
+    """The model with another matrix, whether that is one of transitions or not."""
+    made = copy(model)
+    object.__setattr__(made, "transition", transition)
+    return made
 
 
 def without_the_rest(honest):
@@ -371,8 +377,7 @@ DAMAGES += [
     ("Assumption 4.4", "stationarity dropped", judged("assumption_4_4", lambda r: r.regularity)),
     ("Assumption 4.4", "Aᵀ in the place of A", instead(
         predicate_checks, "assumption_4_4",
-        lambda f: lambda model: f(SimpleNamespace(
-            transition=model.transition.T, initial=model.initial, dtype=model.dtype, n_states=model.n_states)))),
+        lambda f: lambda model: f(chain_of(model.transition.T, model)))),
     ("Assumption 4.5", "all values count", instead(predicates, "support", lambda f: lambda model, mu: range(model.n_memory))),
     ("Assumption 4.5", "the others dropped", judged("assumption_4_5", lambda r: r.columns)),
     ("Assumption 4.5", "a wide tolerance", instead(predicates, "independence", loose)),
