@@ -39,7 +39,7 @@ test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-all: export HMMLIB_SLOW = 1
-test-all: book ## run also the tests that take minutes, and store what was tried for the book's page on trust
+test-all: book ## run also the tests that take minutes, and store what was tried
 	$(BIN)/python -m pytest --record tests/results/all.json $(PYTEST_ARGS)
 
 lowest: RESOLUTION = lowest-direct## run the library's tests with the lowest versions that pyproject.toml admits

@@ -1,4 +1,4 @@
-"""`pytest --record FILE`: what a run of the tests has tried, as JSON, if all of it passed. The book's page on trust reads it.
+"""`pytest --record FILE`: what a run of the tests has tried, as JSON, if all of it passed.
 
 Counted are the tests; the examples of each property; a bad input for each test of a table that is marked `tried`; and
 the faults that tests report by `survived`.

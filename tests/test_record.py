@@ -1,0 +1,40 @@
+"""What a run of the tests stores of what it has tried."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import record
+
+
+def report(*properties, when="call", outcome="passed", longrepr=None):
+    states = {"passed": outcome == "passed", "skipped": outcome == "skipped"}
+    return SimpleNamespace(when=when, longrepr=longrepr, user_properties=list(properties), **states)
+
+
+def test_a_record_has_what_was_tried_by_tests_that_passed(tmp_path):
+    found = record.Record(tmp_path / "new" / "run.json")
+    said = []
+    for one in (
+        report(("bad inputs: files", 1)),
+        report(("bad inputs: files", 1), when="teardown"),
+        report(("bad inputs: calls", 1)),
+        report(("faults: disk full", 3), ("bad inputs: files", 1)),
+        report(("faults: disk full", 5), outcome="failed"),
+        report(when="setup", outcome="skipped", longrepr=("a.py", 3, "Skipped: no GPU")),
+    ):
+        found.pytest_runtest_logreport(one)
+    everything, some = (SimpleNamespace(args_source=source, ArgsSource=SimpleNamespace(ARGS=1)) for source in (2, 1))
+    reporter = SimpleNamespace(write_line=said.append, stats={})
+    found.pytest_terminal_summary(reporter, 1, everything)
+    found.pytest_terminal_summary(reporter, 0, some)
+    found.pytest_terminal_summary(SimpleNamespace(write_line=said.append, stats={"deselected": [1]}), 0, everything)
+    assert not (tmp_path / "new").exists()
+    found.pytest_terminal_summary(reporter, 0, everything)
+    stored = json.loads((tmp_path / "new" / "run.json").read_text())
+    assert stored["bad inputs"] == {"calls": 1, "files": 2}
+    assert stored["faults"] == {"disk full": 3}
+    assert (stored["passed"], stored["skipped"]) == (3, {"Skipped: no GPU": 1})
+    assert stored["versions"]["Python"] == sys.version.split()[0]
+    ends = ["not everything passed", "only some tests were run", "only some tests were run", "run.json"]
+    assert [line.endswith(end) for line, end in zip(said, ends, strict=True)] == [True] * 4
