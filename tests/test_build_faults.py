@@ -188,7 +188,7 @@ def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_righ
     else:
         time.sleep(when)
     running.send_signal(how)
-    _, said = running.communicate(timeout=20)
+    _, said = running.communicate(timeout=90)
     assert running.returncode != 0
     if when == "in a cell" and how != signal.SIGKILL:
         assert (

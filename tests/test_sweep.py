@@ -144,7 +144,7 @@ def look(state):
             found = {c.laddr.ip for c in process.net_connections() if c.status == psutil.CONN_LISTEN}
             listening[process.name()] = sorted(found.union(listening.get(process.name(), [])))
 
-until = deadline(0.35)
+until = deadline(0.5)
 specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
 outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu", show=look)
 print(json.dumps([vars(outcome), time.monotonic() - until, listening]))
