@@ -165,6 +165,11 @@ MOMENTS = [
 MORE = list(itertools.product((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (0.1, 0.5, 1.0, 2.0, 3.0)))
 
 
+def heeding() -> None:
+    """As in a terminal, also where these tests run in the background of a shell, which lets all ignore an interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @linux
 @pytest.mark.parametrize(
     ("how", "when"),
@@ -180,6 +185,7 @@ def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_righ
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heeding,
     )
     if when == "in a cell":
         assert soon((project.root / "waiting").exists, 60)
