@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hmmlib.files import write_whole
 from hmmlib.trials import git_commit
 
 FOLDER = Path(__file__).resolve().parent
@@ -295,7 +296,4 @@ def machine() -> dict:
 
 def write(path: Path, record: dict) -> None:
     """JSON, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
-    draft.replace(path)
+    write_whole(path, json.dumps(record, indent=1, allow_nan=False) + "\n")

@@ -112,19 +112,25 @@ def installed(environment: Path) -> dict[str, str]:
     return dict(sorted((d.name.lower().replace("_", "-"), d.version) for d in found))
 
 
+def copy_files(folder: Path) -> None:
+    """Every file that git does not ignore, as it is on disk, in a folder made anew. The repository is only read."""
+    files = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = call("git", "-C", pipeline.ROOT, *files, env=surroundings(GIT_OPTIONAL_LOCKS="0"))
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in filter(None, listed.split("\0")):
+        if (pipeline.ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(pipeline.ROOT / name, folder / name)
+
+
 def copy_tree(repository: Path) -> int:
     """Make a repository whose one commit is the tree at hand: every file that git does not ignore, as it is on disk.
 
     Returns the number of files that differ from the last commit. The project's own repository and index are only read.
     """
-    here, quiet = ("git", "-C", pipeline.ROOT), surroundings(GIT_OPTIONAL_LOCKS="0")
-    listed = call(*here, "ls-files", "-z", "--cached", "--others", "--exclude-standard", env=quiet)
-    changed = call(*here, "status", "--porcelain", "--untracked-files=all", env=quiet).splitlines()
-    shutil.rmtree(repository, ignore_errors=True)
-    for name in filter(None, listed.split("\0")):
-        if (pipeline.ROOT / name).is_file():
-            (repository / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(pipeline.ROOT / name, repository / name)
+    quiet = surroundings(GIT_OPTIONAL_LOCKS="0")
+    changed = call("git", "-C", pipeline.ROOT, "status", "--porcelain", "--untracked-files=all", env=quiet).splitlines()
+    copy_files(repository)
     own = ("-c", "user.name=colab", "-c", "user.email=colab@localhost", "-c", "commit.gpgSign=false")
     call("git", "init", "--quiet", "--template=", repository, env=quiet)
     call("git", "-C", repository, "add", "--all", "--force", env=quiet)

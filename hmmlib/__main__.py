@@ -146,12 +146,13 @@ def _pick(device: str):
 
 def _until(minutes: float | None, device: str, here: bool = True) -> float:
     """The end of the time box; a usage error for a bad number, or a device that there is not (or, if `here`, not here)."""
-    from hmmlib.devices import DEVICES
+    from hmmlib.devices import as_name
     from hmmlib.missing import deadline
 
-    if here or device.split(":")[0] not in DEVICES:
+    if here:
         _pick(device)
     try:
+        as_name(device)
         return deadline(minutes)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
@@ -166,8 +167,8 @@ def _conclude(outcome, specs) -> None:
         f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
     )
     names = {spec.hash: describe(spec) for spec in specs}
-    for trial, reason in outcome.failed.items():
-        errors.print(f"hmmlib: {names[trial]} failed: {reason}", highlight=False, markup=False, soft_wrap=True)
+    for failed, reason in outcome.failed.items():
+        errors.print(f"hmmlib: {names[failed]} failed: {reason}", highlight=False, markup=False, soft_wrap=True)
     if outcome.failed:
         raise typer.Exit(1)
 

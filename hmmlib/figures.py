@@ -179,12 +179,12 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
     axes.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
     for k, (x, y) in enumerate(place):
         axes.annotate(f"token {k}", (x, y), (x, y + (0.05 if k == 2 else -0.07)), ha="center")
-    labels = np.asarray(labels, dtype=bool)
+    labels = labels.astype(bool)
     for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
         spots = points[labels == value] @ place
         size = 34 if value else 26
         axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {value:d}", alpha=0.75, linewidth=0)
-    axes.scatter(*(np.asarray(corners).T @ place).T, marker="x", color=INK, s=60, label="columns of W")
+    axes.scatter(*(corners.T @ place).T, marker="x", color=INK, s=60, label="columns of W")
     if head is not None:
         crossings = []
         for i, j in ((0, 1), (1, 2), (2, 0)):
@@ -279,7 +279,7 @@ def simplex_with_prompt(
         raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
     place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
     figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.4))
-    labels, columns = np.asarray(labels, dtype=bool), np.asarray(corners).T @ place
+    labels, columns = labels.astype(bool), corners.T @ place
     for axis, (title, points) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         axis.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
         for k, (x, y) in enumerate(place):

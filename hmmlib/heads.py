@@ -99,11 +99,11 @@ class AttentionHead:
     def __post_init__(self) -> None:
         object.__setattr__(self, "query", _as_parameter("query", self.query, 1))
         positions = self.positions if self.positions is not None else torch.zeros(0, len(self.query))
-        parts = {"query": self.query, "key": self.key, "value": self.value, "output": self.output}
+        parts = {"key": self.key, "value": self.value, "output": self.output}
         between("condition", self.condition, 0)
         at_least("n_cells", self.n_cells, 1)
         for name, part in {**parts, "positions": positions}.items():
-            object.__setattr__(self, name, _as_parameter(name, part, 1 if name in {"query", "output"} else 2))
+            object.__setattr__(self, name, _as_parameter(name, part, 1 if name == "output" else 2))
         if self.positions.numel() == 0:
             object.__setattr__(self, "positions", self.positions.to(self.query))
         width, tokens = len(self.query), self.key.shape[1]
@@ -117,7 +117,11 @@ class AttentionHead:
                 raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(part.shape)}")
         if width < 2 or len(self.output) % (width - 1) or not len(self.output):
             raise ValueError(f"output must have a multiple of |H| = {width - 1} entries, not {len(self.output)}")
-        kinds = {(part.dtype, part.device) for part in (*parts.values(), self.positions) if isinstance(part, Tensor)}
+        kinds = {
+            (part.dtype, part.device)
+            for part in (self.query, *parts.values(), self.positions)
+            if isinstance(part, Tensor)
+        }
         if len(kinds) > 1:
             raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, kinds))}")
 

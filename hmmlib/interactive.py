@@ -283,7 +283,7 @@ def attention_over_words(
             "condition": head.condition,
         },
         "mu": _vector("mu", mu, model.n_memory).tolist(),
-        "essential": [cell * model.n_syntax + s for s in sorted(set(syntax))],
+        "essential": [cell * model.n_syntax + s for s in syntax],
         "words": words,
         "names": values,
         "question": of_type("question", question, str),

@@ -164,7 +164,6 @@ def run_missing(
 
 def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, told) -> None:
     """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
-
     asked = []
 
     def interrupted(*_):

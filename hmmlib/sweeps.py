@@ -63,14 +63,19 @@ def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[
     return messages, exponents
 
 
-def _sweep_each(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """`_sweep` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step."""
-    message, exponent = split(first.expand(rows[0].shape))
+def _sweep_each(
+    transition: Tensor, first: Tensor, rows: list[tuple[Tensor, Tensor]]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """`_sweep` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step.
+
+    Each row is given as its mantissas and exponents.
+    """
+    message, exponent = split(first.expand(rows[0][0].shape))
     # Everything is split: half the smallest float is zero.
     carry, steps = split(transition)
     messages, exponents = [message], [exponent]
     never = torch.iinfo(torch.int64).min // 2
-    for row, size in map(split, rows):
+    for row, size in rows:
         message, shift = split(message * row)
         terms = carry * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
         sizes = (exponent + size + shift).unsqueeze(-2) + steps
@@ -153,9 +158,9 @@ def sweep_chain(
     if initial.dtype == torch.float64 and tau.numel():
         redo = (passed.doubtful(transition, rows) | flushed(evidence, scale[1:])).nonzero().squeeze(-1)
         if len(redo):
-            rows = [*nothing[:, redo], *evidence[:, redo]]
-            parts, sizes = split(torch.stack(rows))
-            again, size = _Passed.over(_sweep_each, transition, initial, rows).weights(parts, at, own)
+            parts, sizes = split(torch.cat([nothing[:, redo], evidence[:, redo]]))
+            pairs = list(zip(parts, sizes, strict=True))
+            again, size = _Passed.over(_sweep_each, transition, initial, pairs).weights(parts, at, own)
             again = _align(again, size + own * sizes[at])
             tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
     return tau, exponent

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hmmlib import bert, checkpoints, devices, tuning
+from hmmlib import bert, devices, tuning
 from hmmlib.arguments import at_least, of_type, one_of
 from hmmlib.generate import random_hmm, random_memory_hmm
 from hmmlib.hmm import HMM, MemoryHMM
@@ -129,7 +129,7 @@ def run_trial(
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device, or the checkpoint is another run's.
     """
-    tell, checkpoint = report or (lambda phase, share: None), checkpoint and checkpoints.as_path(checkpoint)
+    tell = report or (lambda phase, share: None)
     place, seeds, clock = devices.pick(device), trial_seeds(of_type("spec", spec, TrialSpec).seed), _Clock(tell)
 
     model, network = draw_model(spec), build_network(spec).to(place)

@@ -171,6 +171,12 @@ def all_probs(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
     return torch.cat([logits_at(network, part, None).softmax(-1) for part in parts])
 
 
+def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> list[dict]:
+    """What is trained at which rate, as AdamW takes it. TypeError where `plan` is not a Tuning."""
+    groups = [{"params": head, "lr": of_type("plan", plan, Tuning).head_rate}]
+    return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
+
+
 def _fit(
     score,
     groups: list[dict],
@@ -209,14 +215,7 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
     """
     probs = as_tensor("probs", probs, 2)
     weights = nn.Parameter(torch.zeros_like(probs[0]))
-    _fit(
-        lambda batch: batch @ weights,
-        [{"params": [weights], "lr": of_type("plan", plan, Tuning).head_rate}],
-        probs,
-        labels,
-        plan,
-        seed,
-    )
+    _fit(lambda batch: batch @ weights, _groups(plan, [weights]), probs, labels, plan, seed)
     return LinearHead(weights.detach())
 
 
@@ -259,8 +258,8 @@ def tune_attention(
         nn.Parameter(start.to(probs)),
         nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
     )
-    group = {"params": [part for part in head if part.requires_grad], "lr": of_type("plan", plan, Tuning).head_rate}
-    _fit(head, [group], probs, labels, plan, seed)
+    groups = _groups(plan, [part for part in head if part.requires_grad])
+    _fit(head, groups, probs, labels, plan, seed)
     return TunedAttention(*(part.detach() for part in head))
 
 
@@ -307,10 +306,7 @@ def tune_prompt(
     if not prompt_length:  # only the head is left to train, on what never changes
         return prompt.detach(), tune_head(all_probs_at_mask(network, tokens), labels, plan, seed)
     weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1, device=network.device))
-    groups = [
-        {"params": [weights], "lr": of_type("plan", plan, Tuning).head_rate},
-        {"params": [prompt], "lr": plan.prompt_rate},
-    ]
+    groups = _groups(plan, [weights], prompt)
     inputs = tokens.to(network.device)
     _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, inputs, labels, plan, seed, tick)
     return prompt.detach(), LinearHead(weights.detach())
@@ -337,15 +333,11 @@ def tune_exact_prompt(
     posteriors = as_tensor("posteriors", posteriors, 2).to(of_type("model", model, HMM).dtype)
     start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
     raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
-    groups = [
-        {"params": [weights], "lr": of_type("plan", plan, Tuning).head_rate},
-        {"params": [raw], "lr": plan.prompt_rate},
-    ]
 
     def score(batch: Tensor) -> Tensor:
         return probs_behind_prompt(model, batch, raw.sigmoid()) @ weights
 
-    _fit(score, groups, posteriors, labels, plan, seed)
+    _fit(score, _groups(plan, [weights], raw), posteriors, labels, plan, seed)
     return raw.detach().sigmoid(), LinearHead(weights.detach())
 
 

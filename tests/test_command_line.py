@@ -98,17 +98,20 @@ REFUSED = [
 )
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
     monkeypatch.setattr("hmmlib.store.STORE", tmp_path / "store")
-    code, out, err = call(*words.split())
-    flat = " ".join(err.replace("│", " ").split())
-    assert code == 2, (out, err)
-    assert "Traceback" not in err
-    assert all(part in flat for part in said), flat
+    usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
+
+
+def usage_error(result: tuple[int, str, str], *said: str) -> None:
+    code, out, err = result
+    flat = " ".join(err.replace("│", " ").split())
+    assert (code, out, "Traceback" in err) == (2, "", False), (out, err)
+    assert all(part in flat for part in said), flat
 
 
 def one_line(result: tuple[int, str, str], *said: str) -> None:
     code, out, err = result
-    assert (code, err.count("\n")) == (1, 1), (out, err)
+    assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
     assert err.startswith("hmmlib: ")
     assert all(part in err for part in said), err
 

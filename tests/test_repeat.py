@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,9 @@ from hmmlib.specs import TrialSpec
 from hmmlib.trials import run_trial
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "book"))
+from colab import copy_files  # noqa: E402
+
 TIMES = re.compile(r"\b\d+([.,]\d+)? ?(ms|s|min|seconds?|minutes?|hours?)\b")
 EXACT = [name for name in MEASURED if "exact" in name or "ladder" in name or "built" in name] + ["best_loss"]
 """What does not pass through a network."""
@@ -94,18 +96,9 @@ def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(pres
             assert two[name] == pytest.approx(one[name], abs=CLOSE), name
 
 
-def copy_of_the_project(to: Path) -> Path:
-    """The files that git knows, as they are now."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, to / name)
-    return to
-
-
 def build(project: Path) -> Path:
-    """The book of a copy of the project, by the commands of `make book`."""
+    """The book of a copy of the project in that folder, by the commands of `make book`."""
+    copy_files(project)
     home = {**os.environ, "PYTHONPATH": str(project)}
     bin = Path(sys.executable).parent
     for command in (
@@ -141,7 +134,7 @@ def differing(one: Path, two: Path) -> list[str]:
 
 @slow
 def test_the_book_built_twice_is_the_same_but_for_times(tmp_path):
-    one, two = (build(copy_of_the_project(tmp_path / name)) for name in ("one", "two"))
+    one, two = (build(tmp_path / name) for name in ("one", "two"))
     assert differing(one, two) == []
     page = two / "index.html"
     page.write_text(page.read_text().replace("prompts beat heads", "heads beat prompts"))
