@@ -28,12 +28,12 @@ ON_VANILLA_ONLY = {name for name in ACCURACIES if "prompt" in name or name.start
 BUILT = {"built_head_accuracy", "built_prompt_accuracy"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def result():
     return run_trial(TrialSpec("smoke", **TINY))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def memory_result():
     return run_trial(TrialSpec("smoke", n_memory=2, **TINY))
 
@@ -89,6 +89,8 @@ def test_progress_is_told_in_order(result):
     run_trial(result.spec, lambda phase, share: told.append((phase, share)))
     assert told[:4] == [("pretraining", (step + 1) / 4) for step in range(4)]
     assert list(dict.fromkeys(told[4:])) == [(phase, 1.0) for phase in result.seconds]  # the end of each
+    batches = result.spec.epochs * -(-result.spec.train // result.spec.tuning().batch)
+    assert told.count(("prompt tuning", 1.0)) == batches + 1  # before each, and the end
     with pytest.raises(KeyError, match="enough"):
         run_trial(result.spec, lambda phase, share: {}["enough"])
 
@@ -216,6 +218,25 @@ def test_the_environment_by_its_values():
         "transformers": transformers.__version__,
         "commit": trials.git_commit(),
     }
+
+
+def test_the_environment_is_that_of_the_device_that_would_be_picked():
+    assert environment()["device"] == devices.name(devices.pick())
+    with pytest.raises(TypeError, match=r"^device must be of type device, not str$"):
+        environment("cpu")
+
+
+def test_a_trial_of_what_is_no_spec_is_none():
+    with pytest.raises(TypeError, match=r"^spec must be of type TrialSpec, not str$"):
+        run_trial("smoke")
+
+
+@pytest.mark.parametrize("labels", ["masked", "before", "stepped"])
+def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
+    asked = []
+    monkeypatch.setattr(trials, "rung", lambda *given: (asked.append(given), rung(*given))[1])
+    run_trial(TrialSpec("smoke", labels=labels, **TINY))
+    assert [given[-1] for given in asked] == [labels]
 
 
 def test_a_half_of_a_gpu_is_named(monkeypatch):
