@@ -14,6 +14,7 @@ from hmmlib.assumptions import (
     IndependenceReport,
     RegularityReport,
     StationarityReport,
+    as_indices,
     assumption_3_1,
     assumption_3_2,
     assumption_3_5,
@@ -103,6 +104,7 @@ def test_rank_of_random_emissions():
         model = sparse_hmm(1 + seed % 5, 1 + seed % 7, seed, 0.5)
         report, expected = assumption_3_1(model), np.linalg.matrix_rank(model.emission.numpy())
         assert (report.rank, report.holds) == (expected, expected == model.n_states)
+        assert report.assumption == "Assumption 3.1 (non-degeneracy)"
         ranks.add((expected, model.n_states))
         singular = np.linalg.svd(model.emission.numpy(), compute_uv=False)
         assert report.largest_singular_value == pytest.approx(singular[0])
@@ -126,6 +128,11 @@ def test_rank_of_duplicates_and_near_duplicates(gap, holds):
     if not holds:
         with pytest.raises(AssumptionError, match="these columns does not hold: 3 columns of rank 2"):
             report.require()
+
+
+def test_a_sparse_tensor_is_no_set_of_indices():
+    with pytest.raises(ValueError, match="^essential must be a dense tensor"):
+        as_indices("essential", torch.tensor([0, 1]).to_sparse(), 3)
 
 
 def test_more_columns_than_rows_are_dependent():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hmmlib.assumptions import assumption_3_5, assumption_4_2, assumption_d_5, essential_states, support
-from hmmlib.generate import essential_hmm, random_hmm, recoverable_memory_hmm
+from hmmlib.generate import essential_hmm, random_hmm, random_memory_hmm, recoverable_memory_hmm
 from hmmlib.hmm import HMM, MemoryHMM
 from hmmlib.theorems import (
     claim_b_1,
@@ -19,6 +19,7 @@ from hmmlib.theorems import (
     prompt_d_6,
     prompt_for_any_start,
     prompted_head,
+    theorem_3_3,
     theorem_3_6,
     theorem_4_3,
     theorem_4_6,
@@ -159,10 +160,9 @@ def test_a_chain_without_memory_has_no_cells():
 
 def test_a_recovery_says_what_it_is_of():
     model, *_, recovery = recovered(1, 0)
-    other = recoverable_memory_hmm(2, 2, 3, 2, 2, 0, 0.3, True)[0]
-    message = f"a model of 6 states, {other.n_tokens} tokens and 2 memory values, not of 3, {model.n_tokens} and 2"
+    message = f"a model of 5 states, 7 tokens and 2 memory values, not of 3, {model.n_tokens} and 2"
     with pytest.raises(ValueError, match=f"^recovery must be of {message}$"):
-        recovery.states(other)
+        recovery.states(random_memory_hmm(2, 5, 7, 0))
 
 
 @pytest.mark.parametrize("n_cells", [1, 2])
@@ -185,7 +185,10 @@ def test_weights_follow_the_precision_of_the_model():
     assert ground_truth(chain, [1.0, 0.0, -1.0], [[0, 1]]).dtype == torch.float32
     assert ground_truth(model, [1.0, -1.0], [[0, 1]]).dtype == torch.float32
     assert lemma_d_4(model, recovery, [1.0, -1.0])[1].dtype == torch.float32
+    assert theorem_3_3(chain, [1.0, 0.0, -1.0]).weights.dtype == torch.float32
     least = 1e-60  # zero in float32
+    with pytest.raises(ValueError, match="^mu must not be all zero"):
+        lemma_d_4(model, recovery, [least, 0.0])
     assert support(model, [least, 1.0]) == [1]
     assert assumption_3_5(chain, [least, 1.0, 1.0], [1, 2]).uncovered == ()
     assert essential_states(chain, [least, 0.0, 1.0]) == essential_states(chain, [0.0, 0.0, 1.0])
