@@ -131,7 +131,7 @@ def test_rank_of_duplicates_and_near_duplicates(gap, holds):
 
 
 def test_a_sparse_tensor_is_no_set_of_indices():
-    with pytest.raises(ValueError, match="^essential must be a dense tensor"):
+    with pytest.raises(ValueError, match=r"^essential must be a dense tensor"):
         as_indices("essential", torch.tensor([0, 1]).to_sparse(), 3)
 
 
