@@ -34,6 +34,11 @@ def counted(reports: list) -> dict[str, dict[str, int]]:
     return {kind: dict(sorted(counts.items())) for kind, counts in sorted(found.items())}
 
 
+def reason(report) -> str:
+    """Why a test was skipped."""
+    return str(report.longrepr[2]).removeprefix("Skipped: ")
+
+
 def commit() -> str | None:
     """The commit that is tested, with `+` where anything but stored runs differs from it; None where git knows none."""
     from hmmlib.trials import git_commit
@@ -77,7 +82,7 @@ class Record:
             **self.where,
             "seconds": round(time.monotonic() - self.began),
             "passed": len(passed),
-            "skipped": dict(Counter(str(report.longrepr[2]) for report in self.reports if report.skipped)),
+            "skipped": dict(Counter(reason(report) for report in self.reports if report.skipped)),
             "properties": dict(sorted(drawn.EXAMPLES.items())) if drawn else {},
             **counted(passed),
         }

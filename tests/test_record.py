@@ -34,7 +34,7 @@ def test_a_record_has_what_was_tried_by_tests_that_passed(tmp_path):
     stored = json.loads((tmp_path / "new" / "run.json").read_text())
     assert stored["bad inputs"] == {"calls": 1, "files": 2}
     assert stored["faults"] == {"disk full": 3}
-    assert (stored["passed"], stored["skipped"]) == (3, {"Skipped: no GPU": 1})
+    assert (stored["passed"], stored["skipped"]) == (3, {"no GPU": 1})
     assert stored["versions"]["Python"] == sys.version.split()[0]
     ends = ["not everything passed", "only some tests were run", "only some tests were run", "run.json"]
     assert [line.endswith(end) for line, end in zip(said, ends, strict=True)] == [True] * 4

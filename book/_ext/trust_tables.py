@@ -1,0 +1,162 @@
+"""The page on trust: its tables, and the numbers in its sentences, from stored runs of the tests and from the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmark_tables import as_nodes
+from docutils import nodes
+from ledger_tables import LEDGER
+from records import Table
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "tests" / "results"
+RUNS = {"all": "locked", "lowest": "lowest admitted", "newest": "newest"}
+"""The stored runs of the tests, and the versions they were made with."""
+
+
+def load(name: str) -> dict:
+    """A stored run, or the ledger; ValueError where there is none."""
+    path = ROOT / LEDGER if name == "ledger" else RESULTS / f"{name}.json"
+    if not path.is_file():
+        raise ValueError(f"{path.relative_to(ROOT)} is missing")
+    return json.loads(path.read_text())
+
+
+def killed(module: dict) -> tuple[int, int]:
+    """Of a module's mutants: those that tests noticed, and all. One that was not tried counts as not noticed."""
+    return module["mutants"] - len(module["alive"]) - module.get("not checked", 0), module["mutants"]
+
+
+def instances(ledger: dict) -> dict[str, int]:
+    """What the ledger has checked: by kind, how many instances for all statements together."""
+    entries = ledger["entries"]
+    identities = [entry["identity"] for entry in entries if entry["identity"]]
+    return {
+        "random models, against enumeration": sum(entry["instances"] for entry in entries),
+        "random models whose hypothesis is broken, as controls": sum(entry["control_instances"] for entry in entries),
+        "points of a finite field, exactly": sum(found["points"] * len(found["sizes"]) for found in identities),
+        "patterns of zeros, which are all of a size": sum(e["patterns"]["cases"] for e in entries if e["patterns"]),
+    }
+
+
+def in_words(name: str) -> str:
+    """The name of a test as a sentence."""
+    return name.removeprefix("test_").replace("_", " ")
+
+
+def counts(title: str, what: str, found: dict[str, int]) -> Table:
+    rows = [(name, f"{times:,}") for name, times in found.items()]
+    return Table(title, (what, "times"), [*rows, ("all", f"{sum(found.values()):,}")] if len(rows) > 1 else rows)
+
+
+def of_properties() -> Table:
+    found = {in_words(name): times for name, times in load("all")["properties"].items()}
+    return counts("Properties", "property, and the examples for which it held", found)
+
+
+def of_mutants() -> Table:
+    parts = load("mutants")["modules"]
+    rows = []
+    for name, part in parts.items():
+        dead, every = killed(part)
+        rows.append((name, f"{every:,}", f"{dead:,}", f"{dead / every:.1%}", ", ".join(part["left out"]) or "none"))
+    return Table("Mutants", ("module", "mutants", "killed", "share", "functions left out"), rows)
+
+
+def of_survivors() -> Table:
+    """The reasons why mutants live, the most frequent first, each with one of those mutants."""
+    alive = [mutant for part in load("mutants")["modules"].values() for mutant in part["alive"]]
+    rows = []
+    for reason, times in Counter(mutant["reason"] for mutant in alive).most_common():
+        one = next(mutant for mutant in alive if mutant["reason"] == reason)
+        change = " → ".join(line[2:] for line in one["change"].splitlines())
+        rows.append((reason, str(times), f"{one['function']}: {change}"))
+    return Table("Survivors", ("why it lives", "mutants", "one of them"), rows)
+
+
+def of_versions() -> Table:
+    runs = {said: load(name) for name, said in RUNS.items()}
+    names = list(next(iter(runs.values()))["versions"])
+    rows = [(name, *(run["versions"][name].removesuffix("+cpu") for run in runs.values())) for name in names]
+    rows.append(("tests passed", *(f"{run['passed']:,}" for run in runs.values())))
+    return Table("Versions", ("", *runs), rows)
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "instances": lambda: counts("Instances", "checked", instances(load("ledger"))),
+    "properties": of_properties,
+    "mutants": of_mutants,
+    "survivors": of_survivors,
+    "bad-inputs": lambda: counts("Bad inputs", "bad input", load("all")["bad inputs"]),
+    "faults": lambda: counts("Faults", "fault", load("all")["faults"]),
+    "versions": of_versions,
+    "skipped": lambda: counts("Skipped", "why", load("all")["skipped"]),
+}
+
+
+def phrases() -> dict[str, str]:
+    """What the page's sentences quote, by name."""
+    run, parts = load("all"), load("mutants")["modules"]
+    dead, every = map(sum, zip(*map(killed, parts.values()), strict=True))
+    return {
+        "tests": f"{run['passed']:,}",
+        "minutes": f"{run['seconds'] / 60:.0f} minutes",
+        "properties": str(len(run["properties"])),
+        "examples": f"{sum(run['properties'].values()):,}",
+        "bad-inputs": f"{sum(run['bad inputs'].values()):,}",
+        "faults": f"{sum(run['faults'].values()):,}",
+        "kills": str(run["faults"]["pretraining killed"]),
+        "mutants": f"{every:,}",
+        "killed": f"{dead:,}",
+        "share": f"{dead / every:.1%}",
+        "alive": str(every - dead),
+        "instances": f"{sum(instances(load('ledger')).values()):,}",
+        "machine": f"{run['system']}, {run['processors']} processors, Python {run['versions']['Python']}, "
+        f"torch {run['versions']['torch'].removesuffix('+cpu')}, {run['date']}",
+    }
+
+
+def depend(env) -> None:
+    """Write the page anew when what it is made of changes."""
+    for path in (*(RESULTS / f"{name}.json" for name in (*RUNS, "mutants")), ROOT / LEDGER, Path(__file__)):
+        env.note_dependency(str(path))
+
+
+class TrustTable(SphinxDirective):
+    """One of the page's tables: `{trust-table} NAME`."""
+
+    required_arguments = 1
+
+    def run(self):
+        depend(self.env)
+        try:
+            return [as_nodes(TABLES[self.arguments[0]]())]
+        except (KeyError, ValueError) as error:
+            log.warning("no table %s: %s", self.arguments[0], error, location=self.get_location())
+            return []
+
+
+class Tried(SphinxRole):
+    """A number of the stored runs, by its name in `phrases`."""
+
+    def run(self):
+        depend(self.env)
+        try:
+            return [nodes.Text(phrases()[self.text])], []
+        except (KeyError, ValueError) as error:
+            log.warning("nothing tried as %s: %s", self.text, error, location=self.get_location())
+            return [], []
+
+
+def setup(app) -> dict[str, bool]:
+    app.add_directive("trust-table", TrustTable)
+    app.add_role("tried", Tried())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
