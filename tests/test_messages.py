@@ -255,6 +255,38 @@ def test_prompts_and_embeddings_follow_the_precision_of_the_model():
     assert torch.equal(found, masked_token_probs(model, tokens, prompt))
 
 
+@pytest.mark.parametrize("part", ["transition", "initial", "emission", "memory"])
+def test_results_can_be_differentiated_by_each_part_of_the_model(part):
+    model = random_memory_hmm(2, 4, 4, 0, n_cells=2)
+    getattr(model, part).requires_grad_()
+    masked_token_probs(model, [[0, MASK, 2]])[0, 1, 0].backward()
+    assert getattr(model, part).grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("memory", [[0.5, 0.5], [0.0, 1.0]])
+def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_it_fits(memory):
+    """Texts so long that what remains is far below the smallest float: with gradients, as without them."""
+    emission = np.array([[[0.98, 0.98], [0.25, 0.5]], [[0.02, 0.02], [0.25, 0.25]], [[0.0, 0.0], [0.5, 0.25]]])
+    chain = random_hmm(2, 3, 0)
+    model = MemoryHMM(chain.transition, emission, chain.initial, memory)
+    tokens = torch.zeros(1, 3000, dtype=torch.int64)
+    tokens[0, 1] = 1 if memory[0] == 0 else 2  # which the first value never emits
+    expected = masked_token_probs(model, tokens)
+    assert torch.allclose(expected.sum(-1), torch.ones(1, 3000, dtype=torch.float64))
+    model.emission.requires_grad_()
+    assert torch.allclose(masked_token_probs(model, tokens), expected, rtol=1e-9, atol=0)
+
+
+def test_messages_leave_out_the_evidence_of_their_own_position_unless_told():
+    """Over two positions, by hand: τ_1 knows v_2 only, and with its own evidence v_1 too."""
+    model, v = random_hmm(3, 4, 1), torch.rand(1, 2, 3, dtype=torch.float64)
+    of_later = model.transition.T @ v[0, 1] * (model.transition @ model.initial)
+    for own, expected in ((None, of_later), (False, of_later), (True, of_later * v[0, 0])):
+        mantissa, exponent = messages.aggregated_messages(model, v, **({} if own is None else {"own": own}))
+        assert mantissa.shape == (1, 2, 3)
+        assert torch.allclose(torch.ldexp(mantissa, exponent)[0, 0], expected, rtol=1e-12, atol=0)
+
+
 def test_a_cell_that_is_not_there_is_refused_with_those_that_are():
     model = random_memory_hmm(2, 4, 4, 0, n_cells=2)
     with pytest.raises(ValueError, match=r"^cell must be 0 to 1, not 2$"):
