@@ -147,6 +147,22 @@ def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
             assert getattr(found, f"{mine}_accuracy") == (built and built.accuracy)
 
 
+@pytest.mark.parametrize("positions", ["learned", "none"])
+def test_heads_are_tuned_and_judged_at_the_mask(positions, monkeypatch):
+    """Labels that follow the distributions at the first position, of which those at the second know nothing."""
+    spec = TrialSpec("smoke", **{**TINY, "train": 300, "test": 200, "epochs": 20}, attention_positions=positions)
+    task, generator = draw_trial_task(spec, draw_model(spec)), torch.Generator().manual_seed(0)
+    probs = torch.rand(len(task.tokens), 9, 4, generator=generator).softmax(-1)
+    task = task._replace(labels=probs[:, 0, 0] >= probs[:, 0, 1])
+    asked, tune = [], tuning.tune_attention
+    monkeypatch.setattr(tuning, "tune_attention", lambda *given: (asked.append(given[-1]), tune(*given))[1])
+    plan = replace(spec.tuning(), head_rate=0.1)
+    found = trials._heads(spec, task, probs, probs, plan, 0)
+    assert found["head_accuracy"] == found["exact_head_accuracy"] > 0.95
+    assert found["validation_head_accuracy"] >= 0.9
+    assert asked == [positions == "learned"] * 2
+
+
 def test_what_is_judged_behind_a_prompt_is_read_behind_it(monkeypatch):
     spec, seen, ticks = TrialSpec("smoke", **PROMPTED), [], []
     network, task, seed = build_network(spec), draw_trial_task(spec, draw_model(spec)), spec.seed
@@ -235,8 +251,11 @@ def test_a_trial_of_what_is_no_spec_is_none():
 def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
     asked = []
     monkeypatch.setattr(trials, "rung", lambda *given: (asked.append(given), rung(*given))[1])
-    run_trial(TrialSpec("smoke", labels=labels, **TINY))
-    assert [given[-1] for given in asked] == [labels]
+    spec = TrialSpec("smoke", labels=labels, **TINY)
+    run_trial(spec)
+    ((model, task, probs, _, _, told),) = asked
+    assert told == labels
+    assert torch.equal(probs, masked_token_probs(model, task.tokens)[:, 0])
 
 
 def test_a_half_of_a_gpu_is_named(monkeypatch):
