@@ -124,6 +124,7 @@ def test_ties_in_float32():
         head = AttentionHead(exact.query.float(), exact.key.float(), exact.value.float(), exact.output.float())
         assert head.attended(probs).sum().item() == count
         assert head(probs, torch.ones(1, 3, 1)).dtype == torch.float32
+        assert head(probs.double(), torch.ones(1, 3, 1).double()).dtype == torch.float32
 
 
 @pytest.mark.parametrize(

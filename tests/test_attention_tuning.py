@@ -65,6 +65,12 @@ def as_soft_head(head, cell, probs, sharpness=1.0):
     return paper.soft(probs, torch.ones(*probs.shape[:2], 1, dtype=probs.dtype), sharpness)
 
 
+def test_a_trained_head_reads_distributions_in_its_own_precision():
+    probs, head = random_probs(), TunedAttention(*(part.float() for part in random_attention(2)))
+    assert head(probs).dtype == torch.float32
+    assert torch.equal(head(probs), head(probs.float()))
+
+
 @pytest.mark.parametrize("cells", [1, 2, 4])
 def test_the_head_that_is_trained_is_the_soft_head_of_the_paper_with_ones_for_embeddings(cells):
     probs, head = random_probs(), random_attention(cells)

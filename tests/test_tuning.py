@@ -211,6 +211,9 @@ def test_a_prompt_comes_before_the_sequence(network):
         longer = torch.cat([torch.tensor([[2, 0]]).expand(40, -1), torch.where(tokens == MASK, 4, tokens)], 1)
         expected = network(input_ids=longer).logits[:, 2, :4].softmax(-1)
         swapped = probs_at_mask(network, tokens, words[[0, 2]])
+        assert torch.equal(
+            probs_at_mask(network, tokens, words[[2, 0]].double()), prompted
+        )  # in the network's precision
     np.testing.assert_allclose(prompted, expected, atol=1e-5)
     assert (swapped - prompted).abs().max() > 0.01
 
