@@ -82,14 +82,19 @@ class SlowerTable(FromResults):
         return [as_nodes(tables.slower(map(tables.load, tables.TABLES)))]
 
 
-def as_nodes(found: Table) -> nodes.table:
+def as_nodes(found: Table, code: int | None = None) -> nodes.table:
+    """The table for the page; the cells of column number `code` hold code."""
+
+    def cell(column: int, text: str) -> nodes.entry:
+        shown = nodes.literal(text=text) if column == code and text else nodes.Text(text)
+        return nodes.entry("", nodes.paragraph("", "", shown))
+
     table = nodes.table(classes=["benchmark"])
     group = nodes.tgroup(cols=len(found.columns))
     group += [nodes.colspec(colwidth=1) for _ in found.columns]
     lines = found.rows or [("none", *[""] * (len(found.columns) - 1))]
-    head, *body = ([nodes.entry("", nodes.paragraph(text=cell)) for cell in line] for line in (found.columns, *lines))
-    group += nodes.thead("", nodes.row("", *head))
-    group += nodes.tbody("", *(nodes.row("", *entries) for entries in body))
+    group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph(text=name)) for name in found.columns)))
+    group += nodes.tbody("", *(nodes.row("", *(cell(*one) for one in enumerate(line))) for line in lines))
     table += group
     return table
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from benchmark_tables import as_nodes
@@ -18,6 +20,8 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "results"
+CODE = "what it changes"
+"""The name of a column that holds code."""
 RUNS = {"all": "locked", "lowest": "lowest admitted", "newest": "newest"}
 """The stored runs of the tests, and the versions they were made with."""
 
@@ -71,15 +75,28 @@ def of_mutants() -> Table:
     return Table("Mutants", ("module", "mutants", "killed", "share", "functions left out"), rows)
 
 
+def fragment(change: str, around: int = 6) -> str:
+    """What a change replaces, and what it puts there, with so many words and signs before and after it."""
+    lines = (next((line[2:] for line in change.splitlines() if line[0] == sign), "") for sign in "-+")
+    old, new = (re.findall(r"\w+|\s+|[^\w\s]", line) for line in lines)
+
+    def alike(one: list[str], other: list[str]) -> int:
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+    start = alike(old, new)
+    end = alike(old[start:][::-1], new[start:][::-1])
+    parts = ("".join(line[max(0, start - around) : len(line) - max(0, end - around)]) for line in (old, new))
+    return " → ".join(part.strip() or "nothing" for part in parts)
+
+
 def of_survivors() -> Table:
     """The reasons why mutants live, the most frequent first, each with one of those mutants."""
     alive = [mutant for part in load("mutants")["modules"].values() for mutant in part["alive"]]
     rows = []
     for reason, times in Counter(mutant["reason"] for mutant in alive).most_common():
         one = next(mutant for mutant in alive if mutant["reason"] == reason)
-        change = " → ".join(line[2:] for line in one["change"].splitlines())
-        rows.append((reason, str(times), f"{one['function']}: {change}"))
-    return Table("Survivors", ("why it lives", "mutants", "one of them"), rows)
+        rows.append((reason, str(times), one["function"], fragment(one["change"])))
+    return Table("Survivors", ("why it lives", "mutants", "one of them, in", CODE), rows)
 
 
 def of_versions() -> Table:
@@ -138,7 +155,8 @@ class TrustTable(SphinxDirective):
     def run(self):
         depend(self.env)
         try:
-            return [as_nodes(TABLES[self.arguments[0]]())]
+            found = TABLES[self.arguments[0]]()
+            return [as_nodes(found, found.columns.index(CODE) if CODE in found.columns else None)]
         except (KeyError, ValueError) as error:
             log.warning("no table %s: %s", self.arguments[0], error, location=self.get_location())
             return []
