@@ -95,7 +95,7 @@ IN_PLACE_OF_A_RESULT = [
     ("zeros", file(b"\0" * 4096), (NAME, UNREADABLE, "Expecting value")),
     ("UTF-16", file("{}".encode("utf-16")), (NAME, UNREADABLE, "utf-8")),
     ("a pickle", file(b"cos\nsystem\n(S'touch here'\ntR."), (NAME, UNREADABLE, "Expecting value")),
-    ("many brackets", file("[" * 100_000), (NAME, UNREADABLE, "recursion")),
+    ("many brackets", file("[" * 100_000), (NAME, UNREADABLE, "while decoding a JSON array")),
     ("null", file("null"), (NAME, UNREADABLE, "NoneType")),
     ("a word", file('"format"'), (NAME, UNREADABLE, "str")),
     ("a format in words", file('{"format": "2"}'), (NAME, UNREADABLE, "its format is 2", "reads 2")),
