@@ -48,8 +48,10 @@ def depend(env) -> None:
 class FromResults(SphinxDirective):
     """Something made of stored results; subclasses make it. Without results, a warning."""
 
+    depend = staticmethod(depend)
+
     def run(self):
-        depend(self.env)
+        self.depend(self.env)
         try:
             return self.made()
         except (KeyError, ValueError) as error:
@@ -166,12 +168,16 @@ def against_states(rows: list[dict]) -> Figure:
 
 
 class Measured(SphinxRole):
-    """A phrase from the stored results, by its name in `tables.phrases`."""
+    """A phrase from the stored results, by its name in what `phrases` returns."""
+
+    def __init__(self, phrases: Callable[[], dict[str, str]], depend: Callable):
+        super().__init__()
+        self.phrases, self.depend = phrases, depend
 
     def run(self):
-        depend(self.env)
+        self.depend(self.env)
         try:
-            return [nodes.Text(tables.phrases()[self.text])], []
+            return [nodes.Text(self.phrases()[self.text])], []
         except (KeyError, ValueError) as error:
             log.warning("nothing measured as %s: %s", self.text, error, location=self.get_location())
             return [], []
@@ -182,5 +188,5 @@ def setup(app) -> dict[str, bool]:
     app.add_directive("benchmark-figure", BenchmarkFigure)
     app.add_directive("learning-figure", LearningFigure)
     app.add_directive("slower-table", SlowerTable)
-    app.add_role("measured", Measured())
+    app.add_role("measured", Measured(tables.phrases, depend))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,14 +9,9 @@ from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
-from benchmark_tables import as_nodes
-from docutils import nodes
+from benchmark_tables import FromResults, Measured, as_nodes
 from ledger_tables import LEDGER
 from records import Table
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective, SphinxRole
-
-log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "results"
@@ -147,34 +142,18 @@ def depend(env) -> None:
         env.note_dependency(str(path))
 
 
-class TrustTable(SphinxDirective):
+class TrustTable(FromResults):
     """One of the page's tables: `{trust-table} NAME`."""
 
     required_arguments = 1
+    depend = staticmethod(depend)
 
-    def run(self):
-        depend(self.env)
-        try:
-            found = TABLES[self.arguments[0]]()
-            return [as_nodes(found, found.columns.index(CODE) if CODE in found.columns else None)]
-        except (KeyError, ValueError) as error:
-            log.warning("no table %s: %s", self.arguments[0], error, location=self.get_location())
-            return []
-
-
-class Tried(SphinxRole):
-    """A number of the stored runs, by its name in `phrases`."""
-
-    def run(self):
-        depend(self.env)
-        try:
-            return [nodes.Text(phrases()[self.text])], []
-        except (KeyError, ValueError) as error:
-            log.warning("nothing tried as %s: %s", self.text, error, location=self.get_location())
-            return [], []
+    def made(self):
+        found = TABLES[self.arguments[0]]()
+        return [as_nodes(found, found.columns.index(CODE) if CODE in found.columns else None)]
 
 
 def setup(app) -> dict[str, bool]:
     app.add_directive("trust-table", TrustTable)
-    app.add_role("tried", Tried())
+    app.add_role("tried", Measured(phrases, depend))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
