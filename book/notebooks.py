@@ -243,7 +243,13 @@ def execute(path: Path, parameters: Path) -> None:
     values = read_parameters(parameters)
     try:
         run = papermill.execute_notebook(
-            path, running, values, kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks"
+            path,
+            running,
+            values,
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=ROOT / "notebooks",
+            coalesce_streams=True,  # where a busy kernel sends a line in two parts, pages would show two lines
         )
         write(page(path, run, wanted), copy)
     except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
