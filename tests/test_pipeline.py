@@ -151,10 +151,9 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure(project, monkeypat
 
 
 def test_a_line_that_the_kernel_sends_in_parts_is_one_line(project):
-    notebook = nbformat.read(project.path, 4)
-    notebook.cells[
-        -1
-    ].source = "import time\nfor part in ('u =', ' 3'):\n    print(part, end='', flush=True)\n    time.sleep(1)"
+    notebook, parts = nbformat.read(project.path, 4), ["u =", " 3"]
+    say = f"for part in {parts}:\n    print(part, end='', flush=True)\n    time.sleep(1)"
+    notebook.cells[-1].source = f"import time\n{say}"
     nbformat.write(notebook, project.path)
     pipeline.execute(project.path, project.values)
     outputs = nbformat.read(pipeline.EXECUTED / project.path.name, 4).cells[-1].outputs
