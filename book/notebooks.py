@@ -219,11 +219,14 @@ def read_parameters(path: Path) -> dict:
     ValueError, naming the file, where it is no YAML, or where a name is none.
     """
     try:
-        values = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = path.read_text()
+        values, node = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:  # of a tag's wrong value
         raise ValueError(f"{path} is no parameter file: {error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is no parameter file: it must have lines `name: value`, not {values!r}")
+    if len(node.value) > len(values):
+        raise ValueError(f"{path} is no parameter file: a parameter stands in it twice")
     if wrong := [name for name in values if not is_name(name)]:
         raise ValueError(f"{path} is no parameter file: no parameter can be named {', '.join(map(repr, wrong))}")
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -66,11 +67,14 @@ def ledger(
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from hmmlib.statements import run_all, write_ledger
 
-    if out.is_dir():
-        raise typer.BadParameter(f"{out} is a folder; name a file", param_hint="--out")
+    if out.exists() and not out.is_file():
+        what = "a folder" if out.is_dir() else "no regular file"
+        raise typer.BadParameter(f"{out} is {what}; name a file", param_hint="--out")
     out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work, not after it
     with console.status("0%") as status:
         entries = run_all(instances, seed, workers, done=lambda share: status.update(f"{share:.0%}"))
+    wrong = [entry for entry in entries if not entry.as_recorded]
+    write_ledger(out.with_suffix(".changed.json") if wrong else out, entries, instances, seed)
     table = Table(title=f"{instances} instances, seed {seed}", box=None)
     for name in ("statement", "residual", "printed", "corrected", "control", "field", "patterns"):
         table.add_column(name, no_wrap=True)
@@ -92,7 +96,6 @@ def ledger(
     for entry in entries:
         if entry.corrected:
             console.print(f"{entry.name} holds in this form: {entry.corrected}")
-    wrong = [entry for entry in entries if not entry.as_recorded]
     for entry in wrong:
         errors.print(
             f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), control failed "
@@ -100,7 +103,6 @@ def ledger(
             style="red",
             markup=False,
         )
-    write_ledger(out.with_suffix(".changed.json") if wrong else out, entries, instances, seed)
     if wrong:
         raise typer.Exit(1)
 
@@ -116,6 +118,8 @@ def _fields(changes: list[str] | None) -> dict:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {change!r}")
         if name in {"preset", "seed", "n_states", "n_memory"}:
             raise typer.BadParameter(f"--set takes the other fields: {name} has its own option, or is the panel's")
+        if name in found:
+            raise typer.BadParameter(f"--set takes each field once, but {name} is there twice")
         try:
             found[name] = as_field(name, text)
         except ValueError as error:
@@ -239,7 +243,7 @@ def trial(
             _conclude(outcome, [spec])
             raise typer.Exit(1)
     _line(f"{describe(spec)}: {summary(load_result(path))}")
-    console.print(str(path), style="dim", soft_wrap=True)
+    console.print(str(path), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -290,6 +294,7 @@ def info(device: Device = "auto") -> None:
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and exit code 1, with `--debug` a traceback."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end what was asked for
     try:
         app()
     except Exception as error:

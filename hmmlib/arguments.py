@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Collection
-from numbers import Real
 
 import numpy as np
 import torch
@@ -13,6 +12,12 @@ from torch import Tensor
 
 FINITE = sys.float_info.max
 """The largest number that is not infinite."""
+
+LARGEST = 1e30
+"""The largest rate or bound that training takes: far beyond any of use, and far from where float32 ends."""
+
+MOST = 2**31 - 1
+"""The largest size or count of a trial: what torch is sure to take."""
 
 
 def as_seed(seed: int, other: str = "") -> int:
@@ -31,7 +36,11 @@ def at_least(name: str, value, low: int) -> int:
 
 def between(name: str, value, low: float, high: float = math.inf) -> float:
     """`value` where it is a number from `low` to `high`, ends included; ValueError otherwise."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.integer | np.floating)
+        or not low <= value <= high
+    ):
         limits = f"from {low:g} to {high:g}" if high < FINITE else f"of {low:g} or more"
         raise ValueError(f"{name} must be a number {limits}{', finite' * (high == FINITE)}, not {value!r}")
     return value
@@ -63,10 +72,27 @@ def all_of_type(name: str, values, *kinds: type) -> list:
 
 
 def dense(name: str, value: Tensor) -> Tensor:
-    """`value` where it is laid out as most tensors are; ValueError for a sparse one."""
-    if value.layout != torch.strided:
-        raise ValueError(f"{name} must be a dense tensor, not one of layout {value.layout}")
+    """`value` where it is laid out as most tensors are, and has its numbers; ValueError otherwise."""
+    if value.layout != torch.strided or value.is_nested:
+        raise ValueError(f"{name} must be a dense tensor, not {'nested' if value.is_nested else value.layout}")
+    if value.is_meta or value.is_quantized:
+        raise ValueError(f"{name} must hold plain numbers, not be a {'meta' if value.is_meta else 'quantized'} tensor")
     return value
+
+
+def tensor_of(name: str, value, wanted: str) -> Tensor:
+    """`value` where it is a dense tensor; a copy of it for any other array, as what is checked must not change later.
+
+    ValueError, with what is `wanted`, for what is no array, and where entries are masked: what they hide would count.
+    """
+    if isinstance(value, Tensor):
+        return dense(name, value)
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must be {wanted}, not a masked array")
+    try:
+        return torch.as_tensor(np.array(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be {wanted}, not {type(value).__name__} ({error})") from None
 
 
 def of_width(name: str, value, width: int, ndim: int | None = None) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.arguments import dense, of_type
+from hmmlib.arguments import dense, of_type, tensor_of
 from hmmlib.hmm import HMM, SUM_TOLERANCE, MemoryHMM, reachable
 
 
@@ -126,15 +126,8 @@ class StationarityReport(Report):
 
 def as_weights(mu, length: int, like: Tensor) -> Tensor:
     """μ as a tensor (length,), of the dtype and device of `like`. ValueError for another shape, NaN, or only zeros."""
-    if not isinstance(mu, Tensor):
-        try:
-            array = np.array(mu)
-        except ValueError as error:
-            raise ValueError(f"mu must have shape ({length},) and hold real numbers ({error})") from None
-        if array.dtype.kind not in "iufcb":
-            raise ValueError(f"mu must have shape ({length},) and hold real numbers, not {type(mu).__name__}")
-        mu = torch.as_tensor(array)
-    if dense("mu", mu).is_complex() or mu.dtype == torch.bool:
+    mu = tensor_of("mu", mu, f"an array of real numbers, of shape ({length},)")
+    if mu.is_complex() or mu.dtype == torch.bool:
         raise ValueError(f"mu must hold real numbers, not {mu.dtype}")
     if mu.shape != (length,):
         raise ValueError(

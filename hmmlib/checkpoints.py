@@ -8,9 +8,13 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+SEAL = "seal"
+"""The fact that tells whether a checkpoint is as it was written."""
 
 
 class CheckpointError(OSError):
@@ -25,6 +29,8 @@ def as_path(path: str | Path) -> Path:
         raise TypeError(f"checkpoint must be the path of a file *.safetensors, not {path!r}") from None
     if path.suffix != ".safetensors" or path.is_dir():
         raise ValueError(f"checkpoint must be a file *.safetensors, not {'the folder ' * path.is_dir()}{path}")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise ValueError(f"checkpoint must lie in a folder, which {path.parent} is not")
     return path
 
 
@@ -33,8 +39,15 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
     found = hashlib.sha256()
     for name, value in tensors.items():
         found.update(name.encode())
-        found.update(value.detach().cpu().contiguous().numpy().tobytes())
+        found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:16]
+
+
+def seal(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
+    """16 hexadecimal digits that all of a checkpoint gives: facts, types, shapes and contents."""
+    kinds = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in tensors.items()}
+    words = repr((sorted(facts.items()), sorted(kinds.items()), digest(tensors)))
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
 def previous(path: Path) -> Path:
@@ -54,7 +67,7 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
     copies = {name: tensors[name].detach().cpu().clone().contiguous() for name in sorted(tensors)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(copies, temporary, {**facts, "digest": digest(copies)})
+        save_file(copies, temporary, {**facts, SEAL: seal(copies, facts)})
         if path.exists():
             os.replace(path, previous(path))
         os.replace(temporary, path)
@@ -69,7 +82,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    if facts.get("digest") != digest(tensors):
+    if facts.pop(SEAL, None) != seal(tensors, facts):
         raise ValueError("its contents are not those that were written")
     return tensors, facts
 

@@ -111,8 +111,12 @@ def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) 
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for label, read in series.items():
         colour, marker = LOOK[label]
-        dots = [(max(r.excess_loss, 1e-3), read(r)) for r in results if read(r) is not None]
-        axes.scatter(*zip(*dots, strict=True), s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
+        read_of = [(max(r.excess_loss, 1e-3), read(r)) for r in results if read(r) is not None]
+        if not read_of:
+            raise ValueError(f"results must have a value for {label!r} in one trial or more, not in none")
+        axes.scatter(
+            *zip(*read_of, strict=True), s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label
+        )
     axes.set_xscale("log")
     axes.set(xlabel="excess masked-token loss (nats)", ylabel="test accuracy", ylim=(0.44, 1.02))
     axes.legend(loc="lower left", fontsize=8.5)
@@ -130,9 +134,11 @@ def against_steps(results: Sequence[TrialResult]) -> Figure:
     for label, read in LEFT.items():
         _line(above, along(results, read, steps), *LOOK[label], label)
     for name, colour in (("ladder_head_accuracy", ORANGE), ("ladder_prompt_accuracy", BLUE)):
-        level = along(results, lambda r: getattr(r, name), lambda r: 0)[0].mean
+        level = along(results, lambda r: getattr(r, name), lambda r: 0)
+        if not level:
+            raise ValueError(f"results must have {name} in one trial or more, not in none")
         what = "head" if "head" in name else "prompt"
-        above.axhline(level, color=colour, linestyle="--", linewidth=1.2, label=f"{what} tuned on the exact Ḡ")
+        above.axhline(level[0].mean, color=colour, linestyle="--", linewidth=1.2, label=f"{what} tuned on the exact Ḡ")
     _line(below, along(results, lambda r: r.excess_loss, steps), INK, "o", "excess loss")
     above.set_xscale("log")
     above.set(ylabel="test accuracy", ylim=(0.44, 1.02))

@@ -66,6 +66,13 @@ def shaped(name: str, value, *shape: int | None) -> np.ndarray:
     return found
 
 
+def some(name: str, values: np.ndarray) -> np.ndarray:
+    """`values` where there are any; ValueError otherwise."""
+    if not len(values):
+        raise ValueError(f"{name} must hold one number or more, not none")
+    return values
+
+
 def count(name: str, values) -> int:
     """How many there are; TypeError for what is no sequence."""
     try:
@@ -115,8 +122,10 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
 
 def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
     """Masked-token loss against steps, with named levels as lines. ValueError for another number of values than of steps."""
-    steps = shaped("steps", steps, None)
+    steps = some("steps", shaped("steps", steps, None))
     values, levels = shaped("values", values, len(steps)), by_name("levels", levels)
+    if len(levels) > 3:
+        raise ValueError(f"levels must be 1 to 3 lines, by name, not {len(levels)}")
     figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.plot(steps, values, color=BLUE)
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
@@ -128,7 +137,7 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
     """Points of one quantity against another, with the line y = x if asked for. ValueError where they are not as many."""
-    x = shaped("x", x, None)
+    x = some("x", shaped("x", x, None))
     y = shaped("y", y, len(x))
     figure, axes = plt.subplots(figsize=(4.2, 3.6))
     axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
@@ -279,7 +288,7 @@ def simplex_with_prompt(
         raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
     place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
     figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.4))
-    labels, columns = labels.astype(bool), corners.T @ place
+    labels, columns, essential = labels.astype(bool), corners.T @ place, list(essential)
     for axis, (title, points) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         axis.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
         for k, (x, y) in enumerate(place):

@@ -15,6 +15,8 @@ def write_whole(path: Path, text: str) -> Path:
     """
     path, temporary = Path(path), None
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise OSError("it is no regular file")  # a device, say, would become one
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
         with os.fdopen(descriptor, "wb") as file:

@@ -31,9 +31,8 @@ def mixed_permutations(
 
 
 def _as_temperature(temperature: float) -> float:
-    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature must be a positive number, not {temperature!r}")
-    return temperature
+    """ValueError for one by which a logit cannot be divided."""
+    return float(between("temperature", temperature, 1e-300, 1e300))
 
 
 def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.arguments import FINITE, at_least, between, dense
+from hmmlib.arguments import FINITE, at_least, between, tensor_of
 from hmmlib.hmm import SUM_TOLERANCE, as_tensor, unlift
 
 ZERO = 16
@@ -41,7 +40,7 @@ class LinearHead:
 
     def __call__(self, probs) -> Tensor:
         """Scores (n,) of token distributions (n, X); 0 where within rounding of it. ValueError for another shape."""
-        probs = as_tensor("probs", probs, 2).to(device=self.weights.device, dtype=self.weights.dtype)
+        probs = as_tensor("probs", probs, 2, like=self.weights)
         if probs.shape[1] != len(self.weights):
             raise ValueError(f"probs must have shape (n, {len(self.weights)}), not {tuple(probs.shape)}")
         return unless_rounding(probs @ self.weights, probs @ self.weights.detach().abs())
@@ -56,14 +55,15 @@ TIES = 256
 
 
 def _as_parameter(name: str, part, ndim: int) -> Tensor:
-    """A head's parameter as a tensor. ValueError for another number of axes, no numbers, NaN or infinity."""
-    if not isinstance(part, Tensor):
-        try:
-            part = torch.as_tensor(np.array(part).astype(float, casting="same_kind"))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must be an array of numbers, not {type(part).__name__} ({error})") from None
-    if not dense(name, part).is_floating_point():
+    """A head's parameter as a tensor: float64, or float32 where it is given so; its own unless it is being trained.
+
+    ValueError for another number of axes, no numbers, NaN or infinity.
+    """
+    given, part = part, tensor_of(name, part, "an array of numbers")
+    if not part.is_floating_point() and (isinstance(given, Tensor) or part.is_complex()):
         raise ValueError(f"{name} must hold floating-point numbers, not {part.dtype}")
+    part = part if part.dtype == torch.float32 else part.to(torch.float64)
+    part = part if part.requires_grad else part.clone()  # what is being trained stays what it is
     if part.ndim != ndim:
         raise ValueError(f"{name} must have shape {('(k,)', '(k, l)')[ndim - 1]}, not {tuple(part.shape)}")
     if not torch.isfinite(part.detach()).all():
@@ -117,16 +117,12 @@ class AttentionHead:
                 raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(part.shape)}")
         if width < 2 or len(self.output) % (width - 1) or not len(self.output):
             raise ValueError(f"output must have a multiple of |H| = {width - 1} entries, not {len(self.output)}")
-        kinds = {
-            (part.dtype, part.device)
-            for part in (self.query, *parts.values(), self.positions)
-            if isinstance(part, Tensor)
-        }
+        kinds = {(part.dtype, part.device) for part in (self.query, self.key, self.value, self.output, self.positions)}
         if len(kinds) > 1:
             raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, kinds))}")
 
     def _probs(self, probs) -> Tensor:
-        probs = as_tensor("probs", probs, 3).to(self.key)
+        probs = as_tensor("probs", probs, 3, like=self.key)
         if probs.shape[2] != self.key.shape[1]:
             raise ValueError(f"probs must have shape (n, T, {self.key.shape[1]}), not {tuple(probs.shape)}")
         return probs
@@ -147,7 +143,7 @@ class AttentionHead:
 
     def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
         """Both checked; lifted embeddings go through φ."""
-        probs, embeddings = self._probs(probs), as_tensor("embeddings", embeddings, 3).to(self.key)
+        probs, embeddings = self._probs(probs), as_tensor("embeddings", embeddings, 3, like=self.key)
         width, n_states = len(self.output), len(self.query) - 1
         lifted = (width // n_states) ** self.n_cells * n_states
         if embeddings.shape[:2] != probs.shape[:2] or embeddings.shape[2] not in {width, lifted}:
@@ -202,11 +198,7 @@ class Impossible:
 
 def as_labels(labels, n: int) -> Tensor:
     """Labels as a bool tensor (n,). ValueError for another shape, or what is neither bool nor 0 and 1."""
-    try:
-        labels = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
-    except (TypeError, ValueError):
-        raise ValueError(f"labels must be bool, or 0 and 1, not {reprlib.repr(labels)}") from None
-    dense("labels", labels)
+    labels = tensor_of("labels", labels, "bool, or 0 and 1")
     other = labels[(labels != 0) & (labels != 1)]
     if len(other):
         raise ValueError(f"labels must be bool, or 0 and 1, not {other[0].item()}")

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from hmmlib import devices
-from hmmlib.arguments import as_seed, at_least, dense, of_width
+from hmmlib.arguments import as_seed, at_least, of_width, tensor_of
 from hmmlib.sampling import choose, cumulative_rows, draw
 
 MASK = -1
@@ -35,19 +34,16 @@ class Sample(NamedTuple):
     memory: Tensor | None
 
 
-def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False) -> Tensor:
-    """`value` as a float64 tensor (float32 stays float32); ValueError where it is no finite, nonnegative array.
+def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False, like: Tensor | None = None) -> Tensor:
+    """`value` as a float64 tensor (float32 stays float32), or of the dtype and device of `like`.
 
-    An array without entries is refused too, unless `empty`.
+    ValueError where it is then no finite, nonnegative array, and for one without entries, unless `empty`.
     """
-    if not isinstance(value, Tensor):
-        try:
-            value = torch.as_tensor(np.array(value))  # a copy: what is checked here must not change later
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must be an array of numbers, not {type(value).__name__} ({error})") from None
-    if dense(name, value).dtype == torch.bool or value.is_complex():
+    value = tensor_of(name, value, "an array of numbers")
+    if value.dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
     value = value if value.dtype == torch.float32 else value.to(torch.float64)
+    value = value if like is None else value.to(like)
     if ndim is not None and value.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, not shape {tuple(value.shape)}")
     if value.numel() == 0:
@@ -56,7 +52,7 @@ def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False) ->
         raise ValueError(f"{name} is empty: shape {tuple(value.shape)}")
     plain = value.detach()
     if not torch.isfinite(plain).all():
-        raise ValueError(f"{name} must be finite, but holds NaN or infinity")
+        raise ValueError(f"{name} must be finite, but holds NaN or infinity as {value.dtype}")
     if (plain < 0).any():
         raise ValueError(f"{name} must be nonnegative, but its smallest entry is {plain.min().item():.6g}")
     return value
@@ -80,18 +76,16 @@ def as_distribution(name: str, value, ndim: int) -> Tensor:
 
 def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
     """Check tokens: integers of shape (n, T), T ≥ 1, each MASK or from 0 to n_tokens - 1. Returns int64."""
-    if not isinstance(tokens, Tensor):
-        try:
-            tokens = torch.as_tensor(np.array(tokens))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"tokens must be a rectangular array of integers of shape (n, T) ({error})") from None
-    if dense("tokens", tokens).is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
+    tokens = tensor_of("tokens", tokens, "a rectangular array of integers of shape (n, T)")
+    if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
-    tokens = tokens.to(device=device, dtype=torch.int64)
-    if tokens.numel() and (tokens.min() < MASK or tokens.max() >= n_tokens):
-        bad = tokens[(tokens < MASK) | (tokens >= n_tokens)][0].item()
+    unsigned, tokens = tokens.dtype == torch.uint64, tokens.to(device=device, dtype=torch.int64)
+    least = 0 if unsigned else MASK  # what is too large for int64 has become negative
+    if tokens.numel() and (tokens.min() < least or tokens.max() >= n_tokens):
+        bad = tokens[(tokens < least) | (tokens >= n_tokens)][0].item()
+        bad += 2**64 if unsigned and bad < 0 else 0
         raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {bad}")
     return tokens
 
@@ -297,7 +291,7 @@ class MemoryHMM(_Chain):
                 f"memory must have one axis of {self.n_memory} values (as emission has) for each cell, "
                 f"not shape {tuple(memory.shape)}"
             )
-        self.memory = as_distribution("memory", memory.reshape(-1), 1).reshape(memory.shape)
+        self.memory = as_distribution("memory", memory.reshape(-1), 1).reshape(memory.shape).clone()
         if self.n_states % self.n_cells:
             raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
         self.n_syntax = self.n_states // self.n_cells

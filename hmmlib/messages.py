@@ -83,7 +83,7 @@ def lifted_size(model: HMM | MemoryHMM) -> int:
 def _as_prompt(model: HMM | MemoryHMM, prompt) -> Tensor:
     """A prompt as a vector (S,), or (M*H,) or lifted for a memory model. ValueError for another shape or a bad entry."""
     of_type("model", model, HMM, MemoryHMM)
-    prompt = as_tensor("prompt", prompt, 1).to(device=model.device, dtype=model.dtype)
+    prompt = as_tensor("prompt", prompt, 1, like=model.initial)
     if len(prompt) not in _widths(model):
         raise ValueError(f"prompt must have {_choice(model)} entries, not {len(prompt)}")
     return prompt
@@ -269,7 +269,7 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
         ValueError: a negative or non-finite entry, or a last axis of another length.
     """
     of_type("model", model, HMM, MemoryHMM)
-    embeddings = as_tensor("embeddings", embeddings, 3, empty=True).to(device=model.device, dtype=model.dtype)
+    embeddings = as_tensor("embeddings", embeddings, 3, empty=True, like=model.initial)
     if embeddings.shape[1] == 0:
         raise ValueError(f"embeddings must have at least one position, not shape {tuple(embeddings.shape)}")
     if embeddings.shape[-1] not in _widths(model):
@@ -298,7 +298,7 @@ def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
     """P[H_at | X_{1:T} = x], (n, n_states), for `at` from 0 to T; the zero vector where x has probability zero."""
     rows = _rows(model, tokens)
     length = rows.index.shape[1]
-    if at_least("at", at, 0) > length:
+    if (at := at_least("at", at, 0)) > length:
         raise ValueError(f"at must be 0 to {length} for sequences of length {length}, not {at}")
     return _read(model, rows, slice(at, at + 1), True, _states(model))[0][:, 0]
 
@@ -306,7 +306,7 @@ def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
 def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
     """P[M_cell | X_{1:T} = x], (n, n_memory), cells counted from 0; the zero vector where x has probability zero."""
     of_type("model", model, MemoryHMM)
-    if at_least("cell", cell, 0) >= model.n_cells:
+    if (cell := at_least("cell", cell, 0)) >= model.n_cells:
         raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell}")
     groups = one_hot(model.joint_values()[:, cell], model.n_memory).T.to(model.dtype)
     values = torch.eye(model.n_memory, dtype=model.dtype, device=model.device).repeat_interleave(model.n_states, 1)

@@ -24,7 +24,7 @@ import torch
 from hmmlib import checkpoints, devices
 from hmmlib.arguments import all_of_type, at_least, between, of_type
 from hmmlib.specs import TrialSpec
-from hmmlib.store import STORE, Claim, as_store, checkpoint_path, is_stored, load_result, result_path, save_result
+from hmmlib.store import STORE, Claim, as_folder, checkpoint_path, is_stored, load_result, result_path, save_result
 from hmmlib.trials import TrialResult, run_trial
 
 
@@ -124,7 +124,7 @@ def run_missing(
         ValueError: there is no such device, or a file in the store is no result.
     """
     devices.pick(device)
-    store, until = as_store(store), between("until", until, 0)
+    store, until = as_folder(store), between("until", until, 0)
     specs = all_of_type("specs", specs, TrialSpec)
     outcome, seconds = Outcome(), []
     for k, spec in enumerate(specs):
@@ -154,7 +154,7 @@ def run_missing(
             say(f"{describe(spec)}: {summary(result)} {pace(specs, store, seconds, workers)}")
         except TimeUp:
             outcome.left.append(spec.hash)
-        except (FloatingPointError, ValueError) as error:
+        except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # the others may do better
             outcome.failed[spec.hash] = str(error)
             say(f"{describe(spec)} failed: {error}")
         finally:
@@ -196,8 +196,9 @@ def run_side_by_side(
     RuntimeError where a process dies, which says what is now missing, and what `run_missing` raises in one; what is finished
     is kept.
     """
-    workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_store(store)
+    workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_folder(store)
     devices.pick(device)
+    workers = max(1, min(workers, len(specs)))
     context, running, outcomes, died = multiprocessing.get_context("spawn"), {}, [], 0
     try:
         for _ in range(workers):
@@ -254,11 +255,11 @@ def gather(
     store: Path = STORE,
     say: Callable[[str], None] = print,
 ) -> list[TrialResult]:
-    """For a notebook: the stored results of the specs, and what can be computed of the missing ones until that time.
+    """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones until then.
 
     Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing.
     """
-    store, specs = as_store(store), all_of_type("specs", specs, TrialSpec)
+    store, specs = as_folder(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     if not store.is_dir():
         say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
         say("The project's own trials come with a clone of its repository: run the notebook from there.")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hmmlib import checkpoints, devices
-from hmmlib.arguments import FINITE, at_least, between, of_type, one_of
+from hmmlib.arguments import LARGEST, at_least, between, of_type, one_of
 from hmmlib.bert import as_network, fingerprint, logits_at, mask_some
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
 from hmmlib.presets import CHOICES
@@ -64,7 +64,7 @@ class Pretraining:
         for name in ("warmup", "documents", "document_length"):
             at_least(name, getattr(self, name), 0)
         for name in ("learning_rate", "muon_rate", "clip"):
-            between(name, getattr(self, name), 0, FINITE)
+            between(name, getattr(self, name), 0, LARGEST)
         between("masked", self.masked, 0, 1)
         of_type("half", self.half, bool)
         one_of("masking", self.masking, CHOICES["masking"])
@@ -279,9 +279,16 @@ class Run:
         found = checkpoints.load(path, self.identity)
         if found is None:
             return
-        tensors, facts = found
+        try:
+            self._continue(path, *found)
+        except (LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{path} is whole, but no checkpoint of this version of hmmlib; move it away: {error}"
+            ) from error
+
+    def _continue(self, path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
         if facts["place"] != self.place:  # random states and loss scale are of no use here
-            warnings.warn(f"{path} was made on {facts['place']}, this is {self.place}: begun anew", stacklevel=3)
+            warnings.warn(f"{path} was made on {facts['place']}, this is {self.place}: begun anew", stacklevel=4)
             return
         states: list[dict[int, dict]] = [{} for _ in self.optimisers]
         for name, value in tensors.items():
@@ -298,7 +305,7 @@ class Run:
         if self.gradients.scaler.is_enabled():
             kinds = {name: type(value) for name, value in self.gradients.scaler.state_dict().items()}
             self.gradients.scaler.load_state_dict({name: kind(facts[name]) for name, kind in kinds.items()})
-        self.done = int(facts["done"])
+        self.done = between("done", int(facts["done"]), 0, self.plan.steps)
 
 
 def _dropout_state(device: torch.device) -> Tensor:
@@ -357,7 +364,10 @@ def pretrain(
     of_type("model", model, HMM, MemoryHMM)
     between("every", every, 0)
     checkpoint = checkpoint and checkpoints.as_path(checkpoint)
-    if plan.length > as_network(network).config.max_position_embeddings:
+    if model.n_tokens >= as_network(network).config.vocab_size:
+        words = network.config.vocab_size - 1
+        raise ValueError(f"model must have at most {words} tokens, as the network has words, not {model.n_tokens}")
+    if plan.length > network.config.max_position_embeddings:
         longest = network.config.max_position_embeddings
         raise ValueError(f"plan: its length must be at most {longest}, as the network is, not {plan.length}")
     fork = [network.device] if network.device.type == "cuda" else []

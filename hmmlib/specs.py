@@ -6,12 +6,13 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import reprlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from hmmlib.arguments import FINITE, all_of_type, at_least, of_type, one_of
+from hmmlib.arguments import LARGEST, MOST, all_of_type, at_least, of_type, one_of
 from hmmlib.bert import Shape
 from hmmlib.presets import CHOICES, PANELS, PRESETS
 from hmmlib.pretraining import Pretraining
@@ -24,6 +25,8 @@ MAY_BE_ZERO = {"dropout", "muon_rate", "clip", "tuning_warmup"}
 """Numbers that switch something off when they are 0; all others must be positive."""
 
 LONGEST_PROMPT = 50
+MOST_TRIALS = 10_000
+"""Of a point: more would take long to list."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,13 @@ def _check_field(name: str, kind: str, value) -> None:
         one_of(name, value, CHOICES[name])
     elif isinstance(value, bool) or not isinstance(value, int | float if kind == "float" else int):
         raise ValueError(f"{name} must be {'a number' if kind == 'float' else 'an integer'}, not {value!r}")
-    elif kind == "float" and not (0 < value <= FINITE or (value == 0 and name in MAY_BE_ZERO)):
+    elif kind == "float" and not (0 < value <= LARGEST or (value == 0 and name in MAY_BE_ZERO)):
         least = "0 or more" if name in MAY_BE_ZERO else "positive"
-        raise ValueError(f"{name} must be {least} and finite, not {value}")
+        raise ValueError(f"{name} must be {least} and at most {LARGEST:g}, not {value}")
     elif kind == "int" and value < LEAST.get(name, 1):
         raise ValueError(f"{name} must be {LEAST.get(name, 1)} or more, not {value}")
+    elif kind == "int" and value > (2**63 - 1 if name == "seed" else MOST):
+        raise ValueError(f"{name} must be at most {'2**63 - 1' if name == 'seed' else MOST}, not {reprlib.repr(value)}")
 
 
 def panel_points(panel: str) -> list[dict[str, int]]:
@@ -157,8 +162,8 @@ def panel_specs(preset: str, panel: str, trials: int, **changes) -> list[TrialSp
     fixed = sorted({"preset", "seed", "n_states", "n_memory"} & changes.keys())
     if fixed:
         raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-        raise ValueError(f"trials must be 1 or more, not {trials!r}")
+    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= MOST_TRIALS:
+        raise ValueError(f"trials must be 1 or more, and at most {MOST_TRIALS}, not {trials!r}")
     return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in range(trials) for point in points]
 
 

@@ -21,7 +21,7 @@ from hmmlib import devices
 from hmmlib.arguments import all_of_type, between, of_type
 from hmmlib.missing import Outcome, TimeUp, describe, pace, store_safely, summary
 from hmmlib.specs import TrialSpec
-from hmmlib.store import STORE, Claim, as_store, checkpoint_path, is_stored
+from hmmlib.store import STORE, Claim, as_folder, checkpoint_path, is_stored
 from hmmlib.trials import TrialResult, run_trial
 
 GRACE = 20.0
@@ -144,7 +144,7 @@ def sweep(
         raise ValueError(f"cpus must be positive and gpus not negative, not {cpus!r} and {gpus!r}")
     devices.as_name(device)
     between("until", until, 0)
-    store, queue, outcome = as_store(store).resolve(), deque(), Outcome()
+    store, queue, outcome = as_folder(store).resolve(), deque(), Outcome()
     specs = list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     for spec in specs:
         if is_stored(spec, store):

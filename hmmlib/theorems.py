@@ -88,7 +88,7 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
     """
-    of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1)
+    prompt = of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1).to(model.initial)
     return model.transition @ (prompt * model.marginal(1)) / model.initial
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hmmlib.arguments import FINITE, at_least, between, dense, of_type, of_width, one_of
+from hmmlib.arguments import LARGEST, at_least, between, dense, of_type, of_width, one_of
 from hmmlib.bert import as_network, logits_at, to_ids
 from hmmlib.heads import LinearHead, as_labels
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator, as_tensor, as_tokens
@@ -114,7 +114,7 @@ def draw_task(
     tokens, posteriors = _inputs(model, sum(sizes), length, law, generator)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(posteriors.shape[1], generator, places)
-        labels = posteriors @ mu >= 0
+        labels = posteriors.to(mu) @ mu >= 0
         if 0 < labels[: sizes[0]].sum() < sizes[0]:
             break
     return Task(tokens, labels, mu, redraws, sizes, posteriors)
@@ -134,7 +134,7 @@ class Tuning:
         for name in ("epochs", "batch"):
             at_least(name, getattr(self, name), 1)
         for name in ("head_rate", "prompt_rate"):
-            between(name, getattr(self, name), 0, FINITE)
+            between(name, getattr(self, name), 0, LARGEST)
         between("warmup", self.warmup, 0, 1)
 
 
@@ -177,6 +177,7 @@ def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> l
     return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
 
 
+@torch.enable_grad()
 def _fit(
     score,
     groups: list[dict],
@@ -186,7 +187,10 @@ def _fit(
     seed: int,
     tick: Callable[[], None] | None = None,
 ) -> None:
-    """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups; call `tick` before each batch."""
+    """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups; call `tick` before each batch.
+
+    FloatingPointError where what is trained ends as no numbers.
+    """
     generator, labels = as_generator(seed), as_labels(labels, len(inputs))
     batches = -(-len(inputs) // plan.batch)
     total = plan.epochs * batches
@@ -206,6 +210,9 @@ def _fit(
             loss.backward()
             optimiser.step()
             scheduler.step()
+    if not all(part.isfinite().all() for group in groups for part in group["params"]):
+        rates = ", ".join(f"{group['initial_lr']:g}" for group in groups)
+        raise FloatingPointError(f"tuning diverged, at rates of {rates}: what was trained is no longer finite")
 
 
 def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearHead:
@@ -213,7 +220,7 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
 
     A distribution sums to 1, so a bias would only repeat what equal weights do.
     """
-    probs = as_tensor("probs", probs, 2)
+    probs = as_tensor("probs", probs, 2).detach()
     weights = nn.Parameter(torch.zeros_like(probs[0]))
     _fit(lambda batch: batch @ weights, _groups(plan, [weights]), probs, labels, plan, seed)
     return LinearHead(weights.detach())
@@ -250,7 +257,7 @@ def tune_attention(
 
     Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β stays zero.
     """
-    draws, probs = as_generator(seed), as_tensor("probs", probs, 3)
+    draws, probs = as_generator(seed), as_tensor("probs", probs, 3).detach()
     at_least("cells", cells, 1)
     start = torch.randn(probs.shape[2], cells, generator=draws) / probs.shape[2]
     head = TunedAttention(
@@ -318,7 +325,7 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
     Differentiable in the prompt u, (S,). The zero vector where prompt and text exclude each other.
     """
     after = lemma_c_2(model, prompt)
-    weights = of_width("posteriors", posteriors, len(after), 2) * after
+    weights = of_width("posteriors", posteriors, len(after), 2).to(after) * after
     total = weights.sum(1, keepdim=True)
     return weights / torch.where(total > 0, total, 1) @ model.emission.T
 
@@ -330,7 +337,7 @@ def tune_exact_prompt(
 
     `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
     """
-    posteriors = as_tensor("posteriors", posteriors, 2).to(of_type("model", model, HMM).dtype)
+    posteriors = as_tensor("posteriors", posteriors, 2, like=of_type("model", model, HMM).initial).detach()
     start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
     raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
 

@@ -3,6 +3,7 @@
 test_command_line.py has more.
 """
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +14,7 @@ from record import tried
 from runs import TINY
 from test_command_line import call, one_line, usage_error  # noqa: F401 (the first is a fixture)
 
+from hmmlib import __main__ as command_line
 from hmmlib import missing, statements
 from hmmlib.registry import FAILS, find
 from hmmlib.specs import TrialSpec
@@ -36,7 +38,7 @@ USAGE = [
     ("trial --set zz=3", "unknown field 'zz'", "steps, batch"),
     ("trial --set steps=", "steps must be an integer", "''"),
     ("trial --set steps=7.0", "steps must be an integer", "'7.0'"),
-    ("trial --set masked=inf", "masked must be positive and finite", "inf"),
+    ("trial --set masked=inf", "masked must be positive and at most 1e+30", "inf"),
     ("trial --set masked=2", "masked must be at most 1", "2"),
     ("trial --set dropout=-1", "dropout must be 0 or more", "-1"),
     ("trial --set dropout=1", "dropout must be below 1", "1.0"),
@@ -57,6 +59,12 @@ USAGE = [
     ("ledger --seed -1", "seed must be an integer of 0 or more", "'-1'"),
     ("ledger --instances all", "instances must be an integer of 1 or more", "'all'"),
     ("ledger --out .", ". is a folder; name a file"),
+    ("ledger --out /dev/null", "/dev/null is no regular file; name a file"),
+    ("trial --set steps=9 --set steps=4", "--set takes each field once, but steps is there twice"),
+    ("trial --set train=100000000000000000000", "train must be at most 2147483647", "100000000000000000000"),
+    ("trial --set head_rate=1e300", "head_rate must be positive and at most 1e+30", "1e+300"),
+    (f"trial --seed {2**63}", "seed must be at most 2**63 - 1", str(2**63)),
+    ("trial --panel left --missing --trials 10001", "trials must be 1 or more, and at most 10000", "10001"),
 ]
 
 
@@ -76,6 +84,12 @@ def a_file(tmp_path: Path) -> Path:
     return path
 
 
+def a_link_to_nothing(tmp_path: Path) -> Path:
+    path = tmp_path / "link"
+    path.symlink_to(tmp_path / "nothing")
+    return path
+
+
 def a_folder_as_result(tmp_path: Path) -> Path:
     path = result_path(TrialSpec("smoke", 3, **{k: v for k, v in TINY.items() if k != "n_states"}), tmp_path)
     path.mkdir(parents=True)
@@ -91,7 +105,8 @@ def a_binary_result(tmp_path: Path) -> Path:
 
 
 FAILURES = [
-    (["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"], a_file, "mine"),
+    (["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"], a_file, "store must be a folder"),
+    (["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"], a_link_to_nothing, "store must be a folder"),
     (["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"], a_folder_as_result, "Is a directory"),
     (["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"], a_binary_result, "is no readable result"),
     (
@@ -141,6 +156,32 @@ def test_a_process_of_its_own_shows_a_traceback_with_debug_only(debug, tmp_path)
     assert ("Traceback" in done.stderr) == debug
     assert str(path) in done.stderr.splitlines()[-1]
     assert path.read_text() == "mine"
+
+
+def test_the_ledger_is_written_before_anything_is_said(call, tmp_path, monkeypatch):  # noqa: F811
+    def fail(*arguments, **options):
+        raise OSError("No space left on device")
+
+    entry = statements.run(find("Proposition 3.4"), 1, 0)
+    monkeypatch.setattr(statements, "run_all", lambda *arguments, **options: [entry])
+    monkeypatch.setattr(command_line.console, "print", fail)
+    one_line(call("ledger", "--instances", 1, "--out", tmp_path / "ledger.json"), "No space left")
+    assert (tmp_path / "ledger.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["a[bold]b", "q[/x]z", "é ü"])
+def test_any_folder_may_be_a_store_in_any_terminal(name, tmp_path):
+    words = ["trial", "--preset", "smoke", "--n-states", "3", *CHANGES, "--store", tmp_path / name]
+    done = subprocess.run(
+        [sys.executable, "-m", "hmmlib", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (stored,) = (tmp_path / name).glob("smoke/*.json")
+    assert done.stdout.splitlines()[-1] == str(stored).encode("ascii", "backslashreplace").decode()
 
 
 def test_a_changed_verdict_leaves_the_ledger_that_was_there(call, tmp_path, monkeypatch):  # noqa: F811

@@ -105,7 +105,7 @@ IN_PLACE_OF_A_RESULT = [
     (
         "a rate that no float holds",
         edited(head_rate=10**400),
-        (NAME, UNREADABLE, "head_rate must be positive and finite"),
+        (NAME, UNREADABLE, "head_rate must be positive and at most 1e+30"),
     ),
     ("a field of a later version", edited(rounds=3), (NAME, UNREADABLE, "rounds")),
 ]
@@ -128,6 +128,11 @@ NO_CHECKPOINT = [
         "a folder",
         folder("run.safetensors"),
         ("checkpoint must be a file *.safetensors", "the folder", "run.safetensors"),
+    ),
+    (
+        "below a file",
+        lambda tmp: file("mine", "notes")(tmp) / "run.safetensors",
+        ("checkpoint must lie in a folder", "notes"),
     ),
 ]
 TENSORS = {"w": torch.ones(2)}

@@ -174,8 +174,8 @@ OTHERS = [
     Case(MEMORY.unlift, "lifted", torch.ones(8), "length 16", "(8,)"),
     Case(MEMORY.unlift, "lifted", torch.tensor(1.0), "length 16", "()"),
     # Random models
-    Case(generate.random_hmm, "temperature", 0, "a positive number", "0"),
-    Case(generate.random_memory_hmm, "temperature", NAN, "a positive number", "nan"),
+    Case(generate.random_hmm, "temperature", 0, "a number from 1e-300 to 1e+300", "0"),
+    Case(generate.random_memory_hmm, "temperature", NAN, "a number from 1e-300 to 1e+300", "nan"),
     Case(generate.random_memory_hmm, "n_cells", 200, "at most 16777216", "2 ** 200"),
     Case(generate.sparse_memory_hmm, "n_cells", 10**9, "at most 16777216", "2 ** 1000000000"),
     Case(generate.recoverable_memory_hmm, "n_memory", 2**25, "at most 16777216", "33554432 ** 1"),
@@ -220,7 +220,7 @@ OTHERS = [
     Case(heads.LinearHead, "weights", [[1.0], [1.0, 2.0]], "array of numbers", "inhomogeneous"),
     Case(heads.LinearHead, "weights", torch.tensor([1, 2]), "floating-point", "torch.int64"),
     Case(heads.LinearHead, "weights", [], "one entry for each token", "empty"),
-    Case(heads.LinearHead, "weights", [1j], "array of numbers", "list"),
+    Case(heads.LinearHead, "weights", [1j], "floating-point numbers", "complex"),
     Case(heads.LinearHead, "condition", -1.0, "0 or more", "-1.0"),
     *(
         Case(heads.AttentionHead, argument, value, accepted, found)
@@ -229,7 +229,7 @@ OTHERS = [
             ("q", "array of numbers", "str"),
             (1.0, "shape", "()"),
             ([[1.0], [1.0, 2.0]], "array of numbers", "inhomogeneous"),
-            (1j, "array of numbers", "complex"),
+            (1j, "floating-point numbers", "complex"),
         )
     ),
     Case(heads.AttentionHead, "key", np.ones((3, 3)), "shape (2, 3)", "(3, 3)"),
@@ -243,7 +243,7 @@ OTHERS = [
     Case(heads.fit_or_refute, "probs", torch.full((2, 4), 0.3), "sum to 1", "1.2"),
     Case(heads.fit_or_refute, "labels", [0, 2], "0 and 1", "not 2"),
     Case(heads.fit_or_refute, "labels", [True], "shape (2,)", "(1,)"),
-    Case(heads.fit_or_refute, "labels", ["a", "b"], "0 and 1", "['a', 'b']"),
+    Case(heads.fit_or_refute, "labels", ["a", "b"], "0 and 1", "list"),
     Case(heads.fit_or_refute, "labels", [1.0, NAN], "0 and 1", "not nan"),
     # Example 4.1, and the ledger
     Case(SAID.encode, "text", 3, "type str", "int", TypeError),
@@ -305,10 +305,10 @@ INNER_MODULES = {
 INNER = {
     "assumptions": "as_weights as_indices as_place independence chain_period span_basis",  # are checks, or follow them
     "bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
-    "checkpoints": "digest previous broken as_path",
+    "checkpoints": "digest seal previous broken as_path",
     "devices": "half name fresh as_name",  # get what `pick` gives
     "drawings": "Drawing drawing label named ring circle frame token box arrow strip key check chain setting",  # strokes
-    "figures": "legend_below done ink_on_shade shaped by_name count",
+    "figures": "legend_below done ink_on_shade shaped some by_name count",
     "files": "write_whole",  # gets what `store` and `statements` have made
     "generate": "softmax_of_uniform mixed_permutations as_share sparse_columns primitive",  # parts of models
     "heads": "unless_rounding as_labels",
@@ -319,7 +319,7 @@ INNER = {
     "pretraining": "corpus visits hide optimisers orthogonal rate_at Muon Muon.step Gradients Gradients.__call__ "
     "Gradients.compute Gradients.capture Run Run.batch Run.save Run.resume",  # parts of `pretrain`
     "statements": "where",
-    "store": "as_store",
+    "store": "as_store as_folder",
     "summaries": "size gain as_results",  # read one field
     "sweep": "connect work slots",  # what driver and workers tell each other
     "tuning": "to_tokens",

@@ -61,7 +61,7 @@ LABELS = [
     (torch.tensor([True]), "shape (2,)", "(1,)"),
     (torch.ones(2, 2), "shape (2,)", "(2, 2)"),
     (torch.tensor([0, 2]), "0 and 1", "not 2"),
-    ("ab", "0 and 1", "'ab'"),
+    ("ab", "0 and 1", "str"),
 ]
 TOKENS = [
     ([[0, 4]], "0 to 3, or MASK = -1", "4"),
@@ -100,7 +100,7 @@ def everywhere() -> list[Case]:
             cases += [Case(of, argument, bad, f"from 0 to {most}", repr(bad)) for bad in (-0.1, 1.1, NAN, "0.5")]
     for argument in RATES:
         for of in taking(argument):
-            cases += [Case(of, argument, bad, "0 or more, finite", repr(bad)) for bad in (-1, NAN, INF, "high")]
+            cases += [Case(of, argument, bad, "from 0 to 1e+30", repr(bad)) for bad in (-1, NAN, INF, "high")]
     for of in taking("labels"):
         cases += [Case(of, "labels", *way) for way in LABELS]
     for of in taking("tokens"):
@@ -221,6 +221,9 @@ OTHERS = [
     Case(figures.matrices, "y_labels", [], "as many as the matrices, 1", "0"),
     Case(figures.losses, "values", [0.5], "shape (2,)", "(1,)"),
     Case(figures.losses, "levels", [0.3], "dict", "list", TypeError),
+    Case(figures.losses, "levels", dict.fromkeys("abcd", 0.3), "1 to 3 lines", "4"),
+    Case(figures.losses, "steps", [], "one number or more", "none"),
+    Case(figures.scatter, "x", [], "one number or more", "none"),
     Case(figures.scatter, "y", [1, 2, 3], "shape (2,)", "(3,)"),
     Case(figures.scatter, "x", [[1], [1, 2]], "shape (any,)", "inhomogeneous"),
     Case(figures.curve, "series", {"a": [1]}, "shape (2,)", "(1,)"),

@@ -235,6 +235,43 @@ def test_a_checkpoint_cut_short_gives_way_to_the_one_before(share, path):
     assert reports == [3, 4, 5, 6, 7, 8]
 
 
+def with_header(text, old, new):
+    """A safetensors file with a part of its header replaced."""
+    size = int.from_bytes(text[:8], "little")
+    header = text[8 : 8 + size].replace(old, new, 1)
+    assert header != text[8 : 8 + size]
+    return len(header).to_bytes(8, "little") + header + text[8 + size :]
+
+
+def test_a_checkpoint_with_another_fact_type_or_shape_gives_way_too(path):
+    leave_two(path)
+    text = path.read_bytes()
+    for old, new in ((b'"done":"6"', b'"done":"4"'), (b'"F32"', b'"I32"'), (b'"shape":[8,8]', b'"shape":[4,16]')):
+        path.write_bytes(with_header(text, old, new))
+        with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over"):
+            assert int(checkpoints.load(path, {})[1]["done"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("lost", "added", "said"),
+    [
+        ("place", {}, "'place'"),
+        ("done", {}, "'done'"),
+        ("", {"done": "x"}, "invalid literal"),
+        ("", {"done": "99"}, "done must be a number from 0 to 9, not 99"),
+        ("", {"done": "-1"}, "done must be a number from 0 to 9, not -1"),
+    ],
+)
+def test_a_whole_checkpoint_of_another_version_is_named_and_kept(lost, added, said, path):
+    leave_two(path)
+    tensors, facts = checkpoints.load(path, {})
+    checkpoints.save(path, tensors, {name: value for name, value in {**facts, **added}.items() if name != lost})
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"one\.safetensors is whole, but no checkpoint of this version.*{said}"):
+        train("Muon", path)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("share", SHARES)
 def test_without_a_whole_checkpoint_a_run_begins_afresh(share, path):
     leave_two(path)

@@ -57,7 +57,7 @@ REFUSED = [
     ("trial --set steps", "--set takes NAME=VALUE, not 'steps'"),
     ("trial --set steps=few", "steps must be an integer, not 'few'"),
     ("trial --set steps=0", "steps must be 1 or more, not 0"),
-    ("trial --set masked=nan", "masked must be positive and finite, not nan"),
+    ("trial --set masked=nan", "masked must be positive and at most 1e+30, not nan"),
     ("trial --set labels=mine", "labels must be one of masked, before, stepped, not 'mine'"),
     ("trial --set prompt_length=51", "prompt_length must be 0 to 50, not 51"),
     ("trial --set heads=3", "width must be a multiple of heads, but 64 is none of 3"),
@@ -142,7 +142,10 @@ def test_a_store_that_is_a_file_is_one_line_and_stays(call, tmp_path):
 
 def test_a_model_too_large_for_the_machine_is_one_line(call, tmp_path):
     for size in (["--n-states", "10000000"], ["--set", "width=2000000"]):
-        one_line(call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES, *size), "memory")
+        code, out, err = call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES, *size)
+        assert (code, out.splitlines()[-1], err.count("\n")) == (1, out.splitlines()[0], 1)
+        assert "1 failed" in out
+        assert "memory" in err
 
 
 def test_a_cluster_that_does_not_answer_is_one_line_and_soon(call, tmp_path):

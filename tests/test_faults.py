@@ -292,7 +292,9 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
             call(SPECS, store, say=str)
     assert run_missing(SPECS[:1], store, say=str) == Outcome(stored=[SPECS[0].hash])
-    assert gather(SPECS[:1], math.inf, "cpu", store, str) == [results[0]]
+    assert gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str) == [results[0]], (
+        "an interval counts each trial once"
+    )
     one_line(command_line(store / "other"), "Read-only file system", str(store / "other"))
     survived("store read-only", 3)
 

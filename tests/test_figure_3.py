@@ -108,6 +108,13 @@ def test_the_other_figures_draw_their_numbers():
     )
     dots = figure_3.against_excess(LEFT_RESULTS, LEFT).axes[0].collections
     assert [len(part.get_offsets()) for part in dots] == [8, 8]
+    with pytest.raises(ValueError, match="results must have a value for 'head of Theorem 3"):
+        figure_3.against_excess(
+            [replace(r, built_head_accuracy=None) for r in LEFT_RESULTS],
+            {"head of Theorem 3.3": lambda r: r.built_head_accuracy},
+        )
+    with pytest.raises(ValueError, match="results must have ladder_head_accuracy in one trial or more, not in none"):
+        figure_3.against_steps([replace(r, ladder_head_accuracy=None) for r in LEFT_RESULTS])
     longer = [replace(r, spec=TrialSpec("smoke", 4, r.spec.seed, steps=90), prompt_accuracy=0.99) for r in LEFT_RESULTS]
     figure = figure_3.against_steps([*LEFT_RESULTS, *longer])
     np.testing.assert_allclose(drawn(figure, "prompt tuning"), [np.mean([0.9, 0.88, 0.86, 0.84]), 0.99])

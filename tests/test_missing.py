@@ -146,6 +146,24 @@ def test_a_failing_trial_is_reported_and_the_rest_goes_on(fields, reason, tmp_pa
     assert Claim.take(bad, tmp_path) is not None
 
 
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), OverflowError("too large"), MemoryError("too many")])
+def test_a_trial_that_its_machine_cannot_hold_is_reported_and_the_rest_goes_on(error, results, tmp_path, monkeypatch):
+    def run(spec, *arguments):
+        if spec == SPECS[1]:
+            return results[1]
+        raise error
+
+    monkeypatch.setattr(missing, "run_trial", run)
+    outcome = run_missing(SPECS[:2], tmp_path, say=str)
+    assert outcome == Outcome(ran=[SPECS[1].hash], failed={SPECS[0].hash: str(error)})
+
+
+def test_no_more_processes_are_begun_than_there_are_specs(results, tmp_path):
+    store_safely(results[0], tmp_path)
+    outcome = run_side_by_side(SPECS[:1], 10**6, tmp_path)
+    assert outcome == Outcome(stored=[SPECS[0].hash])
+
+
 def test_another_runs_checkpoint_fails_by_name_and_the_rest_goes_on(tmp_path, monkeypatch):
     run_until([replace(SPECS[0], steps=12)], tmp_path, "pretraining", 7 / 12, monkeypatch)
     path = checkpoint_path(SPECS[0], tmp_path)

@@ -33,8 +33,8 @@ def whole(values):
 
 
 def ratio(values, total):
-    """Floats from Python integers of any size."""
-    return [v / total if total else 0.0 for v in values]  # Python rounds the quotient of integers once
+    """Floats from Python integers of any size; 0 for 0 alone, the smallest float for what rounds to it."""
+    return [(v / total or math.ulp(0.0)) if v else 0.0 for v in values]  # Python rounds the quotient of integers once
 
 
 def in_integers(model, embeddings):

@@ -185,7 +185,8 @@ def test_a_checkpoint_with_a_pickle_inside_is_put_aside(kind, mark, tmp_path):
 def test_a_pickle_in_a_tensor_or_a_fact_of_a_checkpoint_stays_bytes(mark, tmp_path):
     path, content = tmp_path / "one.safetensors", pickle.dumps(Mark(mark), protocol=0)
     tensors = {"weights": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
-    save_file(tensors, path, {"seed": content.decode(), "digest": checkpoints.digest(tensors)})
+    facts = {"seed": content.decode()}
+    save_file(tensors, path, {**facts, checkpoints.SEAL: checkpoints.seal(tensors, facts)})
     found, facts = checkpoints.load(path, {})
     assert found["weights"].numpy().tobytes() == facts["seed"].encode() == content
     with pytest.raises(ValueError, match=r"one\.safetensors is the checkpoint of another run: its seed is "):
@@ -296,6 +297,13 @@ REFUSED = {
     "a list": (lambda mark: "- seed\n", r"it must have lines `name: value`, not \['seed'\]"),
     "nothing": (lambda mark: "", "it must have lines `name: value`, not None"),
     "no YAML": (lambda mark: "seed: [1\n", "while parsing a flow sequence"),
+    "a name twice": (lambda mark: "seed: 1\nseed: 2\n", "a parameter stands in it twice"),
+    "no truth value": (lambda mark: "seed: !!bool maybe\n", "maybe"),
+    "no date": (lambda mark: "seed: 2020-13-45\n", "month must be in 1"),
+    "no time": (lambda mark: "seed: !!timestamp foo\n", "."),
+    "no integer": (lambda mark: "seed: !!int abc\n", "invalid literal"),
+    "too many digits": (lambda mark: f"seed: {'9' * 5000}\n", "4300 digits"),
+    "too deep": (lambda mark: f"seed: {'[' * 5000}\n", "recursion"),
 }
 
 

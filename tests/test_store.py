@@ -27,7 +27,7 @@ from hmmlib.store import (
     result_path,
     save_result,
 )
-from hmmlib.trials import TrialResult, run_trial
+from hmmlib.trials import TrialResult, run_trial, trial_seeds
 
 TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
 
@@ -48,6 +48,7 @@ def test_a_result_survives_the_store(result, tmp_path):
     assert load_result(path).redraws == 3
     nothing = dict.fromkeys((name for name in TYPES if TYPES[name].endswith("None")), None)
     assert len(nothing) == 7
+    nothing["spec"] = replace(result.spec, n_memory=2)  # a vanilla model always has a prompt
     assert load_result(save_result(replace(result, **nothing), tmp_path)) == replace(result, **nothing)
 
 
@@ -93,6 +94,19 @@ SPOILED = {
     "nothing where there must be something": lambda text, content: content.update(head_accuracy=None),
     "seconds that are none": lambda text, content: content.update(seconds={"pretraining": None}),
     "no seconds": lambda text, content: content.update(seconds=None),
+    "seconds below 0": lambda text, content: content["seconds"].update(pretraining=-1.0),
+    "a loss below 0": lambda text, content: content.update(network_loss=-50.0),
+    "a divergence below 0": lambda text, content: content.update(divergence=-7),
+    "redraws below 0": lambda text, content: content.update(redraws=-5),
+    "a number that no float holds": lambda text, content: content.update(network_loss=10**400),
+    "a majority that is none": lambda text, content: content.update(majority_rate=0.1),
+    "no prompt on a vanilla model": lambda text, content: content.update(prompt_accuracy=None),
+    "seeds of another trial": lambda text, content: content["seeds"].update(model=1),
+    "no seeds": lambda text, content: content.update(seeds={}),
+    "an environment of lists": lambda text, content: content["environment"].update(torch=[2, 13]),
+    "a name twice": lambda text, content: text.replace(' "head_accuracy"', ' "head_accuracy": 0.9, "head_accuracy"'),
+    "a field of the spec twice": lambda text, content: text.replace('"steps"', '"steps": 3, "steps"', 1),
+    "a spec that leaves something open": lambda text, content: content["spec"].update(steps=None),
 }
 
 
@@ -111,6 +125,55 @@ def test_spoiled_files_are_refused_by_name(how, result, tmp_path):
     with pytest.raises(ValueError, match=path.name):
         Claim.take(result.spec, tmp_path)
     assert path.read_text() == spoiled
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("a name twice", "head_accuracy stands in it twice"),
+        ("a spec that leaves something open", "its spec lacks steps"),
+        ("not an object", "it must be an object with a format, a spec"),
+        ("no format", "its format is None, and this version of hmmlib reads 2"),
+        ("a number that no float holds", "network_loss must be a number of 0 or more, finite, not 1000"),
+        ("seeds of another trial", "seeds must be those that seed 0 gives, not {.*'model': 1, "),
+        ("a majority that is none", r"majority_rate must be 0\.5 to 1, not 0\.1"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(how, said, result, tmp_path):
+    path = save_result(result, tmp_path)
+    content = json.loads(path.read_text())
+    spoiled = SPOILED[how](path.read_text(), content)
+    path.write_text(spoiled if isinstance(spoiled, str) else json.dumps(content))
+    with pytest.raises(ValueError, match=said):
+        load_result(path)
+
+
+def test_a_result_is_read_from_where_it_lies(result, tmp_path, monkeypatch):
+    path = save_result(result, tmp_path)
+    monkeypatch.chdir(path.parent)
+    assert load_result(path.name) == result
+
+
+def test_a_pipe_is_no_result_and_nobody_waits_for_it(result, tmp_path):
+    path = save_result(result, tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    for read in (lambda: load_result(path), lambda: is_stored(result.spec, tmp_path)):
+        with pytest.raises(ValueError, match=f"{path.name} is no readable result: it is no regular file"):
+            read()
+
+
+def test_what_is_no_folder_is_no_empty_store(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "smoke").write_text("mine")
+    for place in ("file", "link", "store"):
+        with pytest.raises(
+            NotADirectoryError, match=f"store must be a folder, or not yet there; .*{place}.* is something"
+        ):
+            load_results("smoke", tmp_path / place)
+    assert load_results("smoke", tmp_path / "nothing yet") == []
 
 
 def test_a_file_is_refused_under_another_name_or_preset(result, tmp_path):
@@ -167,7 +230,8 @@ def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
     order = [(m, n, seed) for m in (1, 2) for n in (2, 3, 10) for seed in (0, 1, 12)]
     for n_memory, n_states, seed in reversed(order):
         changed = replace(result.spec, n_memory=n_memory, n_states=n_states, seed=seed)
-        save_result(replace(result, spec=changed), tmp_path)
+        prompt = result.prompt_accuracy if n_memory == 1 else None
+        save_result(replace(result, spec=changed, prompt_accuracy=prompt, seeds=trial_seeds(seed)), tmp_path)
     (tmp_path / "smoke" / "left-over.tmp").write_text("")
     found = load_results("smoke", tmp_path)
     assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order
