@@ -216,7 +216,7 @@ WRONG_WEIGHTS = {
     "too long": ([1.0] * 4, "mu must have shape"),
     "a matrix": ([[1.0, 1.0, 1.0]], "mu must have shape"),
     "a number": (1.0, "mu must have shape"),
-    "none": (None, "mu must have shape"),
+    "none": (None, r"mu must be an array of real numbers, of shape"),
     "empty": ([], "mu must have shape"),
     "NaN": ([1.0, np.nan, 0.0], "mu must be finite"),
     "infinite": ([1.0, np.inf, 0.0], "mu must be finite"),
