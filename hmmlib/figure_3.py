@@ -111,12 +111,10 @@ def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) 
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for label, read in series.items():
         colour, marker = LOOK[label]
-        read_of = [(max(r.excess_loss, 1e-3), read(r)) for r in results if read(r) is not None]
-        if not read_of:
+        dots = [(max(r.excess_loss, 1e-3), read(r)) for r in results if read(r) is not None]
+        if not dots:
             raise ValueError(f"results must have a value for {label!r} in one trial or more, not in none")
-        axes.scatter(
-            *zip(*read_of, strict=True), s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label
-        )
+        axes.scatter(*zip(*dots, strict=True), s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
     axes.set_xscale("log")
     axes.set(xlabel="excess masked-token loss (nats)", ylabel="test accuracy", ylim=(0.44, 1.02))
     axes.legend(loc="lower left", fontsize=8.5)

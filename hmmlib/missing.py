@@ -155,8 +155,9 @@ def run_missing(
         except TimeUp:
             outcome.left.append(spec.hash)
         except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # the others may do better
-            outcome.failed[spec.hash] = str(error)
-            say(f"{describe(spec)} failed: {error}")
+            reason = " ".join(str(error).split()) or type(error).__name__
+            outcome.failed[spec.hash] = reason
+            say(f"{describe(spec)} failed: {reason}")
         finally:
             claim.release()
     return outcome

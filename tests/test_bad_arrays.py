@@ -36,7 +36,6 @@ from hmmlib.tuning import (
 SINGLE = PLAIN.to(dtype=torch.float32)
 DOUBLE = torch.float64
 GROWING = torch.tensor(0.5, dtype=DOUBLE, requires_grad=True)
-QUANTIZED = torch.quantize_per_tensor(torch.ones(1, 2), 0.1, 0, torch.quint8)
 HEAD = LinearHead(torch.tensor([1.0, -1.0]))
 REFUSED = {
     "masked tokens": (lambda: posteriors(PLAIN, np.ma.masked_equal(TOKENS, 2)), "tokens", "integers", "a masked array"),
@@ -48,7 +47,12 @@ REFUSED = {
     "tokens at int64's end": (lambda: posteriors(PLAIN, np.uint64([[2**63]])), "0 to 3", f"found {2**63}"),
     "meta tokens": (lambda: posteriors(PLAIN, torch.zeros(1, 2, dtype=int, device="meta")), "tokens", "meta"),
     "meta head": (lambda: LinearHead(torch.zeros(2, device="meta")), "weights", "meta"),
-    "quantized probs": (lambda: HEAD(QUANTIZED), "probs", "plain numbers", "quantized"),
+    "quantized probs": (
+        lambda: HEAD(torch.quantize_per_tensor(torch.ones(1, 2), 0.1, 0, torch.quint8)),
+        "probs",
+        "plain numbers",
+        "quantized",
+    ),
     "nested embeddings": (
         lambda: masked_token_probs_from_embeddings(PLAIN, torch.nested.nested_tensor([torch.ones(1, 3)])),
         "embeddings",
@@ -77,6 +81,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor", "ignore:The PyTorch API of nested tensors")
 @tried("arguments of functions")
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_only_looks_like_numbers_is_refused_by_name(what):

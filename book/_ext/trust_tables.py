@@ -98,6 +98,7 @@ def of_versions() -> Table:
     runs = {said: load(name) for name, said in RUNS.items()}
     names = list(next(iter(runs.values()))["versions"])
     rows = [(name, *(run["versions"][name].removesuffix("+cpu") for run in runs.values())) for name in names]
+    rows.append(("commit", *(run["commit"][:7] for run in runs.values())))
     rows.append(("tests passed", *(f"{run['passed']:,}" for run in runs.values())))
     return Table("Versions", ("", *runs), rows)
 
@@ -130,6 +131,7 @@ def phrases() -> dict[str, str]:
         "killed": f"{dead:,}",
         "share": f"{dead / every:.1%}",
         "alive": str(every - dead),
+        "mutants-commit": load("mutants")["commit"][:7],
         "instances": f"{sum(instances(load('ledger')).values()):,}",
         "machine": f"{run['system']}, {run['processors']} processors, Python {run['versions']['Python']}, "
         f"torch {run['versions']['torch'].removesuffix('+cpu')}, {run['date']}",
