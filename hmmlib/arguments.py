@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import sys
 from collections.abc import Collection
 
@@ -92,7 +93,8 @@ def tensor_of(name: str, value, wanted: str) -> Tensor:
     try:
         return torch.as_tensor(np.array(value))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be {wanted}, not {type(value).__name__} ({error})") from None
+        found = f"{type(value).__name__} {reprlib.repr(value)}"
+        raise ValueError(f"{name} must be {wanted}, not {found} ({error})") from None
 
 
 def of_width(name: str, value, width: int, ndim: int | None = None) -> Tensor:

@@ -110,7 +110,9 @@ def load_result(path: Path) -> TrialResult:
     try:
         content = json.loads(path.read_text(), object_pairs_hook=_once)
         if not isinstance(content, dict):
-            raise ValueError(f"it must be an object with a format, a spec and what was measured, not {type(content)}")
+            raise ValueError(
+                f"it must be an object with a format, a spec and what was measured, not {type(content).__name__}"
+            )
         version = content.pop("format", None)
         if version != FORMAT:
             raise ValueError(f"its format is {version}, and this version of hmmlib reads {FORMAT}")

@@ -243,7 +243,7 @@ OTHERS = [
     Case(heads.fit_or_refute, "probs", torch.full((2, 4), 0.3), "sum to 1", "1.2"),
     Case(heads.fit_or_refute, "labels", [0, 2], "0 and 1", "not 2"),
     Case(heads.fit_or_refute, "labels", [True], "shape (2,)", "(1,)"),
-    Case(heads.fit_or_refute, "labels", ["a", "b"], "0 and 1", "list"),
+    Case(heads.fit_or_refute, "labels", ["a", "b"], "0 and 1", "['a', 'b']"),
     Case(heads.fit_or_refute, "labels", [1.0, NAN], "0 and 1", "not nan"),
     # Example 4.1, and the ledger
     Case(SAID.encode, "text", 3, "type str", "int", TypeError),

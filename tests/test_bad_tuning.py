@@ -61,7 +61,7 @@ LABELS = [
     (torch.tensor([True]), "shape (2,)", "(1,)"),
     (torch.ones(2, 2), "shape (2,)", "(2, 2)"),
     (torch.tensor([0, 2]), "0 and 1", "not 2"),
-    ("ab", "0 and 1", "str"),
+    ("ab", "0 and 1", "'ab'"),
 ]
 TOKENS = [
     ([[0, 4]], "0 to 3, or MASK = -1", "4"),

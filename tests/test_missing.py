@@ -158,10 +158,15 @@ def test_a_trial_that_its_machine_cannot_hold_is_reported_and_the_rest_goes_on(e
     assert outcome == Outcome(ran=[SPECS[1].hash], failed={SPECS[0].hash: str(error)})
 
 
-def test_no_more_processes_are_begun_than_there_are_specs(results, tmp_path):
+def test_no_more_processes_are_begun_than_there_are_specs(results, tmp_path, monkeypatch):
     store_safely(results[0], tmp_path)
-    outcome = run_side_by_side(SPECS[:1], 10**6, tmp_path)
+    begun, start = [], multiprocessing.context.SpawnProcess.start
+    monkeypatch.setattr(
+        multiprocessing.context.SpawnProcess, "start", lambda self: (begun.append(self), start(self))[1]
+    )
+    outcome = run_side_by_side(SPECS[:1], 3, tmp_path)
     assert outcome == Outcome(stored=[SPECS[0].hash])
+    assert len(begun) == 1
 
 
 def test_another_runs_checkpoint_fails_by_name_and_the_rest_goes_on(tmp_path, monkeypatch):

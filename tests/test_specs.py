@@ -201,7 +201,7 @@ def test_the_panels_share_the_vanilla_model_that_both_have():
         (("huge", "left", 1), "preset must be one of smoke, quick, gpu, paper, released-code, not 'huge'"),
         *(
             (("smoke", "left", bad), f"trials must be 1 or more, and at most 10000, not {bad!r}")
-            for bad in (0, True, 1.0, "1", 10**9)
+            for bad in (0, -1, True, 1.0, "1", 10**9)
         ),
     ],
 )
