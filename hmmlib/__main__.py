@@ -33,6 +33,13 @@ def number(name: str, kind: type, least: float | None = None, help: str = ""):
     return typer.Option(parser=parse, metavar="INTEGER" if kind is int else "FLOAT", help=help)
 
 
+def folder(text: str) -> Path:
+    """The value of --store; an unset variable of a shell leaves it empty."""
+    if not text:
+        raise typer.BadParameter("--store must name a folder, not ''")
+    return Path(text)
+
+
 Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, gpu, paper or released-code")]
 Panel = Annotated[str | None, typer.Option(help="left or right: the points of that panel of Figure 3")]
 Trials = Annotated[
@@ -42,7 +49,9 @@ Minutes = Annotated[
     float | None, number("max-minutes", float, help="stop after so many minutes; everything finished is kept")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
-Store = Annotated[Path | None, typer.Option(help="result store; the project's own if left out")]
+Store = Annotated[
+    Path | None, typer.Option(parser=folder, metavar="PATH", help="result store; the project's own if left out")
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="another field of the spec, such as steps=1100")
 ]

@@ -41,7 +41,9 @@ def _folder(spec: TrialSpec, store: Path) -> Path:
 
 
 def as_store(store: str | Path) -> Path:
-    """The store's folder, be it there or not. TypeError for what is no path."""
+    """The store's folder, be it there or not. TypeError for what is no path, ValueError for an empty one."""
+    if store == "":  # Path("") would be the folder that one happens to be in
+        raise ValueError("store must name a folder, not ''")
     return Path(of_type("store", store, str, os.PathLike))
 
 
@@ -116,7 +118,9 @@ def load_result(path: Path) -> TrialResult:
         version = content.pop("format", None)
         if version != FORMAT:
             raise ValueError(f"its format is {version}, and this version of hmmlib reads {FORMAT}")
-        given = content.pop("spec")
+        given = content.pop("spec", None)
+        if not isinstance(given, dict):
+            raise ValueError(f"its spec must be an object with the fields of a TrialSpec, not {given!r}")
         spec = TrialSpec(**given)
         if given != asdict(spec):
             open_ = [name for name, value in asdict(spec).items() if given.get(name) != value]

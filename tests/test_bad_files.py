@@ -152,6 +152,7 @@ FILE_CASES = [
     FileCase(
         store.save_result, "no result", lambda tmp: ({}, tmp), ("result must be", "TrialResult", "dict"), TypeError
     ),
+    FileCase(store.load_results, "no name", lambda tmp: ("smoke", ""), ("store must name a folder", "''")),
     FileCase(store.Claim.take, "bytes", with_store(file(b"\xff"), SPEC), (NAME, UNREADABLE)),
     FileCase(store.Claim.take, "no spec", lambda tmp: ("smoke", tmp), ("spec must be", "TrialSpec", "str"), TypeError),
     FileCase(statements.write_ledger, "a folder", at(folder(), [], 1, 0), (NAME, "Is a directory"), OSError),

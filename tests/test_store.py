@@ -107,6 +107,7 @@ SPOILED = {
     "a name twice": lambda text, content: text.replace(' "head_accuracy"', ' "head_accuracy": 0.9, "head_accuracy"'),
     "a field of the spec twice": lambda text, content: text.replace('"steps"', '"steps": 3, "steps"', 1),
     "a spec that leaves something open": lambda text, content: content["spec"].update(steps=None),
+    "a spec in a list": lambda text, content: content.update(spec=["smoke"]),
 }
 
 
@@ -132,6 +133,8 @@ def test_spoiled_files_are_refused_by_name(how, result, tmp_path):
     [
         ("a name twice", "head_accuracy stands in it twice"),
         ("a spec that leaves something open", "its spec lacks steps"),
+        ("no spec", "its spec must be an object with the fields of a TrialSpec, not None"),
+        ("a spec in a list", r"its spec must be an object with the fields of a TrialSpec, not \['smoke'\]"),
         ("not an object", "it must be an object with a format, a spec"),
         ("no format", "its format is None, and this version of hmmlib reads 2"),
         ("a number that no float holds", "network_loss must be a number of 0 or more, finite, not 1000"),
