@@ -177,7 +177,6 @@ def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> l
     return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
 
 
-@torch.enable_grad()
 def _fit(
     score,
     groups: list[dict],
@@ -205,7 +204,8 @@ def _fit(
             if tick:
                 tick()
             index = index.to(inputs.device)
-            loss = F.binary_cross_entropy_with_logits(score(inputs[index]), target[index])
+            with torch.enable_grad():
+                loss = F.binary_cross_entropy_with_logits(score(inputs[index]), target[index])
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             optimiser.step()
