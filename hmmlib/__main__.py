@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
@@ -79,7 +80,8 @@ def ledger(
     if out.exists() and not out.is_file():
         what = "a folder" if out.is_dir() else "no regular file"
         raise typer.BadParameter(f"{out} is {what}; name a file", param_hint="--out")
-    out.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is known before the work, not after it
+    out.parent.mkdir(parents=True, exist_ok=True)
+    TemporaryFile(dir=out.parent).close()  # what cannot be written is known before the work, not after it
     with console.status("0%") as status:
         entries = run_all(instances, seed, workers, done=lambda share: status.update(f"{share:.0%}"))
     wrong = [entry for entry in entries if not entry.as_recorded]
@@ -303,7 +305,8 @@ def info(device: Device = "auto") -> None:
 
 def main() -> None:
     """Run the command line; an error is one line on stderr and exit code 1, with `--debug` a traceback."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end what was asked for
+    if sys.stdout:  # there is none where it was closed
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end what was asked for
     try:
         app()
     except Exception as error:

@@ -133,11 +133,13 @@ def as_weights(mu, length: int, like: Tensor) -> Tensor:
         raise ValueError(
             f"mu must have shape ({length},), one weight for each state or memory value, not {tuple(mu.shape)}"
         )
-    mu = mu.to(like)
+    given, mu = mu, mu.to(like)
     if not torch.isfinite(mu).all():
         raise ValueError("mu must be finite, but holds NaN or infinity")
-    if not mu.any():
+    if not given.any():
         raise ValueError("mu must not be all zero: every input would get label 1")
+    if mu.count_nonzero() < given.count_nonzero():
+        raise ValueError(f"mu must have no weight so small that it is zero as {mu.dtype}")
     return mu
 
 
@@ -226,6 +228,8 @@ def essential_states(model: HMM, mu) -> list[int] | None:
     """
     of_type("model", model, HMM)
     wanted = frozenset((as_weights(mu, model.n_states, model.emission) != 0).nonzero().squeeze(-1).tolist())
+    if not independence("", model.emission[:, sorted(wanted)]):
+        return None
     steps = {frozenset(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T}
     seen, open_sets = set(), [frozenset()]
     while open_sets:
@@ -248,7 +252,7 @@ def recoverable_columns(
     With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
     the other cells; without (Assumption 4.2), M* is all of M.
     """
-    syntax = as_place(model, cell, syntax)
+    cell, syntax = as_place(model, cell, syntax)
     values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
     own = cell * model.n_syntax
     table = model.emission.detach()
@@ -277,18 +281,18 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
     return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
 
 
-def as_place(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> list[int]:
-    """Check a cell j* and its syntax states S*; returns S*, sorted. ValueError where the model has no such."""
+def as_place(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
+    """Check a cell j* and its syntax states S*; returns both, S* sorted. ValueError where the model has no such."""
     of_type("model", model, MemoryHMM)
-    as_indices("cell", [cell], model.n_cells)
-    return as_indices("syntax", syntax, model.n_syntax)
+    (cell,) = as_indices("cell", [cell], model.n_cells)
+    return cell, as_indices("syntax", syntax, model.n_syntax)
 
 
 def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Recoverable states H* = {`cell`} × `syntax`: the columns of W at M × H* are independent, and their span meets
     that of all other columns in zero only. ValueError for a cell or a syntax state that the model does not have.
     """
-    return _recovery("Assumption 4.2 (recoverable states)", model, cell, as_place(model, cell, syntax), None)
+    return _recovery("Assumption 4.2 (recoverable states)", model, *as_place(model, cell, syntax), None)
 
 
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
@@ -301,15 +305,15 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
 
 def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.2 relaxed to the memory values in supp(μ), for one memory cell. ValueError for more cells."""
-    syntax = as_place(model, 0, syntax)
+    cell, syntax = as_place(model, 0, syntax)
     if model.n_cells > 1:
         raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
-    return _recovery("Assumption 4.5 (recoverable states)", model, 0, syntax, support(model, mu))
+    return _recovery("Assumption 4.5 (recoverable states)", model, cell, syntax, support(model, mu))
 
 
 def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.5 for several cells: M* × H* against M* × ({j*} × S \\ S*) and all values of the other cells."""
-    syntax = as_place(model, cell, syntax)
+    cell, syntax = as_place(model, cell, syntax)
     return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, support(model, mu))
 
 

@@ -78,7 +78,7 @@ def fingerprint(network: nn.Module) -> str:
 
 def as_network(network) -> BertForMaskedLM:
     """`network` where it is one that `build` makes; TypeError otherwise."""
-    if not isinstance(network, nn.Module) or not hasattr(network, "get_input_embeddings"):
+    if not isinstance(network, nn.Module) or not hasattr(network, "bert") or not hasattr(network, "cls"):
         raise TypeError(f"network must be of type BertForMaskedLM, as build makes it, not {type(network).__name__}")
     return network
 

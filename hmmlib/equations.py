@@ -43,7 +43,7 @@ EQUATIONS = (
     ),
     Equation("4.3", "the inputs R", "notebooks/4-1-attention-head", "theorems.py", "sure = (latent.sum(-1) > 0)"),
     Equation("4.4", "prompt, text", "notebooks/4-2-memory-prompt", "messages.py", "torch.cat([prompt.expand"),
-    Equation("B.1", "H₀ from X₁, linearly", "notebooks/appendix-b", "theorems.py", "(mu / claim_b_1(model, 1))"),
+    Equation("B.1", "H₀ from X₁, linearly", "notebooks/appendix-b", "theorems.py", "_undone(mu, claim_b_1(model, 1))"),
     Equation("C.1", "τ from two messages", "notebooks/appendix-c", "sweeps.py", "f * b * row if own else f * b"),
     Equation(
         "C.2", "τ behind a prompt", "notebooks/appendix-c", "checks/appendix_c.py", "largest(tau[:, i - 1] - witness)"

@@ -16,6 +16,26 @@ import numpy as np
 MOST_PATHS = 2_000_000
 
 
+def _arrays(transition, emission, initial, memory) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The parts of a model, the prior of no memory having no axes. ValueError where their shapes do not fit each other."""
+    transition, emission, initial = (np.asarray(part, dtype=float) for part in (transition, emission, initial))
+    prior = np.ones(()) if memory is None else np.asarray(memory, dtype=float)
+    cells, n_states = prior.shape, initial.size
+    found = transition.shape, initial.shape, emission.shape[1:]
+    if found != ((n_states, n_states), (n_states,), (*cells[:1], n_states)) or len(set(cells)) > 1:
+        raise ValueError(f"transition, initial, emission and memory do not fit each other: {found}, {cells}")
+    if cells and n_states % len(cells):
+        raise ValueError(f"memory must have a number of cells that divides the {n_states} states, not {len(cells)}")
+    return transition, emission, initial, prior
+
+
+def _place(name: str, value: int, first: int, last: int) -> int:
+    """`value` where it is a position of the chain; ValueError otherwise."""
+    if not first <= value <= last:
+        raise ValueError(f"{name} must be {first} to {last}, not {value}")
+    return value
+
+
 class Enumeration:
     """All latent paths of a model for one sequence of embeddings.
 
@@ -24,12 +44,12 @@ class Enumeration:
         embeddings: (T, S), or (T, M*H) with index m * H + h.
         memory: joint prior of the memory cells, (M, …, M), or None for a vanilla model.
 
-    ValueError where there are more than MOST_PATHS paths.
+    ValueError where there are more than MOST_PATHS paths, for shapes that do not fit, and for no position of the chain.
     """
 
     def __init__(self, transition, emission, initial, embeddings, memory=None):
-        transition, emission, initial = (np.asarray(part, dtype=float) for part in (transition, emission, initial))
-        prior = np.ones(1) if memory is None else np.asarray(memory, dtype=float)
+        transition, emission, initial, prior = _arrays(transition, emission, initial, memory)
+        prior = np.atleast_1d(prior)
         n_states, n_cells, n_values = len(initial), prior.ndim, prior.shape[0]
         embeddings = np.asarray(embeddings, dtype=float)
         count = n_states ** (len(embeddings) + 1) * prior.size
@@ -54,7 +74,9 @@ class Enumeration:
 
     def weight(self, leave_out: int | None = None) -> np.ndarray:
         """Joint probability of each path and the evidence, but for that of position `leave_out` (counted from 1)."""
-        rows = self.rows if leave_out is None else np.delete(self.rows, leave_out - 1, axis=1)
+        rows = self.rows
+        if leave_out is not None:
+            rows = np.delete(rows, _place("leave_out", leave_out, 1, rows.shape[1]) - 1, axis=1)
         return self.prior_weight * rows.prod(1)
 
     def likelihood(self) -> float:
@@ -63,15 +85,18 @@ class Enumeration:
 
     def state(self, at: int, leave_out: int | None = None) -> np.ndarray:
         """P[H_at, evidence], (S,); without the evidence of position `leave_out`, if given."""
+        at = _place("at", at, 0, self.rows.shape[1])
         return np.bincount(self.states[:, at], self.weight(leave_out), self.n_states)
 
     def memory(self, cell: int) -> np.ndarray:
         """P[M_cell, evidence], (M,)."""
+        cell = _place("cell", cell, 0, self.memories.shape[1] - 1)
         return np.bincount(self.memories[:, cell], self.weight(), self.n_values)
 
     def masked_token(self, at: int) -> np.ndarray:
         """P[X_at, evidence of all other positions], (X,): Ḡ_at before it is normalised."""
-        return self.emission[:, self.values[:, at], self.states[:, at]] @ self.weight(leave_out=at)
+        weight = self.weight(leave_out=at)
+        return self.emission[:, self.values[:, at], self.states[:, at]] @ weight
 
 
 class Joint:
@@ -83,12 +108,11 @@ class Joint:
             evidence (then the axis has length 1): a prompt (S,), or lifted (M, …, M, H); or ones.
         memory: joint prior of the memory cells, (M, …, M), or None for a vanilla model.
 
-    ValueError where the table would have more than MOST_PATHS * 4 entries.
+    ValueError where the table would have more than MOST_PATHS * 4 entries, and for shapes that do not fit.
     """
 
     def __init__(self, transition, emission, initial, rows, memory=None):
-        transition, emission, initial = (np.asarray(part, dtype=float) for part in (transition, emission, initial))
-        prior = np.ones(()) if memory is None else np.asarray(memory, dtype=float)
+        transition, emission, initial, prior = _arrays(transition, emission, initial, memory)
         self.n_cells, self.length, self.n_states = prior.ndim, len(rows), len(initial)
         tokens = len(emission) ** sum(row is None for row in rows)
         if (count := prior.size * tokens * self.n_states ** (self.length + 1)) > 4 * MOST_PATHS:

@@ -61,6 +61,8 @@ def shaped(name: str, value, *shape: int | None) -> np.ndarray:
         found = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of shape {wanted}, not {type(value).__name__} ({error})") from None
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers, not of {found.dtype}")
     if found.ndim != len(shape) or any(a not in (None, b) for a, b in zip(shape, found.shape, strict=True)):
         raise ValueError(f"{name} must be an array of shape {wanted}, not {found.shape}")
     return found
@@ -221,6 +223,7 @@ def dependencies(
     ValueError for an arrow or a mark at a name that has no place.
     """
     by_name("places", places)
+    arrows, marked = list(arrows), list(marked)
     for what, names in (("arrows", {name for arrow in arrows for name in arrow}), ("marked", set(marked))):
         if unknown := sorted(names - places.keys()):
             raise ValueError(f"{what} must be among the places {', '.join(places)}, not {', '.join(unknown)}")

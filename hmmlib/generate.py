@@ -51,11 +51,12 @@ MOST_JOINT = 2**24
 """Joint values of a memory's cells; with more of them the model alone would fill the memory of a computer."""
 
 
-def _joint_values(n_memory: int, n_cells: int) -> int:
-    """How many there are. ValueError for too many, and for sizes below 1."""
-    if at_least("n_cells", n_cells, 1) * math.log2(at_least("n_memory", n_memory, 1)) > math.log2(MOST_JOINT):
+def _joint_values(n_memory: int, n_cells: int) -> tuple[int, int, int]:
+    """Both, and how many joint values there are. ValueError for too many, and for sizes below 1."""
+    n_memory, n_cells = at_least("n_memory", n_memory, 1), at_least("n_cells", n_cells, 1)
+    if n_cells * math.log2(n_memory) > math.log2(MOST_JOINT):
         raise ValueError(f"n_memory ** n_cells must be at most {MOST_JOINT}, not {n_memory} ** {n_cells}")
-    return n_memory**n_cells
+    return n_memory, n_cells, n_memory**n_cells
 
 
 def random_memory_hmm(
@@ -72,7 +73,7 @@ def random_memory_hmm(
     The transition mixes `permutations` permutations, as many as states if None. ValueError as in `random_hmm`.
     """
     n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
-    joint = _joint_values(n_memory, n_cells)
+    n_memory, n_cells, joint = _joint_values(n_memory, n_cells)
     generator, temperature = as_generator(seed), _as_temperature(temperature)
     count = n_states if permutations is None else at_least("permutations", permutations, 1)
     transition = mixed_permutations(n_states, generator, temperature, count)
@@ -122,7 +123,7 @@ def sparse_memory_hmm(
 ) -> MemoryHMM:
     """A memory model with exact zeros and ties in A, W, P[H_0] and P[M]."""
     _as_sizes(n_states=n_states, n_tokens=n_tokens)
-    joint = _joint_values(n_memory, n_cells)
+    n_memory, n_cells, joint = _joint_values(n_memory, n_cells)
     generator = as_generator(seed)
     chain = [
         sparse_columns(shape, zeros, generator) for shape in ((n_states, n_states), (n_tokens, n_memory, n_states))
@@ -250,9 +251,10 @@ def recoverable_memory_hmm(
         The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
     """
     generator, zeros = as_generator(seed), as_share(zeros)
-    n_syntax, joint = at_least("n_syntax", n_syntax, 1), _joint_values(n_memory, n_cells)
+    n_syntax, (n_memory, n_cells, joint) = at_least("n_syntax", n_syntax, 1), _joint_values(n_memory, n_cells)
+    n_recoverable, values = at_least("n_recoverable", n_recoverable, 1), at_least("values", values, 1)
     for name, size, most in (("n_recoverable", n_recoverable, n_syntax), ("values", values, n_memory)):
-        if at_least(name, size, 1) > most:
+        if size > most:
             raise ValueError(f"{name} must be 1 to {most}, not {size}")
     cell = int(torch.randint(n_cells, (1,), generator=generator))
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())

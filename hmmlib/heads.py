@@ -117,6 +117,8 @@ class AttentionHead:
                 raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(part.shape)}")
         if width < 2 or len(self.output) % (width - 1) or not len(self.output):
             raise ValueError(f"output must have a multiple of |H| = {width - 1} entries, not {len(self.output)}")
+        if (width - 1) % self.n_cells:
+            raise ValueError(f"n_cells must divide |H| = {width - 1}, as each cell has its states, not {self.n_cells}")
         kinds = {(part.dtype, part.device) for part in (self.query, self.key, self.value, self.output, self.positions)}
         if len(kinds) > 1:
             raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, kinds))}")

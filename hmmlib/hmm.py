@@ -43,7 +43,7 @@ def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False, li
     if value.dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
     value = value if value.dtype == torch.float32 else value.to(torch.float64)
-    value = value if like is None else value.to(like)
+    given, value = value, value if like is None else value.to(like)
     if ndim is not None and value.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, not shape {tuple(value.shape)}")
     if value.numel() == 0:
@@ -53,6 +53,8 @@ def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False, li
     plain = value.detach()
     if not torch.isfinite(plain).all():
         raise ValueError(f"{name} must be finite, but holds NaN or infinity as {value.dtype}")
+    if value.dtype != given.dtype and (given.detach().any(-1).to(plain.device) & ~plain.any(-1)).any():
+        raise ValueError(f"{name} must not be so small that all of a row is zero as {value.dtype}")
     if (plain < 0).any():
         raise ValueError(f"{name} must be nonnegative, but its smallest entry is {plain.min().item():.6g}")
     return value
@@ -107,14 +109,22 @@ def reachable(transition: Tensor) -> Tensor:
     return reach
 
 
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """left * right, or NaN where that of two positive numbers is too small for a float of full precision."""
+    product = left * right
+    lost = (product < torch.finfo(product.dtype).tiny) & (left > 0) & (right > 0)
+    return torch.where(lost, torch.nan, product)
+
+
 def eliminated(transition: Tensor) -> Tensor:
     """The stationary distribution of an irreducible chain, (S,), by elimination of one state after the other."""
+    transition = transition.detach()
     rest, weights = transition.clone(), torch.ones_like(transition[0])
     for k in range(len(rest) - 1, 0, -1):
         rest[k, :k] = rest[k, :k] / rest[:k, k].sum()
-        rest[:k, :k] = rest[:k, :k] + rest[:k, k : k + 1] * rest[k : k + 1, :k]
+        rest[:k, :k] = rest[:k, :k] + _product(rest[:k, k : k + 1], rest[k : k + 1, :k])
     for k in range(1, len(rest)):
-        weights[k] = rest[k, :k] @ weights[:k]
+        weights[k] = _product(rest[k, :k], weights[:k]).sum()
     law = weights / weights.sum()
     return law if (law > 0).all() else _eliminated_in_logarithms(transition)
 

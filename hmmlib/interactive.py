@@ -102,8 +102,8 @@ def _inputs(model: HMM, length: int) -> Tensor:
     """Every input of a length that can occur, (n, length). ValueError where there are none, or too many to draw."""
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ValueError(f"length must be an integer of 1 or more, not {length!r}")
-    if model.n_tokens**length > MOST_INPUTS:
-        raise ValueError(f"length {length} gives {model.n_tokens**length} inputs; at most {MOST_INPUTS} can be drawn")
+    if length > MOST_INPUTS or model.n_tokens**length > MOST_INPUTS:
+        raise ValueError(f"length must give {MOST_INPUTS} inputs at most, {model.n_tokens}**length, not be {length}")
     x = torch.tensor(list(product(range(model.n_tokens), repeat=length)))
     return x[log_likelihood(model, x) > -torch.inf]
 
@@ -181,7 +181,7 @@ def nearly_dependent_columns(
     chain, inputs = _chain(model), _inputs(model, length)
     if model.n_states != 3:
         raise ValueError(f"the inverse needs a model of three states, not {model.n_states}")
-    merge = list(of_type("merge", merge, tuple, list))
+    merge = [at_least("merge", state, 0) for state in of_type("merge", merge, tuple, list)]
     if len(merge) != 2 or merge[0] == merge[1] or any(state not in (0, 1, 2) for state in merge):
         raise ValueError(f"merge must be two different states from 0 to 2, not {merge}")
     if not isinstance(noise, float) or not 0 < noise < 1:

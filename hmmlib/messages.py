@@ -203,7 +203,6 @@ def _in_torch(model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _
     return torch.cat(found), torch.cat(sizes)
 
 
-@torch.no_grad()
 def _in_loops(
     model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _Sums, sized: bool, alone: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -318,7 +317,8 @@ def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
     """log Pr(X_{1:T} = x) in nats, (n,); minus infinity where x has probability zero. MASK positions are summed over."""
     _, size = _read(model, _rows(model, tokens), slice(0, 1), True, _states(model), sized=True)
     mantissa, exponent = size[:, 0].unbind(-1)
-    return mantissa.log() + exponent * math.log(2)
+    possible = mantissa > 0  # the logarithm of zero would make the gradient of all others NaN
+    return torch.where(possible, torch.where(possible, mantissa, 1).log() + exponent * math.log(2), -torch.inf)
 
 
 __all__ = [

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hmmlib import checkpoints, devices
-from hmmlib.arguments import LARGEST, at_least, between, of_type, one_of
+from hmmlib.arguments import LARGEST, as_seed, at_least, between, of_type, one_of
 from hmmlib.bert import as_network, fingerprint, logits_at, mask_some
 from hmmlib.hmm import HMM, MASK, MemoryHMM, as_generator
 from hmmlib.presets import CHOICES
@@ -213,7 +213,7 @@ class Run:
     """One pretraining in progress: everything that a checkpoint has to hold is here."""
 
     def __init__(self, network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretraining, seed: int):
-        generator, device = as_generator(seed), network.device
+        generator, device = as_generator(as_seed(seed)), network.device  # a checkpoint could not name a generator
         self.network, self.plan, self.device = network, plan, device
         text = corpus(model, plan, generator)
         self.visits = visits(len(text), plan, generator).to(device)
@@ -358,12 +358,12 @@ def pretrain(
 
     Raises:
         FloatingPointError: the loss is no number.
-        ValueError: the checkpoint is that of another run.
+        ValueError: the checkpoint is that of another run, or the seed is no integer.
     """
     of_type("plan", plan, Pretraining)
     of_type("model", model, HMM, MemoryHMM)
     between("every", every, 0)
-    checkpoint = checkpoint and checkpoints.as_path(checkpoint)
+    checkpoint = None if checkpoint is None else checkpoints.as_path(checkpoint)
     if model.n_tokens >= as_network(network).config.vocab_size:
         words = network.config.vocab_size - 1
         raise ValueError(f"model must have at most {words} tokens, as the network has words, not {model.n_tokens}")

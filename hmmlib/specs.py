@@ -138,7 +138,9 @@ class TrialSpec:
 
 
 def _check_field(name: str, kind: str, value) -> None:
-    if name in CHOICES:
+    if name == "preset":
+        one_of(name, value, PRESETS)
+    elif name in CHOICES:
         one_of(name, value, CHOICES[name])
     elif isinstance(value, bool) or not isinstance(value, int | float if kind == "float" else int):
         raise ValueError(f"{name} must be {'a number' if kind == 'float' else 'an integer'}, not {value!r}")
@@ -172,8 +174,8 @@ def select(results: Sequence, **fields) -> list:
     results = all_of_type("results", results, object)
     for result in results:
         of_type("the spec of each of results", getattr(result, "spec", None), TrialSpec)
-    for name in fields:
-        _kind(name)
+    for name, value in fields.items():
+        _check_field(name, _kind(name), value)
 
     def fits(spec: TrialSpec) -> bool:
         own = TrialSpec(spec.preset, spec.n_states, spec.seed, spec.n_memory)
@@ -217,4 +219,5 @@ def changed(
     fields |= {"prompt_length": prompt_length} if prompt_length != -1 else {}
     fields |= {"train": labelled} if labelled else {}
     fields |= {"steps": steps} if steps else {}
-    return fields | {"length": max(own.length, own.task_length + fields.get("prompt_length", own.prompt_length))}
+    needed = fields.get("task_length", own.task_length) + fields.get("prompt_length", own.prompt_length)
+    return fields | {"length": max(fields.get("length", own.length), needed)}

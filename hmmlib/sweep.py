@@ -42,11 +42,11 @@ def reachable(address: str) -> None:
     if of_type("address", address, str) == "auto":
         return
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "/" in host:
+    if not host or not port.isascii() or not port.isdigit() or "/" in host:
         raise ValueError(f"address must be HOST:PORT or auto, not {address!r}")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise OSError(f"no Ray cluster answers at {address}: {error}") from None
 
 

@@ -62,6 +62,14 @@ def claim_b_1(model: HMM, i: int) -> Tensor:
     return model.marginal(i) / model.initial
 
 
+def _undone(mu: Tensor, factor: Tensor) -> Tensor:
+    """D⁻¹ μ, for a diagonal D. ValueError where a weight of the task is then zero or no number."""
+    undone = mu / factor
+    if not undone.isfinite().all() or undone.count_nonzero() < mu.count_nonzero():
+        raise ValueError(f"model must have probabilities whose quotients {mu.dtype} can hold, next to mu")
+    return undone
+
+
 def theorem_3_3(model: HMM, mu) -> LinearHead:
     """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
@@ -72,7 +80,7 @@ def theorem_3_3(model: HMM, mu) -> LinearHead:
 
     Raises:
         AssumptionError: the columns of W are dependent (3.1), or the chain is not regular (3.2).
-        ValueError: `mu` has another length, is not finite, or is all zero.
+        ValueError: `mu` has another length, is not finite, or is all zero; or D is beyond what floats hold.
     """
     of_type("model", model, HMM)
     mu = as_weights(mu, model.n_states, model.emission)
@@ -80,15 +88,18 @@ def theorem_3_3(model: HMM, mu) -> LinearHead:
     independent = assumption_3_1(model)
     independent.require()
     left_inverse = torch.linalg.pinv(model.emission)
-    return LinearHead(left_inverse.T @ (mu / claim_b_1(model, 1)), independent.condition)
+    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)
 
 
 def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
     """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): what the prompt u does to the posterior.
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
+    ValueError where P[H_0] has no full support, and for a prompt of another shape.
     """
     prompt = of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1).to(model.initial)
+    if not (model.initial > 0).all():
+        raise ValueError("Lemma C.2 divides by P[H_0], which is zero in some state")
     return model.transition @ (prompt * model.marginal(1)) / model.initial
 
 
@@ -115,7 +126,7 @@ def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, Linea
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
     left_inverse = torch.linalg.pinv(model.emission[:, essential])
-    undone = mu[essential] / lemma_c_2(model, prompt)[essential]
+    undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
     return prompt, LinearHead(left_inverse.T @ undone, report.columns.condition)
 
 
@@ -145,7 +156,8 @@ class Recovery:
                 f"recovery must be of a model of {size[0]} states, {size[1]} tokens and {model.n_memory} memory values, "
                 f"not of {self.theta_1.shape[0]}, {self.theta_1.shape[1]} and {self.theta_2.shape[1]}"
             )
-        return [self.cell * model.n_syntax + s for s in self.syntax]
+        cell, syntax = as_place(model, self.cell, self.syntax)
+        return [cell * model.n_syntax + s for s in syntax]
 
 
 def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[int], values: list[int]) -> Recovery:
@@ -168,7 +180,7 @@ def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[i
 
 def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
-    syntax = as_place(model, cell, syntax)
+    cell, syntax = as_place(model, cell, syntax)
     report = assumption_4_2(model, cell, syntax)
     report.require()
     return _recover(model, report, cell, syntax, list(range(model.n_memory)))
@@ -179,7 +191,7 @@ def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Recove
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
     """
-    syntax = as_place(model, cell, syntax)
+    cell, syntax = as_place(model, cell, syntax)
     one_cell = model.n_cells == 1
     report = assumption_4_5(model, mu, syntax) if one_cell else assumption_d_5(model, mu, cell, syntax)
     report.require()
@@ -251,7 +263,7 @@ def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Atten
 
 def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
     """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
-    as_place(model, cell, [0])
+    cell, _ = as_place(model, cell, [0])
     table = model.emission.new_zeros(*model.memory.shape, model.n_states)
     table.movedim(cell, 0)[support(model, mu)] = 1
     return table.flatten()
@@ -263,11 +275,13 @@ def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
     Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
     stationary. ValueError where P[H_1] misses a state of P[H_0].
     """
-    as_place(model, cell, [0])
+    cell, _ = as_place(model, cell, [0])
     first = model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
         raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
     ratio = torch.where(first > 0, model.initial / first, 0)
+    if not ratio.isfinite().all():
+        raise ValueError(f"model must have probabilities P[H_0] / P[H_1] that {ratio.dtype} can hold")
     return (prompt_d_6(model, mu, cell).unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
 
 
@@ -282,7 +296,8 @@ def theorem_4_6(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> tuple
 
     Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a positive
     r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head looks at
-    embeddings through φ, so `prompted(model, model.unlift(u), x)` gives it the same, |M|^(N-1) times smaller.
+    embeddings through φ, so it may have those of `prompted(model, model.unlift(u), x)`, which are |M|^(N-1) times
+    smaller; but Ḡ is that of the lifted u, as with several cells `unlift` forgets which cell the prompt speaks of.
 
     Args:
         mu: the task's weights on the memory values, (M,), not all zero; its support is M*.
@@ -303,7 +318,7 @@ def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], pro
     after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
     by one. Position 1 never counts, nor one whose other tokens are impossible.
     """
-    syntax = as_place(model, cell, syntax)
+    cell, syntax = as_place(model, cell, syntax)
     latent = latent_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).sum(2)
     outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
     outside[[cell * model.n_syntax + s for s in syntax]] = False

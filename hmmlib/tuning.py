@@ -337,7 +337,8 @@ def tune_exact_prompt(
 
     `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
     """
-    posteriors = as_tensor("posteriors", posteriors, 2, like=of_type("model", model, HMM).initial).detach()
+    model = HMM(*(part.detach() for part in (of_type("model", model, HMM).transition, model.emission, model.initial)))
+    posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
     start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
     raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
 
