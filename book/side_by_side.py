@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +24,10 @@ class Job:
     slots: int = 1
 
 
+USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+"""What Python does when it is asked to end."""
+
+
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -42,7 +45,8 @@ def _alone(job: Job, log: IO[bytes]) -> None:
 
     with suppress(PermissionError):
         os.setpgid(0, 0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number, usual in USUAL.items():
+        signal.signal(number, usual)
     threading.Thread(target=watch, daemon=True).start()
     for stream in (1, 2):
         os.dup2(log.fileno(), stream)
@@ -66,7 +70,14 @@ def run(jobs: Sequence[Job], slots: int) -> list[str]:
         The names of those that failed.
     """
     context, waiting, running, failed = get_context("fork"), list(jobs), {}, []
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    asked: list[BaseException] = []
+
+    def end(number, frame):
+        asked.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit("terminated"))
+        raise asked[0]
+
+    heard = [number for number in USUAL if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in heard}
     try:
         while waiting or running:
             while waiting and (
@@ -76,14 +87,17 @@ def run(jobs: Sequence[Job], slots: int) -> list[str]:
                 process = context.Process(target=_alone, args=(job, log))
                 process.start()
                 running[process.sentinel] = (job, process, log, time.perf_counter())
-            for ended in connection.wait(list(running)):
+            for ended in connection.wait(list(running), timeout=1):
                 job, *rest = running.pop(ended)
                 if not _told(job, *rest):
                     failed.append(job.name)
+            if asked:  # in the midst of a fork, Python drops what a signal raises
+                raise asked[0]
     finally:
         for _, process, *_ in running.values():
             _stop(process)
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return failed
 
 

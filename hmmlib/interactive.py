@@ -181,9 +181,9 @@ def nearly_dependent_columns(
     chain, inputs = _chain(model), _inputs(model, length)
     if model.n_states != 3:
         raise ValueError(f"the inverse needs a model of three states, not {model.n_states}")
-    merge = [at_least("merge", state, 0) for state in of_type("merge", merge, tuple, list)]
-    if len(merge) != 2 or merge[0] == merge[1] or any(state not in (0, 1, 2) for state in merge):
+    if len(as_indices("merge", of_type("merge", merge, tuple, list), 3)) != 2:
         raise ValueError(f"merge must be two different states from 0 to 2, not {merge}")
+    merge = [int(state) for state in merge]
     if not isinstance(noise, float) or not 0 < noise < 1:
         raise ValueError(f"noise must lie between 0 and 1, not {noise!r}")
     mu = _vector("mu", mu, 3)

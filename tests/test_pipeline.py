@@ -220,6 +220,22 @@ def test_no_more_jobs_at_a_time_than_slots(wide, tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_counts_in_the_midst_of_a_fork(how):
+    """Where Python says of it no more than "Exception ignored"."""
+    build = f"""
+import os, sys, time
+sys.path.insert(0, {str(ROOT / "book")!r})
+import side_by_side
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), {int(how)}))
+side_by_side.run([side_by_side.Job("a", lambda: time.sleep(60))], 1)
+"""
+    ended = subprocess.run([sys.executable, "-c", build], stderr=subprocess.PIPE, text=True, timeout=30)
+    assert ended.returncode != 0
+    assert "Exception ignored" in ended.stderr
+    assert ended.stderr.rstrip().endswith({signal.SIGINT: "KeyboardInterrupt", signal.SIGTERM: "terminated"}[how])
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_every_job_and_its_kernel(project, how):
     """The notebook writes its kernel's process id and waits; the build is interrupted; nothing is left running."""
     wait = "import os, time\nopen('../kernel', 'w').write(str(os.getpid()))\ntime.sleep(60)"
