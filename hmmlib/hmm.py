@@ -210,7 +210,8 @@ class _Chain:
         """The distribution π with Aπ = π, shape (n_states,); ValueError where there is more than one.
 
         By elimination of states without a subtraction (Grassmann, Taksar, Heyman 1985): accurate to rounding in each
-        entry, however slowly the chain mixes; to that of logarithms where near-zeros leave the range of a float.
+        entry, however slowly the chain mixes; to that of logarithms where near-zeros leave the range of a float. No
+        gradient goes through it.
         """
         reach = reachable(self.transition)
         returns = (~reach | reach.T).all(0)  # column h: whatever h reaches, reaches h

@@ -134,7 +134,7 @@ REFUSED = {
 }
 
 
-@tried("calls of the library")
+@tried("arguments of functions")
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_had_is_refused_in_words(what):
     call, *said = REFUSED[what]
@@ -143,7 +143,7 @@ def test_what_cannot_be_had_is_refused_in_words(what):
     assert all(part in str(error.value) for part in said), error.value
 
 
-@tried("calls of the library")
+@tried("arguments of functions")
 def test_a_network_without_the_head_of_a_masked_language_model_is_named():
     config = BertConfig(vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     for call in (
@@ -154,7 +154,7 @@ def test_a_network_without_the_head_of_a_masked_language_model_is_named():
             call(BertModel(config))
 
 
-@tried("calls of the library")
+@tried("arguments of functions")
 @pytest.mark.parametrize("seed", [torch.Generator(), "0", 1.0])
 def test_pretraining_takes_a_seed_that_a_checkpoint_can_name(seed):
     from good_calls import PRETRAINING, network
@@ -163,7 +163,7 @@ def test_pretraining_takes_a_seed_that_a_checkpoint_can_name(seed):
         pretrain(network(), PLAIN, PRETRAINING, seed)
 
 
-@tried("calls of the library")
+@tried("arguments of functions")
 def test_a_recovery_of_another_cell_is_refused():
     other = random_memory_hmm(MEMORY.n_memory, MEMORY.n_states, MEMORY.n_tokens)  # as many states, but one cell
     moved = type(RECOVERY)(RECOVERY.theta_1, RECOVERY.theta_2, 1, RECOVERY.syntax, RECOVERY.condition)
