@@ -103,7 +103,7 @@ def _inputs(model: HMM, length: int) -> Tensor:
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ValueError(f"length must be an integer of 1 or more, not {length!r}")
     if length > MOST_INPUTS or model.n_tokens**length > MOST_INPUTS:
-        raise ValueError(f"length must give {MOST_INPUTS} inputs at most, {model.n_tokens}**length, not be {length}")
+        raise ValueError(f"length must give at most {MOST_INPUTS} inputs, {model.n_tokens}**length, not be {length}")
     x = torch.tensor(list(product(range(model.n_tokens), repeat=length)))
     return x[log_likelihood(model, x) > -torch.inf]
 
@@ -181,8 +181,10 @@ def nearly_dependent_columns(
     chain, inputs = _chain(model), _inputs(model, length)
     if model.n_states != 3:
         raise ValueError(f"the inverse needs a model of three states, not {model.n_states}")
-    if len(as_indices("merge", of_type("merge", merge, tuple, list), 3)) != 2:
+    merge = list(of_type("merge", merge, tuple, list))
+    if len(merge) != 2 or merge[0] == merge[1]:
         raise ValueError(f"merge must be two different states from 0 to 2, not {merge}")
+    as_indices("merge", merge, 3)
     merge = [int(state) for state in merge]
     if not isinstance(noise, float) or not 0 < noise < 1:
         raise ValueError(f"noise must lie between 0 and 1, not {noise!r}")
