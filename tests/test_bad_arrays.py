@@ -41,7 +41,7 @@ REFUSED = {
     "masked tokens": (lambda: posteriors(PLAIN, np.ma.masked_equal(TOKENS, 2)), "tokens", "integers", "a masked array"),
     "masked model": (lambda: HMM(np.ma.masked_equal(np.eye(2), 0), np.eye(2), [1, 0]), "transition", "a masked array"),
     "masked head": (lambda: LinearHead(np.ma.masked_equal([1.0, 2.0], 1)), "weights", "numbers", "a masked array"),
-    "masked labels": (lambda: tune_head(TASK.posteriors, np.ma.masked_equal([0, 1], 1), PLAN, 0), "labels", "masked"),
+    "masked labels": (lambda: tune_head(TASK.posteriors, np.ma.masked_equal([0, 1], 1), PLAN, 0), "labels", "be bool"),
     "masked weights": (lambda: theorem_3_3(PLAIN, np.ma.masked_equal(MU, 0.5)), "mu", "shape (3,)", "a masked array"),
     "tokens beyond int64": (lambda: posteriors(PLAIN, np.uint64([[2**64 - 1]])), "0 to 3", f"found {2**64 - 1}"),
     "tokens at int64's end": (lambda: posteriors(PLAIN, np.uint64([[2**63]])), "0 to 3", f"found {2**63}"),
@@ -174,5 +174,5 @@ def test_tuning_that_diverges_is_no_result():
     net = copy.deepcopy(network())
     with torch.no_grad():
         net.get_input_embeddings().weight[0] = math.nan
-    with pytest.raises(FloatingPointError, match=r"tuning diverged, at rates of 0\.1, 0\.1"):
+    with pytest.raises(FloatingPointError, match=r"^tuning diverged, at rates of 0\.1, 0\.1: what was trained is no"):
         tune_prompt(net, torch.tensor([[0, 1], [1, 0]]), LABELS, 2, PLAN, 0)
