@@ -15,7 +15,7 @@ from records import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "results"
-CODE = "what it changes"
+CODE = "one of them: where, and what it changes"
 """The name of a column that holds code."""
 RUNS = {"all": "locked", "lowest": "lowest admitted", "newest": "newest"}
 """The stored runs of the tests, and the versions they were made with."""
@@ -90,8 +90,8 @@ def of_survivors() -> Table:
     rows = []
     for reason, times in Counter(mutant["reason"] for mutant in alive).most_common():
         one = next(mutant for mutant in alive if mutant["reason"] == reason)
-        rows.append((reason, str(times), one["function"], fragment(one["change"])))
-    return Table("Survivors", ("why it lives", "mutants", "one of them, in", CODE), rows)
+        rows.append((str(times), reason, f"{one['function']}: {fragment(one['change'])}"))
+    return Table("Survivors", ("mutants", "why they live", CODE), rows)
 
 
 def of_versions() -> Table:
