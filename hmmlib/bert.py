@@ -77,11 +77,9 @@ def fingerprint(network: nn.Module) -> str:
 
 
 def as_network(network) -> BertForMaskedLM:
-    """`network` where it is one that `build` makes; TypeError otherwise, ValueError where it is not in float32."""
+    """`network` where it is one that `build` makes; TypeError otherwise."""
     if not isinstance(network, nn.Module) or not hasattr(network, "bert") or not hasattr(network, "cls"):
         raise TypeError(f"network must be of type BertForMaskedLM, as build makes it, not {type(network).__name__}")
-    if network.dtype != torch.float32:
-        raise ValueError(f"network must be in torch.float32, which `half` does not change, not {network.dtype}")
     return network
 
 
