@@ -223,9 +223,10 @@ def test_no_more_jobs_at_a_time_than_slots(wide, tmp_path):
 def test_an_interrupt_counts_in_the_midst_of_a_fork(how):
     """Where Python says of it no more than "Exception ignored"."""
     build = f"""
-import os, sys, time
+import os, signal, sys, time
 sys.path.insert(0, {str(ROOT / "book")!r})
 import side_by_side
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which the background of a shell ignores
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), {int(how)}))
 side_by_side.run([side_by_side.Job("a", lambda: time.sleep(60))], 1)
 """
