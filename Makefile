@@ -62,9 +62,11 @@ build/peers/.installed: benchmarks/peers.txt
 	build/peers/bin/pip install --quiet --requirement benchmarks/peers.txt
 	@touch $@
 
+mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=tests
 mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.heads*", JOBS=2
-	set -f; OMP_NUM_THREADS=1 PYTHONPATH=tests build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
-	build/mutmut/bin/python tests/mutation.py
+	build/mutmut/bin/python tests/mutation.py begin
+	set -f; $(OF_MUTANTS) build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
+	$(OF_MUTANTS) build/mutmut/bin/python tests/mutation.py store $(or $(JOBS),1)
 
 build/mutmut/.installed: $(INSTALLED)
 	rm -rf build/mutmut
