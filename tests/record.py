@@ -70,8 +70,13 @@ class Record:
         if report.when == "call" or report.skipped:  # a test is skipped before its call or in it
             self.reports.append(report)
 
+    def pytest_collectreport(self, report):
+        if report.skipped:  # a whole file
+            self.reports.append(report)
+
     def pytest_terminal_summary(self, terminalreporter, exitstatus, config):
-        some = terminalreporter.stats.get("deselected") or config.args_source is config.ArgsSource.ARGS
+        chosen = any(config.getoption(name) for name in ("ignore", "ignore_glob", "collectonly"))
+        some = chosen or terminalreporter.stats.get("deselected") or config.args_source is config.ArgsSource.ARGS
         if some or exitstatus != 0:
             why = "only some tests were run" if some else "not everything passed"
             terminalreporter.write_line(f"{self.path} is left as it was: {why}")

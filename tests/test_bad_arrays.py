@@ -139,6 +139,10 @@ def test_a_float32_model_takes_prompts_of_any_type():
     assert rung(SINGLE, TASK, masked_token_probs(SINGLE, TASK.tokens)[:, 0], Tuning(1, 4, 0.1, 0.1), 0).head <= 1
 
 
+def test_what_is_nan_in_a_prompt_is_nan_in_its_result():
+    assert lemma_c_2(PLAIN, torch.tensor([torch.nan, 1, 1])).isnan().all()
+
+
 def test_heads_of_half_precision_score_in_float64():
     near = torch.tensor([[0.45, 0.55], [0.55, 0.45]])
     for kind in (torch.float16, torch.bfloat16):

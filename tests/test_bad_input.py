@@ -236,7 +236,6 @@ OTHERS = [
     Case(heads.AttentionHead, "value", np.full((2, 3), INF), "finite", "infinity"),
     Case(heads.AttentionHead, "output", [1.0], "value must have shape (1, 3)", "(2, 3)", said="match the others"),
     Case(heads.AttentionHead, "positions", torch.ones(1, 2), "one dtype and one device", "float32", said="parts"),
-    Case(heads.AttentionHead, "n_cells", 0, "1 or more", "0"),
     Case(ATTENTION.soft, "sharpness", INF, "finite", "inf"),
     Case(ATTENTION.soft, "sharpness", "high", "0 or more", "'high'"),
     Case(LINEAR.__call__, "probs", torch.ones(2, 5), "shape (n, 4)", "(2, 5)"),

@@ -200,7 +200,6 @@ OTHERS = [
     Case(missing.deadline, "minutes", NAN, "positive", "nan"),
     Case(missing.summary, "result", {}, "type TrialResult", "dict", TypeError),
     Case(missing.run_missing, "device", "cuda:99", "this machine, which has cpu", "'cuda:99'"),
-    Case(missing.run_side_by_side, "workers", 0, "1 or more", "0"),
     Case(missing.gather, "specs", [1], "type TrialSpec", "int", TypeError),
     Case(sweep.sweep, "cpus", "many", "positive", "'many'"),
     Case(sweep.sweep, "gpus", NAN, "not negative", "nan"),

@@ -172,7 +172,7 @@ def test_a_network_without_the_head_of_a_masked_language_model_is_named():
 
 
 @tried("arguments of functions")
-@pytest.mark.parametrize("seed", [torch.Generator(), "0", 1.0])
+@pytest.mark.parametrize("seed", [torch.Generator(), 1.0])
 def test_pretraining_takes_a_seed_that_a_checkpoint_can_name(seed):
     with pytest.raises(ValueError, match=r"seed must be an integer from 0 to 2\*\*63 - 1, not"):
         pretrain(network(), PLAIN, PRETRAINING, seed)
@@ -245,15 +245,14 @@ def test_arrows_may_come_one_by_one():
     assert [text.get_text() for text in drawn.axes[0].texts] == [text.get_text() for text in same.axes[0].texts]
 
 
-@tried("command lines")
 def test_a_closed_stdout_is_no_traceback():
     command = [sys.executable, "-m", "hmmlib", "info", "--device", "quantum"]
     ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: os.close(1))
     assert ended.returncode == 2
+    assert "'quantum'" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
-@tried("command lines")
 def test_a_ledger_that_cannot_be_written_is_refused_before_the_work(monkeypatch, tmp_path):
     from typer.testing import CliRunner
 

@@ -24,17 +24,24 @@ def test_a_record_has_what_was_tried_by_tests_that_passed(tmp_path):
         report(when="setup", outcome="skipped", longrepr=("a.py", 3, "Skipped: no GPU")),
     ):
         found.pytest_runtest_logreport(one)
-    everything, some = (SimpleNamespace(args_source=source, ArgsSource=SimpleNamespace(ARGS=1)) for source in (2, 1))
+    found.pytest_collectreport(report(when="collect"))
+    found.pytest_collectreport(report(when="collect", outcome="skipped", longrepr=("b.py", 1, "Skipped: no book")))
+
+    def config(source=2, **options):
+        return SimpleNamespace(args_source=source, ArgsSource=SimpleNamespace(ARGS=1), getoption=options.get)
+
+    everything = config()
     reporter = SimpleNamespace(write_line=said.append, stats={})
     found.pytest_terminal_summary(reporter, 1, everything)
-    found.pytest_terminal_summary(reporter, 0, some)
+    for some in (config(source=1), config(ignore=["a.py"]), config(ignore_glob=["*"]), config(collectonly=True)):
+        found.pytest_terminal_summary(reporter, 0, some)
     found.pytest_terminal_summary(SimpleNamespace(write_line=said.append, stats={"deselected": [1]}), 0, everything)
     assert not (tmp_path / "new").exists()
     found.pytest_terminal_summary(reporter, 0, everything)
     stored = json.loads((tmp_path / "new" / "run.json").read_text())
     assert stored["bad inputs"] == {"calls": 1, "files": 2}
     assert stored["faults"] == {"disk full": 3}
-    assert (stored["passed"], stored["skipped"]) == (3, {"no GPU": 1})
+    assert (stored["passed"], stored["skipped"]) == (3, {"no GPU": 1, "no book": 1})
     assert stored["versions"]["Python"] == sys.version.split()[0]
-    ends = ["not everything passed", "only some tests were run", "only some tests were run", "run.json"]
-    assert [line.endswith(end) for line, end in zip(said, ends, strict=True)] == [True] * 4
+    ends = ["not everything passed", *["only some tests were run"] * 5, "run.json"]
+    assert all(line.endswith(end) for line, end in zip(said, ends, strict=True))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hmmlib import __main__ as command_line
 from hmmlib import statements
-from hmmlib.checks import appendix_c, appendix_d1, appendix_d3
+from hmmlib.checks import appendix_c, appendix_d1, appendix_d3, appendix_d6
 from hmmlib.equations import EQUATIONS, Equation
 from hmmlib.identities import IDENTITIES
 from hmmlib.patterns import PATTERNS
@@ -31,6 +31,11 @@ RESULTS = [
 ASSUMPTIONS = [f"Assumption {number}" for number in ("3.1", "3.2", "3.5", "4.2", "4.4", "4.5", "D.5")]
 NUMBERS = ["3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "4.4", "B.1", "C.1", "C.2", *(f"D.{k}" for k in range(1, 11))]
 EASY = find("Proposition 3.4")
+
+
+@pytest.mark.parametrize("draw", [appendix_d1._place, appendix_d3.draw_prompted, appendix_d6._one_cell])
+def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
+    assert all(draw(seed).within.any() for seed in range(60))
 
 
 def test_every_numbered_result_assumption_and_equation_is_there_once():
