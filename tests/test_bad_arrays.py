@@ -139,6 +139,11 @@ def test_a_float32_model_takes_prompts_of_any_type():
     assert rung(SINGLE, TASK, masked_token_probs(SINGLE, TASK.tokens)[:, 0], Tuning(1, 4, 0.1, 0.1), 0).head <= 1
 
 
+def test_words_are_no_weights():
+    with pytest.raises(ValueError, match=r"^weights must be an array of numbers, not list \['a', 'b'\]"):
+        LinearHead(["a", "b"])
+
+
 def test_what_is_nan_in_a_prompt_is_nan_in_its_result():
     assert lemma_c_2(PLAIN, torch.tensor([torch.nan, 1, 1])).isnan().all()
 

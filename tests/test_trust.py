@@ -64,6 +64,7 @@ def test_the_stored_runs_have_tried_what_they_are_meant_to():
     kinds = {
         "checkpoint cut short",
         "disk full",
+        "write broken off",
         "store read-only",
         "kernel died",
         "build broken off",
@@ -90,7 +91,8 @@ def test_nine_of_ten_mutants_of_each_module_are_killed_and_there_is_a_reason_for
     assert sorted(parts) == MODULES
     for name, part in parts.items():
         dead, every = trust.killed(part)
-        assert part.keys() - {"timeout"} == {"mutants", "killed", "survived", "left out", "alive"}, name
+        unclear = {"timeout", "exit code -11"}
+        assert part.keys() - unclear == {"mutants", "killed", "survived", "left out", "alive"}, name
         assert part["killed"] + part.get("timeout", 0) == dead, "an end that tells nothing counts as alive"
         assert dead >= 0.9 * every > 200, name
         assert all(len(mutant["reason"]) > 10 and mutant["change"] for mutant in part["alive"]), name
