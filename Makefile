@@ -22,7 +22,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	.ci/install $(BIN)/pip
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	@# The loops of hmmlib.kernels are compiled when first called, and then kept.
+	@# The compiled loops are compiled when first called, and then kept.
 	$(BIN)/python -c 'from hmmlib import masked_token_probs, random_hmm; masked_token_probs(random_hmm(2, 2), [[0]])'
 	@touch $@
 
@@ -62,11 +62,11 @@ build/peers/.installed: benchmarks/peers.txt
 	build/peers/bin/pip install --quiet --requirement benchmarks/peers.txt
 	@touch $@
 
-mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=tests
-mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.heads*", JOBS=2
-	build/mutmut/bin/python tests/mutation.py begin
+mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=tests/support
+mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.theory.heads*", JOBS=2
+	build/mutmut/bin/python tests/support/mutation.py begin
 	set -f; $(OF_MUTANTS) build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
-	$(OF_MUTANTS) build/mutmut/bin/python tests/mutation.py store $(or $(JOBS),1)
+	$(OF_MUTANTS) build/mutmut/bin/python tests/support/mutation.py store $(or $(JOBS),1)
 
 build/mutmut/.installed: $(INSTALLED)
 	rm -rf build/mutmut
@@ -80,6 +80,7 @@ build/mutmut/.installed: $(INSTALLED)
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 serve: book ## build the book and serve it on http://127.0.0.1:8000
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html

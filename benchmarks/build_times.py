@@ -22,14 +22,14 @@ from typing import Annotated
 import typer
 from contest import RESULTS, ROOT, machine, write
 
-from hmmlib.trials import git_commit
+from hmmlib.experiments.trials import git_commit
 
 IMPORTS = {
     "hmmlib": "import hmmlib",
     "models and messages": "from hmmlib import random_hmm, masked_token_probs",
-    "theorems": "import hmmlib.theorems",
-    "trials": "import hmmlib.trials",
-    "statements": "import hmmlib.statements",
+    "theorems": "import hmmlib.theory.theorems",
+    "trials": "import hmmlib.experiments.trials",
+    "statements": "import hmmlib.evidence.ledger",
 }
 """What a user imports; each is timed after torch, in a process of its own, against torch alone."""
 SPHINX = "sphinx"

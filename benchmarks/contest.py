@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hmmlib.experiments.trials import git_commit
 from hmmlib.files import write_whole
-from hmmlib.trials import git_commit
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent

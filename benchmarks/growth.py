@@ -8,7 +8,7 @@ import numpy as np
 from contest import GIB, Contestant, contest
 from posteriors import TOKENS, save
 
-from hmmlib.generate import random_hmm, random_memory_hmm
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
 CURVES = {
     ("posteriors", "n"): dict(n=(10, 100, 1000, 10_000), length=129, states=30),

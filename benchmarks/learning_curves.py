@@ -30,9 +30,9 @@ from contest import GIB, RESULTS, Contestant, Worker, machine, write
 from pretraining import INPUTS, save_text, trainer_settings
 from records import chosen
 
-from hmmlib.bert import masked_losses
-from hmmlib.specs import TrialSpec
-from hmmlib.trials import build_network, draw_model, trial_seeds
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
+from hmmlib.training.bert import masked_losses
 
 PATH = RESULTS / "learning-curves.json"
 PRESET = learning.PRESET

@@ -6,7 +6,7 @@ from contest import GIB, Contestant, contest
 from growth import exponent
 from posteriors import TOLERANCE, dynamax, save
 
-from hmmlib.generate import random_memory_hmm
+from hmmlib.models.appendix_e import random_memory_hmm
 
 TOKENS = 10
 CELLS, VALUES, STATES = 3, 5, 12

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from contest import ROOT, Contestant, Pool, contest
 
-from hmmlib.generate import random_hmm
+from hmmlib.models.appendix_e import random_hmm
 
 INPUTS = ROOT / "build" / "bench" / "inputs"
 TOKENS = 10

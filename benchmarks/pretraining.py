@@ -8,10 +8,10 @@ import numpy as np
 from contest import ROOT, Contestant, contest
 from growth import exponent
 
-from hmmlib.hmm import as_generator
-from hmmlib.pretraining import corpus
-from hmmlib.specs import TrialSpec
-from hmmlib.trials import build_network, draw_model, trial_seeds
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
+from hmmlib.training.pretraining import corpus
+from hmmlib.validation import as_generator
 
 INPUTS = ROOT / "build" / "bench" / "inputs"
 TOLERANCE = 1e-4

@@ -14,10 +14,10 @@ from typing import Annotated
 import torch
 import typer
 
-from hmmlib import devices
-from hmmlib.pretraining import Run
-from hmmlib.specs import TrialSpec
-from hmmlib.trials import build_network, draw_model
+from hmmlib import backend
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model
+from hmmlib.training.pretraining import Run
 
 
 def operations(spec: TrialSpec) -> float:
@@ -57,7 +57,7 @@ def main(
     device: str = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="where the time goes, by kernel")] = False,
 ) -> None:
-    spec, place = TrialSpec(preset), devices.pick(device)
+    spec, place = TrialSpec(preset), backend.pick(device)
     spec = TrialSpec(preset, documents=min(spec.documents, 40), steps=spec.steps if spec.documents else steps + 30)
     network = build_network(spec).to(place).train()
     start = time.perf_counter()
@@ -72,10 +72,10 @@ def main(
         run.step()
     wait(place)
     seconds = (time.perf_counter() - start) / steps
-    kind = (devices.half(place) if spec.precision == "half" else None) or torch.float32
+    kind = (backend.half(place) if spec.precision == "half" else None) or torch.float32
     best = peak(place, kind, 8192 if place.type == "cuda" else 2048)
     rate = operations(spec) / seconds
-    print(f"{devices.name(place)}, {torch.get_num_threads()} threads, torch {torch.__version__}, {kind}")
+    print(f"{backend.name(place)}, {torch.get_num_threads()} threads, torch {torch.__version__}, {kind}")
     print(f"{preset}: {spec.layers} layers, {spec.width} wide, {spec.batch} × {spec.length} tokens a step")
     print(
         f"ready after {ready:.1f} s; {1000 * seconds:.2f} ms a step, {spec.batch * spec.length / seconds:,.0f} tokens/s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contest import GIB, Contestant, contest
 from posteriors import dynamax, save
 
-from hmmlib.generate import random_hmm
+from hmmlib.models.appendix_e import random_hmm
 
 STATES, TOKENS = 30, 10
 CORPUS = (5000, 10240)

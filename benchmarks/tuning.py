@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contest import Contestant, contest
 
-from hmmlib.specs import TrialSpec
+from hmmlib.experiments.specs import TrialSpec
 
 
 def head(trial: dict, examples: int, epochs: int) -> list[Contestant]:

@@ -153,7 +153,7 @@ def key(path: Path, parameters: Path) -> str:
     notebook = nbformat.read(path, 4)
     cells = [[c.source, c.metadata.get("tags", [])] for c in notebook.cells if c.cell_type == "code"]
     files = [parameters, ROOT / "requirements.lock", *reached(code_of(notebook))]
-    if module_file("hmmlib.store") in files:
+    if module_file("hmmlib.experiments.store") in files:
         files += sorted((ROOT / "results").rglob("*.json"))
     return digest(json.dumps(cells), files)
 
@@ -278,7 +278,7 @@ def check_ledger(workers: int) -> None:
 
 def ledger_key() -> str:
     """What the ledger depends on, as one hash: what checks the statements, and what writes them down."""
-    files = {ROOT / "hmmlib" / "__main__.py", *reached("import hmmlib.statements"), ROOT / "requirements.lock"}
+    files = {ROOT / "hmmlib" / "__main__.py", *reached("import hmmlib.evidence.ledger"), ROOT / "requirements.lock"}
     return digest("ledger", sorted(files))
 
 
@@ -300,7 +300,7 @@ def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:
         if up_to_date(path, parameters):
             print(f"  {path.stem}: unchanged")
         else:
-            waiting[path] = module_file("hmmlib.pretraining") in reached(code_of(nbformat.read(path, 4)))
+            waiting[path] = module_file("hmmlib.training.pretraining") in reached(code_of(nbformat.read(path, 4)))
     for path in sorted(waiting, key=waiting.get, reverse=True):
         jobs.append(side_by_side.Job(path.stem, partial(execute, path, parameters)))
     return jobs

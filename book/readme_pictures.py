@@ -10,7 +10,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from hmmlib import figure_3, figures, specs, store
+from hmmlib.experiments import specs, store
+from hmmlib.notebook import figure_3, figures
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))

@@ -10,8 +10,12 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 _HOME = {
-    "hmm": ["HMM", "MASK", "MemoryHMM", "Sample"],
-    "messages": [
+    "validation": ["MASK"],
+    "models.hmm": ["HMM", "MemoryHMM", "Sample"],
+    "models.appendix_e": ["random_hmm", "random_memory_hmm"],
+    "models.families": ["recoverable_memory_hmm"],
+    "models.sentences": ["sentences"],
+    "inference.messages": [
         "latent_given_others",
         "log_likelihood",
         "masked_token_probs",
@@ -21,8 +25,7 @@ _HOME = {
         "posteriors",
         "prompted",
     ],
-    "generate": ["random_hmm", "random_memory_hmm"],
-    "assumptions": [
+    "theory.assumptions": [
         "AssumptionError",
         "assumption_3_1",
         "assumption_3_2",
@@ -31,11 +34,18 @@ _HOME = {
         "assumption_4_4",
         "assumption_4_5",
         "assumption_d_5",
+        "essential_states",
     ],
-    "heads": ["AttentionHead", "LinearHead"],
-    "theorems": ["ground_truth", "theorem_3_3", "theorem_3_6", "theorem_4_3", "theorem_4_6"],
-    "specs": ["TrialSpec"],
-    "trials": ["TrialResult", "run_trial"],
+    "theory.heads": ["AttentionHead", "LinearHead"],
+    "theory.separation": ["fit_or_refute"],
+    "theory.theorems": ["ground_truth", "theorem_3_3", "theorem_3_6", "theorem_4_3", "theorem_4_6"],
+    "training.bert": ["Shape"],
+    "training.pretraining": ["Pretraining", "pretrain"],
+    "training.tuning": ["Tuning", "accuracy", "tune_attention", "tune_exact_prompt", "tune_head", "tune_prompt"],
+    "experiments.labels": ["Task", "draw_task"],
+    "experiments.specs": ["TrialSpec"],
+    "experiments.store": ["load_result", "load_results", "save_result"],
+    "experiments.trials": ["TrialResult", "run_trial"],
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_MODULE)

@@ -75,7 +75,7 @@ def ledger(
     workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
-    from hmmlib.statements import run_all, write_ledger
+    from hmmlib.evidence.ledger import run_all, write_ledger
 
     if out.exists() and not out.is_file():
         what = "a folder" if out.is_dir() else "no regular file"
@@ -120,7 +120,7 @@ def ledger(
 
 def _fields(changes: list[str] | None) -> dict:
     """`NAME=VALUE` pairs as fields of a TrialSpec; its own checks judge name and value."""
-    from hmmlib.specs import as_field
+    from hmmlib.experiments.specs import as_field
 
     found = {}
     for change in changes or []:
@@ -140,8 +140,8 @@ def _fields(changes: list[str] | None) -> dict:
 
 def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None):
     """The specs of a panel, or a usage error."""
-    from hmmlib.presets import TRIALS
-    from hmmlib.specs import panel_specs
+    from hmmlib.experiments.presets import TRIALS
+    from hmmlib.experiments.specs import panel_specs
 
     try:
         return panel_specs(preset, panel, trials or TRIALS.get(panel, 1), **_fields(changes))
@@ -151,7 +151,7 @@ def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | Non
 
 def _pick(device: str):
     """The device of that name, or a usage error."""
-    from hmmlib.devices import pick
+    from hmmlib.backend import pick
 
     try:
         return pick(device)
@@ -161,8 +161,8 @@ def _pick(device: str):
 
 def _until(minutes: float | None, device: str, here: bool = True) -> float:
     """The end of the time box; a usage error for a bad number, or a device that there is not (or, if `here`, not here)."""
-    from hmmlib.devices import as_name
-    from hmmlib.missing import deadline
+    from hmmlib.backend import as_name
+    from hmmlib.experiments.local import deadline
 
     if here:
         _pick(device)
@@ -175,7 +175,7 @@ def _until(minutes: float | None, device: str, here: bool = True) -> float:
 
 def _conclude(outcome, specs) -> None:
     """Say what became of everything, and why what failed did. Exit 1 where a trial failed."""
-    from hmmlib.missing import describe
+    from hmmlib.experiments.local import describe
 
     console.print(
         f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, {len(outcome.taken)} are being run by another process, "
@@ -212,9 +212,9 @@ def trial(
     changes: Changes = None,
 ) -> None:
     """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
-    from hmmlib.missing import describe, run_missing, run_side_by_side, summary
-    from hmmlib.specs import TrialSpec
-    from hmmlib.store import STORE, load_result, result_path
+    from hmmlib.experiments.local import describe, run_missing, run_side_by_side, summary
+    from hmmlib.experiments.specs import TrialSpec
+    from hmmlib.experiments.store import STORE, load_result, result_path
 
     if missing != (panel is not None):
         raise typer.BadParameter("--missing and --panel left|right go together")
@@ -275,9 +275,9 @@ def sweep(
     changes: Changes = None,
 ) -> None:
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
-    from hmmlib.store import STORE
-    from hmmlib.sweep import reachable
-    from hmmlib.sweep import sweep as run
+    from hmmlib.experiments.cluster import reachable
+    from hmmlib.experiments.cluster import sweep as run
+    from hmmlib.experiments.store import STORE
 
     specs = _panel(preset, panel, trials, changes)
     until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
@@ -297,7 +297,7 @@ def sweep(
 @app.command()
 def info(device: Device = "auto") -> None:
     """Versions, threads, device, commit: what a result depends on besides its spec."""
-    from hmmlib.trials import environment
+    from hmmlib.experiments.trials import environment
 
     for name, value in environment(_pick(device)).items():
         console.print(f"{name:14}{value}")

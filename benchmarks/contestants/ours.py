@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from common import frequencies, shown
 
-from hmmlib import messages
-from hmmlib.hmm import HMM, MemoryHMM
+from hmmlib.inference import messages
+from hmmlib.models.hmm import HMM, MemoryHMM
 
 
 def read(inputs: str, dtype: str) -> tuple[HMM | MemoryHMM, torch.Tensor]:

@@ -8,10 +8,10 @@ import time
 import numpy as np
 import torch
 
-from hmmlib import pretraining
-from hmmlib.pretraining import Pretraining, Run
-from hmmlib.specs import TrialSpec
-from hmmlib.trials import build_network, draw_model, trial_seeds
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
+from hmmlib.training import pretraining
+from hmmlib.training.pretraining import Pretraining, Run
 
 
 def steps(count: int, trial: dict, inputs: str):

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from hmmlib.specs import TrialSpec
-from hmmlib.trials import build_network, draw_model, draw_trial_task, trial_seeds
-from hmmlib.tuning import all_probs_at_mask, tune_head, tune_prompt
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, trial_seeds
+from hmmlib.training.tuning import all_probs_at_mask, tune_head, tune_prompt
 
 
 def parts(trial: dict, examples: int):

@@ -16,7 +16,7 @@ from pictures import inlined
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from hmmlib import figures
+from hmmlib.notebook import figures
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import learning

@@ -10,7 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.writers.html5 import HTML5Translator
 
-from hmmlib import figures
+from hmmlib.notebook import figures
 
 INKS = {
     "#ffffff": "--ground",
@@ -22,7 +22,7 @@ INKS = {
     figures.GREEN: "--green",
     figures.RED: "--red",
 }
-"""The colours of `hmmlib.figures`, and the variables of companion.css that take their place."""
+"""The colours of `hmmlib.notebook.figures`, and the variables of companion.css that take their place."""
 
 
 SMALLEST = 0.7

@@ -1,0 +1,122 @@
+"""Where something is computed, and how: devices, the bits of a network's products, loops compiled for CPUs, threads."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from threading import Lock
+from types import ModuleType
+
+import numpy as np
+import torch
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+"""What can be asked for; "cuda:1" and the like too."""
+
+
+def _there(kind: str) -> bool:
+    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[kind]
+
+
+def as_name(name: str) -> str:
+    """`name` where some machine may have such a device; ValueError otherwise."""
+    if not isinstance(name, str) or name.split(":")[0] not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}")
+    return name
+
+
+def pick(name: str = "auto") -> torch.device:
+    """The device of that name; with "auto" the first there is of CUDA, MPS and the CPU.
+
+    ValueError for an unknown name, or a device that this machine does not have.
+    """
+    if as_name(name) == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if _there(kind)))
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}") from None
+    present = [kind for kind in ("cpu", "cuda", "mps") if _there(kind)]
+    if device.type not in present or (device.index or 0) >= max(1, torch.cuda.device_count()):
+        raise ValueError(f"device {name!r} is not on this machine, which has {', '.join(present)}")
+    return device
+
+
+def half(device: torch.device) -> torch.dtype | None:
+    """The 16-bit type to pretrain with: bfloat16 where the GPU computes with it, else float16; None (float32) off CUDA."""
+    if device.type != "cuda":
+        return None
+    with torch.cuda.device(device):
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+def name(device: torch.device) -> str:
+    """What the device is called: the GPU's own name, or the type."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+@cache
+def loops(name: str) -> ModuleType | None:
+    """A module of compiled loops, loaded when first needed; None where numba is missing or cannot work: torch does it all."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "").startswith("hmmlib"):
+            raise
+        return None
+    except RuntimeError:  # numba finds no folder in which it may keep what it compiles
+        return None
+
+
+def fresh(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor without values, on the CPU. Unlike torch, numpy asks for large pages, which take a sixth of the time."""
+    kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
+    return torch.from_numpy(np.empty(shape, kind))
+
+
+@cache
+def _libraries():
+    """Those with threads of their own that are loaded when the first loop runs: by then the one that multiplies is."""
+    from threadpoolctl import ThreadpoolController  # where there are no compiled loops it may be missing
+
+    return ThreadpoolController()
+
+
+class _OneThread:
+    """A context in which products of matrices stay on the thread that asks, for all who are in it, until the last leaves."""
+
+    def __init__(self):
+        self.lock, self.users = Lock(), 0
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.limit = _libraries().limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def __exit__(self, *_) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.limit.restore_original_limits()
+
+
+ONE_THREAD = _OneThread()
+
+
+def shares(n: int, threads: int) -> list[slice]:
+    """The indices 0 … n - 1 in equal parts, at most one for each thread."""
+    edges = [n * k // threads for k in range(threads + 1)]
+    return [slice(a, b) for a, b in pairwise(edges) if b > a]
+
+
+def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
+    """work(part) for equal parts of n sequences, a thread for each."""
+    first, *rest = shares(n, threads)
+    with ONE_THREAD, ThreadPoolExecutor(max(1, len(rest))) as pool:  # a thread begins with its first work
+        others = pool.map(work, rest)
+        work(first)
+        list(others)

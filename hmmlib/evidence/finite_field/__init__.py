@@ -1,0 +1,1 @@
+"""Equations of the paper at random points modulo a prime, in Python's integers alone."""

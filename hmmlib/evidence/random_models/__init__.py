@@ -1,0 +1,1 @@
+"""For each statement a check on random models that could fail, and a control that must."""

@@ -1,0 +1,359 @@
+"""The registry of the paper's numbered statements and assumptions: what is claimed, what checks it, and the ruling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hmmlib.evidence.random_models import (
+    appendix_c,
+    appendix_d1,
+    appendix_d3,
+    appendix_d6,
+    assumptions,
+    counterexamples,
+    section_3,
+)
+from hmmlib.evidence.random_models.instances import Printed
+
+HOLDS, FAILS = "holds", "fails"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One numbered statement of the paper, or one assumption.
+
+    `claim` is it in our words; `page` and `label` say where the book derives it; residuals up to `tolerance` pass;
+    `broken` names the hypothesis that the control drops; the control must break the conclusion in at least a share
+    `least_share` of its instances. `verdict` is the ruling on record for the form as printed. Where that is another
+    than the one that `check` measures, `printed` measures it on random instances, `counterexample` on a small one
+    that a reader can follow, and `corrected` says what holds. `unneeded` names hypotheses that were found not to be needed.
+    """
+
+    name: str
+    claim: str
+    page: str
+    label: str
+    check: Callable[[int], float]
+    control: Callable[[int], float]
+    broken: str
+    tolerance: float = 1e-10
+    verdict: str = HOLDS
+    least_share: float = 1.0
+    printed: Callable[[int], Printed] | None = None
+    counterexample: Callable[[], Printed] | None = None
+    corrected: str = ""
+    unneeded: str = ""
+
+
+SECTION_3, PROMPT, APPENDIX_B = "notebooks/3-hmm", "notebooks/3-1-prompt", "notebooks/appendix-b"
+ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
+APPENDIX_C, APPENDIX_D = "notebooks/appendix-c", "notebooks/appendix-d"
+
+STATEMENTS = (
+    Statement(
+        name="Assumption 3.1",
+        claim="The columns of W are linearly independent.",
+        page=SECTION_3,
+        label="paper-asm-3-1",
+        check=assumptions.assumption_3_1_check,
+        control=assumptions.assumption_3_1_control,
+        broken="independent columns of W",
+    ),
+    Statement(
+        name="Assumption 3.2",
+        claim="The chain is ergodic and P[H₀] has full support.",
+        page=SECTION_3,
+        label="paper-asm-3-2",
+        check=assumptions.assumption_3_2_check,
+        control=assumptions.assumption_3_2_control,
+        broken="ergodic, or full support",
+    ),
+    Statement(
+        name="Theorem 3.3",
+        claim="With independent columns of W, one linear head on G₁ of (∅, x) gives every possible x its label.",
+        page=SECTION_3,
+        label="paper-thm-3-3",
+        check=section_3.theorem_3_3_check,
+        control=section_3.theorem_3_3_control,
+        broken="independent columns of W (3.1)",
+        least_share=0.3,  # with dependent columns some tasks still have a head
+        unneeded="regularity: it is enough that H₁ can be wherever H₀ can",
+    ),
+    Statement(
+        name="Proposition 3.4",
+        claim="If U ⊥ V | Z, then P[U | V = v] = P[U | Z] P[Z | V = v], and a left inverse of P[U | Z] undoes it.",
+        page=SECTION_3,
+        label="paper-prop-3-4",
+        check=section_3.proposition_3_4,
+        control=section_3.proposition_3_4_control,
+        broken="U ⊥ V | Z",
+    ),
+    Statement(
+        name="Assumption 3.5",
+        claim="The columns of W at H* ⊇ supp(μ) are independent, and H* is all that some states reach in one step.",
+        page=PROMPT,
+        label="paper-asm-3-5",
+        check=assumptions.assumption_3_5_check,
+        control=assumptions.assumption_3_5_control,
+        broken="independent columns at H*, or the way into H*",
+    ),
+    Statement(
+        name="Theorem 3.6",
+        claim="One prompt and one linear head on Ḡ₂ give every possible x its label, if W is independent on H*.",
+        page=PROMPT,
+        label="paper-thm-3-6",
+        check=appendix_c.theorem_3_6_check,
+        control=appendix_c.theorem_3_6_control,
+        broken="independent columns of W at H* (3.5)",
+        unneeded="regularity: it is enough that H₁ can be in all of B",
+    ),
+    Statement(
+        name="Assumption 4.2",
+        claim="The columns of W at M × H* are independent, and their span meets that of all others in 0 only.",
+        page=ATTENTION,
+        label="paper-asm-4-2",
+        check=assumptions.assumption_4_2_check,
+        control=assumptions.assumption_4_2_control,
+        broken="disjoint spans, or independent columns",
+    ),
+    Statement(
+        name="Theorem 4.3",
+        claim="One attention head on G(x) and e(x) gives every x of R its label, a sign of a memory posterior.",
+        page=ATTENTION,
+        label="paper-thm-4-3",
+        check=appendix_d1.theorem_4_3_check,
+        control=appendix_d1.theorem_4_3_control,
+        broken="independent columns of W at M × H* (4.2)",
+        unneeded="regularity (3.2), all of it",
+    ),
+    Statement(
+        name="Assumption 4.4",
+        claim="Assumption 3.2 holds, and P[H₀] is stationary.",
+        page=MEMORY_PROMPT,
+        label="paper-asm-4-4",
+        check=assumptions.assumption_4_4_check,
+        control=assumptions.assumption_4_4_control,
+        broken="P[H₀] = A P[H₀], or ergodic",
+    ),
+    Statement(
+        name="Assumption 4.5",
+        claim="Assumption 4.2 with the memory values in supp(μ) only; one cell.",
+        page=MEMORY_PROMPT,
+        label="paper-asm-4-5",
+        check=assumptions.assumption_4_5_check,
+        control=assumptions.assumption_4_5_control,
+        broken="disjoint spans",
+    ),
+    Statement(
+        name="Theorem 4.6",
+        claim="One prompt and one attention head on Ḡ give every x of R its label, if W is independent at supp(μ) × H*.",
+        page=MEMORY_PROMPT,
+        label="paper-thm-4-6",
+        check=appendix_d6.theorem_4_6_check,
+        control=appendix_d6.theorem_d_6_control,
+        broken="independent columns (4.5), for the prompt (D.6)",
+        unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can",
+    ),
+    Statement(
+        name="Claim B.1",
+        claim="The posterior of Hᵢ given the text after it is that of H₀ given the same text, rescaled by one diagonal D.",
+        page=APPENDIX_B,
+        label="paper-claim-B-1",
+        check=section_3.claim_b_1_check,
+        control=section_3.claim_b_1_control,
+        broken="P[H₀] has full support (3.2)",
+        unneeded="ergodicity: full support of P[H₀] and P[Hᵢ] is enough",
+    ),
+    Statement(
+        name="Lemma C.1",
+        claim="Ḡ behind a prompt is the conditional distribution of a process with one more token, emitted with u.",
+        page=APPENDIX_C,
+        label="paper-lem-C-1",
+        check=appendix_c.lemma_c_1,
+        control=appendix_c.lemma_c_1_control,
+        broken="X̂ emits like X after the first step",
+    ),
+    Statement(
+        name="Lemma C.2",
+        claim="Given prompt and text, H₂ has the law P[z̃, H₂] ⊙ P[H₀ | x], rescaled by one diagonal D.",
+        page=APPENDIX_C,
+        label="paper-lem-C-2",
+        check=appendix_c.lemma_c_2_check,
+        control=appendix_c.lemma_c_2_control,
+        broken="P[H₀] has full support (3.2)",
+        unneeded="ergodicity",
+    ),
+    Statement(
+        name="Proposition D.1",
+        claim="Gᵢ(x) is the mixture of columns of W with the weights P[M_J, J, S | x₋ᵢ].",
+        page=APPENDIX_D,
+        label="paper-prop-D-1",
+        check=appendix_d1.proposition_d_1,
+        control=appendix_d1.proposition_d_1_control,
+        broken="a token depends on one memory cell only",
+        verdict=FAILS,
+        printed=appendix_d1.proposition_d_1_printed,
+        counterexample=counterexamples.proposition_d_1,
+        corrected="with the conditional P[M_J, J, S | X₋ᵢ = x₋ᵢ] on the right, as in (D.1), not the joint",
+    ),
+    Statement(
+        name="Lemma D.2",
+        claim="A query and a key attend exactly to the positions whose state is surely in H*.",
+        page=APPENDIX_D,
+        label="paper-lem-D-2",
+        check=appendix_d1.lemma_d_2_check,
+        control=appendix_d1.lemma_d_2_control,
+        broken="disjoint spans (4.2)",
+        verdict=FAILS,
+        printed=appendix_d1.lemma_d_2_printed,
+        counterexample=counterexamples.lemma_d_2,
+        corrected="with q of |H| + 1 entries and a key of |H| + 1 rows, as (4.1) has them",
+        unneeded="regularity (3.2)",
+    ),
+    Statement(
+        name="Claim D.3",
+        claim="Matrices Θ⁽¹⁾ and Θ⁽²⁾ read P[Hᵢ | x₋ᵢ] on H* and P[M, Hᵢ | x₋ᵢ] off Gᵢ(x).",
+        page=APPENDIX_D,
+        label="paper-claim-D-3",
+        check=appendix_d1.claim_d_3_check,
+        control=appendix_d1.claim_d_3_control,
+        broken="disjoint spans (4.2)",
+        unneeded="regularity (3.2)",
+    ),
+    Statement(
+        name="Lemma D.4",
+        claim="At a position whose state is surely in H*, the value function is a positive multiple of μᵀP[M | x].",
+        page=APPENDIX_D,
+        label="paper-lem-D-4",
+        check=appendix_d1.lemma_d_4_check,
+        control=appendix_d1.lemma_d_4_control,
+        broken="independent columns of W at M × H* (4.2)",
+        unneeded="regularity (3.2)",
+    ),
+    Statement(
+        name="Assumption D.5",
+        claim="Assumption 4.5 for several cells: of the other cells, all memory values count.",
+        page=APPENDIX_D,
+        label="paper-asm-D-5",
+        check=assumptions.assumption_d_5_check,
+        control=assumptions.assumption_d_5_control,
+        broken="disjoint from the values of other cells",
+    ),
+    Statement(
+        name="Theorem D.6",
+        claim="Theorem 4.6 for several memory cells, with embeddings and head as appendix D.3 defines them.",
+        page=APPENDIX_D,
+        label="paper-thm-D-6",
+        check=appendix_d6.theorem_d_6,
+        control=appendix_d6.theorem_d_6_control,
+        broken="independent columns (D.5), for the prompt (D.6)",
+        unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can",
+    ),
+    Statement(
+        name="Lemma D.7",
+        claim="Lemma C.1 for memory models, with a lifted prompt.",
+        page=APPENDIX_D,
+        label="paper-lem-D-7",
+        check=appendix_d3.lemma_d_7,
+        control=appendix_d3.lemma_d_7_control,
+        broken="X̂ emits like X after the first step",
+        verdict=FAILS,
+        printed=appendix_d3.lemma_d_7_printed,
+        counterexample=counterexamples.lemma_d_7,
+        corrected="with u of |M|ᴺ|H| entries, one for each lifted state, not |H|",
+        unneeded="stationarity (4.4) and Assumption D.5",
+    ),
+    Statement(
+        name="Proposition D.8",
+        claim="From any step on, memory, state and the text after it have one and the same law.",
+        page=APPENDIX_D,
+        label="paper-prop-D-8",
+        check=appendix_d3.proposition_d_8,
+        control=appendix_d3.proposition_d_8_control,
+        broken="P[H₀] is stationary (4.4)",
+        unneeded="ergodicity, full support, Assumption D.5",
+    ),
+    Statement(
+        name="Lemma D.9",
+        claim="Behind the prompt, the head attends to all positions whose state is surely in H* given prompt and text.",
+        page=APPENDIX_D,
+        label="paper-lem-D-9",
+        check=appendix_d3.lemma_d_9_check,
+        control=appendix_d3.lemma_d_9_control,
+        broken="disjoint spans (D.5)",
+        verdict=FAILS,
+        printed=appendix_d3.lemma_d_9_printed,
+        counterexample=counterexamples.lemma_d_9,
+        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
+        corrected="Î ⊆ I, where I counts supports given the prompt too; Z over i = 2 … t + 1; β₁ low enough",
+    ),
+    Statement(
+        name="Claim D.10",
+        claim="Claim D.3 on Ḡᵢ behind the prompt (D.6), with memory values in supp(μ) only.",
+        page=APPENDIX_D,
+        label="paper-claim-D-10",
+        check=appendix_d3.claim_d_10_check,
+        control=appendix_d3.claim_d_10_control,
+        broken="disjoint spans (D.5)",
+        unneeded="stationarity (4.4)",
+    ),
+    Statement(
+        name="Proposition D.11",
+        claim="Behind the prompt (D.6) the memory cell is surely in supp(μ).",
+        page=APPENDIX_D,
+        label="paper-prop-D-11",
+        check=appendix_d3.proposition_d_11,
+        control=appendix_d3.proposition_d_11_control,
+        broken="the prompt is (D.6)",
+        unneeded="stationarity (4.4) and Assumption D.5",
+    ),
+    Statement(
+        name="Claim D.12",
+        claim="A prompt can only take states away from what the text allows.",
+        page=APPENDIX_D,
+        label="paper-claim-D-12",
+        check=appendix_d3.claim_d_12,
+        control=appendix_d3.claim_d_12_control,
+        broken="P[H₀] has full support (4.4)",
+        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
+    ),
+    Statement(
+        name="Lemma D.13",
+        claim="Lemma D.4 behind the prompt; where prompt and text exclude each other, the value is 0.",
+        page=APPENDIX_D,
+        label="paper-lem-D-13",
+        check=appendix_d6.lemma_d_13,
+        control=appendix_d6.lemma_d_13_control,
+        broken="independent columns of W (D.5)",
+        unneeded="ergodicity",
+    ),
+    Statement(
+        name="Claim D.14",
+        claim="The prompt (D.6) multiplies μᵀP[M | x] by one over its own probability, and does nothing else to it.",
+        page=APPENDIX_D,
+        label="paper-claim-D-14",
+        check=appendix_d6.claim_d_14,
+        control=appendix_d6.claim_d_14_control,
+        broken="P[H₀] is stationary (4.4)",
+        unneeded="ergodicity, Assumption D.5",
+    ),
+    Statement(
+        name="Claim D.15",
+        claim="Where prompt and text exclude each other, μᵀP[M | x] = 0; where x̂₋ᵢ is impossible, Ḡᵢ = 0.",
+        page=APPENDIX_D,
+        label="paper-claim-D-15",
+        check=appendix_d6.claim_d_15,
+        control=appendix_d6.claim_d_15_control,
+        broken="the prompt is 1 on all of supp(μ)",
+        unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
+    ),
+)
+
+
+def find(name: str) -> Statement:
+    """The statement of that name. ValueError where there is none."""
+    for statement in STATEMENTS:
+        if statement.name == name:
+            return statement
+    raise ValueError(f"no statement {name!r}; there are {', '.join(s.name for s in STATEMENTS)}")

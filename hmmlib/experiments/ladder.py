@@ -1,0 +1,144 @@
+"""The exact ladder: head and prompt tuning where the pretrained model is Ḡ itself, beside what the theorems build.
+
+No network is pretrained, so what tuning falls short of here is not the network's fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmmlib.experiments.labels import LABELS, Task, draw_task
+from hmmlib.experiments.presets import LADDER
+from hmmlib.inference.messages import masked_token_probs
+from hmmlib.models.appendix_e import random_hmm
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.assumptions import AssumptionError, assumption_3_1, essential_states
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.theorems import theorem_3_3, theorem_3_6
+from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt, tune_head
+from hmmlib.validation import as_tensor, of_type, one_of
+
+
+@dataclass(frozen=True)
+class Built:
+    """Accuracy of a head that a theorem builds, on all inputs and on those that it decides: whose score is above rounding.
+
+    A score is exact to about the rounding unit times ‖b‖₁; `decided` is the share of inputs above 64 times that. On
+    those the theorem should be right without exception. `condition` is that of the left inverse.
+    """
+
+    accuracy: float
+    decided: float
+    accuracy_decided: float
+    condition: float
+
+    @classmethod
+    def judge(cls, head: LinearHead, probs: Tensor, labels: Tensor) -> Built:
+        clear = head(probs).abs() > 64 * torch.finfo(probs.dtype).eps * head.weights.abs().sum()
+        right = head.label(probs) == labels
+        among = right[clear].double().mean().item() if clear.any() else 1.0
+        return cls(right.double().mean().item(), clear.double().mean().item(), among, head.condition)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Test accuracies at one size |H|: of the more frequent label, of what was trained, and of what a theorem builds.
+
+    `theorem_3_3` and `theorem_3_6` are None where the assumption fails; `refusal` then says why. `n_essential` is the
+    size of the set H* that Theorem 3.6 was given. `prompt` is the trained u.
+    """
+
+    n_states: int
+    seed: int
+    majority: float
+    head: float
+    prompt_and_head: float
+    theorem_3_3: Built | None
+    theorem_3_6: Built | None
+    n_essential: int | None
+    refusal: str
+    prompt: list[float]
+
+
+def ladder_plan(preset: str) -> Tuning:
+    """How heads and prompts are tuned on the exact Ḡ. ValueError for an unknown preset."""
+    numbers = LADDER[one_of("preset", preset, LADDER)]
+    return Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
+
+
+def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
+    """One rung: a model of appendix E, a task as in (3.1), a head on the exact G_1 and a prompt with a head on Ḡ_2.
+
+    ValueError for a size below 1 or an unknown preset.
+    """
+    plan, numbers = ladder_plan(preset), LADDER[preset]
+    model = random_hmm(n_states, seed=seed)
+    task = draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before")
+    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
+
+
+def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: str = "before") -> Rung:
+    """What can be had from the exact Ḡ on a task.
+
+    A prompt is read as in (3.3), from a chain whose H_0 is the state that the labels weigh.
+
+    Args:
+        probs: the exact distribution at the first token, (n, X).
+        law: how the task was drawn, as in `draw_task`.
+    """
+    of_type("model", model, HMM)
+    of_type("task", task, Task)
+    one_of("law", law, LABELS)
+    probs = as_tensor("probs", probs, 2)
+    origin = HMM(model.transition, model.emission, model.marginal(1)) if law == "masked" else model
+    (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
+    train_posteriors, _, test_posteriors = task.split(task.posteriors)
+    head = tune_head(train, train_labels, plan, seed)
+    prompt, behind = tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
+    linear, refusal = _linear(model, task.mu, test, labels, law)
+    essential, prompted = _prompted(origin, task.mu, test_posteriors, labels)
+    share = labels.double().mean().item()
+    return Rung(
+        n_states=model.n_states,
+        seed=seed,
+        majority=max(share, 1 - share),
+        head=accuracy(head, test, labels),
+        prompt_and_head=accuracy(behind, probs_behind_prompt(origin, test_posteriors, prompt), labels),
+        theorem_3_3=linear,
+        theorem_3_6=prompted,
+        n_essential=essential,
+        refusal=refusal,
+        prompt=prompt.tolist(),
+    )
+
+
+def _linear(model: HMM, mu: Tensor, probs: Tensor, labels: Tensor, law: str) -> tuple[Built | None, str]:
+    """How Theorem 3.3's head does, or the reason why there is none.
+
+    Where the labels weigh the state at the mask itself, the head is (W†)ᵀμ: there is no step from H_0 to undo.
+    """
+    try:
+        if law == "masked":
+            columns = assumption_3_1(model)
+            columns.require()
+            head = LinearHead(torch.linalg.pinv(model.emission).T @ mu, columns.condition)
+        else:
+            head = theorem_3_3(model, mu)
+    except AssumptionError as error:
+        return None, str(error)
+    return Built.judge(head, probs, labels), ""
+
+
+def _prompted(model: HMM, mu: Tensor, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
+    """The size of a set H* that satisfies Assumption 3.5, and how Theorem 3.6's prompt and head do; or None."""
+    essential = essential_states(model, mu)
+    if essential is None:
+        return None, None
+    try:
+        prompt, head = theorem_3_6(model, mu, essential)
+    except AssumptionError:
+        return None, None
+    return len(essential), Built.judge(head, probs_behind_prompt(model, posteriors, prompt), labels)

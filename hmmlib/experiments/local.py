@@ -1,0 +1,258 @@
+"""Running the trials that a store lacks: in one process, or in several side by side, within a time limit.
+
+Needs no more than torch, transformers, NumPy and safetensors. A spec is claimed before it is run, so any number of
+processes may work on one store.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from numbers import Real
+from pathlib import Path
+
+import torch
+
+from hmmlib import backend
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import (
+    STORE,
+    Claim,
+    as_folder,
+    checkpoint_path,
+    is_stored,
+    result_path,
+    save_result,
+)
+from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmlib.training import checkpoints
+from hmmlib.validation import all_of_type, at_least, between, of_type
+
+
+class TimeUp(Exception):
+    """The time box is over. What was running keeps a checkpoint."""
+
+
+@dataclass
+class Outcome:
+    """What became of the specs that were asked for, by their hashes; `failed` gives the reason."""
+
+    stored: list[str] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+def deadline(minutes: float | None) -> float:
+    """When a time box ends, as time.monotonic() gives it: no change of the clock moves it. ValueError unless it is positive."""
+    if minutes is None:
+        return float("inf")
+    if isinstance(minutes, bool) or not isinstance(minutes, Real) or not minutes > 0:
+        raise ValueError(f"max-minutes must be positive, not {minutes!r}")
+    return time.monotonic() + 60 * minutes
+
+
+def describe(spec: TrialSpec) -> str:
+    """A spec in a few words."""
+    memory = f"|M| = {spec.n_memory}, " if of_type("spec", spec, TrialSpec).n_memory > 1 else ""
+    return f"{spec.preset} {memory}|H| = {spec.n_states}, seed {spec.seed}"
+
+
+def summary(result: TrialResult) -> str:
+    """A result in one line."""
+    parts = [
+        f"head {of_type('result', result, TrialResult).head_accuracy:.1%}",
+        f"attention {result.attention_accuracy:.1%}",
+    ]
+    if result.prompt_accuracy is not None:
+        parts.insert(1, f"prompt {result.prompt_accuracy:.1%}")
+    return (
+        f"{', '.join(parts)}; majority {result.majority_rate:.1%}, excess loss {result.excess_loss:.3f} nats, "
+        f"{sum(result.seconds.values()):.0f} s"
+    )
+
+
+def pace(specs: Sequence[TrialSpec], store: Path, seconds: Sequence[float], workers: int) -> str:
+    """How many results there are, and about how long the others take at the pace of the trials so far."""
+    stored = sum(result_path(spec, store).exists() for spec in specs)
+    left = (len(specs) - stored) * sum(seconds) / max(1, len(seconds)) / workers / 60
+    return f"[{stored} of {len(specs)} stored" + (f", about {left:.0f} min left]" if stored < len(specs) else "]")
+
+
+def store_safely(result: TrialResult, store: Path) -> Path:
+    """Store a result and delete its checkpoint, no sooner: a result that can be stored nowhere must not take its network along.
+
+    Where storing fails, it is kept in the system's temporary folder: OSError says where, or why not there.
+    """
+    checkpoint = checkpoint_path(result.spec, store)
+    try:
+        path = save_result(result, store)
+    except OSError as error:
+        try:
+            rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmlib-rescued")
+        except OSError as again:
+            raise OSError(f"{error}; nor could the result be kept elsewhere: {again}") from error
+        with suppress(OSError):  # where its checkpoint was, there may be room for it
+            checkpoints.remove(checkpoint)
+            path = save_result(result, store)
+            rescued.unlink()
+            return path
+        raise OSError(f"{error}; the finished result is kept in {rescued}") from error
+    with suppress(OSError):  # a result that is stored must not fail for it
+        checkpoints.remove(checkpoint)
+    return path
+
+
+def run_missing(
+    specs: Sequence[TrialSpec],
+    store: Path = STORE,
+    device: str = "auto",
+    until: float = float("inf"),
+    say: Callable[[str], None] = print,
+    on_progress: Callable[[TrialSpec, str, float], None] | None = None,
+    workers: int = 1,
+) -> Outcome:
+    """Run, one after another, the specs whose result file is missing and that no other process is running.
+
+    Args:
+        until: when to stop, as time.monotonic() gives it. What then runs keeps a checkpoint and goes on at the next call.
+        on_progress: called as on_progress(spec, phase, share) while a trial runs.
+        workers: how many processes like this one work on these specs, for the estimate of the time left.
+
+    Raises:
+        OSError: a result cannot be written; everything finished is kept, the message says where.
+        ValueError: there is no such device, or a file in the store is no result.
+    """
+    backend.pick(device)
+    store, until = as_folder(store), between("until", until, 0)
+    specs = all_of_type("specs", specs, TrialSpec)
+    outcome, seconds = Outcome(), []
+    for k, spec in enumerate(specs):
+        if time.monotonic() >= until:
+            outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store)]
+            break
+        if is_stored(spec, store):
+            outcome.stored.append(spec.hash)
+            continue
+        claim = Claim.take(spec, store)
+        if claim is None:  # it may have been finished a moment ago
+            (outcome.stored if is_stored(spec, store) else outcome.taken).append(spec.hash)
+            continue
+
+        def report(phase: str, share: float) -> None:
+            if on_progress:
+                on_progress(spec, phase, share)
+            if time.monotonic() >= until:
+                raise TimeUp
+
+        start = time.monotonic()
+        try:
+            result = run_trial(spec, report, device, checkpoint_path(spec, store))
+            store_safely(result, store)
+            outcome.ran.append(spec.hash)
+            seconds.append(time.monotonic() - start)
+            say(f"{describe(spec)}: {summary(result)} {pace(specs, store, seconds, workers)}")
+        except TimeUp:
+            outcome.left.append(spec.hash)
+        except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # the others may do better
+            reason = " ".join(str(error).split()) or type(error).__name__
+            outcome.failed[spec.hash] = reason
+            say(f"{describe(spec)} failed: {reason}")
+        finally:
+            claim.release()
+    return outcome
+
+
+def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, told) -> None:
+    """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
+    asked = []
+
+    def interrupted(*_):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut the checkpoint's writing short
+        asked.append(True)
+        raise KeyboardInterrupt
+
+    def watch():
+        multiprocessing.parent_process().join()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, interrupted)
+    threading.Thread(target=watch, daemon=True).start()
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
+    try:
+        told.send(run_missing(specs, store, device, until, workers=workers))
+    except BaseException as error:
+        if asked:  # in the midst of an import the interrupt may have become another error
+            raise SystemExit("interrupted") from None
+        if not isinstance(error, ValueError | OSError | RuntimeError):
+            raise
+        told.send(error)
+
+
+def run_side_by_side(
+    specs: Sequence[TrialSpec], workers: int, store: Path = STORE, device: str = "auto", until: float = float("inf")
+) -> Outcome:
+    """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
+
+    RuntimeError where a process dies, which says what is now missing, and what `run_missing` raises in one; what is finished
+    is kept.
+    """
+    workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_folder(store)
+    backend.pick(device)
+    workers = max(1, min(workers, len(specs)))
+    context, running, outcomes, died = multiprocessing.get_context("spawn"), {}, [], 0
+    try:
+        for _ in range(workers):
+            # One for each: what a process was saying when it died blocks no other.
+            hears, told = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(specs, store, device, until, workers, told))
+            process.start()
+            running[hears] = process
+            told.close()
+        while running:
+            for hears in connection.wait(list(running)):
+                try:
+                    outcomes.append(hears.recv())
+                except (EOFError, OSError):
+                    died += 1
+                running.pop(hears).join()
+    finally:
+        for process in running.values():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGINT)
+        for process in running.values():
+            process.join()
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+    whole = merge(outcomes)
+    if died:
+        known = {*whole.failed, *whole.left}
+        lost = [describe(spec) for spec in specs if spec.hash not in known and not is_stored(spec, store)]
+        named = "; ".join(lost[:3]) + (f"; and {len(lost) - 3} more" if len(lost) > 3 else "")
+        again = f". Run again what is missing: {named}" if lost else ", and nothing is missing"
+        raise RuntimeError(f"{died} of {workers} processes died; the rest is kept{again}")
+    return whole
+
+
+def merge(outcomes: Sequence[Outcome]) -> Outcome:
+    """One outcome of several processes that worked on the same specs."""
+    whole = Outcome()
+    for outcome in outcomes:
+        whole.ran += outcome.ran
+        whole.failed |= outcome.failed
+    settled = {*whole.ran, *whole.failed}
+    for name in ("stored", "left", "taken"):
+        found = dict.fromkeys(h for outcome in outcomes for h in getattr(outcome, name) if h not in settled)
+        setattr(whole, name, list(found))
+        settled |= found.keys()
+    return whole

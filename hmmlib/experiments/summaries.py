@@ -1,0 +1,117 @@
+"""What many trials say together: means with 95% intervals, paired differences, and the values that the paper drew."""
+
+from __future__ import annotations
+
+import csv
+import math
+import reprlib
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from numbers import Real
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hmmlib.experiments.trials import TrialResult
+
+
+class Interval(NamedTuple):
+    """A mean over `n` trials with its 95% interval (Student's t); the interval is infinite for a single trial."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    def __format__(self, form: str) -> str:
+        """The mean alone, in the given form, where there is no interval."""
+        form = form or ".1%"
+        if self.n < 2:
+            return f"{self.mean:{form}} (one trial)"
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Mean and 95% interval of independent values. ValueError where there is none, or one that is not finite."""
+    from scipy.stats import t
+
+    try:
+        values = list(values.tolist() if hasattr(values, "tolist") else values)
+    except TypeError:
+        raise TypeError(f"values must be a sequence of numbers, not {type(values).__name__}") from None
+    n = len(values)
+    if not n or not all(isinstance(value, Real) and math.isfinite(value) for value in values):
+        raise ValueError(f"values: an interval needs at least one value, all of them finite numbers, not {values!r}")
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Interval(mean, -math.inf, math.inf, 1)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n)
+    half = float(t.ppf(0.975, n - 1)) * spread
+    return Interval(mean, mean - half, mean + half, n)
+
+
+LEFT: dict[str, Callable[[TrialResult], float | None]] = {
+    "head tuning": lambda r: r.head_accuracy,
+    "prompt tuning": lambda r: r.prompt_accuracy,
+}
+RIGHT: dict[str, Callable[[TrialResult], float | None]] = {
+    "memory HMM + attention head": lambda r: r.attention_accuracy if r.spec.n_memory > 1 else None,
+    "vanilla HMM + linear head": lambda r: r.head_accuracy if r.spec.n_memory == 1 else None,
+}
+LADDER: dict[str, Callable[[TrialResult], float | None]] = {
+    "head of Theorem 3.3": lambda r: r.built_head_accuracy,
+    "head tuned on the exact G": lambda r: r.ladder_head_accuracy,
+    "prompt tuned on the exact Ḡ": lambda r: r.ladder_prompt_accuracy,
+    "head tuned on the network": lambda r: r.head_accuracy,
+    "prompt tuned on the network": lambda r: r.prompt_accuracy,
+}
+"""Series of Figure 3 as the paper names them, and of the ladder from theory to network: what to read off a result."""
+
+
+def as_results(results) -> list[TrialResult]:
+    """`results` as a list; TypeError for what is no sequence of results."""
+    try:
+        found = list(results)
+    except TypeError:
+        found = [None]
+    if not all(hasattr(result, "spec") for result in found):
+        raise TypeError(f"results must be a sequence of TrialResult, not {reprlib.repr(results)}")
+    return found
+
+
+def along(
+    results: Sequence[TrialResult], read: Callable[[TrialResult], float | None], at: Callable[[TrialResult], int]
+) -> dict[int, Interval]:
+    """The interval of what `read` gives, at each value of `at` where it gives anything. TypeError for what is no result."""
+    results = as_results(results)
+    groups: dict[int, list[float]] = {}
+    for result in results:
+        value = read(result)
+        if value is not None:
+            groups.setdefault(at(result), []).append(value)
+    return {x: interval(groups[x]) for x in sorted(groups)}
+
+
+def size(result: TrialResult) -> int:
+    """|M||H|, the axis of both panels."""
+    return result.spec.size
+
+
+def gain(result: TrialResult) -> float | None:
+    """Prompt minus head in one trial: the pair shares model, network and task. None without a prompt."""
+    return None if result.prompt_accuracy is None else result.prompt_accuracy - result.head_accuracy
+
+
+def reference(panel: str) -> dict[str, dict[int, Interval]]:
+    """The values drawn in the paper's Figure 3: for each series of a panel, intervals by |M||H|, as shares.
+
+    ValueError for an unknown panel.
+    """
+    if not isinstance(panel, str) or panel not in ("left", "right"):
+        raise ValueError(f"panel must be left or right, not {panel!r}")
+    lines = (files("hmmlib.experiments") / "figure3-reference.csv").read_text().splitlines()
+    rows = [row for row in csv.DictReader(line for line in lines if not line.startswith("#")) if row["panel"] == panel]
+    found: dict[str, dict[int, Interval]] = {}
+    for row in rows:
+        mean, low, high = (float(row[name]) / 100 for name in ("mean", "low", "high"))
+        found.setdefault(row["series"], {})[int(row["x"])] = Interval(mean, low, high, 20 if panel == "left" else 5)
+    return found

@@ -1,0 +1,1 @@
+"""Conditional probabilities of a model: as the paper prints them, and fast."""

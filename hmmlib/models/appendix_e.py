@@ -1,0 +1,85 @@
+"""The random models of appendix E."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.validation import as_generator, at_least, between
+
+SHARP = 0.01
+"""Temperature of the softmax over uniform logits for mixing weights and emissions (appendix E): nearly one-hot."""
+
+
+FLAT = 10.0
+"""Temperature for start distributions (appendix E): nearly uniform."""
+
+
+def softmax_of_uniform(shape: tuple[int, ...], temperature: float, generator: torch.Generator) -> Tensor:
+    """Distributions over the first axis: softmax of logits drawn uniformly from [0, 1], divided by `temperature`."""
+    return torch.softmax(torch.rand(shape, generator=generator, dtype=torch.float64) / temperature, dim=0)
+
+
+def mixed_permutations(
+    n_states: int, generator: torch.Generator, temperature: float = SHARP, count: int | None = None
+) -> Tensor:
+    """Appendix E's transition matrix: a random convex combination of `count` (`n_states` if None) random permutations."""
+    weights = softmax_of_uniform((n_states if count is None else count,), temperature, generator)
+    eye = torch.eye(n_states, dtype=torch.float64)
+    return sum(weight * eye[torch.randperm(n_states, generator=generator)] for weight in weights)
+
+
+def _as_temperature(temperature: float) -> float:
+    """ValueError for one by which a logit cannot be divided."""
+    return float(between("temperature", temperature, 1e-300, 1e300))
+
+
+def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
+    """An HMM as in appendix E: near-permutation transitions, near-one-hot emissions, near-uniform start.
+
+    `temperature` is that of mixing weights and emissions. ValueError unless it is positive, and for sizes below 1.
+    """
+    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
+    generator, temperature = as_generator(seed), _as_temperature(temperature)
+    transition = mixed_permutations(n_states, generator, temperature)
+    emission = softmax_of_uniform((n_tokens, n_states), temperature, generator)
+    return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator))
+
+
+MOST_JOINT = 2**24
+"""Joint values of a memory's cells; with more of them the model alone would fill the memory of a computer."""
+
+
+def _joint_values(n_memory: int, n_cells: int) -> tuple[int, int, int]:
+    """Both, and how many joint values there are. ValueError for too many, and for sizes below 1."""
+    n_memory, n_cells = at_least("n_memory", n_memory, 1), at_least("n_cells", n_cells, 1)
+    if n_cells * math.log2(n_memory) > math.log2(MOST_JOINT):
+        raise ValueError(f"n_memory ** n_cells must be at most {MOST_JOINT}, not {n_memory} ** {n_cells}")
+    return n_memory, n_cells, n_memory**n_cells
+
+
+def random_memory_hmm(
+    n_memory: int,
+    n_states: int = 4,
+    n_tokens: int = 10,
+    seed: int | torch.Generator = 0,
+    n_cells: int = 1,
+    temperature: float = SHARP,
+    permutations: int | None = None,
+) -> MemoryHMM:
+    """A memory model as in appendix E: one emission distribution for each (m, h); the memory's prior is near-uniform.
+
+    The transition mixes `permutations` permutations, as many as states if None. ValueError as in `random_hmm`.
+    """
+    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
+    n_memory, n_cells, joint = _joint_values(n_memory, n_cells)
+    generator, temperature = as_generator(seed), _as_temperature(temperature)
+    count = n_states if permutations is None else at_least("permutations", permutations, 1)
+    transition = mixed_permutations(n_states, generator, temperature, count)
+    emission = softmax_of_uniform((n_tokens, n_memory, n_states), temperature, generator)
+    initial = softmax_of_uniform((n_states,), FLAT, generator)
+    memory = softmax_of_uniform((joint,), FLAT, generator).reshape((n_memory,) * n_cells)
+    return MemoryHMM(transition, emission, initial, memory)

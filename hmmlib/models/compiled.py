@@ -1,0 +1,59 @@
+"""The draw of a chain and of its tokens, compiled for CPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# A product and the sum that it goes into may be rounded once.
+compiled = njit(nogil=True, cache=True, fastmath={"contract"})
+
+
+# Sums, least and largest entries of a row may be taken in any order.
+reduction = njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "nnan"})
+
+
+GUIDES = 256
+"""Into how many equal parts a distribution function is cut, so that a search begins near its end."""
+
+
+@compiled
+def guide(cumulative):
+    """How many entries of each row of distribution functions (R, K) are at most g / GUIDES, (R, GUIDES)."""
+    start = np.zeros((cumulative.shape[0], GUIDES), np.int32)
+    for r in range(cumulative.shape[0]):
+        k = 0
+        for g in range(GUIDES):
+            while cumulative[r, k] <= g / GUIDES:
+                k += 1
+            start[r, g] = k
+    return start
+
+
+@compiled
+def choose(cumulative, start, row, uniform):
+    """How many entries of a row are at most `uniform`: the value that it draws."""
+    k = start[row, int(uniform * GUIDES)]
+    while cumulative[row, k] <= uniform:
+        k += 1
+    return k
+
+
+@compiled
+def walk(cumulative, start, uniform, current, out):
+    """Go on from the states `current` (n,), changed in place: a step for each row of uniform (steps, n), to out (n, steps)."""
+    for i in range(uniform.shape[0]):
+        for c in range(len(current)):
+            current[c] = choose(cumulative, start, current[c], uniform[i, c])
+            out[c, i] = current[c]
+
+
+@compiled
+def emit(cumulative, start, uniform, states, memory, n_states, out):
+    """A token (n, T) for each of the states: row m * S + state of the distribution functions, m of the cell looked up."""
+    n_syntax = n_states // memory.shape[1]
+    for c in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            state = states[c, i]
+            row = memory[c, state // n_syntax] * n_states + state
+            out[c, i] = choose(cumulative, start, row, uniform[c, i])

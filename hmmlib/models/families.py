@@ -1,0 +1,290 @@
+"""Small random models that satisfy one assumption of the paper, or break just that one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hmmlib.models.appendix_e import _joint_values, softmax_of_uniform
+from hmmlib.models.chains import primitive
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.validation import as_generator, at_least, between
+
+
+def as_share(zeros: float) -> float:
+    """A share of zeros that leaves something over. ValueError unless 0 ≤ zeros < 1."""
+    if between("zeros", zeros, 0, 1) == 1:
+        raise ValueError(f"zeros must be at least 0 and below 1, not {zeros!r}")
+    return zeros
+
+
+MOST_DRAWS = 10_000
+"""Rejected draws after which a family gives up."""
+
+
+def _as_sizes(**sizes: int) -> None:
+    """ValueError where a size is below 1."""
+    for name, size in sizes.items():
+        at_least(name, size, 1)
+
+
+def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Generator) -> Tensor:
+    """Distributions over the first axis with about a share `zeros` of exact zeros, and ties: entries are small integers."""
+    between("zeros", zeros, 0, 1)
+    weights = torch.randint(1, 4, shape, generator=generator).double()
+    weights = weights * (torch.rand(shape, generator=generator, dtype=torch.float64) >= zeros)
+    keep = torch.randint(0, shape[0], (1, *shape[1:]), generator=generator)  # no column may vanish
+    weights = torch.where(weights.sum(0, keepdim=True) > 0, weights, torch.zeros(shape).scatter(0, keep, 1.0).double())
+    return weights / weights.sum(0, keepdim=True)
+
+
+def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
+    """An HMM with exact zeros and ties in A, W and P[H_0]; it may be reducible or periodic."""
+    _as_sizes(n_states=n_states, n_tokens=n_tokens)
+    generator = as_generator(seed)
+    shapes = (n_states, n_states), (n_tokens, n_states), (n_states,)
+    return HMM(*(sparse_columns(shape, zeros, generator) for shape in shapes))
+
+
+def sparse_memory_hmm(
+    n_memory: int, n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4, n_cells: int = 1
+) -> MemoryHMM:
+    """A memory model with exact zeros and ties in A, W, P[H_0] and P[M]."""
+    _as_sizes(n_states=n_states, n_tokens=n_tokens)
+    n_memory, n_cells, joint = _joint_values(n_memory, n_cells)
+    generator = as_generator(seed)
+    chain = [
+        sparse_columns(shape, zeros, generator) for shape in ((n_states, n_states), (n_tokens, n_memory, n_states))
+    ]
+    initial = sparse_columns((n_states,), zeros, generator)
+    memory = sparse_columns((joint,), zeros, generator).reshape((n_memory,) * n_cells)
+    return MemoryHMM(*chain, initial, memory)
+
+
+def _ergodic_transition(n_states: int, zeros: float, generator: torch.Generator) -> Tensor:
+    """A sparse matrix made ergodic by a cycle through all states and one loop; zeros stay elsewhere."""
+    cycle = torch.eye(n_states, dtype=torch.float64).roll(1, 0)
+    cycle[:, 0] = (cycle[:, 0] + torch.eye(n_states, dtype=torch.float64)[:, 0]) / 2
+    return (sparse_columns((n_states, n_states), zeros, generator) + cycle) / 2
+
+
+def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
+    """A model that satisfies Assumption 3.2 (ergodic, P[H_0] of full support), with zeros in A and W.
+
+    Assumption 3.1 is not arranged: with `n_tokens` < `n_states`, or by chance, the columns of W are dependent.
+    """
+    _as_sizes(n_states=n_states, n_tokens=n_tokens)
+    generator = as_generator(seed)
+    transition = _ergodic_transition(n_states, zeros, generator)
+    emission = sparse_columns((n_tokens, n_states), zeros, generator)
+    return HMM(transition, emission, sparse_columns((n_states,), 0.0, generator))
+
+
+def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
+    """A model that satisfies Assumptions 3.1 and 3.2; needs `n_tokens` ≥ `n_states`. Rejection of `regular_hmm` draws."""
+    if at_least("n_tokens", n_tokens, 1) < at_least("n_states", n_states, 1):
+        raise ValueError(f"n_tokens: {n_states} independent columns need at least {n_states} tokens, not {n_tokens}")
+    generator, zeros = as_generator(seed), as_share(zeros)
+    for _ in range(MOST_DRAWS):
+        model = regular_hmm(n_states, n_tokens, generator, zeros)
+        if torch.linalg.matrix_rank(model.emission) == n_states:
+            return model
+    raise RuntimeError(f"no independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}")
+
+
+def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | torch.Generator = 0) -> HMM:
+    """Assumptions 3.1 and 3.2 hold, but the last column of W is within `gap` of the first: condition about 1/gap."""
+    gap = float(between("gap", gap, 0, 1))
+    model = non_degenerate_hmm(n_states, n_tokens, seed)
+    emission = model.emission.clone()
+    emission[:, -1] = (1 - gap) * emission[:, 0] + gap * emission[:, -1]
+    return HMM(model.transition, emission, model.initial)
+
+
+def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
+    """Assumption 3.2 holds and 3.1 fails: the last column of W is a mixture of two others (a copy at two states)."""
+    model = regular_hmm(at_least("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
+    emission = model.emission.clone()
+    emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2
+    return HMM(model.transition, emission, model.initial)
+
+
+def hidden_twins() -> HMM:
+    """Four states a, b, c, d; a and b emit the same token, and only what follows tells them apart.
+
+    Assumption 3.2 holds, 3.1 fails. Token 1 can only follow a, token 2 only b: so the inputs (1) and (2) say for sure
+    that H_1 was a, or b, and yet the token at the gap has one and the same distribution.
+    """
+    transition = [[0.5, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    emission = [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    return HMM(transition, emission, [0.25, 0.25, 0.25, 0.25])
+
+
+def essential_hmm(
+    n_states: int, n_tokens: int, n_essential: int, seed: int | torch.Generator = 0, zeros: float = 0.4
+) -> tuple[HMM, list[int]]:
+    """A model that satisfies Assumptions 3.2 and 3.5, and its set H* of `n_essential` states.
+
+    One to three states lead into H* only, and together into all of it. The columns of W at H* are independent; the
+    others may repeat them. Needs `n_tokens` ≥ `n_essential`. Rejection of sparse draws.
+    """
+    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
+    if at_least("n_essential", n_essential, 1) > min(n_states, n_tokens):
+        raise ValueError(f"n_essential must be 1 to {min(n_states, n_tokens)}, not {n_essential}")
+    generator, zeros = as_generator(seed), as_share(zeros)
+    for _ in range(MOST_DRAWS):
+        essential = sorted(torch.randperm(n_states, generator=generator)[:n_essential].tolist())
+        sources = torch.randperm(n_states, generator=generator)[: int(torch.randint(1, 4, (1,), generator=generator))]
+        transition = sparse_columns((n_states, n_states), zeros, generator)
+        inside = sparse_columns((n_essential, len(sources)), zeros / 2, generator)
+        if not inside.any(1).all():
+            continue
+        transition[:, sources] = torch.zeros(n_states, len(sources), dtype=torch.float64).index_copy(
+            0, torch.tensor(essential), inside
+        )
+        emission = sparse_columns((n_tokens, n_states), zeros, generator)
+        independent = torch.linalg.matrix_rank(emission[:, essential]) == n_essential
+        if independent and primitive(transition):
+            initial = sparse_columns((n_states,), 0.0, generator)
+            return HMM(transition, emission, initial), essential
+    raise RuntimeError(
+        f"no ergodic chain with independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}"
+    )
+
+
+def recoverable_memory_hmm(
+    n_cells: int,
+    n_memory: int,
+    n_syntax: int,
+    n_recoverable: int,
+    values: int,
+    seed: int | torch.Generator = 0,
+    zeros: float = 0.5,
+    stationary: bool = False,
+) -> tuple[MemoryHMM, int, list[int], list[int]]:
+    """A memory model with a cell j*, syntax states S* and memory values M* that satisfy Assumptions 3.2 and D.5.
+
+    With `values` = `n_memory`, M* is all of M and Assumption 4.2 holds. The columns of W outside M* × H* are mixtures
+    of one or two distributions, those at values outside M* in cell j* are free. P[M] may have zeros.
+
+    Returns:
+        The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
+    """
+    generator, zeros = as_generator(seed), as_share(zeros)
+    n_syntax, (n_memory, n_cells, joint) = at_least("n_syntax", n_syntax, 1), _joint_values(n_memory, n_cells)
+    n_recoverable, values = at_least("n_recoverable", n_recoverable, 1), at_least("values", values, 1)
+    for name, size, most in (("n_recoverable", n_recoverable, n_syntax), ("values", values, n_memory)):
+        if size > most:
+            raise ValueError(f"{name} must be 1 to {most}, not {size}")
+    cell = int(torch.randint(n_cells, (1,), generator=generator))
+    syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
+    kept = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
+    n_states, n_own = n_cells * n_syntax, n_recoverable * values
+    n_rest = int(torch.randint(1, 3, (1,), generator=generator)) if n_states > n_recoverable else 0
+    n_tokens = max(2, n_own + n_rest)
+    order = torch.randperm(n_states, generator=generator)
+    transition = _ergodic_transition(n_states, zeros, generator)[order][:, order]
+    rank = 0
+    while rank < n_own + n_rest:
+        distinct = torch.eye(n_tokens, dtype=torch.float64)[:, torch.randperm(n_tokens, generator=generator)]
+        columns = sparse_columns((n_tokens, n_own + n_rest), zeros, generator) + distinct[:, : n_own + n_rest]
+        columns = columns / columns.sum(0)
+        rank = int(torch.linalg.matrix_rank(columns))
+    emission = sparse_columns((n_tokens, n_memory, n_states), zeros, generator)
+    inside = torch.zeros(n_memory, n_states, dtype=torch.bool)
+    inside[torch.tensor(kept)[:, None], torch.tensor([cell * n_syntax + s for s in syntax])] = True
+    free = torch.zeros_like(inside)
+    free[:, cell * n_syntax : (cell + 1) * n_syntax] = True
+    free[kept] = False
+    emission[:, inside] = columns[:, :n_own]
+    if n_rest:
+        rest = ~inside & ~free
+        emission[:, rest] = columns[:, n_own:] @ sparse_columns((n_rest, int(rest.sum())), zeros, generator)
+    initial = sparse_columns((n_states,), 0.0, generator)
+    memory = sparse_columns((joint,), zeros / 2, generator).reshape((n_memory,) * n_cells)
+    model = MemoryHMM(transition, emission, initial, memory)
+    if stationary:
+        model = MemoryHMM(transition, emission, model.stationary(), memory)
+    return model, cell, syntax, kept
+
+
+# Models that break one hypothesis
+
+
+def _pairs(n: int, generator: torch.Generator) -> Tensor:
+    """`n` different distributions over two tokens, (2, n)."""
+    first = (torch.arange(n, dtype=torch.float64) + torch.rand(n, generator=generator, dtype=torch.float64)) / n
+    return torch.stack([first, 1 - first])
+
+
+def essential_twins(seed: int | torch.Generator = 0) -> HMM:
+    """States a, b, c, d: a and b emit alike, c follows only a, d only b, and whatever leads to a also leads to b.
+
+    H* = {a, b} meets all of Assumption 3.5 but independence, and no prompt can part a from b: the inputs (1) and (2)
+    say for sure that H_0 was a, or b, and Ḡ_2 is the same for both.
+    """
+    generator = as_generator(seed)
+    allowed = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.float64)
+    transition = allowed * (0.2 + torch.rand(4, 4, generator=generator, dtype=torch.float64))
+    emission = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
+    return HMM(transition / transition.sum(0), emission, softmax_of_uniform((4,), 1.0, generator))
+
+
+def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
+    """One cell of two values, states a, b, c, d, stationary; b emits like a, and S* = {a, c, d} leaves b out.
+
+    The columns of W at M × S* are independent, but their span contains those of b. Tokens 0, 1 come from a and b, 2, 3
+    from c, which follows only a, and 4, 5 from d, which follows only b. Between the inputs (0, 2) and (0, 4) no token
+    distribution differs, though H_1 was a in one and b in the other.
+    """
+    generator = as_generator(seed)
+    allowed = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.float64)
+    transition = allowed * (0.2 + torch.rand(4, 4, generator=generator, dtype=torch.float64))
+    transition = transition / transition.sum(0)
+    own, late = _pairs(2, generator), _pairs(2, generator)
+    emission = torch.zeros(6, 2, 4, dtype=torch.float64)
+    emission[:2, :, 0] = emission[:2, :, 1] = own
+    emission[2:4, :, 2] = emission[4:, :, 3] = late
+    memory = softmax_of_uniform((2,), 1.0, generator)
+    model = MemoryHMM(transition, emission, torch.full_like(transition[0], 0.25), memory)
+    return MemoryHMM(transition, emission, model.stationary(), memory)
+
+
+def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
+    """A memory of `n` values that shows only in pairs of tokens: each token alone, and given the others, is uniform.
+
+    The state is a symbol b and a phase that alternates; the token is b + m * phase modulo n. With probability `noise`
+    the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. All of
+    Assumption 4.2 holds for S* = all states, but independence; the chain is ergodic and stationary.
+    """
+    n, noise = at_least("n", n, 1), between("noise", noise, 0, 1)
+    states = [(b, phase) for phase in (0, 1) for b in range(n)]
+    transition = torch.full((2 * n, 2 * n), noise / (2 * n), dtype=torch.float64)
+    emission = torch.zeros(n, n, 2 * n, dtype=torch.float64)
+    for k, (b, phase) in enumerate(states):
+        transition[states.index((b, 1 - phase)), k] += 1 - noise
+        for m in range(n):
+            emission[(b + m * phase) % n, m, k] = 1
+    uniform = torch.full((2 * n,), 1 / (2 * n), dtype=torch.float64)
+    return MemoryHMM(transition, emission, uniform, torch.full((n,), 1 / n, dtype=torch.float64))
+
+
+def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
+    """Three states p → q → r → p or r and two memory values, for which no attention head can do what Lemma D.9 prints.
+
+    With μ on value 0 and S* = {p, q}: tokens 0 and 1 come from p alike when M = 0, but when M = 1 token 1 comes from p
+    or r and token 0 from nowhere. So after token 0 the next state is surely q, after token 1 it may be p or r (if M = 1); once
+    a prompt tells that M = 0, both say q, and the outputs after the two are equal. Returns the model and S*. With a seed,
+    the same zeros and other probabilities; the start is stationary.
+    """
+    transition = torch.tensor([[0.0, 0, 0.5], [1, 0, 0], [0, 1, 0.5]], dtype=torch.float64)
+    value_0 = torch.tensor([[0.5, 0, 0], [0.5, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.float64)
+    value_1 = torch.tensor([[0.0, 0, 0], [1, 0, 1], [0, 1, 0], [0, 0, 0]], dtype=torch.float64)
+    emission, memory = torch.stack([value_0, value_1], 1), torch.tensor([0.5, 0.5], dtype=torch.float64)
+    if seed is not None:
+        generator = as_generator(seed)
+        parts = [part * torch.rand(part.shape, generator=generator) for part in (transition, emission, memory)]
+        transition, emission, memory = (part / part.sum(0) for part in parts)
+    start = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)
+    model = MemoryHMM(transition, emission, start, memory)
+    return (model if seed is None else MemoryHMM(transition, emission, model.stationary(), memory)), [0, 1]

@@ -1,0 +1,247 @@
+"""The two generative models of the paper: the hidden Markov model (Section 3) and its memory-augmented variant (Section 4).
+
+Orientation, as in the paper: **columns** are conditional distributions.
+`transition[h', h] = P[H_i = h' | H_{i-1} = h]` (the paper's A), `emission[x, h] = P[X_i = x | H_i = h]` (W).
+The first token X_1 is emitted by H_1; H_0 emits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hmmlib import backend
+from hmmlib.models.chains import eliminated, reachable
+from hmmlib.models.sampling import choose, cumulative_rows, draw
+from hmmlib.validation import SUM_TOLERANCE, as_distribution, as_generator, as_tensor, as_tokens, at_least, of_width
+
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types that tokens and states can be drawn in."""
+
+
+class Sample(NamedTuple):
+    """Draws from a model: `tokens` (n, T); `states` (n, T+1), H_0 to H_T, or None; `memory` (n, N) int64, or None."""
+
+    tokens: Tensor
+    states: Tensor | None
+    memory: Tensor | None
+
+
+def recast(distribution: Tensor, device, dtype) -> Tensor:
+    """A table of distributions over the first axis on another device or dtype, summing to 1 there as well."""
+    if dtype is not None and (not isinstance(dtype, torch.dtype) or dtype not in SUM_TOLERANCE):
+        raise ValueError(f"dtype must be {' or '.join(map(str, SUM_TOLERANCE))}, not {dtype!r}")
+    if device is not None:
+        device = backend.pick(str(device) if isinstance(device, torch.device) else device)
+    moved = distribution.to(device=device, dtype=dtype)
+    return moved if moved.dtype == distribution.dtype else moved / moved.sum(0)
+
+
+def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
+    """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
+    n_syntax = lifted.shape[-1] // (n_memory**n_cells * n_cells)
+    table = lifted.reshape(*lifted.shape[:-1], *(n_memory,) * n_cells, n_cells, n_syntax)
+    axes = range(lifted.ndim - 1, lifted.ndim - 1 + n_cells)
+    parts = []
+    for cell in range(n_cells):
+        others = [axis for axis in axes if axis != axes[cell]]
+        part = table[..., cell, :]
+        parts.append(part.mean(others) if others else part)
+    return torch.stack(parts, dim=-2).flatten(-3)
+
+
+class _Chain:
+    """What both models share: the Markov chain H_0, H_1, … with transition A and start distribution P[H_0]."""
+
+    transition: Tensor
+    emission: Tensor
+    initial: Tensor
+
+    def _set_chain(self, transition, emission, initial, emission_ndim: int) -> None:
+        self.transition = as_distribution("transition", transition, 2).clone()
+        self.emission = as_distribution("emission", emission, emission_ndim).clone()
+        self.initial = as_distribution("initial", initial, 1).clone()
+        self.n_tokens = self.emission.shape[0]
+        self.n_states = self.initial.shape[0]
+        if self.transition.shape != (self.n_states, self.n_states):
+            raise ValueError(
+                f"transition must have shape {(self.n_states, self.n_states)} to match initial, "
+                f"not {tuple(self.transition.shape)}"
+            )
+        if self.emission.shape[-1] != self.n_states:
+            raise ValueError(
+                f"emission must have {self.n_states} entries on its last axis to match initial, "
+                f"not shape {tuple(self.emission.shape)}"
+            )
+        self._same_kind(self.transition, self.emission, self.initial)
+
+    @staticmethod
+    def _same_kind(*parts: Tensor) -> None:
+        kinds = {(part.dtype, part.device) for part in parts}
+        if len(kinds) > 1:
+            raise ValueError(f"a model's arrays must share one dtype and one device, not {sorted(map(str, kinds))}")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.transition.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.transition.device
+
+    def marginal(self, i: int) -> Tensor:
+        """P[H_i], shape (n_states,): A applied i times to P[H_0]."""
+        return torch.linalg.matrix_power(self.transition, at_least("i", i, 0)) @ self.initial
+
+    def stationary(self) -> Tensor:
+        """The distribution π with Aπ = π, shape (n_states,); ValueError where there is more than one.
+
+        By elimination of states without a subtraction (Grassmann, Taksar, Heyman 1985): accurate to rounding in each
+        entry, however slowly the chain mixes; to that of logarithms where near-zeros leave the range of a float. No
+        gradient goes through it.
+        """
+        reach = reachable(self.transition)
+        returns = (~reach | reach.T).all(0)  # column h: whatever h reaches, reaches h
+        closed = returns.nonzero().squeeze(-1)
+        if not reach[closed][:, closed].all():
+            raise ValueError("there is more than one stationary distribution: transition has several closed classes")
+        law = eliminated(self.transition[closed][:, closed])
+        return torch.zeros_like(self.initial).index_copy(0, closed, law)
+
+    def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor | None:
+        return None
+
+    def sample(
+        self,
+        n: int,
+        length: int,
+        seed: int | torch.Generator = 0,
+        states: bool = True,
+        dtype: torch.dtype = torch.int64,
+    ) -> Sample:
+        """`n` independent sequences of `length` tokens; with a memory model each has its own memory, drawn once and kept.
+
+        The same seed gives the same draws on the same platform. Without `states` none are returned, which saves most of the
+        memory in use, and so does a small `dtype` for tokens and states. ValueError for a dtype that cannot hold them.
+        """
+        n, length = at_least("n", n, 1), at_least("length", length, 1)
+        most = max(self.n_tokens, self.n_states if states else 0) - 1
+        if not isinstance(dtype, torch.dtype) or dtype not in WHOLE or most > torch.iinfo(dtype).max:
+            raise ValueError(f"dtype must be an integer type of torch that holds 0 to {most}, not {dtype}")
+        generator = as_generator(seed, self.device)
+        memory = self._sample_memory(n, generator)
+        emission = self.emission.reshape(self.n_tokens, -1)
+        known = torch.zeros(n, 1, dtype=torch.int64, device=self.device) if memory is None else memory
+        drawn = draw(self.transition, emission, self.initial, known, length, generator, states, dtype)
+        return Sample(*drawn, memory)
+
+    def stream(
+        self, n: int, length: int, seed: int | torch.Generator = 0, block: int = 1024, dtype: torch.dtype = torch.int64
+    ) -> Iterator[Tensor]:
+        """The tokens of `n` sequences, (block, length) at a time, the last part smaller: a block is all that is ever held.
+
+        One generator draws block after block, so that the draws depend on `block`. ValueError as `sample` raises it.
+        """
+        n, block, generator = at_least("n", n, 1), at_least("block", block, 1), as_generator(seed, self.device)
+        for begin in range(0, n, block):
+            yield self.sample(min(block, n - begin), length, generator, states=False, dtype=dtype).tokens
+
+
+class HMM(_Chain):
+    """A hidden Markov model (Section 3): A = `transition` (S, S), W = `emission` (X, S), P[H_0] = `initial` (S,).
+
+    Arrays or tensors, float64 unless float32 is given. ValueError where a shape does not fit, an entry is negative or
+    not finite, or a column does not sum to 1.
+    """
+
+    def __init__(self, transition, emission, initial):
+        self._set_chain(transition, emission, initial, emission_ndim=2)
+
+    def __repr__(self) -> str:
+        return f"HMM(n_states={self.n_states}, n_tokens={self.n_tokens})"
+
+    def to(self, device=None, dtype=None) -> HMM:
+        """The same model on another device or with another dtype (float64 or float32)."""
+        return HMM(*(recast(part, device, dtype) for part in (self.transition, self.emission, self.initial)))
+
+    def embed(self, tokens) -> Tensor:
+        """Proper embeddings e(x) = P[X_i = x | H_i], the rows of W: (n, T) to (n, T, S). MASK becomes a row of ones."""
+        tokens = as_tokens(tokens, self.n_tokens, self.device)
+        rows = torch.cat([self.emission, torch.ones_like(self.emission[:1])])  # row -1 answers MASK
+        return rows[tokens]
+
+
+class MemoryHMM(_Chain):
+    """A memory-augmented hidden Markov model (Section 4).
+
+    Hidden states are h = (j, s), index `j * n_syntax + s`: the cell j that is looked up, and the syntax state s.
+    `transition` (H, H) and `initial` (H,) describe H_0, H_1, …; `emission` (X, M, H) holds W_{x,(m,j,s)}, the
+    probability of token x in state h = (j, s) when cell j holds the value m; `memory` (M, …, M), one axis for each of
+    the N cells, is the joint prior P[M_1, …, M_N].
+    """
+
+    def __init__(self, transition, emission, initial, memory):
+        self._set_chain(transition, emission, initial, emission_ndim=3)
+        memory = as_tensor("memory", memory)
+        self.n_cells, self.n_memory = memory.ndim, self.emission.shape[1]
+        if self.n_cells == 0 or set(memory.shape) != {self.n_memory}:
+            raise ValueError(
+                f"memory must have one axis of {self.n_memory} values (as emission has) for each cell, "
+                f"not shape {tuple(memory.shape)}"
+            )
+        self.memory = as_distribution("memory", memory.reshape(-1), 1).reshape(memory.shape).clone()
+        if self.n_states % self.n_cells:
+            raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
+        self.n_syntax = self.n_states // self.n_cells
+        self._same_kind(self.transition, self.memory)
+
+    def __repr__(self) -> str:
+        return (
+            f"MemoryHMM(n_cells={self.n_cells}, n_memory={self.n_memory}, "
+            f"n_states={self.n_states}, n_tokens={self.n_tokens})"
+        )
+
+    def to(self, device=None, dtype=None) -> MemoryHMM:
+        """The same model on another device or with another dtype (float64 or float32)."""
+        chain = (recast(part, device, dtype) for part in (self.transition, self.emission, self.initial))
+        return MemoryHMM(*chain, recast(self.memory.reshape(-1), device, dtype).reshape(self.memory.shape))
+
+    def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor:
+        uniform = torch.rand(n, generator=generator, dtype=self.dtype, device=self.device)
+        joint = choose(cumulative_rows(self.memory.reshape(-1)).expand(n, -1).contiguous(), uniform)
+        return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
+
+    def embed(self, tokens) -> Tensor:
+        """Proper embeddings e(x) = P[X_i = x | M_{J_i}, H_i]: (n, T) to (n, T, M*H), index m * H + h. MASK is all ones."""
+        tokens = as_tokens(tokens, self.n_tokens, self.device)
+        rows = self.emission.reshape(self.n_tokens, -1)
+        return torch.cat([rows, torch.ones_like(rows[:1])])[tokens]
+
+    def joint_values(self) -> Tensor:
+        """(m_1, …, m_N) for each joint value of the memory, (M^N, N)."""
+        joint = torch.arange(self.memory.numel(), device=self.device)
+        return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
+
+    def lift(self, embeddings: Tensor) -> Tensor:
+        """η of appendix D.2: (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
+        cells, values = self.n_cells, self.n_memory
+        of_width("embeddings", embeddings, values * self.n_states)
+        table = embeddings.reshape(*embeddings.shape[:-1], values, cells, self.n_syntax)
+        lifted = table[..., self.joint_values(), torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
+        return lifted.flatten(-3)
+
+    def unlift(self, lifted: Tensor) -> Tensor:
+        """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
+        of_width("lifted", lifted, self.memory.numel() * self.n_states)
+        lifted = lifted if lifted.is_floating_point() else lifted.to(self.dtype)
+        return unlift(lifted, self.n_cells, self.n_memory)
+
+    def flatten(self) -> HMM:
+        """The vanilla HMM over (m_1, …, m_N, h) that generates the same sequences; its transition is multiplied out."""
+        joint = self.memory.reshape(-1)
+        eye = torch.eye(len(joint), dtype=self.dtype, device=self.device)
+        emission = self.lift(self.emission.reshape(self.n_tokens, -1))
+        return HMM(torch.kron(eye, self.transition.contiguous()), emission, torch.kron(joint, self.initial))

@@ -1,0 +1,117 @@
+"""Draws from a chain and its emissions: states one after the other, then a token for each, by inverse distribution functions.
+
+The compiled loops (`compiled`) and torch take the same random numbers in the same order, and so draw the same. The loops hold
+two blocks of those numbers, and the states in no more bytes than they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from hmmlib import backend
+from hmmlib.backend import fresh
+
+BLOCK = 2**20
+"""Random numbers drawn at a time."""
+
+
+def compiled_loops():
+    """The loops of `models.compiled`, or None where there is no numba."""
+    return backend.loops("hmmlib.models.compiled")
+
+
+def choose(cumulative: Tensor, uniform: Tensor) -> Tensor:
+    """Row-wise inverse of a distribution function: (…, K) and (…,) to int64 (…,). Zero-probability values are never chosen."""
+    return torch.searchsorted(cumulative, uniform.unsqueeze(-1).contiguous(), right=True).squeeze(-1)
+
+
+def cumulative_rows(columns: Tensor) -> Tensor:
+    """Distribution functions of the columns, as rows that end in exactly 1."""
+    rows = columns.detach().movedim(0, -1).cumsum(-1)
+    return (rows / rows[..., -1:]).contiguous()
+
+
+def draw(
+    transition: Tensor, emission: Tensor, initial: Tensor, memory: Tensor, length: int, generator: torch.Generator,
+    states: bool, dtype: torch.dtype,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """Tokens (n, length), and states (n, length + 1) or None.
+
+    Args:
+        transition, initial: A, (S, S); P[H_0], (S,).
+        emission: (X, M * S), index m * S + h.
+        memory: (n, N), the values that each sequence remembers; state h looks up that of cell h // (S / N).
+        states: whether they are wanted.
+    """
+    parts = [cumulative_rows(part) for part in (transition, emission, initial.unsqueeze(1))]
+    way = _in_torch if memory.device.type != "cpu" or compiled_loops() is None else _in_loops
+    return way(*parts, memory, length, generator, states, dtype)
+
+
+def _uniform(shape: tuple[int, int], like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def _in_torch(step, emission, first, memory, length, generator, states, dtype):
+    n, n_states = len(memory), len(step)
+    drawn = torch.empty(n, length + 1, dtype=torch.int64, device=step.device)
+    uniform = _uniform((length + 1, n), step, generator)
+    drawn[:, 0] = choose(first.expand(n, -1).contiguous(), uniform[0])
+    for i in range(1, length + 1):
+        drawn[:, i] = choose(step[drawn[:, i - 1]], uniform[i])
+    cell = drawn[:, 1:] // (n_states // memory.shape[1])
+    column = memory.gather(1, cell) * n_states + drawn[:, 1:]
+    uniform = _uniform((n, length), step, generator)
+    parts = zip(column.split(64, dim=1), uniform.split(64, dim=1), strict=True)
+    tokens = torch.cat([choose(emission[row], u) for row, u in parts], dim=1)
+    return tokens.to(dtype), drawn.to(dtype) if states else None
+
+
+def _in_loops(step, emission, first, memory, length, generator, states, dtype):
+    loops, n, n_states = compiled_loops(), len(memory), len(step)
+    small = torch.uint8 if n_states <= 256 else torch.int32
+    drawn, tokens = fresh(n, length + 1, dtype=small), fresh(n, length, dtype=dtype)
+    starts = [(rows.numpy(), loops.guide(rows.numpy())) for rows in (first, step, emission)]
+    current, memory = torch.zeros(n, dtype=torch.int64, device="cpu").numpy(), memory.contiguous().numpy()
+
+    def walk(i: int, uniform: Tensor, part: slice) -> None:
+        loops.walk(*starts[1 if i else 0], uniform.numpy()[:, part], current[part], drawn.numpy()[part, i:])
+
+    def emit(begin: int, uniform: Tensor, part: slice) -> None:
+        here = slice(begin + part.start, begin + part.stop)
+        numbers, seen = uniform.numpy()[part], drawn.numpy()[here, 1:]
+        loops.emit(*starts[2], numbers, seen, memory[here], n_states, tokens.numpy()[here])
+
+    threads = torch.get_num_threads() if n * length > BLOCK else 1
+    _overlapped(walk, range(1), n, True, step.dtype, generator, threads)
+    _overlapped(walk, range(1, length + 1), n, True, step.dtype, generator, threads)
+    _overlapped(emit, range(n), length, False, step.dtype, generator, threads)
+    return tokens, drawn.to(dtype) if states else None
+
+
+def _overlapped(
+    work: Callable[[int, Tensor, slice], None], rows: range, columns: int, across: bool, kind: torch.dtype,
+    generator: torch.Generator, threads: int,
+) -> None:  # fmt: skip
+    """work(row to begin with, random numbers, part) for blocks of rows, while the next block's numbers are drawn.
+
+    The threads share the columns of a block if `across`, else its rows.
+    """
+    some = max(1, BLOCK // columns)
+    buffers = [torch.empty(min(some, len(rows)), columns, dtype=kind, device="cpu") for _ in range(2)]
+    running: list[Future] = []
+    with ThreadPoolExecutor(threads) as pool:
+        for k, begin in enumerate(rows[::some]):
+            uniform = buffers[k % 2][: rows.stop - begin]
+            torch.rand(uniform.shape, generator=generator, out=uniform)
+            for done in running:
+                done.result()
+            running = [
+                pool.submit(work, begin, uniform, part) for part in backend.shares(uniform.shape[across], threads)
+            ]
+    for done in running:
+        done.result()

@@ -1,0 +1,151 @@
+"""Example 4.1 as a model that can be run: three memory cells, words for tokens, parts of speech for syntax states.
+
+A text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from it. A sentence
+opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
+
+    article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
+
+A Markov chain must know which side of the verb it is on, so prepositions and articles come twice, as early and late.
+A phrase keeps its cell, full stop included. For Assumption 3.2 every pair of a cell and a part of speech must be in
+use: each therefore has words of its own, and none is forbidden. After a full stop the next sentence of the same text
+begins. A text begins like a sentence, and rarely, for full support of P[H_0], in the middle of one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmmlib.models.hmm import MemoryHMM
+from hmmlib.validation import MASK, as_tokens, of_type, one_of
+
+CELLS = ("subject", "location", "sentiment")
+VALUES = (("cow", "sailor", "child"), ("pasture", "harbour", "kitchen"), ("happy", "sad", "angry"))
+SYNTAX = (
+    "article", "noun", "preposition", "verb", "late preposition", "late article", "object", "adverb", "stop",
+)  # fmt: skip
+
+TELLING = {
+    ("subject", "noun"): ("cow calf", "sailor captain", "child girl"),
+    ("subject", "verb"): ("rolled chewed", "whistled rowed", "played skipped"),
+    ("subject", "object"): ("bell herd", "parrot crew", "doll kite"),
+    ("subject", "adverb"): ("heavily lazily", "boldly hoarsely", "clumsily eagerly"),
+    ("location", "noun"): ("pasture meadow", "harbour port", "kitchen pantry"),
+    ("location", "verb"): ("strolled rested", "swam fished", "cooked sat"),
+    ("location", "object"): ("grass clover", "pier boat", "stove table"),
+    ("location", "adverb"): ("outdoors uphill", "ashore seawards", "indoors downstairs"),
+    ("sentiment", "noun"): ("smile grin", "tear sigh", "frown scowl"),
+    ("sentiment", "verb"): ("danced sang", "wept moped", "stamped raged"),
+    ("sentiment", "object"): ("laugh cheer", "sob wail", "snarl curse"),
+    ("sentiment", "adverb"): ("happily merrily", "sadly gloomily", "angrily crossly"),
+}
+"""Two words for each memory value of the cell, in the order of VALUES."""
+
+OWN = {"noun": 0.8, "verb": 0.6, "object": 0.75, "adverb": 0.8}
+"""How likely such a word is one of the value's own; otherwise it is any of those of the other values."""
+
+ARTICLES = "the a"
+EARLY = {"subject": "beside near", "location": "in near", "sentiment": "with"}
+LATE = EARLY | {"location": "on near"}
+
+PHRASE = {"subject": 0.1, "location": 0.6, "sentiment": 0.3}  # which cell an added phrase is about
+VERB = {"subject": 0.7, "location": 0.15, "sentiment": 0.15}
+ADVERB = {"subject": 0.15, "location": 0.1, "sentiment": 0.75}
+HOME = 3.0  # how much likelier a subject is at the location of its own index than at another
+ASTRAY = 0.01  # the part of P[H_0] that is spread over all states; the rest is on full stops
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """A memory model with names: `words` for tokens, `cells`, their `values`, and `syntax` states."""
+
+    model: MemoryHMM
+    words: list[str]
+    cells: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    syntax: tuple[str, ...]
+
+    def state(self, cell: str, syntax: str) -> int:
+        """The index of the hidden state (cell, syntax state). ValueError for a name that there is not."""
+        cell, syntax = one_of("cell", cell, self.cells), one_of("syntax", syntax, self.syntax)
+        return self.cells.index(cell) * len(self.syntax) + self.syntax.index(syntax)
+
+    def encode(self, text: str) -> Tensor:
+        """A text as tokens (1, T); "[mask]" stands for MASK. ValueError for a word that the model does not have."""
+        found = of_type("text", text, str).lower().replace(".", " . ").split()
+        if not found:
+            raise ValueError("the text has no words")
+        for word in found:
+            if word not in self.words and word != "[mask]":
+                near = difflib.get_close_matches(word, self.words, n=3, cutoff=0.5)
+                hint = f"; near matches: {', '.join(near)}" if near else "; no near matches"
+                raise ValueError(f"{word!r} is not one of the model's {len(self.words)} words{hint}")
+        return torch.tensor([[MASK if word == "[mask]" else self.words.index(word) for word in found]])
+
+    def decode(self, tokens) -> list[str]:
+        """The text of each row of tokens (n, T)."""
+        rows = as_tokens(tokens, len(self.words)).tolist()
+        return [" ".join("[mask]" if x == MASK else self.words[x] for x in row) for row in rows]
+
+    def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> list[tuple[str, tuple[str, ...]]]:
+        """`n` texts of `length` words, each with the memory it was made from, in words."""
+        tokens, _, memory = self.model.sample(n, length, seed)
+        named = [tuple(names[m] for names, m in zip(self.values, row, strict=True)) for row in memory.tolist()]
+        return list(zip(self.decode(tokens), named, strict=True))
+
+
+def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
+    """What follows a state, with probabilities."""
+
+    def spread(cells: dict[str, float], syntax: str, share: float) -> dict[tuple[str, str], float]:
+        return {(to, syntax): share * part for to, part in cells.items()}
+
+    if syntax == "stop":
+        return {("subject", "article"): 1.0}
+    if syntax == "noun":
+        return spread(PHRASE, "preposition", 0.4) | spread(VERB, "verb", 0.6)
+    if syntax == "verb":
+        more = spread(PHRASE, "late preposition", 0.65) | spread(ADVERB, "adverb", 0.25)
+        return more | {(cell, "stop"): 0.1}
+    if syntax == "object":
+        more = spread(PHRASE, "late preposition", 0.15) | spread(ADVERB, "adverb", 0.5)
+        return more | {(cell, "stop"): 0.35}
+    after = {
+        "article": "noun", "preposition": "article", "late preposition": "late article", "late article": "object",
+        "adverb": "stop",
+    }  # fmt: skip
+    return {(cell, after[syntax]): 1.0}
+
+
+def _words(cell: str, syntax: str, value: int) -> dict[str, float]:
+    """What a state says when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
+    if (cell, syntax) in TELLING:
+        groups, own = [group.split() for group in TELLING[cell, syntax]], OWN[syntax]
+        shares = [own if k == value else (1 - own) / (len(groups) - 1) for k in range(len(groups))]
+        return {word: share / len(group) for group, share in zip(groups, shares, strict=True) for word in group}
+    said = {"stop": ".", "preposition": EARLY[cell], "late preposition": LATE[cell]}.get(syntax, ARTICLES).split()
+    return dict.fromkeys(said, 1 / len(said))
+
+
+def sentences() -> Sentences:
+    """The generator of Example 4.1: 3 cells of 3 values, 9 syntax states, so 27 hidden states; 80 words."""
+    states = [(cell, syntax) for cell in CELLS for syntax in SYNTAX]
+    n_values = len(VALUES[0])
+    said = {(m, h): _words(*state, m) for m in range(n_values) for h, state in enumerate(states)}
+    words = sorted({word for column in said.values() for word in column})
+    emission = torch.zeros(len(words), n_values, len(states), dtype=torch.float64)
+    for (m, h), column in said.items():
+        for word, share in column.items():
+            emission[words.index(word), m, h] = share
+    transition = torch.zeros(len(states), len(states), dtype=torch.float64)
+    for h, state in enumerate(states):
+        for following, share in _steps(*state).items():
+            transition[states.index(following), h] = share
+    stops = torch.tensor([syntax == "stop" for _, syntax in states], dtype=torch.float64)
+    initial = (1 - ASTRAY) * stops / stops.sum() + ASTRAY / len(states)
+    home = 1 + (HOME - 1) * torch.eye(n_values, dtype=torch.float64)
+    memory = home[:, :, None].expand(-1, -1, n_values)
+    return Sentences(MemoryHMM(transition, emission, initial, memory / memory.sum()), words, CELLS, VALUES, SYNTAX)

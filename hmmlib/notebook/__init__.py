@@ -1,0 +1,1 @@
+"""What the book's notebooks use: parameters, figures, interactive figures, live trials."""

@@ -1,0 +1,58 @@
+"""What a notebook computes while it runs: the trials that its parameters ask for and the store lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hmmlib.experiments.local import run_missing
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import STORE, as_folder, load_result, result_path
+from hmmlib.experiments.trials import TrialResult
+from hmmlib.validation import all_of_type, at_least
+
+
+def changed(
+    preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float
+) -> dict[str, int | float]:
+    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the preset's own.
+
+    For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown preset.
+    """
+    own = TrialSpec(preset)
+    for name, value, least in (("prompt_length", prompt_length, -1), ("labelled", labelled, 0), ("steps", steps, 0)):
+        at_least(name, value, least)
+    fields = dict(others)
+    fields |= {"prompt_length": prompt_length} if prompt_length != -1 else {}
+    fields |= {"train": labelled} if labelled else {}
+    fields |= {"steps": steps} if steps else {}
+    needed = fields.get("task_length", own.task_length) + fields.get("prompt_length", own.prompt_length)
+    return fields | {"length": max(fields.get("length", own.length), needed)}
+
+
+def gather(
+    specs: Sequence[TrialSpec],
+    until: float,
+    device: str = "auto",
+    store: Path = STORE,
+    say: Callable[[str], None] = print,
+) -> list[TrialResult]:
+    """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones until then.
+
+    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing.
+    """
+    store, specs = as_folder(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
+    if not store.is_dir():
+        say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
+        say("The project's own trials come with a clone of its repository: run the notebook from there.")
+        store, first = Path("results"), min((spec.seed for spec in specs), default=0)
+        specs = [spec for spec in specs if spec.seed == first]
+    outcome = run_missing(specs, store, device, until, say)
+    found = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
+    if len(found) < len(specs):
+        say(
+            f"{len(found)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
+        )
+    for reason in outcome.failed.values():
+        say(f"A trial failed: {reason}")
+    return found

@@ -1,0 +1,1 @@
+"""Assumptions as predicates, heads, and the theorems as constructions."""

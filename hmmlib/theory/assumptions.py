@@ -1,0 +1,274 @@
+"""The paper's assumptions as predicates. Each returns a report with the numbers behind the verdict, not a bare bool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmmlib.models.chains import chain_period
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.validation import SUM_TOLERANCE, as_indices, as_weights, of_type
+
+
+class AssumptionError(ValueError):
+    """A theorem was asked for a model that breaks one of its assumptions; `report` says how."""
+
+    def __init__(self, report: Report):
+        super().__init__(f"{report.assumption} does not hold: {report}")
+        self.report = report
+
+
+@dataclass(frozen=True)
+class Report:
+    """`assumption` is the paper's name and number, `holds` the verdict. True in a condition where it holds."""
+
+    assumption: str
+    holds: bool
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+    def require(self) -> None:
+        """Raise AssumptionError unless the assumption holds."""
+        if not self.holds:
+            raise AssumptionError(self)
+
+
+@dataclass(frozen=True)
+class IndependenceReport(Report):
+    """Linear independence of columns, judged as numpy.linalg.matrix_rank does: singular values above `tolerance`."""
+
+    n_columns: int
+    rank: int
+    smallest_singular_value: float
+    largest_singular_value: float
+    tolerance: float
+
+    @property
+    def condition(self) -> float:
+        """σ_max / σ_min; infinity where the columns are dependent."""
+        return self.largest_singular_value / self.smallest_singular_value if self.holds else math.inf
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_columns} columns of rank {self.rank}, smallest singular value "
+            f"{self.smallest_singular_value:.3g} (tolerance {self.tolerance:.2g})"
+        )
+
+
+@dataclass(frozen=True)
+class RegularityReport(Report):
+    """Ergodicity (`irreducible`, `period` 1) and the support of P[H_0]."""
+
+    irreducible: bool
+    period: int
+    start_support: int
+    n_states: int
+
+    def __str__(self) -> str:
+        chain = f"irreducible of period {self.period}" if self.irreducible else "reducible"
+        return f"the chain is {chain}; P[H_0] is positive on {self.start_support} of {self.n_states} states"
+
+
+@dataclass(frozen=True)
+class EssentialReport(Report):
+    """Assumption 3.5, part by part: the columns of W at H*, states of supp(μ) outside H*, and how H* is reached.
+
+    `sources` is the largest possible 𝓑: all states from which one step leads into H* only. `unreached` are the states of
+    H* to which none of them leads.
+    """
+
+    columns: IndependenceReport
+    uncovered: tuple[int, ...]
+    sources: tuple[int, ...]
+    unreached: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.columns}; states of supp(mu) outside H*: {list(self.uncovered)}; "
+            f"states of H* that no step surely into H* reaches: {list(self.unreached)}"
+        )
+
+
+@dataclass(frozen=True)
+class RecoveryReport(Report):
+    """Assumptions 4.2, 4.5, D.5: the recoverable columns of W, and how far their span is from that of the others.
+
+    `rest_rank` is the dimension of the other span (𝒱̄), `angle` the smallest angle between the two in radians,
+    `condition` that of the recoverable columns beside an orthonormal basis of 𝒱̄: what a left inverse can magnify.
+    """
+
+    columns: IndependenceReport
+    rest_rank: int
+    angle: float
+    condition: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.columns}; smallest angle to the span of the others (dimension {self.rest_rank}): {self.angle:.3g}"
+        )
+
+
+@dataclass(frozen=True)
+class StationarityReport(Report):
+    """Assumption 4.4: `regularity` as in Assumption 3.2, and `drift` = max |A P[H_0] - P[H_0]|."""
+
+    regularity: RegularityReport
+    drift: float
+
+    def __str__(self) -> str:
+        return f"{self.regularity}; A P[H_0] differs from P[H_0] by up to {self.drift:.3g}"
+
+
+def independence(assumption: str, columns: Tensor) -> IndependenceReport:
+    """Whether the columns of a matrix (rows, k) are linearly independent."""
+    rows, n_columns = columns.shape
+    if n_columns == 0:
+        return IndependenceReport(assumption, True, 0, 0, 1.0, 1.0, 0.0)
+    singular = torch.linalg.svdvals(columns.detach())
+    tolerance = max(rows, n_columns) * torch.finfo(columns.dtype).eps * singular[0].item()
+    rank = int((singular > tolerance).sum())
+    smallest = singular[-1].item() if n_columns <= rows else 0.0
+    return IndependenceReport(assumption, rank == n_columns, n_columns, rank, smallest, singular[0].item(), tolerance)
+
+
+def assumption_3_1(model: HMM) -> IndependenceReport:
+    """Non-degeneracy: the columns of W are linearly independent, as far as floats can tell."""
+    of_type("model", model, HMM)
+    return independence("Assumption 3.1 (non-degeneracy)", model.emission)
+
+
+def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
+    """Regularity: the chain H_0, H_1, … is ergodic (irreducible and aperiodic) and P[H_0] has full support."""
+    of_type("model", model, HMM, MemoryHMM)
+    irreducible, period = chain_period(model.transition)
+    support = int((model.initial > 0).sum())
+    holds = irreducible and period == 1 and support == model.n_states
+    return RegularityReport("Assumption 3.2 (regularity)", holds, irreducible, period, support, model.n_states)
+
+
+def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
+    """Relaxed non-degeneracy for the set H* = `essential`.
+
+    The columns of W at H* are independent, supp(μ) ⊆ H*, and H* = ∪_{h ∈ 𝓑} supp(A_{:,h}) for some set 𝓑 of states.
+    ValueError for a μ or a set that does not fit the model.
+    """
+    of_type("model", model, HMM)
+    essential = as_indices("essential", essential, model.n_states)
+    inside = torch.zeros(model.n_states, dtype=torch.bool, device=model.device)
+    inside[essential] = True
+    columns = independence("columns of W at H*", model.emission[:, essential])
+    follows = model.transition.detach() > 0
+    into = ~(follows & ~inside[:, None]).any(0)  # from these states one step leads into H* only
+    uncovered = (as_weights(mu, model.n_states, model.emission) != 0) & ~inside
+    unreached = inside & ~(follows & into).any(1)
+    parts = [tuple(part.nonzero().squeeze(-1).tolist()) for part in (uncovered, into, unreached)]
+    holds = columns.holds and not parts[0] and not parts[2]
+    return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, columns, *parts)
+
+
+def essential_states(model: HMM, mu) -> list[int] | None:
+    """Some set H* for which Assumption 3.5 holds, or None where there is none.
+
+    A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
+    that are built by covering one state of supp(μ) at a time.
+    """
+    of_type("model", model, HMM)
+    wanted = frozenset((as_weights(mu, model.n_states, model.emission) != 0).nonzero().squeeze(-1).tolist())
+    if not independence("", model.emission[:, sorted(wanted)]):
+        return None
+    steps = {frozenset(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T}
+    seen, open_sets = set(), [frozenset()]
+    while open_sets:
+        found = open_sets.pop()
+        missing = wanted - found
+        if not missing:
+            return sorted(found)
+        for union in {found | step for step in steps if min(missing) in step} - seen:
+            seen.add(union)
+            if len(union) <= model.n_tokens and independence("", model.emission[:, sorted(union)]):
+                open_sets.append(union)
+    return None
+
+
+def recoverable_columns(
+    model: MemoryHMM, cell: int, syntax: Sequence[int], values: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor]:
+    """The columns of W at M* × H*, H* = {j*} × S*, (X, k), ordered by syntax state, then value; and the others, (X, l).
+
+    With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
+    the other cells; without (Assumption 4.2), M* is all of M.
+    """
+    cell, syntax = as_place(model, cell, syntax)
+    values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
+    own = cell * model.n_syntax
+    table = model.emission.detach()
+    recoverable = [table[:, m, own + s] for s in syntax for m in values]
+    rest = [table[:, m, own + s] for s in set(range(model.n_syntax)) - set(syntax) for m in values]
+    other = [h for h in range(model.n_states) if not own <= h < own + model.n_syntax]
+    rest += [table[:, m, h] for h in other for m in range(model.n_memory)]
+    return torch.stack(recoverable, 1), torch.stack(rest, 1) if rest else table.new_zeros(len(table), 0)
+
+
+def span_basis(columns: Tensor) -> Tensor:
+    """An orthonormal basis of the span of the columns, (rows, rank), rank judged as by `independence`."""
+    left, _, _ = torch.linalg.svd(columns, full_matrices=False)
+    rank = independence("", columns).rank
+    return left[:, :rank]
+
+
+def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
+    columns, rest = recoverable_columns(model, cell, syntax, values)
+    own, basis = independence("columns of W at M* x H*", columns), span_basis(rest)
+    both = independence("", torch.cat([columns, basis], 1))
+    outside = span_basis(columns)
+    outside = outside - basis @ (basis.T @ outside)
+    sine = torch.linalg.svdvals(outside)[-1].item()
+    holds = own.holds and both.holds
+    return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
+
+
+def as_place(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
+    """Check a cell j* and its syntax states S*; returns both, S* sorted. ValueError where the model has no such."""
+    of_type("model", model, MemoryHMM)
+    (cell,) = as_indices("cell", [cell], model.n_cells)
+    return cell, as_indices("syntax", syntax, model.n_syntax)
+
+
+def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> RecoveryReport:
+    """Recoverable states H* = {`cell`} × `syntax`: the columns of W at M × H* are independent, and their span meets
+    that of all other columns in zero only. ValueError for a cell or a syntax state that the model does not have.
+    """
+    return _recovery("Assumption 4.2 (recoverable states)", model, *as_place(model, cell, syntax), None)
+
+
+def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
+    """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0], within the tolerance of the model's columns."""
+    regularity = assumption_3_2(model)
+    drift = (model.transition @ model.initial - model.initial).detach().abs().max().item()
+    holds = regularity.holds and drift <= SUM_TOLERANCE[model.dtype]
+    return StationarityReport("Assumption 4.4 (stationarity)", holds, regularity, drift)
+
+
+def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:
+    """Assumption 4.2 relaxed to the memory values in supp(μ), for one memory cell. ValueError for more cells."""
+    cell, syntax = as_place(model, 0, syntax)
+    if model.n_cells > 1:
+        raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
+    return _recovery("Assumption 4.5 (recoverable states)", model, cell, syntax, support(model, mu))
+
+
+def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> RecoveryReport:
+    """Assumption 4.5 for several cells: M* × H* against M* × ({j*} × S \\ S*) and all values of the other cells."""
+    cell, syntax = as_place(model, cell, syntax)
+    return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, support(model, mu))
+
+
+def support(model: MemoryHMM, mu) -> list[int]:
+    """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
+    of_type("model", model, MemoryHMM)
+    return (as_weights(mu, model.n_memory, model.emission) != 0).nonzero().squeeze(-1).tolist()

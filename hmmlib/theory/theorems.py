@@ -1,0 +1,326 @@
+"""The proofs as constructions: from a model and μ to the head, or the prompt and the head, that a theorem says exist.
+
+Where a proof says that a left inverse exists, the pseudoinverse is taken: the one of least norm, found by least squares.
+Its condition number travels with the head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from hmmlib.inference.messages import latent_given_others, memory_posterior, posterior
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.assumptions import (
+    RecoveryReport,
+    as_place,
+    assumption_3_1,
+    assumption_3_2,
+    assumption_3_5,
+    assumption_4_2,
+    assumption_4_4,
+    assumption_4_5,
+    assumption_d_5,
+    recoverable_columns,
+    span_basis,
+    support,
+)
+from hmmlib.theory.heads import AttentionHead, LinearHead, unless_rounding
+from hmmlib.validation import as_indices, as_weights, at_least, of_type, of_width
+
+
+def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
+    """μᵀP[H_0 | X_{1:T} = x] of (3.1), or μᵀP[M_cell | X_{1:T} = x] for a memory model, (n,): F*(x) is 1 where it is ≥ 0.
+
+    Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
+    """
+    of_type("model", model, HMM, MemoryHMM)
+    if isinstance(model, HMM):
+        if at_least("cell", cell, 0):
+            raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
+        mu, found = as_weights(mu, model.n_states, model.emission), posterior(model, tokens)
+    else:
+        mu, found = as_weights(mu, model.n_memory, model.emission), memory_posterior(model, tokens, cell)
+    return unless_rounding(found @ mu, found @ mu.abs())
+
+
+# Section 3
+
+
+def claim_b_1(model: HMM, i: int) -> Tensor:
+    """The diagonal of D in Claim B.1, P[H_i] / P[H_0], shape (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
+
+    ValueError where P[H_0] has no full support.
+    """
+    if not (of_type("model", model, HMM).initial > 0).all():
+        raise ValueError("Claim B.1 divides by P[H_0], which is zero in some state")
+    return model.marginal(i) / model.initial
+
+
+def _undone(mu: Tensor, factor: Tensor) -> Tensor:
+    """D⁻¹ μ, for a diagonal D. ValueError where a weight of the task is then zero or no number."""
+    undone = mu / factor
+    if not undone.isfinite().all() or undone.count_nonzero() < mu.count_nonzero():
+        raise ValueError(f"model must have probabilities whose quotients {mu.dtype} can hold, next to mu")
+    return undone
+
+
+def theorem_3_3(model: HMM, mu) -> LinearHead:
+    """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
+
+    Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. W† is the pseudoinverse, which is a left inverse here.
+
+    Args:
+        mu: the task's weights on the hidden states, (S,), not all zero.
+
+    Raises:
+        AssumptionError: the columns of W are dependent (3.1), or the chain is not regular (3.2).
+        ValueError: `mu` has another length, is not finite, or is all zero; or D is beyond what floats hold.
+    """
+    of_type("model", model, HMM)
+    mu = as_weights(mu, model.n_states, model.emission)
+    assumption_3_2(model).require()
+    independent = assumption_3_1(model)
+    independent.require()
+    left_inverse = torch.linalg.pinv(model.emission)
+    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)
+
+
+def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
+    """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): what the prompt u does to the posterior.
+
+    P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
+    ValueError where P[H_0] has no full support, and for a prompt of another shape.
+    """
+    prompt = of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1).to(model.initial)
+    if not (model.initial > 0).all():
+        raise ValueError("Lemma C.2 divides by P[H_0], which is zero in some state")
+    return model.transition @ (prompt * model.marginal(1)) / model.initial
+
+
+def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
+    """Prompt u, (S,), and head b of Theorem 3.6; the head reads position 2 of (u, a row of ones, e(x)).
+
+    u is 1 at the states from which one step leads into H* only (the largest 𝓑), else 0. The score is
+    μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
+
+    Args:
+        mu: the task's weights on the hidden states, (S,), not all zero.
+        essential: the set H*, indices of states.
+
+    Raises:
+        AssumptionError: the chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
+        ValueError: `mu` or `essential` does not fit the model.
+    """
+    of_type("model", model, HMM)
+    mu = as_weights(mu, model.n_states, model.emission)
+    essential = as_indices("essential", essential, model.n_states)
+    assumption_3_2(model).require()
+    report = assumption_3_5(model, mu, essential)
+    report.require()
+    prompt = torch.zeros_like(model.initial)
+    prompt[list(report.sources)] = 1
+    left_inverse = torch.linalg.pinv(model.emission[:, essential])
+    undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
+    return prompt, LinearHead(left_inverse.T @ undone, report.columns.condition)
+
+
+# Section 4: what both theorems share
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """The matrices of Claims D.3 and D.10 for H* = {`cell`} × `syntax`.
+
+    `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one more
+    row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it reads
+    P[M_{j*}, H_i = (j*, s) | …].
+    """
+
+    theta_1: Tensor
+    theta_2: Tensor
+    cell: int
+    syntax: list[int]
+    condition: float
+
+    def states(self, model: MemoryHMM) -> list[int]:
+        """H*, as indices of hidden states. ValueError where the model is of another size than that of the matrices."""
+        size = of_type("model", model, MemoryHMM).n_states, model.n_tokens
+        if self.theta_1.shape != size or self.theta_2.shape[1] != model.n_memory:
+            raise ValueError(
+                f"recovery must be of a model of {size[0]} states, {size[1]} tokens and {model.n_memory} memory values, "
+                f"not of {self.theta_1.shape[0]}, {self.theta_1.shape[1]} and {self.theta_2.shape[1]}"
+            )
+        cell, syntax = as_place(model, self.cell, self.syntax)
+        return [cell * model.n_syntax + s for s in syntax]
+
+
+def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[int], values: list[int]) -> Recovery:
+    """Θ^(1) and Θ^(2,s) by a left inverse of the recoverable columns beside a basis of 𝒱̄."""
+    columns, rest = recoverable_columns(model, cell, syntax, values)
+    basis = span_basis(rest)
+    left_inverse = torch.linalg.pinv(torch.cat([columns, basis], 1))
+    own, others = left_inverse[: columns.shape[1]], left_inverse[columns.shape[1] :]
+    weights = own.reshape(len(syntax), len(values), model.n_tokens)
+    theta_2 = weights.new_zeros(len(syntax), model.n_memory, model.n_tokens)
+    theta_2[:, values] = weights
+    theta_1 = weights.new_zeros(model.n_states, model.n_tokens)
+    states = [cell * model.n_syntax + s for s in syntax]
+    theta_1[states] = weights.sum(1)  # columns of W sum to 1, so a ν^(h) sums to the probability of h
+    outside = sorted(set(range(model.n_states)) - set(states))
+    if outside:
+        theta_1[outside[0]] = (basis @ others).sum(0)
+    return Recovery(theta_1, theta_2, cell, syntax, report.condition)
+
+
+def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
+    """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
+    cell, syntax = as_place(model, cell, syntax)
+    report = assumption_4_2(model, cell, syntax)
+    report.require()
+    return _recover(model, report, cell, syntax, list(range(model.n_memory)))
+
+
+def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Recovery:
+    """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6).
+
+    AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
+    """
+    cell, syntax = as_place(model, cell, syntax)
+    one_cell = model.n_cells == 1
+    report = assumption_4_5(model, mu, syntax) if one_cell else assumption_d_5(model, mu, cell, syntax)
+    report.require()
+    return _recover(model, report, cell, syntax, support(model, mu))
+
+
+def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
+    """Query q (H+1,) and key Θ^(K) (H+1, X) of Lemma D.2: the score is the probability that H_i is in H*."""
+    states = of_type("recovery", recovery, Recovery).states(model)
+    query = recovery.theta_1.new_zeros(model.n_states + 1)
+    query[states] = 1
+    return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
+
+
+def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu) -> tuple[Tensor, Tensor]:
+    """Value parameters of Lemmas D.4 and D.13: Θ^(V) (M*H, X), and b = Bᵀμ (M*H,).
+
+    Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
+    """
+    of_type("recovery", recovery, Recovery)
+    mu = as_weights(mu, of_type("model", model, MemoryHMM).n_memory, model.emission)
+    value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
+    value[:, recovery.states(model)] = recovery.theta_2.transpose(0, 1)
+    output = torch.zeros_like(value[..., 0])
+    own = slice(recovery.cell * model.n_syntax, (recovery.cell + 1) * model.n_syntax)
+    output[:, own] = mu[:, None]
+    return value.flatten(0, 1), output.flatten()
+
+
+def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and position embeddings β_1 (1, H+1) of Lemma D.9.
+
+    β_1 keeps the prompt's own position out. The proof takes -2, which is enough while the key stays below 1 there; but
+    the output at position 1 is not conditioned on the prompt, and the key may then be any number. So -2 is lowered by
+    what the largest key exceeds 1.
+    """
+    query, key = lemma_d_2(model, recovery)
+    query[-1] = 1
+    first = torch.zeros_like(query)
+    first[-1] = -(1 + (query @ key).max().clamp(min=1))
+    return query, key, first[None]
+
+
+# Theorems 4.3, 4.6 and D.6
+
+
+def attention_head(model: MemoryHMM, mu, recovery: Recovery) -> AttentionHead:
+    """The attention head of Theorem 4.3's proof, for G(x) and e(x); no position embeddings. It never uses regularity."""
+    key, value = lemma_d_2(model, recovery), lemma_d_4(model, recovery, mu)
+    return AttentionHead(*key, *value, None, recovery.condition, model.n_cells)
+
+
+def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> AttentionHead:
+    """The attention head of Theorem 4.3 (proof in appendix D.1) for H* = {`cell`} × `syntax`.
+
+    Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3).
+
+    Args:
+        mu: the task's weights on the memory values, (M,), not all zero.
+
+    Raises:
+        AssumptionError: H* does not satisfy Assumption 4.2, or the chain is not regular (3.2).
+        ValueError: `mu`, `cell` or `syntax` does not fit the model.
+    """
+    recovery = claim_d_3(model, cell, syntax)
+    assumption_3_2(model).require()
+    return attention_head(model, mu, recovery)
+
+
+def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
+    """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
+    cell, _ = as_place(model, cell, [0])
+    table = model.emission.new_zeros(*model.memory.shape, model.n_states)
+    table.movedim(cell, 0)[support(model, mu)] = 1
+    return table.flatten()
+
+
+def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
+    """The prompt (D.6) times P[H_0] / P[H_1], scaled into [0, 1]: with it Theorem D.6 needs no stationarity.
+
+    Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
+    stationary. ValueError where P[H_1] misses a state of P[H_0].
+    """
+    cell, _ = as_place(model, cell, [0])
+    first = model.marginal(1)
+    if ((model.initial > 0) & (first == 0)).any():
+        raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
+    ratio = torch.where(first > 0, model.initial / first, 0)
+    if not ratio.isfinite().all():
+        raise ValueError(f"model must have probabilities P[H_0] / P[H_1] that {ratio.dtype} can hold")
+    return (prompt_d_6(model, mu, cell).unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
+
+
+def prompted_head(model: MemoryHMM, mu, recovery: Recovery) -> AttentionHead:
+    """The attention head of Theorem D.6's proof, for Ḡ and embeddings of (prompt, x); position 1 is never attended."""
+    query, key, positions = lemma_d_9(model, recovery)
+    return AttentionHead(query, key, *lemma_d_4(model, recovery, mu), positions, recovery.condition, model.n_cells)
+
+
+def theorem_4_6(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> tuple[Tensor, AttentionHead]:
+    """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
+
+    Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a positive
+    r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head looks at
+    embeddings through φ, so it may have those of `prompted(model, model.unlift(u), x)`, which are |M|^(N-1) times
+    smaller; but Ḡ is that of the lifted u, as with several cells `unlift` forgets which cell the prompt speaks of.
+
+    Args:
+        mu: the task's weights on the memory values, (M,), not all zero; its support is M*.
+
+    Raises:
+        AssumptionError: H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4).
+        ValueError: `mu`, `cell` or `syntax` does not fit the model.
+    """
+    recovery = claim_d_10(model, mu, cell, syntax)
+    assumption_4_4(model).require()
+    return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery)
+
+
+def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], prompt=None) -> Tensor:
+    """Where the state is surely in H* = {`cell`} × `syntax` given all other tokens, bool (n, T): Î of Lemma D.2.
+
+    𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the positions
+    after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
+    by one. Position 1 never counts, nor one whose other tokens are impossible.
+    """
+    cell, syntax = as_place(model, cell, syntax)
+    latent = latent_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).sum(2)
+    outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
+    outside[[cell * model.n_syntax + s for s in syntax]] = False
+    sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)
+    if prompt is not None:
+        sure[:, 0] = False
+    return sure

@@ -1,0 +1,171 @@
+"""A BERT-shaped masked language model, and how far its predictions are from the exact ones.
+
+The architecture is `transformers`' BertForMaskedLM. What is ours is that a layer can run at chosen positions only: of
+the last layer and the vocabulary head, nothing else is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hmmlib.inference.messages import masked_token_probs
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.training.checkpoints import digest
+from hmmlib.validation import MASK, as_generator, as_seed, as_tokens, at_least, between, of_type
+
+if TYPE_CHECKING:
+    from transformers import BertForMaskedLM
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the network; `max_length` counts positions, a prompt's included.
+
+    `specials` is how many ids there are beside the tokens: the last of them is [MASK]. The others, if any, never occur.
+    ValueError for sizes below 1, a share that is none, or a width that the heads do not divide.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    max_length: int
+    dropout: float = 0.0
+    specials: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "max_length", "specials"):
+            at_least(name, getattr(self, name), 1)
+        between("dropout", self.dropout, 0, 1)
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads = {self.heads}, not {self.width}")
+
+
+def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
+    """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is the last input id and never predicted.
+
+    As BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
+    """
+    of_type("shape", shape, Shape)
+    n_tokens, seed = at_least("n_tokens", n_tokens, 1), as_seed(seed)
+    from transformers import BertConfig, BertForMaskedLM  # seconds of import, which only who builds a network pays
+
+    config = BertConfig(
+        vocab_size=n_tokens + shape.specials,
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=4 * shape.width,
+        max_position_embeddings=shape.max_length,
+        type_vocab_size=1,
+        hidden_dropout_prob=shape.dropout,
+        attention_probs_dropout_prob=shape.dropout,
+        pad_token_id=None,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return BertForMaskedLM(config)
+
+
+def fingerprint(network: nn.Module) -> str:
+    """16 hexadecimal digits that the network's weights give: the same before and after tuning, which must not move them."""
+    return digest(of_type("network", network, nn.Module).state_dict())
+
+
+def as_network(network) -> BertForMaskedLM:
+    """`network` where it is one that `build` makes; TypeError otherwise."""
+    if not isinstance(network, nn.Module) or not hasattr(network, "bert") or not hasattr(network, "cls"):
+        raise TypeError(f"network must be of type BertForMaskedLM, as build makes it, not {type(network).__name__}")
+    return network
+
+
+def to_ids(network: BertForMaskedLM, tokens: Tensor, before: int = 0) -> Tensor:
+    """Input ids: tokens as they are, MASK as the last id. ValueError where they and `before` positions more do not fit."""
+    longest = as_network(network).config.max_position_embeddings
+    tokens = as_tokens(tokens, network.config.vocab_size - 1, network.device)
+    if before + tokens.shape[1] > longest:
+        behind = f" behind a prompt of {before}" if before else ""
+        raise ValueError(
+            f"tokens must be at most {longest - before} long{behind}, as the network is, not {tokens.shape[1]}"
+        )
+    return torch.where(tokens == MASK, network.config.vocab_size - 1, tokens)
+
+
+def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
+    """The output of a BERT layer at chosen positions only: keys and values everywhere, all else there.
+
+    Args:
+        hidden: the layer's input, (n, L, width).
+        positions: (n, k), position indices in each sequence; all of them if None.
+
+    Returns:
+        (n, k, width), what the whole layer gives there.
+    """
+    attention, chosen = layer.attention.self, hidden
+    if positions is not None:
+        chosen = hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+
+    def split(values: Tensor) -> Tensor:
+        return values.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
+
+    query, key, value = split(attention.query(chosen)), split(attention.key(hidden)), split(attention.value(hidden))
+    dropout = attention.dropout.p if layer.training else 0.0
+    context = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout).transpose(1, 2).flatten(2)
+    attended = layer.attention.output(context, chosen)
+    return layer.output(layer.intermediate(attended), attended)
+
+
+def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | None) -> Tensor:
+    """Logits over the tokens at chosen positions; nothing that only other positions need is computed.
+
+    Args:
+        embeddings: word embeddings, (n, L, width).
+        positions: (n, k), position indices in each sequence; all L of them if None.
+
+    Returns:
+        (n, k, X); the id of [MASK] is left out, so that a softmax is over tokens (and special ids before it, if any).
+    """
+    hidden = network.bert.embeddings(inputs_embeds=embeddings)
+    *first, last = network.bert.encoder.layer
+    for layer in first:
+        hidden = run_layer(layer, hidden)
+    return network.cls(run_layer(last, hidden, positions))[..., :-1]
+
+
+def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Hide the same number of positions, round(share * T) and at least 1, in each sequence: (masked tokens, positions)."""
+    between("share", share, 0, 1)
+    n, length = tokens.shape
+    count = max(1, round(share * length))
+    positions = torch.rand(n, length, generator=generator, device=tokens.device).argsort(1)[:, :count]
+    return tokens.scatter(1, positions, MASK), positions
+
+
+def masked_logits(network: BertForMaskedLM, masked: Tensor, positions: Tensor) -> Tensor:
+    """Logits (n, k, X) at `positions` (n, k) of the sequences `masked` (n, T)."""
+    return logits_at(network, network.get_input_embeddings()(to_ids(network, masked)), positions)
+
+
+@torch.no_grad()
+def masked_losses(
+    network: BertForMaskedLM, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
+) -> tuple[float, float]:
+    """Mean masked-token loss, nats, on `n` fresh sequences: (the network's, the exact conditional's, the least there is).
+
+    The network computes on its own device, the model on its own.
+    """
+    as_network(network)
+    generator = as_generator(seed)
+    tokens = of_type("model", model, HMM, MemoryHMM).sample(n, length, generator).tokens
+    masked, positions = mask_some(tokens, share, generator)
+    target = tokens.gather(1, positions)
+    network.eval()
+    parts = zip(masked.split(128), positions.split(128), strict=True)
+    logits = torch.cat([masked_logits(network, part, at.to(network.device)).cpu() for part, at in parts])
+    exact = masked_token_probs(model, masked).gather(1, positions.unsqueeze(-1).expand(-1, -1, model.n_tokens))
+    best = -exact.gather(-1, target.unsqueeze(-1)).log().mean()
+    return F.cross_entropy(logits.flatten(0, 1).double(), target.flatten()).item(), best.item()

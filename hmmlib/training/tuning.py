@@ -1,0 +1,270 @@
+"""Downstream tasks, and what is tuned on a frozen network to solve them: a linear head, a prompt, an attention head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.theorems import lemma_c_2
+from hmmlib.training.bert import as_network, logits_at, to_ids
+from hmmlib.validation import (
+    LARGEST,
+    as_generator,
+    as_labels,
+    as_tensor,
+    as_tokens,
+    at_least,
+    between,
+    of_type,
+    of_width,
+    one_of,
+)
+
+if TYPE_CHECKING:
+    from transformers import BertForMaskedLM
+
+
+PROMPT_STARTS = ("uniform", "vocabulary")
+"""Where a prompt begins: entries uniform on [-0.5, 0.5], or rows of the vocabulary's embedding."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to tune: passes over the training examples, batch size, AdamW's rates; linear warm-up over a share, then decay."""
+
+    epochs: int
+    batch: int
+    head_rate: float
+    prompt_rate: float
+    warmup: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("head_rate", "prompt_rate"):
+            between(name, getattr(self, name), 0, LARGEST)
+        between("warmup", self.warmup, 0, 1)
+
+
+def to_tokens(network: BertForMaskedLM, tokens) -> Tensor:
+    """`tokens` as the network takes them, wherever they lie; ValueError where it cannot."""
+    return as_tokens(tokens, as_network(network).config.vocab_size - 1)
+
+
+def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
+    """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it."""
+    width = as_network(network).config.hidden_size
+    length = 0 if prompt is None else len(of_width("prompt", prompt, width, 2))
+    embeddings = network.get_input_embeddings()(to_ids(network, tokens, length))
+    if length:
+        embeddings = torch.cat([prompt.to(embeddings).expand(len(tokens), -1, -1), embeddings], dim=1)
+    positions = torch.full((len(tokens), 1), length, device=embeddings.device)
+    return logits_at(network, embeddings, positions).squeeze(1).softmax(-1)
+
+
+@torch.no_grad()
+def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
+    """`probs_at_mask` in blocks, without gradients and without dropout."""
+    tokens = to_tokens(network, tokens)
+    network.eval()
+    return torch.cat([probs_at_mask(network, part, prompt) for part in tokens.split(512)])
+
+
+@torch.no_grad()
+def all_probs(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
+    """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
+    tokens = to_tokens(network, tokens)
+    network.eval()
+    parts = (network.get_input_embeddings()(to_ids(network, part)) for part in tokens.split(512))
+    return torch.cat([logits_at(network, part, None).softmax(-1) for part in parts])
+
+
+def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> list[dict]:
+    """What is trained at which rate, as AdamW takes it. TypeError where `plan` is not a Tuning."""
+    groups = [{"params": head, "lr": of_type("plan", plan, Tuning).head_rate}]
+    return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
+
+
+def _fit(
+    score,
+    groups: list[dict],
+    inputs: Tensor,
+    labels: Tensor,
+    plan: Tuning,
+    seed: int,
+    tick: Callable[[], None] | None = None,
+) -> None:
+    """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups; call `tick` before each batch.
+
+    FloatingPointError where what is trained ends as no numbers.
+    """
+    generator, labels = as_generator(seed), as_labels(labels, len(inputs))
+    batches = -(-len(inputs) // plan.batch)
+    total = plan.epochs * batches
+    optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
+    warmup = max(1, round(plan.warmup * total))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: min((step + 1) / warmup, (total - step) / max(1, total - warmup))
+    )
+    target = labels.to(groups[0]["params"][0])
+    for _ in range(plan.epochs):
+        for index in torch.randperm(len(inputs), generator=generator).split(plan.batch):
+            if tick:
+                tick()
+            index = index.to(inputs.device)
+            with torch.enable_grad():
+                loss = F.binary_cross_entropy_with_logits(score(inputs[index]), target[index])
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            scheduler.step()
+    if not all(part.isfinite().all() for group in groups for part in group["params"]):
+        rates = ", ".join(f"{group['initial_lr']:g}" for group in groups)
+        raise FloatingPointError(f"tuning diverged, at rates of {rates}: what was trained is no longer finite")
+
+
+def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearHead:
+    """Head tuning: a linear head on distributions (n, X), computed once. Starts at zero.
+
+    A distribution sums to 1, so a bias would only repeat what equal weights do.
+    """
+    probs = as_tensor("probs", probs, 2).detach()
+    weights = nn.Parameter(torch.zeros_like(probs[0]))
+    _fit(lambda batch: batch @ weights, _groups(plan, [weights]), probs, labels, plan, seed)
+    return LinearHead(weights.detach())
+
+
+class TunedAttention(NamedTuple):
+    """An attention head that can be trained: softmax instead of the arg-max of (4.1), and values without embeddings.
+
+    Position i scores k·p_i + β_i and says v·p_i, where p_i is a token distribution; the head is the mean of what is said,
+    weighted by the softmax of the scores, summed over cells. `key` k and `value` v are (X, cells), `positions` β (T, cells).
+    """
+
+    key: Tensor
+    value: Tensor
+    positions: Tensor
+
+    def __call__(self, probs: Tensor) -> Tensor:
+        """Scores (n,) of distributions (n, T, X)."""
+        probs = of_width("probs", probs, len(self.key), 3).to(self.key)
+        if probs.shape[1] != len(self.positions):
+            raise ValueError(f"probs must have {len(self.positions)} positions, not shape {tuple(probs.shape)}")
+        weights = (probs @ self.key + self.positions).softmax(1)
+        return (weights * (probs @ self.value)).sum((1, 2))
+
+    def label(self, probs: Tensor) -> Tensor:
+        """Labels (n,), bool: whether the score is ≥ 0."""
+        return self(probs) >= 0
+
+
+def tune_attention(
+    probs: Tensor, labels: Tensor, plan: Tuning, seed: int, cells: int = 1, positions: bool = True
+) -> TunedAttention:
+    """Head tuning with an attention head on the distributions at all positions, (n, T, X), computed once.
+
+    Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β stays zero.
+    """
+    draws, probs = as_generator(seed), as_tensor("probs", probs, 3).detach()
+    at_least("cells", cells, 1)
+    start = torch.randn(probs.shape[2], cells, generator=draws) / probs.shape[2]
+    head = TunedAttention(
+        nn.Parameter(torch.zeros_like(start).to(probs)),
+        nn.Parameter(start.to(probs)),
+        nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
+    )
+    groups = _groups(plan, [part for part in head if part.requires_grad])
+    _fit(head, groups, probs, labels, plan, seed)
+    return TunedAttention(*(part.detach() for part in head))
+
+
+def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str = "uniform") -> Tensor:
+    """A prompt before any training, (length, width): uniform on [-0.5, 0.5] (appendix E).
+
+    With `start` "vocabulary", word embeddings of ids drawn at random without replacement as far as there are enough.
+    """
+    generator, length = as_generator(seed), at_least("length", length, 0)
+    as_network(network)
+    if one_of("start", start, PROMPT_STARTS) == "vocabulary":
+        words = network.get_input_embeddings().weight.detach()
+        rounds = max(1, -(-length // len(words)))
+        order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(rounds)])
+        return words[order[:length].to(words.device)].clone()
+    return (torch.rand(length, network.config.hidden_size, generator=generator) - 0.5).to(network.device)
+
+
+def tune_prompt(
+    network: BertForMaskedLM,
+    tokens: Tensor,
+    labels: Tensor,
+    prompt_length: int,
+    plan: Tuning,
+    seed: int,
+    start: str = "uniform",
+    tick: Callable[[], None] | None = None,
+) -> tuple[Tensor, LinearHead]:
+    """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
+
+    The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero. `tick` is called
+    before each batch, and may raise. ValueError where prompt and sequence are longer than the network's positions.
+    """
+    tokens = to_tokens(network, tokens)
+    longest = network.config.max_position_embeddings
+    needed = at_least("prompt_length", prompt_length, 0) + tokens.shape[1]
+    if needed > longest:
+        raise ValueError(
+            f"prompt_length: a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {needed} positions, "
+            f"but the network has {longest}"
+        )
+    network.eval().requires_grad_(False)
+    prompt = nn.Parameter(initial_prompt(network, prompt_length, seed, start))
+    if not prompt_length:  # only the head is left to train, on what never changes
+        return prompt.detach(), tune_head(all_probs_at_mask(network, tokens), labels, plan, seed)
+    weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1, device=network.device))
+    groups = _groups(plan, [weights], prompt)
+    inputs = tokens.to(network.device)
+    _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, inputs, labels, plan, seed, tick)
+    return prompt.detach(), LinearHead(weights.detach())
+
+
+def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tensor:
+    """Ḡ_2 of (u, ∅, x) by (3.3), (n, X), from P[H_0 | X_{1:T} = x], (n, S): no messages are passed again.
+
+    Differentiable in the prompt u, (S,). The zero vector where prompt and text exclude each other.
+    """
+    after = lemma_c_2(model, prompt)
+    weights = of_width("posteriors", posteriors, len(after), 2).to(after) * after
+    total = weights.sum(1, keepdim=True)
+    return weights / torch.where(total > 0, total, 1) @ model.emission.T
+
+
+def tune_exact_prompt(
+    model: HMM, posteriors: Tensor, labels: Tensor, plan: Tuning, seed: int
+) -> tuple[Tensor, LinearHead]:
+    """One prompt vector u in [0, 1]^S and a linear head on the exact Ḡ_2, trained together by gradients through Ḡ.
+
+    `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
+    """
+    model = HMM(*(part.detach() for part in (of_type("model", model, HMM).transition, model.emission, model.initial)))
+    posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
+    start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
+    raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
+
+    def score(batch: Tensor) -> Tensor:
+        return probs_behind_prompt(model, batch, raw.sigmoid()) @ weights
+
+    _fit(score, _groups(plan, [weights], raw), posteriors, labels, plan, seed)
+    return raw.detach().sigmoid(), LinearHead(weights.detach())
+
+
+def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -> float:
+    """The share of examples whose label the head gets right."""
+    right = of_type("head", head, LinearHead, TunedAttention).label(probs)
+    return (right == as_labels(labels, len(right)).to(right.device)).double().mean().item()

@@ -1,0 +1,226 @@
+"""The built book, as files: every page there, numbers as in the paper, nothing unresolved, no other host asked.
+
+Needs `make book` first; in CI it is never skipped.
+"""
+
+import json
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+from hmmlib.evidence.equations import EQUATIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+HTML = ROOT / "_build" / "html"
+
+if not (HTML / "index.html").is_file():
+    if os.environ.get("CI"):
+        raise FileNotFoundError(f"{HTML}: run `make book` before the tests")
+    pytest.skip("no book here: run `make book`", allow_module_level=True)
+
+
+def chapters() -> list[str]:
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+
+
+class Page(HTMLParser):
+    """Links, loaded files, ids and text of a page."""
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.links, self.loaded, self.ids, self.text, self.alts = [], [], set(), [], []
+        self.html = (HTML / f"{name}.html").read_text()
+        self.feed(self.html)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if "id" in found:
+            self.ids.add(found["id"])
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if tag == "img":
+            self.alts.append(found.get("alt", ""))
+        if tag == "svg" and "picture" in found.get("class", "").split():
+            self.alts.append(found.get("aria-label", ""))
+        if tag in {"script", "img", "source", "iframe"} and found.get("src"):
+            self.loaded.append(found["src"])
+        if tag == "link" and {"stylesheet", "preload", "icon"} & set(found.get("rel", "").split()):
+            self.loaded.append(found["href"])
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+PAGES = {name: Page(name) for name in chapters()}
+each_page = pytest.mark.parametrize("name", PAGES)
+
+
+@each_page
+def test_nothing_is_loaded_from_another_host(name):
+    for address in PAGES[name].loaded:
+        assert not re.match(r"(https?:)?//", address), address
+        path = (HTML / name).parent / address.split("?")[0].split("#")[0]
+        assert address.startswith("data:") or path.resolve().is_file(), address
+    for script in re.findall(r"<script(?![^>]*src=)[^>]*>(.*?)</script>", PAGES[name].html, re.DOTALL):
+        assert not re.search(r"import\(|\.src\s*=|fetch\(", script), script[:200]
+
+
+@each_page
+def test_every_internal_link_lands(name):
+    for link in PAGES[name].links:
+        if re.match(r"[a-z]+:|//", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (HTML / name).parent / path if path else HTML / f"{name}.html"
+        assert target.resolve().exists(), link
+        if anchor and target.suffix == ".html":
+            page = str(target.resolve().relative_to(HTML).with_suffix(""))
+            assert anchor in (PAGES[page] if page in PAGES else Page(page)).ids, link
+
+
+@each_page
+def test_no_unresolved_reference_and_no_error_output(name):
+    text = "".join(PAGES[name].text)
+    assert not re.search(
+        r"\{(?:prf:ref|eq|cite|doc|ref|numref|glue)[^}]*\}|Traceback \(most recent call last\)|\?\?", text
+    )
+
+
+@each_page
+def test_links_to_the_repository_are_right(name):
+    address = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
+    if repository := os.environ.get("GITHUB_REPOSITORY"):
+        address = f"https://github.com/{repository}"
+    outside = [link for link in PAGES[name].links if "github" in link]
+    assert outside
+    assert all(link.startswith(address) or link.startswith("https://colab.research.google.com") for link in outside)
+    if name.startswith("notebooks/"):
+        path = f"/blob/main/{name}.ipynb"
+        colab = f"https://colab.research.google.com/github/{address.removeprefix('https://github.com/')}{path}"
+        assert colab in outside
+        assert (ROOT / f"{name}.ipynb").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "anchor", "title"),
+    [
+        ("notebooks/3-hmm", "paper-thm-3-3", "Theorem 3.3"),
+        ("notebooks/3-hmm", "paper-prop-3-4", "Proposition 3.4"),
+        ("notebooks/appendix-b", "paper-claim-B-1", "Claim B.1"),
+        ("notebooks/3-hmm", "paper-asm-3-1", "Assumption 3.1"),
+        ("notebooks/3-hmm", "paper-asm-3-2", "Assumption 3.2"),
+    ],
+)
+def test_boxes_have_the_papers_numbers(name, anchor, title):
+    page = PAGES[name]
+    box = page.html[page.html.index(f'id="{anchor}"') :]
+    assert title in re.sub(r"<[^>]+>", "", box[:600])
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "number"),
+    [("notebooks/2-setting", "paper-eq-3-1", "(3.1)"), ("notebooks/appendix-b", "paper-eq-b-1", "(B.1)")],
+)
+def test_equations_have_the_papers_numbers(name, label, number):
+    page = PAGES[name]
+    equation = page.html[page.html.index(f'id="equation-{label}"') :]
+    assert f'<span class="eqno">{number}' in equation[:300]
+
+
+def test_references_show_the_papers_numbers():
+    assert re.search(r'href="[^"]*#equation-paper-eq-3-1"[^>]*>\(3\.1\)', PAGES["notebooks/3-hmm"].html)
+    assert re.search(r'href="#paper-asm-3-1"[^>]*>.*?Assumption 3\.1', PAGES["notebooks/3-hmm"].html)
+
+
+def test_ledger_shows_a_row_for_each_statement():
+    from hmmlib.evidence.ledger import STATEMENTS
+
+    page = PAGES["book/ledger"]
+    for statement in STATEMENTS:
+        assert f"{statement.page.split('/')[-1]}.html#{statement.label}" in page.html
+        assert f'id="{statement.label}"' in PAGES[statement.page].html
+        assert statement.name in "".join(page.text)
+
+
+def test_ledger_shows_a_row_for_each_equation_and_links_to_code():
+    page = PAGES["book/ledger"]
+    for equation in EQUATIONS:
+        anchor = f"equation-{equation.label}".lower()
+        assert f"{equation.page.split('/')[-1]}.html#{anchor}" in page.html
+        assert f'id="{anchor}"' in PAGES[equation.page].html
+    links = set(re.findall(r"/blob/main/(hmmlib/[a-z0-9_/]+\.py)#L(\d+)", page.html))
+    assert len(links) >= 29 + 10
+    for path, line in links:
+        assert (ROOT / path).read_text().splitlines()[int(line) - 1].strip()
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
+def test_figures_have_alternative_text(name):
+    pictures = [alt for alt in PAGES[name].alts if "logo" not in alt.lower()]
+    assert pictures
+    assert all(len(alt) > 20 for alt in pictures)
+
+
+@each_page
+def test_mathematics_is_typeset_and_brings_its_glyphs(name):
+    html = PAGES[name].html
+    assert not re.search(r"merror|mathjax/|window\.MathJax", html)
+    used = set(re.findall(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"', html))
+    assert used <= PAGES[name].ids
+    if name == "notebooks/3-hmm":
+        assert html.count("<mjx-container") > 50
+        assert len(used) > 30
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
+def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
+    text = re.sub(r"\s+", " ", "".join(PAGES[name].text))
+    found = re.search(
+        r"(\d+) min to read · \d+ (s|minutes) to run, when this page was built · open in Colab · source", text
+    )
+    article = BeautifulSoup(PAGES[name].html, "html.parser").find("article")
+    displays = len(article.select("mjx-container[display], svg.picture"))
+    for part in article.select("pre, script, style, mjx-container, .moving, svg"):
+        part.decompose()
+    assert 1 <= int(found[1]) <= 3 + len(article.get_text(" ").split()) / 140 + displays / 5
+    assert f"papermill {name}.ipynb out.ipynb -p " in text
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "book/index"])
+def test_each_page_says_where_it_stands(name):
+    assert "Where we are:" in "".join(PAGES[name].text)
+
+
+def test_mentions_of_statements_are_links():
+    assert re.search(r'href="[^"]*3-hmm.html#paper-thm-3-3"[^>]*>Theorem 3.3<', PAGES["book/index"].html)
+    assert re.search(r'#paper-thm-4-3"[^>]*>Theorems 4.3<.*?#paper-thm-4-6"[^>]*>4.6<', PAGES["book/index"].html)
+
+
+def test_cards_have_every_statement_and_the_notation():
+    from hmmlib.evidence.ledger import STATEMENTS
+
+    folder = HTML / "_static" / "companion"
+    cards = json.loads(re.fullmatch(r"companion.statements\((.*)\);\n", (folder / "statements.js").read_text())[1])
+    for statement in STATEMENTS:
+        assert cards["data"][statement.label]["page"] == statement.page
+        assert statement.name in re.sub(r"<[^>]+>", "", cards["data"][statement.label]["html"])
+    for equation in EQUATIONS:
+        assert cards["data"][f"equation-{equation.label}".lower()]["title"] == f"Equation ({equation.number})"
+    notation = json.loads(re.fullmatch(r"companion.notation\((.*)\);\n", (folder / "notation.js").read_text())[1])
+    assert notation["data"].count("<tr") == PAGES["book/notation"].html.count("<tr") >= 40
+    for data in (cards, notation):
+        used = set(re.findall(r'<use href=\\?"#([A-Z0-9]+-[0-9A-F]+)', json.dumps(data)))
+        assert used <= set(re.findall(r'<path id=\\?"([^"\\]+)', json.dumps(data)))
+
+
+def test_the_landing_page_is_short():
+    page = BeautifulSoup(PAGES["book/index"].html, "html.parser").find("article")
+    for part in page.select(".facts, .headerlink, .sd-stretched-link, script"):
+        part.decompose()
+    assert 100 < len(page.get_text(" ").split()) < 200

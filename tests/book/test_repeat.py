@@ -1,0 +1,160 @@
+"""Everything twice: what is run again says the same, times aside. HMMLIB_SLOW=1 adds notebooks, a trial and the book."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+from record import slow
+from runs import MEASURED, numbers
+
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import run_trial
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book"))
+from colab import copy_files  # noqa: E402
+
+TIMES = re.compile(r"\b\d+([.,]\d+)? ?(ms|s|min|seconds?|minutes?|hours?)\b")
+WORDS_OF_TIMES = re.compile(r'"(\d[^"]*|ms|s|min)": (\d+|\[[\d, ]*\]),? ?')
+"""Entries of the search index, and the pages where they stand: numbers, and what times are counted in."""
+EXACT = [name for name in MEASURED if "exact" in name or "ladder" in name or "built" in name] + ["best_loss"]
+"""What does not pass through a network."""
+CLOSE = 0.05
+"""How far an accuracy, or a loss in nats, may move with the number of threads: sums are then rounded in another order."""
+
+
+def timeless(text: str) -> str:
+    """A text without its times."""
+    return TIMES.sub("(time)", text)
+
+
+def said(notebook: nbformat.NotebookNode) -> list[str]:
+    """What each code cell wrote or drew, as text: pictures included, but not what cells tagged `times` have measured."""
+    found = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "times" not in cell.metadata.get("tags", []):
+            wrote = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+            rest = [output for output in cell.outputs if output.output_type != "stream"]
+            found.append(timeless(wrote + json.dumps(rest, sort_keys=True)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["2-setting", *(pytest.param(name, marks=slow) for name in ("4-memory-hmm", "5-1-pretraining"))]
+)
+def test_a_notebook_says_the_same_twice_and_not_with_another_seed(name, tmp_path):
+    values = yaml.safe_load((ROOT / "parameters" / "smoke.yaml").read_text())
+    first, again, other = (
+        said(
+            papermill.execute_notebook(
+                ROOT / "notebooks" / f"{name}.ipynb",
+                tmp_path / "run.ipynb",
+                values | {"seed": seed},
+                kernel_name="python3",
+                progress_bar=False,
+                cwd=ROOT / "notebooks",
+            )
+        )
+        for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def trial(preset: str, threads: int) -> dict:
+    """The numbers of one trial, in a process of its own."""
+    code = (
+        "import json, sys, torch; torch.set_num_threads(int(sys.argv[2])); from hmmlib.experiments.specs import TrialSpec; "
+        "from hmmlib.experiments.trials import run_trial; import runs; "
+        "print(json.dumps(runs.numbers(run_trial(TrialSpec(sys.argv[1], 10, 3), device='cpu'))))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, preset, str(threads)],
+        cwd=ROOT / "tests",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(found.stdout)
+
+
+@pytest.mark.parametrize("preset", ["smoke", pytest.param("quick", marks=slow)])
+def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(preset):
+    one, again, two = trial(preset, 1), trial(preset, 1), trial(preset, 2)
+    assert one == again
+    assert one != numbers(run_trial(TrialSpec(preset, 10, 4), device="cpu"))
+    for name in MEASURED:
+        if name in EXACT:
+            assert two[name] == pytest.approx(one[name], abs=1e-6), name
+        elif isinstance(one[name], float):
+            assert two[name] == pytest.approx(one[name], abs=CLOSE), name
+
+
+def build(project: Path) -> Path:
+    """The book of a copy of the project in that folder, by the commands of `make book`."""
+    copy_files(project)
+    home = {**os.environ, "PYTHONPATH": str(project)}
+    bin = Path(sys.executable).parent
+    for command in (
+        [sys.executable, "book/notebooks.py", "execute", "quick"],
+        [bin / "jupyter-book", "build", ".", "-W", "--keep-going", "--quiet"],
+    ):
+        done = subprocess.run(command, cwd=project, env=home, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return project / "_build" / "html"
+
+
+def content(file: Path) -> str | bytes | list[str]:
+    """What must be the same: a page or a notebook without its times, and any other file as it is."""
+    if file.suffix == ".ipynb":
+        return said(nbformat.read(file, 4))
+    if file.suffix == ".html":
+        page = BeautifulSoup(file.read_text(), "html.parser")
+        for cell in page.select(".tag_times"):
+            cell.decompose()
+        return timeless(str(page))
+    return WORDS_OF_TIMES.sub("", file.read_text()) if file.name == "searchindex.js" else file.read_bytes()
+
+
+def differing(one: Path, two: Path) -> list[str]:
+    """Files of a built book that are not the same in another, times in their text aside."""
+    names = {str(p.relative_to(root)) for root in (one, two) for p in root.rglob("*") if p.is_file()}
+
+    def same(a: Path, b: Path) -> bool:
+        return a.is_file() and b.is_file() and content(a) == content(b)
+
+    return sorted(name for name in names if not same(one / name, two / name))
+
+
+@slow
+def test_the_book_built_twice_is_the_same_but_for_times(tmp_path):
+    one, two = (build(tmp_path / name) for name in ("one", "two"))
+    assert differing(one, two) == []
+    page = two / "book" / "index.html"
+    page.write_text(page.read_text().replace("prompts beat heads", "heads beat prompts"))
+    assert differing(one, two) == ["book/index.html"]
+
+
+def test_books_that_differ_are_noticed_and_times_are_not(tmp_path):
+    for name, text in {"one": "<p>98.1% in 12 s</p>", "two": "<p>98.1% in 1.5 s</p>"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.html").write_text(text)
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one / "searchindex.js").write_text('"100": [1, 2], "112": 3, "a": [1], "s": 2, "z": 0')
+    (two / "searchindex.js").write_text('"100": [1, 2, 5], "a": [1], "z": 0')
+    assert differing(one, two) == []
+    (two / "searchindex.js").write_text('"100": [1, 2], "a": [1, 2], "z": 0')
+    assert differing(one, two) == ["searchindex.js"]
+    (one / "searchindex.js").unlink()
+    (two / "searchindex.js").unlink()
+    (two / "b.png").write_bytes(b"1")
+    (two / "a.html").write_text("<p>98.2% in 12 s</p>")
+    assert differing(one, two) == ["a.html", "b.png"]

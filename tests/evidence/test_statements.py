@@ -1,0 +1,173 @@
+"""The ledger: verdicts as recorded on both forms, and a change in any of them noticed."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hmmlib import __main__ as command_line
+from hmmlib.evidence import ledger
+from hmmlib.evidence.equations import EQUATIONS, Equation
+from hmmlib.evidence.finite_field.identities import IDENTITIES
+from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all, write_ledger
+from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, appendix_d6
+from hmmlib.evidence.zero_patterns.patterns import PATTERNS
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = [
+    f"{kind} {number}"
+    for kind, numbers in {
+        "Theorem": ("3.3", "3.6", "4.3", "4.6", "D.6"),
+        "Proposition": ("3.4", "D.1", "D.8", "D.11"),
+        "Claim": ("B.1", "D.3", "D.10", "D.12", "D.14", "D.15"),
+        "Lemma": ("C.1", "C.2", "D.2", "D.4", "D.7", "D.9", "D.13"),
+    }.items()
+    for number in numbers
+]
+ASSUMPTIONS = [f"Assumption {number}" for number in ("3.1", "3.2", "3.5", "4.2", "4.4", "4.5", "D.5")]
+NUMBERS = ["3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "4.4", "B.1", "C.1", "C.2", *(f"D.{k}" for k in range(1, 11))]
+EASY = find("Proposition 3.4")
+
+
+@pytest.mark.parametrize("draw", [appendix_d1._place, appendix_d3.draw_prompted, appendix_d6._one_cell])
+def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
+    assert all(draw(seed).within.any() for seed in range(60))
+
+
+def test_every_numbered_result_assumption_and_equation_is_there_once():
+    assert sorted(s.name for s in STATEMENTS) == sorted(RESULTS + ASSUMPTIONS)
+    assert [equation.number for equation in EQUATIONS] == NUMBERS
+    assert set(IDENTITIES) <= set(RESULTS)
+    assert len(IDENTITIES) >= 12
+    assert set(PATTERNS) <= set(RESULTS)
+    assert len(PATTERNS) >= 5
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.name)
+def test_statement_is_as_recorded(statement):
+    entry = run(statement, 40, seed=3)
+    assert entry.as_recorded
+    assert entry.verdict == HOLDS
+    assert entry.residual <= 1e-12
+    assert 0 < entry.control_fails <= entry.control_instances == 5
+    assert (entry.printed == FAILS) == bool(entry.corrected) == bool(statement.counterexample)
+    assert (ROOT / entry.source["path"]).read_text().splitlines()[entry.source["line"] - 1].startswith("def ")
+
+
+def test_printed_forms_that_fail_do_so_on_their_smallest_instance():
+    failing = {s.name: s.counterexample() for s in STATEMENTS if s.counterexample}
+    assert set(failing) == {"Proposition D.1", "Lemma D.2", "Lemma D.7", "Lemma D.9"}
+    assert all(record.residual >= 0.25 for record in failing.values())
+
+
+def test_a_printed_form_that_came_to_hold_is_no_longer_as_recorded():
+    printed = find("Proposition D.1")
+    right = replace(printed, printed=None, counterexample=lambda: printed.counterexample()._replace(residual=0.0))
+    entry = run(right, 5, 0)
+    assert entry.printed == HOLDS
+    assert not entry.as_recorded
+
+
+@pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.number)
+def test_equation_is_computed_on_one_line(equation):
+    found = equation.where()
+    assert equation.line_with in (ROOT / found["path"]).read_text().splitlines()[found["line"] - 1]
+
+
+def test_an_equation_whose_line_is_gone_is_noticed():
+    with pytest.raises(LookupError, match=r"\(9\.9\): 0 lines of theory/heads\.py"):
+        Equation("9.9", "nothing", "notebooks/3-hmm", "theory/heads.py", "no such line").where()
+
+
+def test_nan_is_no_pass():
+    residuals = iter([0.0, math.nan, 0.0, 0.0, 0.0])
+    entry = run(replace(EASY, check=lambda seed: next(residuals)), 5, 0)
+    assert entry.verdict == FAILS
+    assert (Tally(1, math.nan) + Tally(1, 0.0)).residual != 0
+
+
+def test_a_control_that_never_fails_is_not_as_recorded():
+    entry = run(replace(EASY, control=lambda seed: 0.0), 5, 0)
+    assert entry.verdict == HOLDS
+    assert not entry.as_recorded
+
+
+def test_a_failure_without_rounding_is_not_as_recorded():
+    entry = run(EASY, 5, 0)
+    assert entry.as_recorded
+    assert not replace(entry, identity={"failures": 1}).as_recorded
+    assert not replace(entry, patterns={"failures": 1}).as_recorded
+
+
+def test_several_processes_give_what_one_gives():
+    together = run_all(20, 5, workers=2, exact=False)
+    assert [entry.name for entry in together] == [s.name for s in STATEMENTS]
+    for name in ("Theorem 4.3", "Lemma D.9", "Claim B.1"):
+        alone = run(find(name), 20, 5)
+        assert next(entry for entry in together if entry.name == name) == alone
+
+
+def test_unknown_statement():
+    with pytest.raises(ValueError, match=r"no statement 'Theorem 9\.9'; there are .*Claim B\.1"):
+        find("Theorem 9.9")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """The command without its processes and without the evidence that takes longest."""
+
+    def some(instances, seed, workers, done):
+        done(1.0)
+        return [run(statement, instances, seed) for statement in (EASY, find("Proposition D.1"))]
+
+    monkeypatch.setattr(ledger, "run_all", some)
+    return some
+
+
+def test_command_writes_the_ledger(tmp_path, few):
+    out = tmp_path / "deep" / "ledger.json"
+    done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "Proposition D.1 holds in this form" in done.output
+    content = json.loads(out.read_text())
+    assert [entry["name"] for entry in content["entries"]] == ["Proposition 3.4", "Proposition D.1"]
+    assert content["entries"][1]["printed"] == FAILS
+    assert len(content["equations"]) == 20
+
+
+def test_a_changed_verdict_ends_the_command_with_exit_code_1(tmp_path, few, monkeypatch):
+    honest = few(5, 0, 1, lambda share: None)
+    changed = [replace(honest[0], printed=FAILS), honest[1]]
+    monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: changed)
+    out = tmp_path / "ledger.json"
+    done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
+    assert done.exit_code == 1
+    assert not out.exists()
+    assert out.with_suffix(".changed.json").exists()
+    assert "Proposition 3.4: holds, as printed fails (on record: holds)" in done.output.replace("\n", " ")
+
+
+def test_a_residual_that_is_no_number_is_null_in_the_file(tmp_path):
+    write_ledger(tmp_path / "ledger.json", [replace(run(EASY, 5, 0), residual=math.nan)], 5, 0)
+    assert json.loads((tmp_path / "ledger.json").read_text())["entries"][0]["residual"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "attribute"),
+    [
+        ("Proposition 3.4", np.linalg, "pinv"),
+        ("Lemma C.1", appendix_c, "masked_token_probs"),
+        ("Lemma C.2", appendix_c, "lemma_c_2"),
+        ("Proposition D.1", appendix_d1, "masked_token_probs"),
+        ("Lemma D.7", appendix_d3, "unscaled"),
+        ("Claim D.12", appendix_d3, "latent_given_others"),
+    ],
+)
+def test_nan_in_what_is_checked_fails_the_check(name, place, attribute, monkeypatch):
+    honest = getattr(place, attribute)
+    monkeypatch.setattr(place, attribute, lambda *args, **kwargs: honest(*args, **kwargs) * math.nan)
+    assert run(find(name), 12, 4).verdict == FAILS

@@ -1,0 +1,154 @@
+"""The exact ladder: what is trained on the exact model, and what the theorems build beside it."""
+
+import numpy as np
+import pytest
+import torch
+
+from hmmlib.experiments.labels import draw_task
+from hmmlib.experiments.ladder import Built, climb, ladder_plan, rung
+from hmmlib.experiments.presets import LADDER, PRESETS
+from hmmlib.inference.messages import masked_token_probs, posterior
+from hmmlib.models.appendix_e import random_hmm
+from hmmlib.models.families import regular_hmm
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.theorems import ground_truth
+from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt, tune_head
+from hmmlib.validation import MASK
+
+
+def test_the_shortcut_is_the_model_behind_the_prompt():
+    for seed in range(20):
+        model = regular_hmm(1 + seed % 5, 3, seed, zeros=0.4)
+        task = draw_task(model, 6, (30, 0, 0), seed, law="before")
+        draw = np.random.default_rng(seed)
+        prompt = torch.as_tensor(draw.random(model.n_states) * (draw.random(model.n_states) < 0.7))
+        shortcut = probs_behind_prompt(model, posterior(model, task.tokens[:, 1:]), prompt)
+        np.testing.assert_allclose(shortcut, masked_token_probs(model, task.tokens, prompt)[:, 1], atol=1e-12)
+
+
+def test_labels_before_the_text_are_the_ground_truth():
+    model = random_hmm(6, seed=1)
+    task = draw_task(model, 9, (50, 5, 5), 1, law="before")
+    assert task.tokens.shape == (60, 9)
+    assert (task.tokens[:, 0] == MASK).all()
+    assert (task.tokens[:, 1:] >= 0).all()
+    assert torch.equal(task.labels, ground_truth(model, task.mu, task.tokens[:, 1:]) >= 0)
+
+
+def test_a_trained_prompt_separates_what_a_head_alone_cannot():
+    gains = []
+    for seed in range(3):
+        model = random_hmm(20, seed=seed)
+        task = draw_task(model, 17, (1500, 0, 500), seed, law="before")
+        belief = posterior(model, task.tokens[:, 1:])
+        plan = Tuning(15, 128, 0.3, 0.1)
+        (train, _, test), (labels, _, truth) = task.split(belief), task.split(task.labels)
+        prompt, behind = tune_exact_prompt(model, train, labels, plan, seed)
+        assert prompt.shape == (20,)
+        assert ((prompt >= 0) & (prompt <= 1)).all()
+        bare = masked_token_probs(model, task.tokens)[:, 0]
+        head = tune_head(task.split(bare)[0], labels, plan, seed)
+        alone = accuracy(head, task.split(bare)[2], truth)
+        gains.append(accuracy(behind, probs_behind_prompt(model, test, prompt), truth) - alone)
+    assert np.mean(gains) > 0.03
+
+
+def test_a_rung_with_the_assumption_and_one_without():
+    low, high = climb(4, 0, "smoke"), climb(12, 0, "smoke")
+    for step in (low, high):
+        for share in (step.majority, step.head, step.prompt_and_head):
+            assert 0 <= share <= 1
+        assert len(step.prompt) == step.n_states
+    assert low.theorem_3_3.accuracy_decided == 1
+    assert low.theorem_3_3.decided > 0
+    assert low.refusal == ""
+    assert high.theorem_3_3 is None
+    assert "Assumption 3.1" in high.refusal
+
+
+def skewed(n_states, seed):
+    """A model of appendix E but for its start and its temperature: the law of the labels then makes a difference."""
+    chain = random_hmm(n_states, 10, seed, temperature=0.1)
+    weights = torch.arange(1, n_states + 1, dtype=torch.float64) ** 2
+    return HMM(chain.transition, chain.emission, weights / weights.sum())
+
+
+PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
+
+
+def judged(model, law, told, seed):
+    """A rung on a task drawn by one law, and told that it was drawn by another."""
+    task = draw_task(model, 9, (300, 0, 400), seed, law)
+    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], PLAN, seed, told)
+
+
+@pytest.mark.parametrize("law", ["masked", "before"])
+def test_what_the_theorems_build_is_right_for_the_law_of_the_labels_and_not_for_the_other(law):
+    other, wrong = {"masked": "before", "before": "masked"}[law], []
+    for seed in range(6):
+        model = skewed(4, seed)
+        right = judged(model, law, law, seed)
+        assert right.refusal == ""
+        for built in (right.theorem_3_3, right.theorem_3_6):
+            assert built.accuracy_decided == 1
+            assert built.decided > 0.9
+        mistaken = judged(model, law, other, seed)
+        wrong += [mistaken.theorem_3_3.accuracy_decided, mistaken.theorem_3_6.accuracy_decided]
+    assert min(wrong) < 0.9
+
+
+def test_a_rung_with_labels_at_the_mask_reads_its_prompt_one_state_later():
+    model, gaps = skewed(5, 1), []
+    origin = HMM(model.transition, model.emission, model.marginal(1))
+    found = judged(model, "masked", "masked", 1)
+    task = draw_task(model, 9, (300, 0, 400), 1, "masked")
+    np.testing.assert_allclose(task.posteriors, posterior(origin, task.tokens[:, 1:], at=0), atol=1e-12)
+    assert (task.posteriors - posterior(model, task.tokens[:, 1:], at=0)).abs().max() > 1e-3
+    (train, _, test), (labels, _, truth) = task.split(task.posteriors), task.split(task.labels)
+    for start in (origin, HMM(model.transition, model.emission, [0.2] * 5)):
+        prompt, head = tune_exact_prompt(start, train, labels, PLAN, 1)
+        gaps.append(abs(accuracy(head, probs_behind_prompt(start, test, prompt), truth) - found.prompt_and_head))
+        gaps[-1] += (prompt - torch.tensor(found.prompt, dtype=torch.float64)).abs().max().item()
+    assert gaps[0] == 0
+    assert gaps[1] > 1e-6
+
+
+def test_climbing_is_a_rung_on_a_task_of_its_own():
+    plan, numbers = ladder_plan("smoke"), LADDER["smoke"]
+    model = random_hmm(4, seed=3)
+    tasks = [
+        draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before") for seed in (3, 4)
+    ]
+    rungs = [rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3) for task in tasks]
+    assert climb(4, 3, "smoke") == rungs[0] != rungs[1]
+    labels = tasks[0].split(tasks[0].labels)[2].double().mean().item()
+    assert rungs[0].majority == max(labels, 1 - labels)
+    assert (rungs[0].n_states, rungs[0].seed) == (4, 3)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_plan_of_a_preset(preset):
+    plan, numbers = ladder_plan(preset), LADDER[preset]
+    assert plan == Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
+    assert plan.epochs == (5 if preset == "smoke" else 20)
+
+
+def test_scores_within_rounding_decide_nothing():
+    probs = torch.tensor([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6]], dtype=torch.float64)
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64))
+    built = Built.judge(head, probs, torch.tensor([False, True, True]))
+    assert (built.accuracy, built.decided, built.accuracy_decided) == (1 / 3, 2 / 3, 0.5)
+
+
+def test_rungs_follow_their_seed():
+    assert climb(5, 3, "smoke") == climb(5, 3, "smoke")
+    assert climb(5, 3, "smoke").prompt != climb(5, 4, "smoke").prompt
+
+
+def test_bad_arguments():
+    for call in (lambda: climb(4, 0, "huge"), lambda: ladder_plan("huge")):
+        with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}, not 'huge'"):
+            call()
+    with pytest.raises(ValueError, match="n_states must be an integer of 1 or more"):
+        climb(0, 0, "smoke")

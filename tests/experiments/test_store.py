@@ -1,0 +1,358 @@
+"""The result store: files that survive, files that are refused, claims; and what is committed."""
+
+import dataclasses
+import importlib
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from runs import TINY
+
+import hmmlib
+from hmmlib.experiments.specs import TrialSpec, panel_specs, select
+from hmmlib.experiments.store import (
+    FORMAT,
+    STORE,
+    Claim,
+    checkpoint_path,
+    is_stored,
+    load_result,
+    load_results,
+    result_path,
+    save_result,
+)
+from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
+
+TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
+
+
+@pytest.fixture(scope="module")
+def result():
+    torch.set_num_threads(1)
+    return run_trial(TrialSpec("smoke", **TINY))
+
+
+def test_a_result_survives_the_store(result, tmp_path):
+    path = save_result(result, tmp_path)
+    assert path == result_path(result.spec, tmp_path) == tmp_path / "smoke" / f"{result.spec.hash}.json"
+    assert load_result(path) == result
+    assert json.loads(path.read_text())["format"] == FORMAT == 2
+    assert os.listdir(path.parent) == [path.name]
+    assert save_result(replace(result, redraws=3), tmp_path) == path  # overwrites
+    assert load_result(path).redraws == 3
+    nothing = dict.fromkeys((name for name in TYPES if TYPES[name].endswith("None")), None)
+    assert len(nothing) == 7
+    nothing["spec"] = replace(result.spec, n_memory=2)  # a vanilla model always has a prompt
+    assert load_result(save_result(replace(result, **nothing), tmp_path)) == replace(result, **nothing)
+
+
+def test_what_is_stored(result, tmp_path):
+    assert not is_stored(result.spec, tmp_path)
+    path = save_result(result, tmp_path)
+    assert is_stored(result.spec, tmp_path)
+    assert not is_stored(replace(result.spec, seed=1), tmp_path)
+    path.write_text("")
+    with pytest.raises(ValueError, match=path.name):
+        is_stored(result.spec, tmp_path)
+
+
+def drop(content, *names):
+    for name in names:
+        del content[name]
+
+
+SPOILED = {
+    "truncated": lambda text, content: text[: len(text) // 2],
+    "one brace short": lambda text, content: text.rstrip()[:-1],
+    "empty": lambda text, content: "",
+    "not JSON": lambda text, content: "accuracy: 0.9",
+    "not an object": lambda text, content: "[1, 2]",
+    "edited spec": lambda text, content: content["spec"].update(n_states=4),
+    "impossible spec": lambda text, content: content["spec"].update(heads=3),
+    "spec that is none": lambda text, content: content.update(spec=[]),
+    "spec that leaves something to the preset": lambda text, content: drop(content["spec"], "steps"),
+    "format 1": lambda text, content: content.update(format=1),
+    "next format": lambda text, content: content.update(format=FORMAT + 1),
+    "no format": lambda text, content: drop(content, "format"),
+    "no spec": lambda text, content: drop(content, "spec"),
+    "missing field": lambda text, content: drop(content, "head_accuracy"),
+    "extra field": lambda text, content: content.update(bonus=1),
+    "extra field in the spec": lambda text, content: content["spec"].update(bonus=1),
+    "share above 1": lambda text, content: content.update(head_accuracy=61.7),
+    "share below 0": lambda text, content: content.update(majority_rate=-0.1),
+    "NaN": lambda text, content: content.update(divergence=float("nan")),
+    "infinity": lambda text, content: content.update(network_loss=float("inf")),
+    "a word for a number": lambda text, content: content.update(best_loss="0.3"),
+    "true for a number": lambda text, content: content.update(redraws=True),
+    "a number for a word": lambda text, content: content.update(backbone=7),
+    "nothing where there must be something": lambda text, content: content.update(head_accuracy=None),
+    "seconds that are none": lambda text, content: content.update(seconds={"pretraining": None}),
+    "no seconds": lambda text, content: content.update(seconds=None),
+    "seconds below 0": lambda text, content: content["seconds"].update(pretraining=-1.0),
+    "a loss below 0": lambda text, content: content.update(network_loss=-50.0),
+    "a divergence below 0": lambda text, content: content.update(divergence=-7),
+    "redraws below 0": lambda text, content: content.update(redraws=-5),
+    "a number that no float holds": lambda text, content: content.update(network_loss=10**400),
+    "a majority that is none": lambda text, content: content.update(majority_rate=0.1),
+    "no prompt on a vanilla model": lambda text, content: content.update(prompt_accuracy=None),
+    "seeds of another trial": lambda text, content: content["seeds"].update(model=1),
+    "no seeds": lambda text, content: content.update(seeds={}),
+    "an environment of lists": lambda text, content: content["environment"].update(torch=[2, 13]),
+    "a name twice": lambda text, content: text.replace(' "head_accuracy"', ' "head_accuracy": 0.9, "head_accuracy"'),
+    "a field of the spec twice": lambda text, content: text.replace('"steps"', '"steps": 3, "steps"', 1),
+    "a spec that leaves something open": lambda text, content: content["spec"].update(steps=None),
+    "a spec in a list": lambda text, content: content.update(spec=["smoke"]),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_spoiled_files_are_refused_by_name(how, result, tmp_path):
+    path = save_result(result, tmp_path)
+    text = path.read_text()
+    content = json.loads(text)
+    spoiled = SPOILED[how](text, content)
+    spoiled = spoiled if isinstance(spoiled, str) else json.dumps(content)
+    path.write_text(spoiled)
+    with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
+        load_result(path)
+    with pytest.raises(ValueError, match=path.name):
+        load_results("smoke", tmp_path)
+    with pytest.raises(ValueError, match=path.name):
+        Claim.take(result.spec, tmp_path)
+    assert path.read_text() == spoiled
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("a name twice", "head_accuracy stands in it twice"),
+        ("a spec that leaves something open", "its spec lacks steps"),
+        ("no spec", "its spec must be an object with the fields of a TrialSpec, not None"),
+        ("a spec in a list", r"its spec must be an object with the fields of a TrialSpec, not \['smoke'\]"),
+        ("not an object", "it must be an object with a format, a spec"),
+        ("no format", "its format is None, and this version of hmmlib reads 2"),
+        ("a number that no float holds", "network_loss must be a number of 0 or more, finite, not 1000"),
+        ("seeds of another trial", "seeds must be those that seed 0 gives, not {.*'model': 1, "),
+        ("a majority that is none", r"majority_rate must be 0\.5 to 1, not 0\.1"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(how, said, result, tmp_path):
+    path = save_result(result, tmp_path)
+    content = json.loads(path.read_text())
+    spoiled = SPOILED[how](path.read_text(), content)
+    path.write_text(spoiled if isinstance(spoiled, str) else json.dumps(content))
+    with pytest.raises(ValueError, match=said):
+        load_result(path)
+
+
+def test_a_result_is_read_from_where_it_lies(result, tmp_path, monkeypatch):
+    path = save_result(result, tmp_path)
+    monkeypatch.chdir(path.parent)
+    assert load_result(path.name) == result
+
+
+def test_a_pipe_is_no_result_and_nobody_waits_for_it(result, tmp_path):
+    path = save_result(result, tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    for read in (lambda: load_result(path), lambda: is_stored(result.spec, tmp_path)):
+        with pytest.raises(ValueError, match=f"{path.name} is no readable result: it is no regular file"):
+            read()
+
+
+def test_what_is_no_folder_is_no_empty_store(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "smoke").write_text("mine")
+    for place in ("file", "link", "store"):
+        with pytest.raises(
+            NotADirectoryError, match=f"store must be a folder, or not yet there; .*{place}.* is something"
+        ):
+            load_results("smoke", tmp_path / place)
+    assert load_results("smoke", tmp_path / "nothing yet") == []
+
+
+def test_a_file_is_refused_under_another_name_or_preset(result, tmp_path):
+    path = save_result(result, tmp_path)
+    other = tmp_path / "quick" / path.name
+    other.parent.mkdir()
+    other.write_text(path.read_text())
+    with pytest.raises(ValueError, match=f"quick/{path.name} is no readable result: its preset is smoke"):
+        load_results("quick", tmp_path)
+    moved = path.rename(path.with_name("0123456789abcdef.json"))
+    with pytest.raises(ValueError, match=r"0123456789abcdef\.json is no readable result: .* edited or renamed"):
+        load_result(moved)
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if TYPES[name].startswith("float")])
+def test_no_result_is_written_that_could_not_be_read(name, result, tmp_path):
+    with pytest.raises(FloatingPointError, match=f"{name} is inf"):
+        save_result(replace(result, **{name: float("inf")}), tmp_path)
+    assert not (tmp_path / "smoke").exists()
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(result, tmp_path, monkeypatch):
+    path = save_result(result, tmp_path)
+    for call in ("replace", "chmod", "fdopen"):
+        with monkeypatch.context() as broken:
+
+            def fail(*arguments, **options):
+                raise OSError("no space left")
+
+            broken.setattr(os, call, fail)
+            with pytest.raises(OSError, match="no space left"):
+                save_result(replace(result, redraws=9), tmp_path)
+        assert os.listdir(path.parent) == [path.name]
+        assert load_result(path) == result
+
+
+def test_what_a_killed_writer_leaves_is_hidden_and_not_believed(result, tmp_path):
+    code = (
+        "import os, signal, sys; from hmmlib.experiments.store import load_result, save_result; "
+        "result = load_result(sys.argv[1]); os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
+        "save_result(result, sys.argv[2])"
+    )
+    path = save_result(result, tmp_path / "first")
+    call = [sys.executable, "-c", code, str(path), str(tmp_path / "second")]
+    assert subprocess.run(call, check=False).returncode == -9
+    assert not is_stored(result.spec, tmp_path / "second")
+    assert load_results("smoke", tmp_path / "second") == []
+    left = os.listdir(tmp_path / "second" / "smoke")
+    assert [name for name in left if not re.fullmatch(rf"\.{result.spec.hash}\.\w+\.tmp", name)] == []
+    assert len(left) == 1
+
+
+def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
+    order = [(m, n, seed) for m in (1, 2) for n in (2, 3, 10) for seed in (0, 1, 12)]
+    for n_memory, n_states, seed in reversed(order):
+        changed = replace(result.spec, n_memory=n_memory, n_states=n_states, seed=seed)
+        prompt = result.prompt_accuracy if n_memory == 1 else None
+        save_result(replace(result, spec=changed, prompt_accuracy=prompt, seeds=trial_seeds(seed)), tmp_path)
+    (tmp_path / "smoke" / "left-over.tmp").write_text("")
+    found = load_results("smoke", tmp_path)
+    assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order
+    assert load_results("quick", tmp_path) == []
+
+
+def hold(spec, store, pipe):
+    claim = Claim.take(spec, store)
+    pipe.send(claim is not None)
+    pipe.recv()
+
+
+def test_one_process_at_a_time_holds_a_claim_and_its_death_gives_it_up(result, tmp_path):
+    here, there = multiprocessing.Pipe()
+    other = multiprocessing.get_context("spawn").Process(target=hold, args=(result.spec, tmp_path, there), daemon=True)
+    other.start()
+    assert here.recv()
+    assert Claim.take(result.spec, tmp_path) is None
+    free = Claim.take(replace(result.spec, seed=1), tmp_path)
+    assert free is not None
+    free.release()
+    other.kill()
+    other.join()
+    claim = Claim.take(result.spec, tmp_path)
+    assert claim is not None
+    assert Claim.take(result.spec, tmp_path) is None  # not twice in one process either
+    claim.release()
+    save_result(result, tmp_path)
+    assert Claim.take(result.spec, tmp_path) is None  # nothing left to do
+
+
+def test_a_claim_on_a_damaged_file_is_given_back(result, tmp_path):
+    path = save_result(result, tmp_path)
+    path.write_text("{")
+    with pytest.raises(ValueError, match=path.name) as caught:
+        Claim.take(result.spec, tmp_path)
+    path.unlink()
+    claim = Claim.take(result.spec, tmp_path)  # while the error is still at hand
+    assert claim is not None, caught
+    claim.release()
+
+
+def test_what_is_no_result_lies_in_hidden_folders(result, tmp_path):
+    Claim.take(result.spec, tmp_path).release()
+    paths = [*tmp_path.rglob("*.lock"), checkpoint_path(result.spec, tmp_path)]
+    assert len(paths) == 2
+    for path in paths:
+        assert path.parent.name.startswith(".")
+        ignored = subprocess.run(
+            ["git", "check-ignore", "--quiet", str(STORE / path.relative_to(tmp_path))], cwd=STORE.parent, check=False
+        )
+        assert ignored.returncode == 0
+    kept = subprocess.run(
+        ["git", "check-ignore", "--quiet", str(result_path(result.spec))], cwd=STORE.parent, check=False
+    )
+    assert kept.returncode == 1
+
+
+# The committed results.
+
+
+@pytest.mark.parametrize(
+    "result", load_results("smoke"), ids=lambda r: f"{r.spec.n_memory}-{r.spec.n_states}-{r.spec.seed}"
+)
+def test_a_stored_trial_is_what_its_spec_gives(result):
+    """Exact quantities to rounding; what a trained network gives, to what another machine's rounding may change."""
+    again = run_trial(result.spec)
+    for name in ("redraws", "majority_rate", "seeds"):
+        assert getattr(again, name) == getattr(result, name), name
+    for name in (
+        "built_head_accuracy",
+        "built_prompt_accuracy",
+    ):  # where a built score is below rounding, it decides nothing
+        assert (getattr(again, name) is None) == (getattr(result, name) is None), name
+    assert again.best_loss == pytest.approx(result.best_loss, rel=1e-9)
+    for name in (name for name in TYPES if name.startswith(("exact_", "ladder_"))):
+        assert getattr(again, name) == pytest.approx(getattr(result, name), abs=0.02), name
+    assert again.network_loss == pytest.approx(result.network_loss, abs=0.1)
+    assert again.divergence == pytest.approx(result.divergence, abs=0.1)
+
+
+def test_there_are_smoke_trials_of_both_kinds_to_rerun():
+    assert {result.spec.n_memory > 1 for result in load_results("smoke")} == {False, True}
+
+
+@pytest.mark.parametrize(("panel", "trials"), [("left", 20), ("right", 5)])
+def test_quick_has_all_trials_of_a_panel(panel, trials):
+    wanted = panel_specs("quick", panel, trials)
+    stored = {result.spec for result in select(load_results("quick"))}
+    missing = [spec.hash for spec in wanted if spec not in stored]
+    assert missing == [], (
+        f"{len(missing)} of {len(wanted)} are missing: python -m hmmlib trial --panel {panel} --missing"
+    )
+
+
+@pytest.mark.parametrize("preset", sorted(path.name for path in STORE.iterdir() if path.is_dir()))
+def test_stored_trials_were_run_from_a_clean_commit_and_make_sense(preset):
+    for result in load_results(preset):
+        assert re.fullmatch(r"[0-9a-f]{12}", result.environment["commit"] or ""), "a tree with uncommitted changes"
+        assert result.excess_loss > -0.02
+        assert result.divergence >= 0
+        assert (result.prompt_accuracy is None) == (result.spec.n_memory > 1)
+        assert json.loads(result_path(result.spec).read_text())["spec"] == asdict(result.spec)
+
+
+def test_no_stray_files_in_the_store():
+    files = [path.relative_to(STORE) for path in STORE.rglob("*") if path.is_file()]
+    visible = [path for path in files if not any(part.startswith(".") for part in path.parts)]
+    assert all(re.fullmatch(r"[a-z-]+/[0-9a-f]{16}\.json", path.as_posix()) for path in visible), visible
+    hidden = {path.parts[1] for path in files if path not in visible}
+    assert hidden <= {".claims", ".unfinished"}
+
+
+@pytest.mark.parametrize("name", hmmlib.__all__)
+def test_the_names_that_others_call_are_at_the_top(name):
+    assert getattr(hmmlib, name) is getattr(importlib.import_module(f"hmmlib.{hmmlib._MODULE[name]}"), name)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="theorem_9_9"):
+        _ = hmmlib.theorem_9_9

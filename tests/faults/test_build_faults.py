@@ -1,0 +1,339 @@
+"""Faults of the book's build: kernels that die, builds that are killed, full disks, clocks. The next build ends right."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+from faults import fill
+from record import SLOW
+from runs import ENVIRONMENT, relatives, soon
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book"))
+
+import notebooks as pipeline  # noqa: E402
+
+NOTEBOOK = """\
+---
+kernelspec: {{name: python3, display_name: Python 3}}
+---
+
+# {name}
+
+```{{code-cell}}
+:tags: [parameters]
+# Parameters: here
+seed = 0
+```
+
+```{{code-cell}}
+from pathlib import Path
+
+with Path("../{name}.runs").open("a") as file:
+    file.write("x")
+act = Path("../{name}.act")
+exec(act.read_text() if act.exists() else "")
+print("{name}, seed", seed)
+```
+"""
+LEDGER = "import sys\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write('{}')\n"
+WAIT = "import os, time\nopen('../waiting', 'w').write(str(os.getpid()))\ntime.sleep(120)"
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's own tools."""
+    root = tmp_path / "project"
+    for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
+        (root / folder).mkdir(parents=True)
+    for name in ("notebooks", "side_by_side", "portable"):
+        shutil.copy(ROOT / "book" / f"{name}.py", root / "book")
+    shutil.copy(ROOT / "_config.yml", root)
+    for name in "ab":
+        (root / "notebooks" / f"{name}.md").write_text(NOTEBOOK.format(name=name))
+    (root / "parameters" / "quick.yaml").write_text("seed: 3\n")
+    (root / "requirements.lock").write_text("a==1\n")
+    for name, text in {"__init__": "", "__main__": LEDGER, "statements": ""}.items():
+        (root / "hmmlib" / f"{name}.py").write_text(text)
+    made = SimpleNamespace(
+        root=root,
+        executed=root / "build" / "executed" / "notebooks",
+        mark=f"HMMLIB_FAULT={root}",
+        environment={**ENVIRONMENT, "HMMLIB_FAULT": str(root), "PYTHONPATH": str(ROOT)},
+    )
+    made.call = [sys.executable, str(root / "book" / "notebooks.py")]
+    subprocess.run([*made.call, "twins"], env=made.environment, check=True, capture_output=True)
+    yield made
+    for process in relatives(made.mark):
+        os.kill(int(process.split(":")[0]), signal.SIGKILL)
+
+
+def build(project, jobs=2, **more) -> subprocess.CompletedProcess:
+    call = [*project.call, "execute", "--jobs", str(jobs)]
+    return subprocess.run(
+        call, env={**project.environment, **more}, capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+def runs(project) -> dict[str, int]:
+    """How often each notebook has been run."""
+    files = {name: project.root / f"{name}.runs" for name in "ab"}
+    return {name: len(file.read_text()) if file.exists() else 0 for name, file in files.items()}
+
+
+def whole(project, *names: str) -> bool:
+    """Whether there are whole copies of these notebooks, with their outputs, and nothing else that could be taken for one."""
+    outputs = {
+        path.stem: nbformat.read(path, 4).cells[-1].outputs[-1].text
+        for path in project.executed.glob("*.ipynb")
+        if not re.search(r"\.(running|failed)$", path.stem)
+    }
+    return outputs == {name: f"{name}, seed 3\n" for name in names}
+
+
+def ends_right(project, done: subprocess.CompletedProcess) -> None:
+    """The build has made everything, and nothing is left over: neither files nor processes."""
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert whole(project, "a", "b")
+    assert {path.name for path in project.executed.iterdir()} == {"a.ipynb", "b.ipynb"}
+    assert json.loads((project.root / "build" / "ledger.json").read_text()) == {}
+    assert soon(lambda: not relatives(project.mark)), relatives(project.mark)
+
+
+# Kernels that die.
+
+DEATHS = {
+    "ends itself": "import os; os._exit(0)",
+    "is killed": "import os; os.kill(os.getpid(), 9)",
+    "crashes": "import os; os.kill(os.getpid(), 11)",
+}
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(how, project, survived):
+    (project.root / "b.act").write_text(DEATHS[how])
+    done = build(project)
+    assert done.returncode == 1
+    assert re.search(r"b: failed after .* \(exit code 1\)\n(.*\n)*b\.ipynb: Kernel died\n", done.stdout), done.stdout
+    assert done.stderr == "failed: b\n"
+    assert whole(project, "a")
+    assert runs(project) == {"a": 1, "b": 1}
+    (project.root / "b.act").unlink()
+    again = build(project)
+    assert "a: unchanged" in again.stdout
+    ends_right(project, again)
+    assert runs(project) == {"a": 1, "b": 2}
+    survived("kernel died")
+
+
+def test_a_kernel_that_does_not_even_start_is_named(project, tmp_path, survived):
+    kernel = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    dies = {"argv": ["sh", "-c", "exit 3", "{connection_file}"], "display_name": "dies", "language": "python"}
+    kernel.write_text(json.dumps(dies))
+    done = build(project, JUPYTER_PATH=str(tmp_path / "jupyter"))
+    assert done.returncode == 1
+    assert done.stderr in ("failed: a, b\n", "failed: b, a\n")
+    for name in "ab":
+        assert f"\n{name}.ipynb: Kernel died before replying" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert whole(project)
+    ends_right(project, build(project))
+    survived("kernel died", 2)
+
+
+# Builds that are broken off.
+
+MOMENTS = [
+    (signal.SIGINT, "in a cell"),
+    (signal.SIGTERM, "in a cell"),
+    (signal.SIGKILL, "in a cell"),
+    (signal.SIGKILL, 0.5),
+    (signal.SIGKILL, "as a kernel starts"),
+]
+MORE = list(itertools.product((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (0.1, 0.5, 1.0, 2.0, 3.0)))
+
+
+def heeding() -> None:
+    """As in a terminal, also where these tests run in the background of a shell, which lets all ignore an interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("how", "when"),
+    MOMENTS + (MORE if SLOW else []),
+    ids=lambda part: getattr(part, "name", str(part)),
+)
+def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(how, when, project, survived):
+    """Two jobs are at work, a in a cell that waits. The next build begins at once, as an impatient reader's does."""
+    (project.root / "a.act").write_text(WAIT)
+    running = subprocess.Popen(
+        [*project.call, "execute", "--jobs", "2"],
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeding,
+    )
+    if when == "in a cell":
+        assert soon((project.root / "waiting").exists, 60)
+    elif when == "as a kernel starts":
+        assert soon(lambda: any("ipykernel_launcher" in line for line in relatives(project.mark)), 60)
+    else:
+        time.sleep(when)
+    running.send_signal(how)
+    _, said = running.communicate(timeout=90)
+    assert running.returncode != 0
+    if when == "in a cell" and how != signal.SIGKILL:
+        assert (
+            said
+            == {signal.SIGINT: "interrupted; what has been executed is kept\n", signal.SIGTERM: "terminated\n"}[how]
+        )
+    assert not (project.executed / "a.ipynb").exists()
+    kept = (project.executed / "b.ipynb").exists()
+    (project.root / "a.act").unlink()
+    again = build(project)
+    ends_right(project, again)
+    assert ("b: unchanged" in again.stdout) == kept
+    survived("build broken off")
+
+
+# Copies that are not whole, and full disks.
+
+
+def here(project, monkeypatch):
+    """The build's tools in this process, at work on the project."""
+    monkeypatch.setattr(pipeline, "ROOT", project.root)
+    monkeypatch.setattr(pipeline, "EXECUTED", project.executed)
+    return project.root / "notebooks" / "a.ipynb", project.root / "parameters" / "quick.yaml"
+
+
+def test_a_copy_cut_short_is_no_copy(project, monkeypatch, survived):
+    """As a machine's crash may leave it: the notebook is run again, at whatever byte its copy ends."""
+    path, parameters = here(project, monkeypatch)
+    copy, run = project.executed / "a.ipynb", nbformat.read(path, 4)
+    copy.parent.mkdir(parents=True)
+    pipeline.write(pipeline.page(path, run, pipeline.key(path, parameters)), copy)
+    assert pipeline.up_to_date(path, parameters)
+    content = copy.read_bytes().rstrip()
+    for length in range(0, len(content), 7):
+        copy.write_bytes(content[:length])
+        assert not pipeline.up_to_date(path, parameters)
+    survived("copy cut short", len(range(0, len(content), 7)))
+
+
+def test_a_full_disk_is_named_and_the_build_goes_on_when_there_is_room(project, disk, survived):
+    """First there is no room for a notebook's run; then none for new text on a page, and the old page stays."""
+    shutil.copytree(project.root / "build", disk(kib=1000), dirs_exist_ok=True)
+    shutil.rmtree(project.root / "build")
+    (project.root / "build").symlink_to(disk(kib=1000))
+    support = str(ROOT / "tests" / "support")
+    act = f"import sys\nsys.path.insert(0, {support!r})\nfrom faults import fill\nfill(Path('../build'))"
+    (project.root / "a.act").write_text(act)
+    done = build(project, jobs=1)
+    assert done.returncode == 1
+    assert f"a.ipynb could not be executed into {project.executed}: " in done.stdout, done.stdout
+    assert "No space left on device" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "failed: a" in done.stderr
+    assert whole(project, *(path.stem for path in project.executed.glob("b.ipynb")))
+    survived("disk full")
+    (project.root / "build" / "filler").unlink()
+    (project.root / "a.act").unlink()
+    ends_right(project, build(project))
+
+    filler, before = fill(project.root / "build"), (project.executed / "a.ipynb").read_bytes()
+    source = project.root / "notebooks" / "a.md"
+    source.write_text(source.read_text().replace("# a\n", "# a\n\n" + "More text. " * 1000 + "\n"))
+    subprocess.run([*project.call, "twins"], env=project.environment, check=True, capture_output=True)
+    done = build(project)
+    assert done.returncode == 1
+    assert re.search(rf"^notebooks\.py: {project.executed}/a\.ipynb could not be written: .*No space", done.stderr)
+    assert "Traceback" not in done.stderr
+    assert (project.executed / "a.ipynb").read_bytes() == before
+    survived("disk full")
+    filler.unlink()
+    ends_right(project, build(project))
+    assert b"More text. " in (project.executed / "a.ipynb").read_bytes()
+
+
+# Clocks, and pages that were read but not written.
+
+
+def test_what_is_executed_follows_contents_whatever_the_clock_says(project, monkeypatch, survived):
+    path, parameters = here(project, monkeypatch)
+    library, made_of = project.root / "hmmlib" / "__init__.py", pipeline.key(path, parameters)
+    for moment in (0, time.time() - 86400, time.time() + 365 * 86400):
+        for file in project.root.rglob("*"):
+            os.utime(file, (moment, moment))
+        assert pipeline.key(path, parameters) == made_of
+        library.write_text("x")  # of the same time as before
+        os.utime(library, (moment, moment))
+        assert pipeline.key(path, parameters) != made_of
+        library.write_text("")
+        survived("clock jumps")
+
+
+CONF = f"""
+import os, signal, sys
+sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
+extensions = ["freshness"]
+
+def setup(app):
+    if os.path.exists("kill"):
+        app.connect("env-check-consistency", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+"""
+
+
+@pytest.fixture
+def pages(tmp_path):
+    """pages() builds a book of two pages, of which one shows a file: its exit code, and what is on the pages."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "conf.py").write_text(CONF)
+    (source / "index.rst").write_text("Title\n=====\n\nold\n\n.. toctree::\n\n   other\n")
+    (source / "other.rst").write_text("Other\n=====\n\n.. literalinclude:: shown.txt\n")
+    (source / "shown.txt").write_text("old\n")
+
+    def run() -> tuple[int, set[str]]:
+        call = [sys.executable, "-m", "sphinx", "-q", "-d", "../doctrees", ".", "../html"]
+        code = subprocess.run(call, cwd=source, capture_output=True, check=False).returncode
+        found = [(tmp_path / "html" / f"{name}.html").read_text() for name in ("index", "other")]
+        return code, {word for text in found for word in ("old", "new") if re.search(rf"\b{word}\b", text)}
+
+    run.source = source
+    return run
+
+
+@pytest.mark.parametrize("name", ["index.rst", "shown.txt"])
+def test_a_page_is_written_again_though_its_source_seems_older(name, pages, survived):
+    """As after a clock was set back, or where an older file was restored with its time."""
+    assert pages() == (0, {"old"})
+    file = pages.source / name
+    file.write_text(file.read_text().replace("old", "new"))
+    os.utime(file, (time.time() - 86400,) * 2)
+    assert pages() == (0, {"old", "new"})
+    survived("clock jumps")
+
+
+def test_pages_that_were_read_when_the_build_was_killed_are_written_by_the_next(pages, survived):
+    """Killed when what was read is noted, and no page is written yet."""
+    assert pages() == (0, {"old"})
+    (pages.source / "shown.txt").write_text("new\n")
+    (pages.source / "kill").touch()
+    assert pages() == (-9, {"old"})
+    (pages.source / "kill").unlink()
+    assert pages() == (0, {"old", "new"})
+    survived("build broken off")

@@ -1,0 +1,281 @@
+"""The compiled loops: what torch gives, on any number of threads; and a way out where they are missing."""
+
+import builtins
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import ThreadpoolController
+
+from hmmlib import backend
+from hmmlib.inference import messages
+from hmmlib.inference.messages import (
+    latent_given_others,
+    log_likelihood,
+    masked_token_probs,
+    masked_token_probs_from_embeddings,
+    memory_posterior,
+    posterior,
+    posteriors,
+    prompted,
+)
+from hmmlib.models import sampling
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.validation import MASK
+
+MODELS = {
+    "vanilla": random_hmm(7, 5, 0),
+    "one state": HMM([[1.0]], [[0.25], [0.75]], [1.0]),
+    "zeros": sparse_hmm(6, 4, 1, 0.5),
+    "two cells": sparse_memory_hmm(3, 4, 4, 2, 0.3, n_cells=2),
+    "one value": sparse_memory_hmm(1, 5, 4, 3, 0.3),
+    "appendix E": random_memory_hmm(5, 4, 6, 4),
+    "rare memory": MemoryHMM(
+        [[0.5, 0.25], [0.5, 0.75]],
+        np.random.default_rng(0).dirichlet([0.3] * 3, (3, 2)).transpose(2, 0, 1),
+        [1.0, 0.0],
+        [1e-300, 0.0, 1.0],
+    ),
+}
+
+
+def in_torch(monkeypatch):
+    """No loops: as on a GPU, with gradients, or without numba."""
+    monkeypatch.setattr(messages, "compiled_loops", lambda: None)
+    monkeypatch.setattr(sampling, "compiled_loops", lambda: None)
+
+
+def everything(model, tokens):
+    generator = torch.Generator().manual_seed(5)
+    width = messages.lifted_size(model)
+    prompt = torch.rand(width, generator=generator, dtype=torch.float64).to(model.dtype)
+    prompt[0] = 3.0
+    found = {
+        "latents": latent_given_others(model, tokens),
+        "behind a prompt": latent_given_others(model, tokens, prompt),
+        "G": masked_token_probs(model, tokens),
+        "G of a prompt": masked_token_probs(model, tokens, prompt),
+        "G of embeddings": masked_token_probs_from_embeddings(model, prompted(model, prompt, tokens)),
+        "posteriors": posteriors(model, tokens),
+        "first": posterior(model, tokens, 0),
+        "last": posterior(model, tokens, tokens.shape[1]),
+        "likelihood": log_likelihood(model, tokens).exp(),
+    }
+    if isinstance(model, MemoryHMM):
+        found["memory"] = memory_posterior(model, tokens, model.n_cells - 1)
+    return found
+
+
+def draw_tokens(model, n, length):
+    tokens = torch.randint(MASK, model.n_tokens, (n, length), generator=torch.Generator().manual_seed(n + length))
+    tokens[: n // 2] = model.sample(max(1, n // 2), length, 0).tokens[: n // 2]
+    return tokens
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (90, 1), (90, 7), (3, 60)], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_loops_give_what_torch_gives(name, shape, dtype, monkeypatch):
+    model = MODELS[name].to(dtype=dtype)
+    tokens = draw_tokens(model, *shape)
+    loops = everything(model, tokens)
+    in_torch(monkeypatch)
+    tolerance = 1e-13 if dtype == torch.float64 else 2e-5
+    for what, expected in everything(model, tokens).items():
+        assert loops[what].dtype == dtype
+        np.testing.assert_allclose(loops[what], expected, rtol=tolerance, atol=tolerance, err_msg=what)
+
+
+def test_posteriors_are_the_posterior_of_each_position():
+    for model in (MODELS["zeros"], MODELS["two cells"]):
+        tokens = draw_tokens(model, 20, 6)
+        whole = posteriors(model, tokens)
+        assert whole.shape == (20, 7, model.n_states)
+        for at in range(7):
+            np.testing.assert_allclose(whole[:, at], posterior(model, tokens, at), atol=1e-14)
+
+
+def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
+    monkeypatch.setattr(messages, "SMALL", 0)
+    before = torch.get_num_threads()
+    try:
+        for model in MODELS.values():
+            tokens = draw_tokens(model, 90, 7)
+            found = []
+            for threads in (1, 2, 5, 100):
+                torch.set_num_threads(threads)
+                found.append(masked_token_probs(model, tokens))
+            assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_a_float_cannot_hold_is_run_again(monkeypatch):
+    """State 0 says token 0 with probability 1e-20, and stays: after 49 of these it is all that explains one token 1."""
+    rare = 1e-20
+    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[rare, 1.0], [1.0 - rare, 0.0]], [0.5, 0.5])
+    tokens = torch.zeros(3, 50, dtype=torch.int64)
+    tokens[0, 25], tokens[1] = 1, 1
+    again, honest = [], messages._in_torch
+    monkeypatch.setattr(
+        messages, "_in_torch", lambda m, rows, *rest: again.append(len(rows.index)) or honest(m, rows, *rest)
+    )
+    found = posteriors(model, tokens)
+    assert again == [2]  # the second sequence is plain
+    assert (found[:2] == torch.tensor([1.0, 0.0])).all()
+    assert (found[2] == torch.tensor([0.0, 1.0])).all()
+    expected = [np.log(0.5) + 49 * np.log(rare), np.log(0.5), np.log(0.5)]
+    np.testing.assert_allclose(log_likelihood(model, tokens), expected, rtol=1e-14)
+
+
+def test_of_a_block_only_the_sequence_that_needs_it_is_run_again(monkeypatch):
+    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[1e-20, 1.0], [1.0 - 1e-20, 0.0]], [0.5, 0.5])
+    tokens = torch.ones(300, 50, dtype=torch.int64)
+    tokens[:, :9] = torch.randint(2, (300, 9), generator=torch.Generator().manual_seed(0))
+    tokens[17, :49] = tokens[255, 1:] = 0
+    again, honest = [], messages._in_torch
+    monkeypatch.setattr(
+        messages, "_in_torch", lambda m, rows, *rest: again.append(rows.index) or honest(m, rows, *rest)
+    )
+    found = posteriors(model, tokens)
+    assert torch.equal(torch.cat(again), tokens[[17, 255]])
+    in_torch(monkeypatch)
+    np.testing.assert_allclose(found, posteriors(model, tokens), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length"), [(torch.float64, 125), (torch.float64, 126), (torch.float32, 18)], ids=str
+)
+def test_values_of_the_memory_told_apart_only_in_the_end_are_weighed_as_they_are(dtype, length):
+    """Each token 0 says 2^-8 of state 0, whatever the memory, until the last token leaves only that state."""
+    rare = 2.0**-8
+    emission = np.zeros((2, 2, 2))
+    emission[:, 0, 0] = emission[:, 1, 0] = rare, 1 - rare
+    emission[0, 0, 1] = emission[1, 1, 1] = 1
+    model = MemoryHMM(np.eye(2), emission, [0.5, 0.5], [0.5, 0.5]).to(dtype=dtype)
+    found = latent_given_others(model, [[0] * length + [MASK, 1]])[0, length]
+    np.testing.assert_allclose(found, [0.5, 0, 0.5, 0], atol=5e-3 if dtype == torch.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("rare", [1e-280, 1e-300])
+def test_a_memory_far_from_likely_is_believed_where_nothing_else_explains_the_text(rare):
+    emission = np.zeros((2, 2, 1))
+    emission[:, 0, 0], emission[:, 1, 0] = [1e-20, 1 - 1e-20], [1, 0]
+    model, tokens = MemoryHMM([[1.0]], emission, [1.0], [rare, 1 - rare]), [[0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]
+    assert memory_posterior(model, tokens).tolist() == [[1, 0], [1, 0]]
+    np.testing.assert_allclose(log_likelihood(model, tokens), np.log(rare) + 4 * np.log(1e-20), rtol=1e-13)
+
+
+def test_a_prior_below_what_a_product_can_hold_is_kept():
+    model = MemoryHMM(np.eye(2), [[[1.0, 0.0]], [[0.0, 1.0]]], [1.0, 2.0**-1010], [1.0])
+    np.testing.assert_allclose(log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
+
+
+def test_a_start_below_all_normal_numbers_is_kept():
+    model = HMM(np.eye(2), np.eye(2), [1.0, 5e-324])
+    assert posteriors(model, [[1, 1]])[:, 1:].tolist() == [[[0, 1]] * 2]
+
+
+def test_a_rare_token_is_predicted_beside_a_state_that_is_hardly_believed():
+    model = HMM(np.eye(2), [[1e-20, 1.0], [1.0 - 1e-20, 0.0], [1e-250, 0.0]], [0.5, 0.5])
+    probs = masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
+    np.testing.assert_allclose(probs, [1e-20, 1.0, 1e-250], rtol=1e-12)
+
+
+def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_were():
+    def limits():
+        return [pool["num_threads"] for pool in ThreadpoolController().info()]
+
+    masked_token_probs(MODELS["vanilla"], [[0]])
+    before, tokens = limits(), draw_tokens(MODELS["vanilla"], 90, 20)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: masked_token_probs(MODELS["vanilla"], tokens), range(40)))
+    assert limits() == before
+
+
+def test_an_easy_sequence_is_not_run_again(monkeypatch):
+    monkeypatch.setattr(messages, "_in_torch", lambda *_: pytest.fail("run again"))
+    masked_token_probs(MODELS["vanilla"], draw_tokens(MODELS["vanilla"], 50, 129))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_seed_draws_the_same_with_and_without_loops(name, dtype, monkeypatch):
+    model = MODELS[name].to(dtype=dtype)
+    loops = model.sample(70, 33, 8)
+    in_torch(monkeypatch)
+    for one, other in zip(loops, model.sample(70, 33, 8), strict=True):
+        assert one is other is None or torch.equal(one, other)
+
+
+def test_threads_and_blocks_do_not_change_what_is_drawn(monkeypatch):
+    model, before = MODELS["two cells"], torch.get_num_threads()
+    whole = model.sample(40, 50, 1)
+    monkeypatch.setattr(sampling, "BLOCK", 64)
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            assert all(torch.equal(a, b) for a, b in zip(model.sample(40, 50, 1), whole, strict=True))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_states_left_out_and_small_types_change_no_draw():
+    model = MODELS["vanilla"]
+    whole, small = model.sample(9, 20, 4), model.sample(9, 20, 4, states=False, dtype=torch.uint8)
+    assert small.states is None
+    assert small.tokens.dtype == torch.uint8
+    assert torch.equal(small.tokens.long(), whole.tokens)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, "uint8", None])
+def test_a_type_that_holds_no_tokens_is_refused(dtype):
+    with pytest.raises(ValueError, match="dtype must be an integer type of torch that holds 0 to 6"):
+        MODELS["vanilla"].sample(2, 2, 0, dtype=dtype)
+
+
+def test_a_type_too_small_for_the_tokens_is_refused():
+    model = random_hmm(2, 300, 0)
+    with pytest.raises(ValueError, match=r"holds 0 to 299, not torch\.uint8"):
+        model.sample(2, 2, 0, dtype=torch.uint8)
+    assert model.sample(2, 2, 0, dtype=torch.int16).tokens.dtype == torch.int16
+
+
+def test_a_stream_has_all_sequences_in_blocks_and_one_block_is_a_sample():
+    model = MODELS["two cells"]
+    parts = list(model.stream(25, 6, 3, block=10, dtype=torch.uint8))
+    assert [tuple(part.shape) for part in parts] == [(10, 6), (10, 6), (5, 6)]
+    assert not torch.equal(parts[0], parts[1])
+    (whole,) = model.stream(25, 6, 3, block=25)
+    assert torch.equal(whole, model.sample(25, 6, 3).tokens)
+    with pytest.raises(ValueError, match="block must be an integer of 1 or more"):
+        next(model.stream(25, 6, 3, block=0))
+
+
+def test_without_numba_everything_goes_through_torch(monkeypatch):
+    honest = builtins.__import__
+
+    def refuse(name, *rest, **named):
+        if name.startswith("numba"):
+            raise ModuleNotFoundError("no numba", name="numba")
+        return honest(name, *rest, **named)
+
+    monkeypatch.delitem(sys.modules, "hmmlib.inference.compiled", raising=False)
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    backend.loops.cache_clear()
+    try:
+        assert messages.compiled_loops() is None
+        assert masked_token_probs(MODELS["vanilla"], [[0, 1]]).shape == (1, 2, 5)
+    finally:
+        backend.loops.cache_clear()
+
+
+def test_numba_is_loaded_only_when_it_is_needed():
+    code = "import sys, hmmlib.inference.messages, hmmlib.theory.theorems; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

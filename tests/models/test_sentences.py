@@ -1,0 +1,99 @@
+"""Example 4.1: the chain is regular, what is recoverable is what should be, and texts go in and come out."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from hmmlib.inference.messages import log_likelihood, memory_posterior
+from hmmlib.models.sentences import CELLS, SYNTAX, TELLING, VALUES, sentences
+from hmmlib.theory.assumptions import assumption_3_2, assumption_4_2
+from hmmlib.validation import MASK
+
+SENTENCE = "the cow in the meadow chewed on the clover merrily ."
+TOY = sentences()
+
+
+def test_names_fit_the_model():
+    model = TOY.model
+    assert (len(TOY.cells), len(TOY.values[0]), len(TOY.syntax)) == (model.n_cells, model.n_memory, model.n_syntax)
+    assert len(TOY.words) == len(set(TOY.words)) == model.n_tokens
+    assert TOY.state("location", "noun") == len(SYNTAX) + 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TOY.model = None
+
+
+def test_the_chain_is_regular():
+    assert assumption_3_2(TOY.model)
+    assert (TOY.model.memory > 0).all()
+
+
+@pytest.mark.parametrize("cell", range(len(CELLS)))
+@pytest.mark.parametrize("part", range(len(SYNTAX)))
+def test_recoverable_are_the_words_that_depend_on_memory(cell, part):
+    telling = (CELLS[cell], SYNTAX[part]) in TELLING
+    assert bool(assumption_4_2(TOY.model, cell, [part])) == telling
+    columns = TOY.model.emission[:, :, TOY.state(CELLS[cell], SYNTAX[part])]
+    assert (columns == columns[:, :1]).all().item() != telling
+
+
+def test_nouns_and_objects_are_recoverable_together():
+    both = [SYNTAX.index("noun"), SYNTAX.index("object")]
+    assert all(assumption_4_2(TOY.model, cell, both) for cell in range(len(CELLS)))
+    assert not assumption_4_2(TOY.model, 0, [*both, SYNTAX.index("article")])
+
+
+def test_the_sentence_of_the_example():
+    tokens = TOY.encode("The cow in the meadow chewed on the clover merrily.")
+    assert tokens.shape == (1, 11)
+    assert TOY.decode(tokens) == [SENTENCE]
+    assert log_likelihood(TOY.model, tokens) > -20
+    for cell in range(3):
+        belief = memory_posterior(TOY.model, tokens, cell)[0]
+        assert belief.argmax() == 0
+        assert belief[0] > 0.75
+    scrambled = TOY.encode("cow the in pasture the rolled")
+    assert log_likelihood(TOY.model, scrambled) == -torch.inf
+
+
+def test_a_mask_goes_in_and_comes_out():
+    tokens = TOY.encode("the [mask] rolled")
+    assert tokens[0, 1] == MASK
+    assert TOY.decode(tokens) == ["the [mask] rolled"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the cows rolled", "'cows' is not one of the model's 80 words; near matches: cow"),
+        ("the pastur", "'pastur' .* near matches: pasture"),
+        ("the cow, happily", "'cow,'"),
+        ("the xyzzy", "'xyzzy' is not one of the model's 80 words; no near matches"),
+        ("  ", "the text has no words"),
+    ],
+)
+def test_texts_that_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        TOY.encode(text)
+
+
+def test_samples_have_a_memory_and_the_grammar():
+    texts = TOY.sample(200, 40, 1)
+    assert texts == TOY.sample(200, 40, 1) != TOY.sample(200, 40, 2)
+    assert len(set(texts)) == 200
+    opened = 0
+    for text, memory in texts:
+        assert len(text.split()) == 40
+        assert all(name in names for name, names in zip(memory, VALUES, strict=True))
+        opened += text.startswith(("the ", "a "))
+        for sentence in text.split(" . ")[1:]:  # the first may begin in the middle
+            assert sentence.split()[0] in {"the", "a", "."}
+    assert opened > 190
+
+
+def test_samples_say_their_memory():
+    texts = TOY.sample(300, 60, 3)
+    tokens = torch.cat([TOY.encode(text) for text, _ in texts])
+    for cell, names in enumerate(VALUES):
+        truth = torch.tensor([names.index(memory[cell]) for _, memory in texts])
+        assert (memory_posterior(TOY.model, tokens, cell).argmax(1) == truth).double().mean() > 0.95

@@ -1,0 +1,274 @@
+"""The command line: what it refuses, how it fails in one line, what it hands on; nothing is lost or overwritten."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from record import tried
+from runs import TINY, numbers, stored
+
+from hmmlib import __main__ as command_line
+from hmmlib.experiments.local import Outcome, describe, run_missing
+from hmmlib.experiments.specs import TrialSpec, panel_specs
+from hmmlib.experiments.store import Claim, load_result, result_path
+from hmmlib.experiments.trials import run_trial
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = {name: value for name, value in TINY.items() if name != "n_states"}
+CHANGES = [part for name, value in SMALL.items() for part in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run the command line in this process: its exit code, and what it wrote to both streams."""
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def run(*words) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hmmlib", *map(str, words)])
+        message, code = "", 0
+        try:
+            command_line.main()
+        except SystemExit as end:
+            code = end.code or 0
+        if isinstance(code, str):  # as the interpreter does
+            message, code = code + "\n", 1
+        out, err = capsys.readouterr()
+        return code, out, err + message
+
+    return run
+
+
+REFUSED = [
+    ("ledgr", "ledgr"),
+    ("trial --n_states 4", "--n_states"),
+    ("trial --n-states 0", "--n-states", "1"),
+    ("trial --n-states many", "--n-states", "integer"),
+    ("trial --n-memory 0", "--n-memory", "1"),
+    ("trial --seed -1", "--seed", "0"),
+    ("trial --preset huge", "preset must be one of smoke, quick, gpu, paper, released-code, not 'huge'"),
+    ("trial --device quantum", "device must be one of auto, cpu, cuda, mps, or cuda:N, not 'quantum'"),
+    ("trial --device cuda:99", "'cuda:99' is not on this machine"),
+    ("trial --set step=7", "unknown field 'step': did you mean 'steps'?"),
+    ("trial --set steps", "--set takes NAME=VALUE, not 'steps'"),
+    ("trial --set steps=few", "steps must be an integer, not 'few'"),
+    ("trial --set steps=0", "steps must be 1 or more, not 0"),
+    ("trial --set masked=nan", "masked must be positive and at most 1e+30, not nan"),
+    ("trial --set labels=mine", "labels must be one of masked, before, stepped, not 'mine'"),
+    ("trial --set prompt_length=51", "prompt_length must be 0 to 50, not 51"),
+    ("trial --set heads=3", "width must be a multiple of heads, but 64 is none of 3"),
+    ("trial --set n_states=5", "n_states has its own option"),
+    ("trial --set seed=5", "seed has its own option"),
+    ("trial --max-minutes 0", "max-minutes must be positive, not 0"),
+    ("trial --max-minutes nan", "max-minutes must be positive, not nan"),
+    ("trial --store=", "--store must name a folder, not ''"),
+    ("trial --missing", "--missing and --panel left|right go together"),
+    ("trial --panel left", "--missing and --panel left|right go together"),
+    ("trial --trials 3", "--trials and --workers are for --missing"),
+    ("trial --workers 3", "--trials and --workers are for --missing"),
+    ("trial --panel left --missing --seed 0", "a panel has its own --n-states, --n-memory and --seed"),
+    ("trial --panel middle --missing", "panel must be one of left, right, not 'middle'"),
+    ("trial --panel left --missing --preset huge", "preset must be one of", "'huge'"),
+    ("trial --panel left --missing --trials 0", "--trials", "1"),
+    ("trial --panel left --missing --workers 0", "--workers", "1"),
+    ("trial --panel left --missing --set n_memory=2", "n_memory has its own option, or is the panel's"),
+    ("sweep", "--panel"),
+    ("sweep --panel middle", "panel must be one of left, right, not 'middle'"),
+    ("sweep --panel left --preset huge", "preset must be one of", "'huge'"),
+    ("sweep --panel left --trials 0", "--trials", "1"),
+    ("sweep --panel left --set step=7", "unknown field 'step': did you mean 'steps'?"),
+    ("sweep --panel left --device quantum", "device must be one of", "'quantum'"),
+    ("sweep --panel left --device quantum --address 127.0.0.1:9", "device must be one of", "'quantum'"),
+    ("sweep --panel left --max-minutes -1", "max-minutes must be positive, not -1"),
+    ("sweep --panel left --cpus 0", "--cpus"),
+    ("sweep --panel left --gpus -1", "--gpus"),
+    ("sweep --panel left --address nowhere", "address must be HOST:PORT or auto, not 'nowhere'"),
+    ("sweep --panel left --store=", "--store must name a folder, not ''"),
+    ("info --device quantum", "device must be one of", "'quantum'"),
+    ("ledger --instances 0", "--instances", "1"),
+    ("ledger --workers 0", "--workers", "1"),
+]
+
+
+@tried("command lines")
+@pytest.mark.parametrize(
+    ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
+    monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
+    usage_error(call(*words.split()), *said)
+    assert not any(tmp_path.iterdir())
+
+
+def usage_error(result: tuple[int, str, str], *said: str) -> None:
+    code, out, err = result
+    flat = " ".join(err.replace("│", " ").split())
+    assert (code, out, "Traceback" in err) == (2, "", False), (out, err)
+    assert all(part in flat for part in said), flat
+
+
+def one_line(result: tuple[int, str, str], *said: str) -> None:
+    code, out, err = result
+    assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
+    assert err.startswith("hmmlib: ")
+    assert all(part in err for part in said), err
+
+
+@tried("command lines")
+@pytest.mark.parametrize("how", ["cut short", "edited by hand"])
+@pytest.mark.parametrize("words", ["trial --n-states 4", "trial --panel left --missing", "sweep --panel left"])
+def test_a_damaged_result_is_one_line_and_exit_code_1(words, how, call, tmp_path, monkeypatch):
+    spec = TrialSpec("smoke", n_states=4, **SMALL)
+    run_missing([spec], tmp_path, say=str)
+    path = result_path(spec, tmp_path)
+    text = path.read_text()
+    damaged = text[:200] if how == "cut short" else text.replace('"n_states": 4', '"n_states": 5')
+    assert damaged != text
+    path.write_text(damaged)
+    monkeypatch.setattr("hmmlib.experiments.cluster.connect", lambda address: pytest.fail("Ray was started"))
+    one_line(call(*words.split(), "--preset", "smoke", "--store", tmp_path, *CHANGES), f"{path} is no readable result")
+    assert path.read_text() == damaged
+    assert [file.name for file in path.parent.glob("*.json")] == [path.name]
+
+
+def test_a_store_that_is_a_file_is_one_line_and_stays(call, tmp_path):
+    file = tmp_path / "store"
+    file.write_text("mine")
+    one_line(call("trial", "--preset", "smoke", "--store", file, *CHANGES), str(file))
+    assert file.read_text() == "mine"
+
+
+def test_a_model_too_large_for_the_machine_is_one_line(call, tmp_path):
+    for size in (["--n-states", "10000000"], ["--set", "width=2000000"]):
+        code, out, err = call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES, *size)
+        assert (code, out.count("\n"), err.count("\n")) == (1, 1, 1)
+        assert "1 failed" in out
+        assert "memory" in err
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_and_soon(call, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    start = time.time()
+    address = f"127.0.0.1:{port}"  # closed again
+    result = call("sweep", "--panel", "left", "--preset", "smoke", "--store", tmp_path, "--address", address)
+    one_line(result, f"no Ray cluster answers at {address}")
+    assert time.time() - start < 10
+
+
+def test_without_ray_a_sweep_names_the_extra(call, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    one_line(call("sweep", "--panel", "left", "--preset", "smoke", "--store", tmp_path), "pip install 'hmmlib[sweep]'")
+
+
+def test_one_trial_is_run_once(call, tmp_path):
+    torch.set_num_threads(1)
+    words = ["trial", "--preset", "smoke", "--n-states", 3, "--n-memory", 2, "--seed", 5, "--store", tmp_path, *CHANGES]
+    spec = TrialSpec("smoke", 3, 5, 2, **SMALL)
+    code, first, err = call(*words)
+    path = result_path(spec, tmp_path)
+    content = path.read_bytes()
+    assert (code, err) == (0, "")
+    assert first.splitlines()[0].startswith(f"{describe(spec)}: head ")
+    assert first.splitlines()[1] == str(path)
+    assert numbers(load_result(path)) == numbers(run_trial(spec))
+    assert call(*words) == (0, first, "")
+    assert path.read_bytes() == content
+
+
+def test_what_is_left_out_of_a_trial(call, tmp_path):
+    assert call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES)[0] == 0
+    assert list(stored(tmp_path)) == [f"{TrialSpec('smoke', **SMALL).hash}.json"]
+    assert TrialSpec("smoke", **SMALL) == TrialSpec("smoke", 10, 0, 1, **SMALL)
+
+
+def test_a_trial_that_another_runs_is_not_run(call, tmp_path):
+    spec = TrialSpec("smoke", **SMALL)
+    claim = Claim.take(spec, tmp_path)
+    code, out, _ = call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES)
+    assert code == 1
+    assert "1 are being run by another process" in out
+    claim.release()
+
+
+def test_failures_end_in_exit_code_1_and_leave_nothing(call, tmp_path):
+    bad = ["--preset", "smoke", "--store", tmp_path, *CHANGES, "--set", "learning_rate=1e30"]
+    for words in (["trial"], ["trial", "--panel", "right", "--missing", "--trials", 1]):
+        code, out, err = call(*words, *bad)
+        assert code == 1
+        assert "pretraining diverged: the loss at step 1 is nan" in err
+        assert f"{8 if '--missing' in words else 1} failed" in out
+    assert stored(tmp_path) == {}
+
+
+def test_the_missing_trials_of_a_panel(call, tmp_path):
+    words = [
+        "trial",
+        "--panel",
+        "right",
+        "--missing",
+        "--preset",
+        "smoke",
+        "--trials",
+        1,
+        "--store",
+        tmp_path,
+        *CHANGES,
+    ]
+    code, out, err = call(*words)
+    specs = panel_specs("smoke", "right", 1, **SMALL)
+    assert (code, err) == (0, "")
+    assert [line.split(": head")[0] for line in out.splitlines()[:-1]] == [describe(spec) for spec in specs]
+    assert out.splitlines()[-1].startswith("8 run, 0 were stored")
+    assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in specs}
+    assert call(*words)[1].startswith("0 run, 8 were stored")
+
+
+def test_what_is_handed_on(call, tmp_path, monkeypatch):
+    given, end = [], time.monotonic() + 90
+
+    def record(*arguments):
+        given.append(arguments)
+        return Outcome()
+
+    monkeypatch.setattr("hmmlib.experiments.cluster.sweep", record)
+    monkeypatch.setattr("hmmlib.experiments.local.run_side_by_side", record)
+    monkeypatch.setattr("hmmlib.experiments.cluster.reachable", lambda address: None)
+    words = ["--panel", "right", "--preset", "smoke", "--max-minutes", 1.5, "--store", tmp_path, "--set", "steps=7"]
+    more = ["--address", "head:6379", "--cpus", 2, "--gpus", 0.25, "--device", "cuda"]
+    assert call("sweep", *words, "--trials", 2, *more)[0] == 0
+    assert call("sweep", *words)[0] == 0
+    assert call("trial", "--missing", "--workers", 3, *words)[0] == 0
+    (specs, *rest), (paper, *plain), (same, workers, store, device, until) = given
+    assert specs == panel_specs("smoke", "right", 2, steps=7)
+    assert rest[0] == tmp_path
+    assert rest[1] == until == pytest.approx(end, abs=60) or rest[1] == pytest.approx(until, abs=60)
+    assert rest[2:6] == ["head:6379", 2.0, 0.25, "cuda"]
+    assert plain[2:6] == [None, 1.0, None, "auto"]
+    assert paper == same == panel_specs("smoke", "right", 5, steps=7)  # as many as in the paper
+    assert (workers, store, device) == (3, tmp_path, "auto")
+
+
+def test_info_names_what_a_result_depends_on(call):
+    code, out, _ = call("info", "--device", "cpu")
+    assert code == 0
+    names = [line.split()[0] for line in out.splitlines()]
+    assert names == ["device", "precision", "machine", "threads", "python", "torch", "transformers", "commit"]
+
+
+def test_a_process_of_its_own_ends_in_the_same_way(tmp_path):
+    spec = TrialSpec("smoke", n_states=4, seed=1)
+    path = result_path(spec, tmp_path)
+    path.parent.mkdir()
+    path.write_text('{"format": 2,')
+    words = ["trial", "--preset", "smoke", "--n-states", "4", "--seed", "1", "--store", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "hmmlib", *words], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert re.match(f"hmmlib: {path} is no readable result", done.stderr)
+    assert path.read_text() == '{"format": 2,'

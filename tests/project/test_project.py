@@ -1,0 +1,165 @@
+"""The project's own files agree with each other: lock, environment, twins, addresses, layers."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book"))
+import notebooks as pipeline  # noqa: E402
+
+
+def locked() -> list[str]:
+    """The lines of the lock that name a version, without what follows on the next lines."""
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    return [line.removesuffix(" \\") for line in lines if line[0].isalnum()]
+
+
+def test_lock_pins_every_requirement_within_its_range():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras, versions = project["optional-dependencies"], dict(line.split(" ")[0].split("==") for line in locked())
+    assert set(extras) == {"book", "sweep", "dev"}
+    for text in [*project["dependencies"], *chain.from_iterable(extras.values())]:
+        requirement = Requirement(text)
+        version = versions[requirement.name.lower().replace("_", "-")]
+        assert requirement.specifier.contains(version), (text, version)
+
+
+def test_lock_has_only_exact_versions_each_with_its_hashes():
+    _, *parts = re.split(r"^(?=\w)", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)
+    assert len(parts) == len(locked()) > 150
+    for part in parts:
+        version, hashes = r"[a-z0-9.-]+==[A-Za-z0-9.]+( ; [^\\]+)?", r"( \\\n    --hash=sha256:[0-9a-f]{64})+"
+        assert re.fullmatch(version + hashes + r"\n", part), part
+
+
+def test_lock_is_for_every_system_and_python():
+    """What only one needs is marked as such; two versions of one package never meet."""
+    found = [Requirement(line) for line in locked()]
+    assert {str(r.marker) for r in found if r.name in ("colorama", "appnope")} == {
+        'sys_platform == "win32"',
+        'sys_platform == "darwin"',
+    }
+    for platform in ("linux", "darwin", "win32"):
+        for version in ("3.11.2", "3.11.9", "3.12.4", "3.13.0", "3.14.0"):
+            here = {"sys_platform": platform, "python_full_version": version, "python_version": version[:4]}
+            names = [r.name for r in found if r.marker is None or r.marker.evaluate(here)]
+            assert len(names) == len(set(names)) > 150
+
+
+def test_conda_environment_has_the_same_versions():
+    dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    assert dependencies[-1]["pip"] == locked()
+
+
+@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+def test_twin_is_what_its_source_gives(source):
+    assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
+    assert pipeline.twin(source) == pipeline.twin(source)
+
+
+def test_drift_is_noticed(tmp_path, monkeypatch):
+    source = tmp_path / "notebooks" / "a.md"
+    source.parent.mkdir()
+    source.write_text((ROOT / "notebooks" / "2-setting.md").read_text())
+    (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    assert pipeline.write_twins(check=False) == 1
+    assert pipeline.write_twins(check=True) == 0
+    source.write_text(source.read_text().replace("two states", "three states", 1) + "\nmore\n")
+    assert pipeline.write_twins(check=True) == 1
+
+
+@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+def test_every_notebook_has_its_cells_and_beats(source):
+    cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    assert "find_spec" in code[0].source
+    assert pipeline.address() in code[0].source
+    assert "parameters" in code[1].metadata.tags
+    assert code[1].source.startswith("# Parameters:")
+    assert re.search(r"\bcheck\(\s*globals\(\)", code[2].source)
+    assert not any(cell.get("outputs") for cell in code)
+    headings = re.findall(r"^## (.+)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    beats = ["What is claimed", "Step by step", "At scale, and with a control", "To try next"]
+    if source.stem in {"errata", "in-pictures"}:  # a list and a tour, not derivations
+        beats = beats[-1:]
+    places = [[heading.startswith(beat) for heading in headings].index(True) for beat in beats]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+def test_every_notebook_has_exercises_whose_solutions_run(source):
+    if source.stem == "in-pictures":
+        return
+    cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").split("## To try next")[1]
+    solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
+    numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", text)
+    assert numbers == re.findall(r"<summary>Solution (\d+)", text) == [str(k + 1) for k in range(len(solutions))]
+    assert len(solutions) >= 2
+    for code in solutions:
+        assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code)))
+
+
+def test_every_figure_has_alternative_text():
+    for source in pipeline.sources():
+        for cell in nbformat.read(source.with_suffix(".ipynb"), 4).cells:
+            last = cell.source.strip().splitlines()[-1] if cell.source.strip() else ""
+            if cell.cell_type == "code" and (
+                re.match(r"(figures|drawings)\.(?!use_style)", cell.source) or last == "figure"
+            ):
+                assert len(cell.metadata["mystnb"]["image"]["alt"]) > 20, (source.name, cell.source)
+
+
+def test_one_address():
+    address = pipeline.address()
+    assert address in (ROOT / "CITATION.cff").read_text()
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for name in tracked:
+        path = ROOT / name
+        if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"} and path.is_file():
+            for other in re.findall(r"https://github\.com/[A-Za-z0-9_./-]+", path.read_text()):
+                assert other.startswith(address), (name, other)
+            for other in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)", path.read_text()):
+                assert address.endswith(f"/{other}"), (name, other)
+
+
+def test_workflow_calls_the_same_script():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert {"run": ".ci/run"} in workflow["jobs"]["check"]["steps"]
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "make book" in script
+    assert "make test" in script
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("code", "left_out"),
+    [
+        ("import hmmlib", "torch numpy matplotlib"),
+        (
+            "from hmmlib import random_hmm, masked_token_probs; import hmmlib.theory.theorems",
+            "transformers scipy numba pydantic",
+        ),
+        (
+            "import hmmlib.experiments.local, hmmlib.experiments.cluster, hmmlib.training.bert",
+            "transformers matplotlib ray numba",
+        ),
+    ],
+)
+def test_imports_bring_no_more_than_they_need(code, left_out):
+    """Each of these takes up to seconds to import; who does not use it does not wait for it."""
+    check = f"{code}\nimport sys\nprint(*set({left_out.split()}) & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,371 @@
+"""Data stay data: nothing is unpickled, no text from a file or a parameter is run, and nobody else is let in."""
+
+import ast
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+import yaml
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
+from safetensors.torch import save_file
+
+from hmmlib.experiments.store import load_result, load_results
+from hmmlib.training import checkpoints
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "book"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "contestants")]
+import common  # noqa: E402
+import contest  # noqa: E402
+import ours  # noqa: E402
+
+import notebooks as pipeline  # noqa: E402
+
+# What the code does not do
+
+MODULES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
+CALLS = {
+    *(
+        "eval",
+        "exec",
+        "compile",
+        "__import__",
+        "os.system",
+        "os.popen",
+        "subprocess.getoutput",
+        "torch.load",
+        "torch.save",
+    ),
+    *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "pandas.read_pickle", "runpy.run_path"),
+}
+OPTIONS = {"allow_pickle", "shell"}
+"""Keywords that may only be False."""
+EXCEPTIONS = {
+    # makes the files that must be refused, and shows what they would do
+    "tests/project/test_safety.py": {
+        "allow_pickle",
+        "pickle",
+        "pickle.dumps",
+        "pickle.loads",
+        "torch.load",
+        "torch.save",
+    },
+}
+
+
+def dangers(source: str) -> set[str]:
+    """What a program uses of the modules, calls and options above, whatever it calls them."""
+    nodes, names, found = list(ast.walk(ast.parse(source))), {}, set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {node.module}
+    used = {dotted(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute)}
+    full = {".".join([names.get(first, first), *rest]) for first, *rest in used}
+    options = {k.arg for node in nodes if isinstance(node, ast.Call) for k in node.keywords if on(k.value)}
+    return {name for name in found | full if name.split(".")[0] in MODULES or name in CALLS} | (options & OPTIONS)
+
+
+def dotted(node: ast.expr) -> tuple[str, ...]:
+    """The names of `a.b.c`; what is not made of names counts as one without a name."""
+    if isinstance(node, ast.Attribute):
+        return *dotted(node.value), node.attr
+    return (node.id if isinstance(node, ast.Name) else "",)
+
+
+def on(value: ast.expr) -> bool:
+    return not (isinstance(value, ast.Constant) and value.value is False)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import pickle", {"pickle"}),
+        ("import numpy, joblib as j", {"joblib"}),
+        ("from dill import loads as f\nf(x)", {"dill", "dill.loads"}),
+        ("import torch as t\nt.load('a')", {"torch.load"}),
+        ("from torch import load\nlater = load", {"torch.load"}),
+        ("import numpy as np\nnp.load('a', allow_pickle=True)", {"allow_pickle"}),
+        ("import subprocess\nsubprocess.run('a', shell=flag)", {"shell"}),
+        ("from yaml import load as read\nread(text)", {"yaml.load"}),
+        ("list(map(eval, parts))", {"eval"}),
+        ("import os\nif a:\n    os.system('a')", {"os.system"}),
+        ("import yaml, re\nyaml.safe_load(a); network.eval(); re.compile(b); np.load(c, allow_pickle=False)", set()),
+    ],
+)
+def test_a_danger_is_seen_under_any_name(source, expected):
+    assert dangers(source) == expected
+
+
+def programs() -> dict[str, str]:
+    """The source of every program of the project, notebooks among them, by its path."""
+    folders = ("hmmlib", "book", "benchmarks", "tests")
+    found = {path: path.read_text() for name in folders for path in (ROOT / name).rglob("*.py")}
+    found |= {path: pipeline.code_of(nbformat.read(path, 4)) for path in (ROOT / "notebooks").glob("*.ipynb")}
+    return {str(path.relative_to(ROOT)): text for path, text in found.items()}
+
+
+def test_nothing_is_unpickled_and_no_text_is_run():
+    sources = programs()
+    assert len(sources) > 150
+    assert {name: found for name, text in sources.items() if (found := dangers(text))} == EXCEPTIONS
+
+
+# Files with a pickle inside
+
+
+class Mark:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def as_pickle(path: Path, mark: Path) -> None:
+    path.write_bytes(pickle.dumps(Mark(mark)))
+
+
+def as_torch(path: Path, mark: Path) -> None:
+    torch.save({"weights": Mark(mark)}, path)
+
+
+def as_array(path: Path, mark: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.array([Mark(mark)], dtype=object))
+
+
+def as_arrays(path: Path, mark: Path) -> None:
+    names = ("transition", "emission", "initial", "tokens")
+    with path.open("wb") as file:
+        np.savez(file, **dict.fromkeys(names, np.array([Mark(mark)], dtype=object)))
+
+
+KINDS = [as_pickle, as_torch, as_array, as_arrays]
+
+
+@pytest.fixture
+def mark(tmp_path):
+    """Where a folder appears as soon as something is unpickled."""
+    yield tmp_path / "mark"
+    assert not (tmp_path / "mark").exists(), "it was unpickled"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_mark_is_left_where_a_file_is_unpickled(kind, tmp_path):
+    path, mark = tmp_path / "file", tmp_path / "left"
+    kind(path, mark)
+    if kind is as_pickle:
+        pickle.loads(path.read_bytes())
+    elif kind is as_torch:
+        torch.load(path, weights_only=False)
+    else:
+        file = np.load(path, allow_pickle=True)
+        assert file is not None
+        if kind is as_arrays:
+            file["tokens"]
+    assert mark.is_dir()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_with_a_pickle_inside_is_put_aside(kind, mark, tmp_path):
+    path = tmp_path / "one.safetensors"
+    kind(path, mark)
+    with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over: ."):
+        assert checkpoints.load(path, {}) is None
+    assert checkpoints.broken(path).exists()
+
+
+def test_a_pickle_in_a_tensor_or_a_fact_of_a_checkpoint_stays_bytes(mark, tmp_path):
+    path, content = tmp_path / "one.safetensors", pickle.dumps(Mark(mark), protocol=0)
+    tensors = {"weights": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
+    facts = {"seed": content.decode()}
+    save_file(tensors, path, {**facts, checkpoints.SEAL: checkpoints.seal(tensors, facts)})
+    found, facts = checkpoints.load(path, {})
+    assert found["weights"].numpy().tobytes() == facts["seed"].encode() == content
+    with pytest.raises(ValueError, match=r"one\.safetensors is the checkpoint of another run: its seed is "):
+        checkpoints.load(path, {"seed": "1"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_with_a_pickle_inside_is_refused_by_name(kind, mark, tmp_path):
+    path = tmp_path / "smoke" / f"{'0' * 16}.json"
+    path.parent.mkdir()
+    kind(path, mark)
+    with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
+        load_result(path)
+    with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
+        load_results("smoke", tmp_path)
+
+
+def answered(path: Path) -> dict:
+    """A contest whose first contestant's answer is the file at `path`."""
+    worker = SimpleNamespace(answer=path, ask=lambda seconds, limit, **order: {"ready": 0.0})
+    two = [contest.Contestant(name, "none:none", peer=False) for name in "ab"]
+    return contest.contest(two, threads=1, pool=SimpleNamespace(worker=lambda who, threads: worker))
+
+
+READERS = {
+    "a contestant's answer": answered,
+    "a contestant's model": lambda path: ours.read(str(path), "float64"),
+    "a peer's model": lambda path: common.Chain.read(str(path)),
+}
+
+
+@pytest.mark.parametrize("kind", [as_pickle, as_array])
+@pytest.mark.parametrize("reader", READERS)
+def test_arrays_with_a_pickle_inside_are_refused(reader, kind, mark, tmp_path):
+    path = tmp_path / "answer.npy"
+    kind(path, mark)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        READERS[reader](path)
+
+
+# Text that is given as a parameter
+
+CODE = [
+    "__import__('os').mkdir('mark')",
+    "'); __import__('os').mkdir('mark'); ('",
+    '"); __import__("os").mkdir("mark"); ("',
+    '\\"); __import__("os").mkdir("mark") #',
+    '0\nimport os\nos.mkdir("mark")',
+    '0\r\u2028\u0085\x0cimport os\nos.mkdir("mark")',
+    '"""\nimport os\nos.mkdir("mark")\n"""',
+    "{__import__('os').mkdir('mark')}",
+    "!mkdir mark",
+    "$(mkdir mark)",
+    "trailing \\",
+]
+
+
+def injected(**values) -> list[ast.stmt]:
+    """The statements of the cell that papermill adds to a notebook for these parameters."""
+    notebook = load_notebook_node(str(ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb"))
+    (cell,) = (c for c in parameterize_notebook(notebook, values).cells if "injected-parameters" in c.metadata.tags)
+    return ast.parse(cell.source).body
+
+
+@pytest.mark.parametrize("text", CODE)
+@pytest.mark.parametrize("around", [lambda text: text, lambda text: [1, text], lambda text: {text: [text]}])
+def test_papermill_writes_a_value_as_a_literal(text, around):
+    (statement,) = injected(seed=around(text))
+    assert isinstance(statement, ast.Assign)
+    assert ast.unparse(statement.targets) == "seed"
+    assert ast.literal_eval(statement.value) == around(text)
+
+
+def papermill(*arguments: str) -> subprocess.CompletedProcess:
+    call = [sys.executable, "-m", "papermill", "--no-progress-bar", "notebooks/5-2-head-vs-prompt.ipynb"]
+    return subprocess.run([*call, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_code_given_for_a_parameter_is_not_run_and_the_parameter_is_named(mark, tmp_path):
+    code = f"__import__('os').mkdir({str(mark)!r})"
+    done = papermill(str(tmp_path / "out.ipynb"), "-p", "seed", code, "-p", "hidden_sizes", code)
+    assert done.returncode == 1
+    for words in ("parameter 'seed': Input should be a valid integer", "parameter 'hidden_sizes': Input should be a"):
+        assert f"{words}" in done.stderr
+    assert f"not {code!r}" in done.stderr
+
+
+def object_in_yaml(mark: Path) -> str:
+    return f"seed: !!python/object/apply:os.mkdir [{mark}]\n"
+
+
+def test_yaml_given_to_papermill_makes_no_objects(mark, tmp_path):
+    done = papermill(str(tmp_path / "out.ipynb"), "-y", object_in_yaml(mark))
+    assert done.returncode == 1
+    assert (
+        "could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.mkdir'" in done.stderr
+    )
+
+
+REFUSED = {
+    "an object": (object_in_yaml, "could not determine a constructor for the tag .*os.mkdir"),
+    "code for a name": (
+        lambda mark: f"? __import__('os').mkdir({str(mark)!r}); seed\n: 1\n",
+        r"no parameter can be named .__import__\('os'\)\.mkdir",
+    ),
+    "a line break in a name": (lambda mark: '"seed\\nimport os\\nx": 1\n', r"no parameter can be named 'seed\\nimport"),
+    "a number for a name": (lambda mark: "seed: 1\n7: 1\n", "no parameter can be named 7"),
+    "a list": (lambda mark: "- seed\n", r"it must have lines `name: value`, not \['seed'\]"),
+    "nothing": (lambda mark: "", "it must have lines `name: value`, not None"),
+    "no YAML": (lambda mark: "seed: [1\n", "while parsing a flow sequence"),
+    "a name twice": (lambda mark: "seed: 1\nseed: 2\n", "a parameter stands in it twice"),
+    "no truth value": (lambda mark: "seed: !!bool maybe\n", "maybe"),
+    "no date": (lambda mark: "seed: 2020-13-45\n", "month must be in 1"),
+    "no time": (lambda mark: "seed: !!timestamp foo\n", "."),
+    "no integer": (lambda mark: "seed: !!int abc\n", "invalid literal"),
+    "too many digits": (lambda mark: f"seed: {'9' * 5000}\n", "4300 digits"),
+    "too deep": (lambda mark: f"seed: {'[' * 5000}\n", "recursion"),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_a_parameter_file_with_more_than_names_and_values_is_refused_by_name(how, mark, tmp_path, monkeypatch, capsys):
+    make, words = REFUSED[how]
+    path = tmp_path / "parameters" / "mine.yaml"
+    path.parent.mkdir()
+    path.write_text(make(mark))
+    with pytest.raises(ValueError, match=f"{path} is no parameter file: (?s:.*){words}"):
+        pipeline.read_parameters(path)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["notebooks.py", "execute", "mine"])
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main()
+    assert ended.value.code == 2
+    assert "mine.yaml is no parameter file: " in capsys.readouterr().err
+
+
+def test_a_name_must_be_checked_since_papermill_writes_it_as_it_stands():
+    assert len(injected(**{"import os; seed": 1})) == 2
+
+
+# Who is let in
+
+
+def test_no_program_listens_on_every_address():
+    sources = programs() | {name: (ROOT / name).read_text() for name in ("Makefile", "book/slurm/sweep.sbatch")}
+    del sources["tests/project/test_safety.py"]
+    assert not [name for name, text in sources.items() if re.search(r"0\.0\.0\.0|INADDR_ANY|\"::\"", text)]
+    assert "-m http.server 8000 --bind 127.0.0.1 " in sources["Makefile"]
+
+
+@pytest.fixture(scope="module")
+def workflow():
+    return yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+
+
+def test_the_workflow_may_read_and_only_its_last_job_may_publish(workflow):
+    assert workflow["permissions"] == {"contents": "read"}
+    permissions = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
+    assert permissions == {"publish": {"pages": "write", "id-token": "write"}}
+    publish = workflow["jobs"]["publish"]
+    assert publish["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
+    assert not any("run" in step for step in publish["steps"])
+    assert set(workflow[True]) == {"push", "pull_request", "workflow_dispatch"}  # YAML reads `on` as true
+
+
+def test_the_workflow_takes_actions_by_release_and_leaves_them_no_token(workflow):
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert len(actions) >= 5
+    for action in actions:
+        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", action), action
+    (checkout,) = (step for step in steps if step.get("uses", "").startswith("actions/checkout@"))
+    assert checkout["with"] == {"persist-credentials": False}
+    assert "secrets" not in str(workflow)
+    assert not any("${{" in step.get("run", "") for step in steps)

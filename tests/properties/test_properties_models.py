@@ -1,0 +1,316 @@
+"""Properties of the models themselves: a memory model beside its equivalents, the laws of a chain, and what is drawn."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, example
+from hypothesis import strategies as st
+from strategies import (
+    HARD,
+    LOST,
+    MILD,
+    SEEDS,
+    agree,
+    agree_in_size,
+    answers,
+    asked,
+    for_all,
+    hmms,
+    memory_hmms,
+    models,
+    must_fail,
+    prompts,
+    properties,
+    rounding,
+)
+from test_damage import around, instead, turned
+
+from hmmlib.inference import messages
+from hmmlib.models import hmm, sampling
+from hmmlib.models.hmm import HMM, MemoryHMM, _Chain
+
+EPS = torch.finfo(torch.float64).eps
+
+
+def same_sizes(one, other, tokens, bound):
+    agree_in_size(messages.log_likelihood(one, tokens), messages.log_likelihood(other, tokens), bound)
+
+
+# A memory
+
+
+def summed(model, found):
+    """What the flattened model says of (m_1, …, m_N, h), summed up as the memory model's own results are."""
+    joint = found["posteriors"].unflatten(-1, (*model.memory.shape, model.n_states))
+    axes = range(2, 2 + model.n_cells)
+    result = {"G": found["G"], "posteriors": joint.sum(tuple(axes))}
+    for cell, axis in enumerate(axes):
+        result[f"memory {cell}"] = joint.movedim(axis, 2).flatten(3).sum(-1)[:, 0]
+    latents = found["latents"].unflatten(-1, (*model.memory.shape, model.n_states))
+    parts = []
+    for axis, states in zip(axes, torch.arange(model.n_states).split(model.n_syntax), strict=True):
+        own = latents[..., states].movedim(axis, 2)
+        parts.append(own.reshape(*own.shape[:3], -1, len(states)).sum(3))
+    result["latents"] = torch.cat(parts, -1).flatten(-2)
+    return result
+
+
+TURNED = np.asfortranarray([[0.25, 0.5], [0.75, 0.5]])
+"""A matrix that is not stored row by row."""
+
+
+@for_all(case=asked(family=memory_hmms))
+@example(case=(MemoryHMM(TURNED, np.ones((1, 2, 2)), [0.5, 0.5], [0.5, 0.5]), torch.tensor([[0]])))
+def test_a_memory_model_is_the_vanilla_model_it_flattens_to(case):
+    model, tokens = case
+    prior, start = model.memory.flatten(), model.initial
+    tiny = torch.finfo(torch.float64).tiny  # an HMM's start cannot hold what is below
+    assume(((torch.outer(prior, start) >= tiny) | (torch.outer(prior > 0, start > 0) == 0)).all())
+    flat = model.flatten()
+    assert torch.equal(flat.embed(tokens), model.lift(model.embed(tokens)))
+    # The flattened chain adds up K times as many terms.
+    agree(answers(model, tokens), summed(model, answers(flat, tokens)), rounding(flat, tokens.shape[1]))
+    same_sizes(model, flat, tokens, rounding(flat, tokens.shape[1]))
+
+
+@for_all(case=asked(family=lambda entries, dtype: memory_hmms(entries, dtype, values=1)))
+def test_with_one_memory_value_it_is_a_vanilla_model(case):
+    model, tokens = case
+    vanilla = HMM(model.transition, model.emission[:, 0], model.initial)
+    expected = answers(vanilla, tokens) | {f"memory {j}": possible(model, tokens) for j in range(model.n_cells)}
+    agree(answers(model, tokens), expected, rounding(model, tokens.shape[1]))
+    same_sizes(model, vanilla, tokens, rounding(model, tokens.shape[1]))
+
+
+def possible(model, tokens):
+    """1 where a sequence is possible, else 0, (n, 1)."""
+    return (messages.log_likelihood(model, tokens) > -math.inf).double()[:, None]
+
+
+def given(model, values):
+    """The vanilla model that is left when each cell is known to hold one value."""
+    cells = torch.arange(model.n_states) // model.n_syntax
+    emission = model.emission[:, torch.tensor(values)[cells], torch.arange(model.n_states)]
+    return HMM(model.transition, emission, model.initial)
+
+
+@for_all(case=asked(family=memory_hmms), data=st.data())
+def test_a_memory_that_is_known_leaves_a_vanilla_model(case, data):
+    model, tokens = case
+    values = tuple(data.draw(st.integers(0, size - 1)) for size in model.memory.shape)
+    prior = torch.zeros_like(model.memory)
+    prior[values] = 1
+    known, vanilla = MemoryHMM(model.transition, model.emission, model.initial, prior), given(model, values)
+    found, expected, bound = answers(known, tokens), answers(vanilla, tokens), rounding(known, tokens.shape[1])
+    for cell, value in enumerate(values):
+        sure = possible(known, tokens) * torch.eye(model.n_memory, dtype=model.dtype)[value]
+        np.testing.assert_allclose(found.pop(f"memory {cell}"), sure, bound)
+    del found["latents"], expected["latents"]
+    agree(found, expected, bound)
+    same_sizes(known, vanilla, tokens, bound)
+
+
+@for_all(case=asked(family=memory_hmms))
+def test_likelihoods_are_means_over_the_memory(case):
+    model, tokens = case
+    sizes = [messages.log_likelihood(given(model, values), tokens) for values in np.ndindex(*model.memory.shape)]
+    expected = (torch.stack(sizes, 1) + model.memory.flatten().log()).logsumexp(1)
+    found = messages.log_likelihood(model, tokens)
+    np.testing.assert_allclose(found, expected, rtol=4 * EPS, atol=4 * rounding(model, tokens.shape[1]))
+
+
+@for_all(case=asked(family=memory_hmms))
+def test_a_memory_that_no_token_depends_on_stays_what_it_was(case):
+    model, tokens = case
+    emission = model.emission[:, :1].expand(-1, model.n_memory, -1)
+    deaf, vanilla = (
+        MemoryHMM(model.transition, emission, model.initial, model.memory),
+        HMM(model.transition, emission[:, 0], model.initial),
+    )
+    found, expected = answers(deaf, tokens), answers(vanilla, tokens)
+    for cell in range(model.n_cells):
+        prior = model.memory.movedim(cell, 0).flatten(1).sum(1) if model.n_cells > 1 else model.memory
+        expected[f"memory {cell}"] = possible(deaf, tokens) * prior
+    del found["latents"], expected["latents"]
+    agree(found, expected, 2 * rounding(model, tokens.shape[1]))  # the prior's own sum may be off from 1
+    same_sizes(deaf, vanilla, tokens, 2 * rounding(model, tokens.shape[1]))
+
+
+@for_all(case=asked(family=memory_hmms), data=st.data())
+def test_other_names_for_memory_values_and_cells_permute_the_results(case, data):
+    model, tokens = case
+    values, cells = (data.draw(st.permutations(range(n))) for n in (model.n_memory, model.n_cells))
+    states = torch.arange(model.n_states).reshape(model.n_cells, -1)[cells].flatten()
+    prior = model.memory.permute(cells)
+    for axis in range(model.n_cells):
+        prior = prior.index_select(axis, torch.tensor(values))
+    parts = model.transition[states][:, states], model.emission[:, values][..., states], model.initial[states]
+    other, expected = MemoryHMM(*parts, prior), answers(model, tokens)
+    latents = expected["latents"].unflatten(-1, (model.n_memory, model.n_states))
+    changed = {"G": expected["G"], "posteriors": expected["posteriors"][..., states]}
+    changed["latents"] = latents[..., values, :][..., states].flatten(-2)
+    changed |= {f"memory {j}": expected[f"memory {cell}"][..., values] for j, cell in enumerate(cells)}
+    agree(answers(other, tokens), changed, rounding(model, tokens.shape[1]))
+    same_sizes(other, model, tokens, rounding(model, tokens.shape[1]))
+
+
+@for_all(case=asked(family=memory_hmms), data=st.data())
+def test_a_prompt_may_be_lifted_or_not_and_so_may_embeddings(case, data):
+    model, tokens = case
+    narrow = model.unlift(data.draw(prompts(model, MILD)))
+    found, expected = answers(model, tokens, narrow), answers(model, tokens, model.lift(narrow))
+    agree(found, expected, rounding(model, tokens.shape[1] + 1))
+    wide = messages.prompted(model, model.lift(narrow), tokens)
+    assert torch.equal(model.lift(messages.prompted(model, narrow, tokens)), wide)
+    np.testing.assert_allclose(model.unlift(model.lift(narrow)), narrow, rtol=4 * EPS)
+
+
+# A chain
+
+
+@for_all(model=models(), i=st.integers(0, 40))
+def test_marginals_are_distributions_and_go_on_by_steps(model, i):
+    found, after = model.marginal(i), model.marginal(i + 1)
+    bound = 2 * (i + 2) * (model.n_states + 2) * EPS  # as many products, each of sums of S terms
+    assert (found >= 0).all()
+    assert abs(found.sum() - 1) <= bound
+    np.testing.assert_allclose(after, model.transition @ found, rtol=bound, atol=LOST[model.dtype])
+
+
+def closed_classes(transition):
+    """The sets of states that are never left, each with all that reach one another."""
+    follows = [set(np.flatnonzero(column)) | {h} for h, column in enumerate(transition.T.numpy())]
+    for _ in follows:
+        follows = [set().union(*(follows[after] for after in reach)) for reach in follows]
+    return {frozenset(reach) for h, reach in enumerate(follows) if all(h in follows[after] for after in reach)}
+
+
+@for_all(model=hmms())
+@example(model=HMM([[0.0, 1e-300, 0.0], [1.0, 0.0, 1e-300], [0.0, 1.0, 1.0]], np.ones((1, 3)), [1.0, 0.0, 0.0]))
+@example(model=HMM([[1.0, 1.0], [1e-310, 0.0]], np.ones((1, 2)), [1.0, 0.0]))
+@example(model=HMM([[0.0, 1e-310], [1.0, 1.0]], np.ones((1, 2)), [1.0, 0.0]))
+def test_there_is_one_stationary_distribution_for_one_closed_class_and_it_stays(model):
+    classes = closed_classes(model.transition)
+    if len(classes) > 1:
+        with pytest.raises(ValueError, match="more than one stationary distribution"):
+            model.stationary()
+        return
+    found = model.stationary()
+    bound = 1e-11  # of logarithms, which may be as large as 745 and are added up S² times
+    assert (found >= 0).all()
+    assert (found[[h for h in range(model.n_states) if h not in min(classes)]] == 0).all()
+    assert abs(found.sum() - 1) <= bound
+    np.testing.assert_allclose(model.transition @ found, found, rtol=bound, atol=LOST[model.dtype])
+    turned = torch.arange(model.n_states).roll(1)
+    other = HMM(model.transition[turned][:, turned], model.emission[:, turned], model.initial[turned])
+    np.testing.assert_allclose(other.stationary(), found[turned], rtol=bound, atol=LOST[model.dtype])
+
+
+def tables(model):
+    """Everything that a model is made of, a distribution in each column."""
+    parts = [model.transition, model.emission.flatten(1), model.initial[:, None]]
+    return parts + ([model.memory.reshape(-1, 1)] if isinstance(model, MemoryHMM) else [])
+
+
+@for_all(model=models())
+def test_in_float32_a_model_is_the_same_up_to_rounding_and_its_columns_sum_to_one(model):
+    for rough, exact in zip(tables(model.to(dtype=torch.float32)), tables(model), strict=True):
+        bound = (len(rough) + 2) * torch.finfo(torch.float32).eps
+        assert rough.dtype == torch.float32
+        assert ((rough.sum(0) - 1).abs() <= bound).all()
+        np.testing.assert_allclose(rough, exact, rtol=bound, atol=torch.finfo(torch.float32).tiny)
+
+
+# Draws
+
+
+@for_all(model=models(HARD) | models(HARD, torch.float32), length=st.integers(1, 8), seed=SEEDS)
+def test_nothing_of_probability_zero_is_drawn(model, length, seed):
+    tokens, states, memory = model.sample(30, length, seed)
+    assert (model.initial[states[:, 0]] > 0).all()
+    assert (model.transition[states[:, 1:], states[:, :-1]] > 0).all()
+    if memory is None:
+        assert (model.emission[tokens, states[:, 1:]] > 0).all()
+    else:
+        assert (model.memory[tuple(memory.T)] > 0).all()
+        looked_up = memory.gather(1, states[:, 1:] // model.n_syntax)
+        assert (model.emission[tokens, looked_up, states[:, 1:]] > 0).all()
+    if model.dtype == torch.float64:
+        assert (messages.log_likelihood(model, tokens) > -math.inf).all()
+
+
+def same_draws(one, other):
+    return all(a is b is None or torch.equal(a, b.to(a.dtype)) for a, b in zip(one, other, strict=True))
+
+
+@for_all(model=models(), n=st.integers(1, 9), length=st.integers(1, 6), seed=SEEDS)
+def test_a_seed_repeats_its_draws_however_they_are_asked_for(model, n, length, seed):
+    drawn = model.sample(n, length, seed)
+    assert same_draws(drawn, model.sample(n, length, seed))
+    assert same_draws(drawn, model.sample(n, length, torch.Generator().manual_seed(seed)))
+    assert same_draws(drawn, model.sample(n, length, seed, dtype=torch.uint8))
+    assert torch.equal(drawn.tokens, model.sample(n, length, seed, states=False).tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "compiled_loops", lambda: None)
+        assert same_draws(drawn, model.sample(n, length, seed))
+
+
+@for_all(model=models(), n=st.integers(1, 9), block=st.integers(1, 10), length=st.integers(1, 5), seed=SEEDS)
+def test_a_stream_is_its_blocks_and_in_one_block_the_whole(model, n, block, length, seed):
+    parts = list(model.stream(n, length, seed, block))
+    assert [len(part) for part in parts] == [min(block, n - k) for k in range(0, n, block)]
+    generator = torch.Generator().manual_seed(seed)
+    blocks = [model.sample(len(part), length, generator).tokens for part in parts]
+    assert torch.equal(torch.cat(parts), torch.cat(blocks))
+    assert torch.equal(torch.cat(list(model.stream(n, length, seed, n))), model.sample(n, length, seed).tokens)
+
+
+def turned_evidence(honest):
+    """Each embedding of a memory model one entry further on."""
+    return lambda self, tokens: honest(self, tokens).roll(1, -1)
+
+
+def off_by_little(honest):
+    """Columns that sum to 1 within a model's tolerance, but not within rounding."""
+    return lambda part, device, dtype: honest(part, device, dtype) * (1 + 3e-6 * (dtype == torch.float32))
+
+
+def with_a_floor(honest):
+    return lambda weights: honest(weights + 1e-2)
+
+
+def starting_anew(honest):
+    """A generator that is given begins from a seed again."""
+    return lambda seed, device="cpu": honest(0 if isinstance(seed, torch.Generator) else seed, device)
+
+
+NOTICED = {
+    test_a_memory_model_is_the_vanilla_model_it_flattens_to: around(messages, "memory_posterior", turned(-1)),
+    test_with_one_memory_value_it_is_a_vanilla_model: instead(MemoryHMM, "embed", turned_evidence),
+    test_a_memory_that_is_known_leaves_a_vanilla_model: around(messages, "memory_posterior", turned(-1)),
+    test_likelihoods_are_means_over_the_memory: instead(MemoryHMM, "embed", turned_evidence),
+    test_a_memory_that_no_token_depends_on_stays_what_it_was: around(messages, "memory_posterior", turned(-1)),
+    test_other_names_for_memory_values_and_cells_permute_the_results: around(messages, "memory_posterior", turned(-1)),
+    test_a_prompt_may_be_lifted_or_not_and_so_may_embeddings: around(MemoryHMM, "lift", turned(-1)),
+    test_marginals_are_distributions_and_go_on_by_steps: around(_Chain, "marginal", turned(0)),
+    test_there_is_one_stationary_distribution_for_one_closed_class_and_it_stays: around(hmm, "eliminated", turned(0)),
+    test_in_float32_a_model_is_the_same_up_to_rounding_and_its_columns_sum_to_one: instead(
+        hmm, "recast", off_by_little
+    ),
+    test_nothing_of_probability_zero_is_drawn: instead(sampling, "cumulative_rows", with_a_floor),
+    test_a_seed_repeats_its_draws_however_they_are_asked_for: around(
+        sampling, "_in_torch", lambda drawn: (drawn[0].roll(1, 0), drawn[1])
+    ),
+    test_a_stream_is_its_blocks_and_in_one_block_the_whole: instead(hmm, "as_generator", starting_anew),
+}
+
+
+def test_each_property_has_a_damage_that_it_must_notice():
+    assert NOTICED.keys() == properties(globals())
+
+
+@pytest.mark.parametrize("wanted", NOTICED)
+def test_a_damaged_library_breaks_the_property(wanted):
+    must_fail(wanted, NOTICED[wanted])

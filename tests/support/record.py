@@ -1,0 +1,96 @@
+"""`pytest --record FILE`: what a run of the tests has tried, as JSON, if all of it passed.
+
+Counted are the tests; the examples of each property; a bad input for each test of a table that is marked `tried`; and
+the faults that tests report by `survived`.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ["torch", "numpy", "scipy", "numba", "transformers", "typer"]
+SLOW = os.environ.get("HMMLIB_SLOW", "0") not in ("", "0")
+slow = pytest.mark.skipif(not SLOW, reason="takes minutes: set HMMLIB_SLOW=1")
+tried = pytest.mark.tried
+"""@tried("arguments of functions"): each test of this table is a bad input of that kind."""
+
+
+def counted(reports: list) -> dict[str, dict[str, int]]:
+    """Of reports of tests that passed: by kind, how many times what was tried."""
+    found = defaultdict(Counter)
+    for report in reports:
+        for name, times in report.user_properties:
+            kind, _, what = name.partition(": ")
+            found[kind][what] += times
+    return {kind: dict(sorted(counts.items())) for kind, counts in sorted(found.items())}
+
+
+def reason(report) -> str:
+    """Why a test was skipped."""
+    return str(report.longrepr[2]).removeprefix("Skipped: ")
+
+
+def commit() -> str | None:
+    """The commit that is tested, with `+` where anything but stored runs differs from it; None where git knows none."""
+    from hmmlib.experiments.trials import git_commit
+
+    changed = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no", "--", ".", ":!tests/results"]
+    if found := git_commit():
+        done = subprocess.run(changed, capture_output=True, text=True, check=True)
+        return found.rstrip("+") + "+" * bool(done.stdout)
+    return None
+
+
+def where() -> dict:
+    """What the numbers depend on."""
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "commit": commit(),
+        "system": platform.system(),
+        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "slow": SLOW,
+        "versions": {"Python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
+
+
+class Record:
+    def __init__(self, path: Path):
+        self.path, self.reports, self.where, self.began = path, [], where(), time.monotonic()
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" or report.skipped:  # a test is skipped before its call or in it
+            self.reports.append(report)
+
+    def pytest_collectreport(self, report):
+        if report.skipped:  # a whole file
+            self.reports.append(report)
+
+    def pytest_terminal_summary(self, terminalreporter, exitstatus, config):
+        chosen = any(config.getoption(name) for name in ("ignore", "ignore_glob", "collectonly"))
+        some = chosen or terminalreporter.stats.get("deselected") or config.args_source is config.ArgsSource.ARGS
+        if some or exitstatus != 0:
+            why = "only some tests were run" if some else "not everything passed"
+            terminalreporter.write_line(f"{self.path} is left as it was: {why}")
+            return
+        passed = [report for report in self.reports if report.passed]
+        drawn = sys.modules.get("strategies")
+        found = {
+            **self.where,
+            "seconds": round(time.monotonic() - self.began),
+            "passed": len(passed),
+            "skipped": dict(Counter(reason(report) for report in self.reports if report.skipped)),
+            "properties": dict(sorted(drawn.EXAMPLES.items())) if drawn else {},
+            **counted(passed),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        terminalreporter.write_line(f"what was tried stands in {self.path}")

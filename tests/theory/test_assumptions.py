@@ -1,0 +1,325 @@
+"""The predicates on models, against computations of another kind."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from hmmlib.models.appendix_e import random_memory_hmm
+from hmmlib.models.chains import chain_period
+from hmmlib.models.families import recoverable_memory_hmm, sparse_columns, sparse_hmm, sparse_memory_hmm
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.assumptions import (
+    AssumptionError,
+    EssentialReport,
+    IndependenceReport,
+    RegularityReport,
+    StationarityReport,
+    assumption_3_1,
+    assumption_3_2,
+    assumption_3_5,
+    assumption_4_2,
+    assumption_4_4,
+    assumption_4_5,
+    assumption_d_5,
+    essential_states,
+    independence,
+    recoverable_columns,
+)
+from hmmlib.validation import as_indices
+
+
+def by_powers(transition):
+    """Irreducibility and period from powers of the Boolean matrix: the lengths of all walks from state 0 back to it."""
+    follows = (transition > 0).numpy().T
+    n = len(follows)
+    reach, walks, returns = np.eye(n, dtype=bool), np.eye(n, dtype=bool), []
+    for length in range(1, 3 * n + 1):  # enough to go to any cycle, round it, and back
+        walks = walks @ follows
+        reach |= walks
+        if walks[0, 0]:
+            returns.append(length)
+    return (True, math.gcd(*returns)) if reach.all() else (False, 0)
+
+
+def random_chain(seed):
+    """A sparse chain; every second one moves round 2 to 4 classes of states, under shuffled names."""
+    rng = np.random.default_rng(seed)
+    period = int(rng.integers(2, 5)) if seed % 2 else 1
+    n = int(rng.integers(period, 9))
+    group = np.arange(n) % period
+    allowed = torch.as_tensor((group[:, None] - group - 1) % period == 0)
+    transition = allowed * sparse_columns((n, n), 0.2 * (seed % 5), torch.Generator().manual_seed(seed))
+    transition = torch.where(transition.sum(0) > 0, transition, allowed.double())
+    order = rng.permutation(n)
+    return (transition / transition.sum(0))[order][:, order]
+
+
+def test_period_of_random_chains_by_matrix_powers():
+    seen = {}
+    for seed in range(1500):
+        chain = random_chain(seed)
+        expected = by_powers(chain)
+        assert chain_period(chain) == expected, seed
+        seen[expected] = seen.get(expected, 0) + 1
+    assert all(seen.get(kind, 0) > 20 for kind in [(False, 0), (True, 1), (True, 2), (True, 3), (True, 4)]), seen
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
+def test_period_of_a_cycle(n):
+    cycle = torch.eye(n).roll(1, 0)
+    assert chain_period(cycle) == (True, n)
+    cycle[:, -1] = (cycle[:, -1] + cycle[:, 0]) / 2  # from the last state also past the first one
+    assert chain_period(cycle) == (True, 1)
+
+
+def test_regularity_report():
+    swap, loop = [[0.0, 1.0], [1.0, 0.0]], [[0.0, 0.5], [1.0, 0.5]]
+    for transition, initial, expected in [
+        (loop, [0.5, 0.5], (True, True, 1, 2)),
+        (loop, [1.0, 0.0], (False, True, 1, 1)),
+        (swap, [0.5, 0.5], (False, True, 2, 2)),
+        (np.eye(2), [0.5, 0.5], (False, False, 0, 2)),
+    ]:
+        report = assumption_3_2(HMM(transition, [[1.0, 1.0]], initial))
+        assert (report.holds, report.irreducible, report.period, report.start_support) == expected
+        assert bool(report) is expected[0]
+        assert report.assumption.startswith("Assumption 3.2")
+    with pytest.raises(AssumptionError, match=r"reducible; P\[H_0\] is positive on 2 of 2 states") as caught:
+        report.require()
+    assert caught.value.report is report
+
+
+def test_regularity_of_memory_models_is_that_of_their_chain():
+    for seed in range(30):
+        model = random_memory_hmm(3, 4, 5, seed)
+        assert assumption_3_2(model).holds == (by_powers(model.transition) == (True, 1))
+
+
+def test_rank_of_random_emissions():
+    ranks = set()
+    for seed in range(300):
+        model = sparse_hmm(1 + seed % 5, 1 + seed % 7, seed, 0.5)
+        report, expected = assumption_3_1(model), np.linalg.matrix_rank(model.emission.numpy())
+        assert (report.rank, report.holds) == (expected, expected == model.n_states)
+        assert report.assumption == "Assumption 3.1 (non-degeneracy)"
+        ranks.add((expected, model.n_states))
+        singular = np.linalg.svd(model.emission.numpy(), compute_uv=False)
+        assert report.largest_singular_value == pytest.approx(singular[0])
+        if expected == model.n_states:
+            assert report.smallest_singular_value == pytest.approx(singular[-1])
+            assert report.condition == pytest.approx(singular[0] / singular[-1])
+        else:
+            assert report.smallest_singular_value < 1e-14
+            assert report.condition == math.inf
+    assert len(ranks) > 10
+
+
+@pytest.mark.parametrize(("gap", "holds"), [(0.0, False), (1e-17, False), (1e-12, True), (1e-6, True), (0.5, True)])
+def test_rank_of_duplicates_and_near_duplicates(gap, holds):
+    emission = torch.tensor([[0.2, 0.5, 0.2], [0.3, 0.1, 0.3], [0.5, 0.4, 0.5]], dtype=torch.float64)
+    emission[:, 2] += gap * torch.tensor([0.1, -0.3, 0.2], dtype=torch.float64)
+    report = independence("these columns", emission)
+    assert (report.holds, report.rank) == (holds, 3 if holds else 2)
+    if gap >= 1e-12:
+        assert 0.01 * gap < report.smallest_singular_value < gap
+    if not holds:
+        with pytest.raises(AssumptionError, match="these columns does not hold: 3 columns of rank 2"):
+            report.require()
+
+
+def test_a_sparse_tensor_is_no_set_of_indices():
+    with pytest.raises(ValueError, match=r"^essential must be a dense tensor"):
+        as_indices("essential", torch.tensor([0, 1]).to_sparse(), 3)
+
+
+def test_more_columns_than_rows_are_dependent():
+    report = independence("these columns", torch.rand(3, 4, dtype=torch.float64))
+    assert (report.holds, report.rank, report.n_columns, report.smallest_singular_value) == (False, 3, 4, 0.0)
+
+
+EPS = 2.0**-52
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ([[3, 0, 0], [0, 5, 0], [0, 0, 4], [0, 0, 0]], (True, 3, 3, 3.0, 5.0, 4 * EPS * 5)),
+        ([[2, 0], [0, 0.5]], (True, 2, 2, 0.5, 2.0, 2 * EPS * 2)),
+        ([[2, 0, 0], [0, 1, 0]], (False, 3, 2, 0.0, 2.0, 3 * EPS * 2)),
+        ([[0, 0], [0, 0], [0, 0]], (False, 2, 0, 0.0, 0.0, 0.0)),
+        (np.zeros((3, 0)), (True, 0, 0, 1.0, 1.0, 0.0)),
+    ],
+)
+def test_the_report_on_columns_along_the_axes(columns, expected):
+    report = independence("these columns", torch.tensor(columns, dtype=torch.float64))
+    assert report == IndependenceReport("these columns", *expected)
+    if expected[0]:
+        assert report.condition == expected[4] / expected[3]
+
+
+def test_the_rank_of_float32_columns_is_judged_by_their_own_rounding():
+    near = torch.tensor([[1.0, 1.0], [0.0, 1e-7]], dtype=torch.float64)
+    assert independence("", near).rank == 2
+    report = independence("", near.float())
+    assert report.rank == 1
+    assert report.tolerance == pytest.approx(2 * 2**-23 * math.sqrt(2))
+
+
+HALF = [[0.0, 0.5], [1.0, 0.5]]
+AXES = IndependenceReport("columns of W at H*", True, 1, 1, 1.0, 1.0, 3 * EPS)
+TWO_AXES = IndependenceReport("columns of W at H*", True, 2, 2, 1.0, 1.0, 3 * EPS)
+REGULAR = RegularityReport("Assumption 3.2 (regularity)", True, True, 1, 2, 2)
+
+
+def test_a_regular_chain_is_reported_whole():
+    model = HMM(HALF, np.eye(2), [0.5, 0.5])
+    assert assumption_3_2(model) == REGULAR
+    assert str(REGULAR) == "the chain is irreducible of period 1; P[H_0] is positive on 2 of 2 states"
+    REGULAR.require()
+    swap = assumption_3_2(HMM([[0, 1], [1, 0]], np.eye(2), [1.0, 0]))
+    assert swap == RegularityReport("Assumption 3.2 (regularity)", False, True, 2, 1, 2)
+    with pytest.raises(AssumptionError) as caught:
+        swap.require()
+    assert str(caught.value) == (
+        "Assumption 3.2 (regularity) does not hold: the chain is irreducible of period 2; "
+        "P[H_0] is positive on 1 of 2 states"
+    )
+
+
+def test_a_stationary_start_is_reported_whole():
+    third = assumption_4_4(HMM(HALF, np.eye(2), [1 / 3, 2 / 3]))
+    assert third == StationarityReport("Assumption 4.4 (stationarity)", True, REGULAR, third.drift)
+    assert third.drift < 1e-15
+    half = assumption_4_4(HMM(HALF, np.eye(2), [0.5, 0.5]))
+    assert half == StationarityReport("Assumption 4.4 (stationarity)", False, REGULAR, 0.25)
+    assert str(half) == f"{REGULAR}; A P[H_0] differs from P[H_0] by up to 0.25"
+    still = assumption_4_4(HMM(np.eye(2), np.eye(2), [0.5, 0.5]))  # stationary, but not regular
+    assert (still.holds, still.drift) == (False, 0.0)
+
+
+def chain_of(*columns):
+    return HMM(np.array(columns).T, np.eye(len(columns)), np.full(len(columns), 1 / len(columns)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "mu", "essential", "holds", "rest", "words"),
+    [
+        # From state 0 one goes to 0 and 1 only, from the others anywhere.
+        ("mixed", [1, -1, 0], [1, 0], True, ((), (0,), ()), "[]; states of H* that no step surely into H* reaches: []"),
+        ("mixed", [1, 0, 1], [0, 1], False, ((2,), (0,), ()), "[2]; states of H* that no step"),
+        ("mixed", [1, 0, 0], [0], False, ((), (), (0,)), "[]; states of H* that no step surely into H* reaches: [0]"),
+        ("mixed", [1, 1, 1], [0], False, ((1, 2), (), (0,)), "[1, 2]; states of H* that no step"),
+        # From state 0 and from 1 one stays in 0: nothing leads to 1 surely.
+        ("still", [1, 0, 0], [0, 1], False, ((), (0, 1), (1,)), "reaches: [1]"),
+    ],
+)
+def test_essential_states_are_reported_whole(columns, mu, essential, holds, rest, words):
+    chains = {
+        "mixed": chain_of([0.5, 0.5, 0], [0.2, 0.3, 0.5], [0.3, 0.3, 0.4]),
+        "still": chain_of([1.0, 0, 0], [1.0, 0, 0], [0.3, 0.3, 0.4]),
+    }
+    report, own = assumption_3_5(chains[columns], mu, essential), AXES if len(essential) == 1 else TWO_AXES
+    assert report == EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, own, *rest)
+    assert str(report).startswith(f"{own}; states of supp(mu) outside H*: ")
+    assert words in str(report)
+
+
+def test_essential_states_are_found_wherever_one_of_all_sets_will_do():
+    found = 0
+    for seed in range(60):
+        model = sparse_hmm(2 + seed % 3, 2 + seed % 2, seed, zeros=0.6)
+        n = model.n_states
+        mu = np.random.default_rng(seed).choice([0.0, 1.0, -2.0], size=n)
+        mu[seed % n] = 1.0
+        sets = [list(which) for size in range(1, n + 1) for which in combinations(range(n), size)]
+        answer = essential_states(model, mu)
+        assert (answer is not None) == any(assumption_3_5(model, mu, which).holds for which in sets), seed
+        if answer is not None:
+            found += 1
+            assert answer == sorted(answer)
+            assert assumption_3_5(model, mu, answer).holds
+    assert 10 < found < 50
+
+
+def test_recoverable_columns_are_these_columns_of_the_emission_table():
+    model = sparse_memory_hmm(3, 6, 5, seed=1, zeros=0.0, n_cells=2)  # three syntax states in each cell
+    table = model.emission.numpy()
+
+    def columns(*places):
+        return np.stack([table[:, m, h] for m, h in places], 1)
+
+    everywhere = [(m, h) for h in range(3) for m in range(3)]
+    own, rest = recoverable_columns(model, 1, [0, 2])
+    np.testing.assert_array_equal(own, columns(*[(m, 3 + s) for s in (0, 2) for m in range(3)]))
+    np.testing.assert_array_equal(rest, columns(*[(m, 4) for m in range(3)], *everywhere))
+    own, rest = recoverable_columns(model, 1, [1], [0, 2])
+    np.testing.assert_array_equal(own, columns((0, 4), (2, 4)))
+    np.testing.assert_array_equal(rest, columns((0, 3), (2, 3), (0, 5), (2, 5), *everywhere))
+    own, rest = recoverable_columns(random_memory_hmm(2, 2, 4, 0), 0, [0, 1])
+    assert (own.shape, rest.shape, rest.dtype) == ((4, 4), (4, 0), torch.float64)
+
+
+def by_scipy(columns, rest):
+    """Rank of the others, the smallest angle between both spans, and the condition of the columns beside a basis of rest."""
+    if not rest.shape[1]:
+        return 0, np.pi / 2, np.linalg.cond(columns)
+    basis = scipy.linalg.orth(rest)
+    return (
+        basis.shape[1],
+        scipy.linalg.subspace_angles(columns, rest).min(),
+        np.linalg.cond(np.hstack([columns, basis])),
+    )
+
+
+@pytest.mark.parametrize("n_cells", [1, 2])
+def test_recovery_is_reported_as_scipy_says(n_cells):
+    for seed in range(12):
+        model, cell, syntax, values = recoverable_memory_hmm(n_cells, 3, 2, 1 + seed % 2, 3 - seed % 2, seed, zeros=0.2)
+        mu = np.zeros(3)
+        mu[values] = 1.0
+        reports = {"D.5": assumption_d_5(model, mu, cell, syntax)}
+        if n_cells == 1:
+            reports["4.5"] = assumption_4_5(model, mu, syntax)
+        if len(values) == 3:
+            reports["4.2"] = assumption_4_2(model, cell, syntax)
+        for number, report in reports.items():
+            columns, rest = (c.numpy() for c in recoverable_columns(model, cell, syntax, values))
+            assert report.assumption == f"Assumption {number} (recoverable states)"
+            assert report.holds
+            assert report.columns == independence("columns of W at M* x H*", torch.as_tensor(columns))
+            rank, angle, condition = by_scipy(columns, rest)
+            assert report.rest_rank == rank
+            assert report.angle == pytest.approx(angle, rel=1e-7)
+            assert report.condition == pytest.approx(condition, rel=1e-9)
+            assert str(report) == (
+                f"{report.columns}; smallest angle to the span of the others (dimension {rank}): {report.angle:.3g}"
+            )
+
+
+def test_spans_that_meet_break_recovery_though_the_columns_are_independent():
+    emission = np.zeros((3, 1, 3))
+    emission[:, 0, :] = [[1, 0, 0.5], [0, 1, 0.5], [0, 0, 0]]  # the third column is the mean of the first two
+    model = MemoryHMM(np.full((3, 3), 1 / 3), emission, [1 / 3] * 3, [1.0])
+    report = assumption_4_2(model, 0, [0, 1])
+    assert (report.columns.holds, report.holds, report.rest_rank, report.condition) == (True, False, 1, math.inf)
+    assert report.angle == pytest.approx(0, abs=1e-7)
+    assert assumption_4_2(model, 0, [0]).angle == pytest.approx(0, abs=1e-7)  # of two others, which span the first
+
+
+def test_assumption_4_5_is_about_one_cell():
+    model, _, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
+    message = r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"
+    with pytest.raises(ValueError, match=message):
+        assumption_4_5(model, [1.0, -1.0], syntax)
+
+
+def test_columns_of_the_other_cells_are_all_of_them():
+    table = torch.eye(8, dtype=torch.float64).reshape(8, 2, 4)  # column (m, h) shows token 4m + h
+    model = MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), np.full((2, 2), 0.25))
+    for cell, values, own, others in ((0, [1], [4], [5, 2, 6, 3, 7]), (1, [0, 1], [2, 6], [3, 7, 0, 4, 1, 5])):
+        found, rest = recoverable_columns(model, cell, [0], values)
+        assert [part.argmax(0).tolist() for part in (found, rest)] == [own, others]

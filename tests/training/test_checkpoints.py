@@ -1,0 +1,382 @@
+"""Checkpoints: a pretraining that was broken off goes on to the same weights, bit by bit, whatever befell it."""
+
+import math
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from hmmlib.models.appendix_e import random_hmm
+from hmmlib.training import checkpoints
+from hmmlib.training.bert import Shape, build, fingerprint
+from hmmlib.training.pretraining import Pretraining, pretrain
+
+STEPS = 9
+PLAN = Pretraining(STEPS, batch=4, length=8, masked=0.25, learning_rate=1e-2, muon_rate=0.04, warmup=3)
+TEXT = dict(documents=5, document_length=20)
+PLANS = {
+    "Muon": (PLAN, 0.0),
+    "AdamW": (replace(PLAN, muon_rate=0.0, clip=0.1), 0.0),
+    "Muon, dropout": (PLAN, 0.2),
+    "AdamW, dropout, documents": (replace(PLAN, muon_rate=0.0, **TEXT), 0.2),
+    "Muon, dropout, documents, masks as BERT's": (replace(PLAN, masking="bert", **TEXT), 0.2),
+}
+NAMES = list(PLANS)
+PLANS["long"] = (replace(PLAN, steps=120, **TEXT), 0.2)
+PLANS["longer"] = (replace(PLAN, steps=250, **TEXT), 0.2)
+
+
+class Stopped(Exception):
+    """What a report raises to end the training."""
+
+
+def stop_after(step):
+    def report(now, loss):
+        if now == step:
+            raise Stopped
+
+    return report
+
+
+def train(name, path=None, report=None, every=math.inf, seed=1):
+    """Pretrain a fresh network: the losses, and the fingerprint of its weights."""
+    plan, dropout = PLANS[name]
+    network = build(Shape(layers=1, width=8, heads=2, max_length=8, dropout=dropout), 4, 0)
+    return pretrain(network, random_hmm(3, 4, 1), plan, seed, report, path, every), fingerprint(network)
+
+
+undisturbed = cache(train)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs" / "one.safetensors"
+
+
+# Broken off
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("step", [0, 4, STEPS - 2, STEPS - 1])
+def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, step, path):
+    with pytest.raises(Stopped):
+        train(name, path, stop_after(step))
+    reports = []
+    torch.manual_seed(step)  # the global generator has no say
+    assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
+    assert reports == list(range(step + 1, STEPS))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_may_be_broken_off_after_every_step(name, path):
+    for step in range(STEPS):
+        with pytest.raises(Stopped):
+            train(name, path, stop_after(step))
+    assert train(name, path) == undisturbed(name)
+    assert undisturbed(name) == train(name)
+    assert undisturbed(name) != train(name, seed=2)
+
+
+PARTS = ["network.", "optimiser.0.", "draws", "dropout", "losses"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        *(("AdamW, dropout, documents", part) for part in PARTS),
+        *(("Muon, dropout", part) for part in (*PARTS, "optimiser.1.")),
+    ],
+)
+def test_all_that_a_checkpoint_holds_is_needed(name, lost, path, monkeypatch):
+    with pytest.raises(Stopped):
+        train(name, path, stop_after(4))
+    load = checkpoints.load
+
+    def damaged(*arguments):
+        tensors, facts = load(*arguments)
+        kept = {name: value.clone() for name, value in tensors.items()}
+        for key, value in kept.items():
+            if key.startswith(lost) and value.dtype == torch.uint8:
+                value.copy_(torch.Generator().manual_seed(99).get_state())
+            elif key.startswith(lost):
+                value *= 0.5
+        return kept, facts
+
+    monkeypatch.setattr(checkpoints, "load", damaged)
+    losses, weights = train(name, path)
+    expected_losses, expected = undisturbed(name)
+    assert losses != expected_losses
+    assert (weights == expected) == (lost == "losses")
+
+
+def test_a_step_that_was_cut_in_half_is_not_kept(path, monkeypatch):
+    step, calls = torch.optim.AdamW.step, []
+
+    def interrupted(self, *arguments, **options):
+        calls.append(0)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return step(self, *arguments, **options)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)  # Muon's half of the step is done by then
+    with pytest.raises(KeyboardInterrupt):
+        train("Muon", path)
+    assert not path.exists()
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        train("Muon", path, every=0)
+    reports = []
+    assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
+    assert reports == list(range(5, STEPS))
+
+
+def test_how_often_a_checkpoint_is_written(path, monkeypatch):
+    written, save = [], checkpoints.save
+    monkeypatch.setattr(checkpoints, "save", lambda *a: written.append(a[2]["done"]) or save(*a))
+    for _ in range(2):  # a finished run has nothing to add
+        assert train("Muon", path) == undisturbed("Muon")
+        assert written == [str(STEPS)]
+        assert os.listdir(path.parent) == ["one.safetensors"]
+    checkpoints.remove(path)
+    written.clear()
+    train("Muon", path, every=0)
+    assert written[:STEPS] == [str(step + 1) for step in range(STEPS)]
+    assert sorted(os.listdir(path.parent)) == ["one.previous.safetensors", "one.safetensors"]
+    checkpoints.remove(path)
+    assert os.listdir(path.parent) == []
+    checkpoints.remove(path)
+
+
+# Killed
+
+KILLED = """
+import os, random, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+import torch
+torch.set_num_threads(1)
+from test_checkpoints import train
+
+random.seed(int(sys.argv[3]))
+seen, kills, finished = [], -1, False
+while not finished:
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(out)
+        train("long", Path(sys.argv[1]), lambda step, loss: os.write(into, bytes([step])), 0)
+        os._exit(0)
+    os.close(into)
+    if kills < 4:
+        steps = os.read(out, 1)
+        time.sleep(random.random() * 0.05)
+        os.kill(child, signal.SIGKILL)
+    else:
+        steps = b""
+    while part := os.read(out, 256):
+        steps += part
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL), code
+    finished = code == 0
+    seen += steps
+    kills += 1
+    os.close(out)
+print(kills, seen == sorted(set(seen)), len(seen))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_a_process_killed_again_and_again_ends_with_the_same_weights(path):
+    here = os.path.dirname(__file__)
+    command = [sys.executable, "-c", KILLED, str(path), here, "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    kills, never_twice, steps = done.stdout.split()
+    assert int(kills) >= 3
+    assert never_twice == "True"  # what has been reported is in a checkpoint, and is not done again
+    assert 60 < int(steps) <= 120
+    reports = []
+    assert train("long", path, lambda now, loss: reports.append(now)) == undisturbed("long")
+    assert reports == []
+
+
+# Broken checkpoints
+
+
+def leave_two(path):
+    """A checkpoint of 6 steps at `path`, and one of 3 as the one before it."""
+    for step in (2, 5):
+        with pytest.raises(Stopped):
+            train("Muon", path, stop_after(step))
+
+
+def cut(path, share):
+    """Cut a file short."""
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+SHARES = [0.0, 0.0001, 0.05, 0.5, 0.9999]
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_a_checkpoint_cut_short_gives_way_to_the_one_before(share, path):
+    leave_two(path)
+    cut(path, share)
+    reports = []
+    with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over") as caught:
+        assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
+    assert len(caught) == 1
+    assert reports == [3, 4, 5, 6, 7, 8]
+
+
+def with_header(text, old, new):
+    """A safetensors file with a part of its header replaced."""
+    size = int.from_bytes(text[:8], "little")
+    header = text[8 : 8 + size].replace(old, new, 1)
+    assert header != text[8 : 8 + size]
+    return len(header).to_bytes(8, "little") + header + text[8 + size :]
+
+
+def test_a_checkpoint_with_another_fact_type_or_shape_gives_way_too(path):
+    leave_two(path)
+    text = path.read_bytes()
+    for old, new in ((b'"done":"6"', b'"done":"4"'), (b'"F32"', b'"I32"'), (b'"shape":[8,8]', b'"shape":[4,16]')):
+        path.write_bytes(with_header(text, old, new))
+        with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over"):
+            assert int(checkpoints.load(path, {})[1]["done"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("lost", "added", "said"),
+    [
+        ("place", {}, "'place'"),
+        ("done", {}, "'done'"),
+        ("", {"done": "x"}, "invalid literal"),
+        ("", {"done": "99"}, "done must be a number from 0 to 9, not 99"),
+        ("", {"done": "-1"}, "done must be a number from 0 to 9, not -1"),
+    ],
+)
+def test_a_whole_checkpoint_of_another_version_is_named_and_kept(lost, added, said, path):
+    leave_two(path)
+    tensors, facts = checkpoints.load(path, {})
+    checkpoints.save(path, tensors, {name: value for name, value in {**facts, **added}.items() if name != lost})
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"one\.safetensors is whole, but no checkpoint of this version.*{said}"):
+        train("Muon", path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_without_a_whole_checkpoint_a_run_begins_afresh(share, path):
+    leave_two(path)
+    cut(path, share)
+    cut(checkpoints.previous(path), share)
+    reports = []
+    with pytest.warns(UserWarning, match="is no whole checkpoint and is passed over") as caught:
+        assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
+    assert len(caught) == 2
+    assert reports == list(range(STEPS))
+
+
+def test_the_one_before_alone_will_do(path):
+    leave_two(path)
+    path.unlink()
+    reports = []
+    assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
+    assert reports == [3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "message"),
+    [
+        ("Muon", 2, r"one\.safetensors is the checkpoint of another run: its seed is 1, not 2"),
+        ("AdamW", 1, r"one\.safetensors is the checkpoint of another run: its plan is .*'muon_rate': 0.04.*not .*0\.0"),
+    ],
+)
+def test_the_checkpoint_of_another_run_is_refused(name, seed, message, path):
+    leave_two(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        train(name, path, seed=seed)
+    assert path.read_bytes() == before
+    path.unlink()
+    with pytest.raises(ValueError, match=message.replace("one", "one.previous")):
+        train(name, path, seed=seed)
+
+
+def test_a_run_that_was_begun_elsewhere_begins_anew(path):
+    leave_two(path)
+    tensors, facts = checkpoints.load(path, {})
+    assert facts["place"] == "cpu in torch.float32"
+    checkpoints.save(path, tensors, {**facts, "place": "cuda in torch.float32"})
+    reports = []
+    with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, this is cpu in torch\.float32: begun anew"):
+        assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
+    assert reports == list(range(STEPS))
+
+
+# Writing that fails
+
+
+def full_disk(monkeypatch, path):
+    monkeypatch.setattr(checkpoints, "save_file", raises(SafetensorError("No space left on device")))
+
+
+def no_permission(monkeypatch, path):
+    monkeypatch.setattr(checkpoints, "save_file", raises(PermissionError(13, "Permission denied")))
+
+
+def no_rename(monkeypatch, path):
+    monkeypatch.setattr(os, "replace", raises(OSError(30, "Read-only file system")))
+
+
+def no_second_rename(monkeypatch, path):
+    replace_file = os.replace
+    last = raises(OSError(30, "Read-only file system"))
+    monkeypatch.setattr(os, "replace", lambda one, other: (last if other == path else replace_file)(one, other))
+
+
+def raises(error):
+    def call(*_):
+        raise error
+
+    return call
+
+
+def whole(path):
+    """The newest whole checkpoint's number of steps, read without regard to whose it is."""
+    return int(checkpoints.load(path, {})[1]["done"])
+
+
+@pytest.mark.parametrize("failure", [full_disk, no_permission, no_rename, no_second_rename])
+def test_a_checkpoint_that_cannot_be_written_is_an_error_and_the_old_one_stays(failure, path, monkeypatch):
+    leave_two(path)
+    done = whole(path)
+    for every in (0, math.inf):  # while it runs, and when it is broken off
+        with monkeypatch.context() as patched:
+            failure(patched, path)
+            with pytest.raises(OSError, match=rf"no checkpoint could be written to {path}: .*(space|denied|Read-only)"):
+                train("Muon", path, stop_after(7), every)
+        assert whole(path) == done
+        assert not path.with_name("one.safetensors.tmp").exists()
+    assert train("Muon", path) == undisturbed("Muon")
+
+
+def test_a_file_that_may_not_grow_is_an_error_and_the_old_one_stays(path):
+    leave_two(path)
+    done, limits = whole(path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    assert path.stat().st_size > 10_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"no checkpoint could be written to {path}"):
+            train("Muon", path, every=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert whole(path) == done
+    assert train("Muon", path) == undisturbed("Muon")
