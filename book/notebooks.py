@@ -143,11 +143,11 @@ def code_of(notebook: nbformat.NotebookNode) -> str:
 
 def digest(words: str, files: Iterable[Path]) -> str:
     """One hash of words and of files' names and contents."""
-    found = hashlib.sha256(words.encode())
+    hashed = hashlib.sha256(words.encode())
     for file in files:
         content = file.read_bytes()
-        found.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+        hashed.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return hashed.hexdigest()
 
 
 def key(path: Path, parameters: Path) -> str:
