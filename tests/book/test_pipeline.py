@@ -20,7 +20,6 @@ sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]
 import companion  # noqa: E402
 import side_by_side  # noqa: E402
 
-import hmmlib  # noqa: E402
 import notebooks as pipeline  # noqa: E402
 
 REACHES = "%time\nif False:\n    from hmmlib.folder import x"
@@ -128,6 +127,8 @@ def test_what_the_library_itself_does_not_name_may_come_from_anywhere(project, c
 
 
 def test_a_name_of_the_library_itself_reaches_the_module_where_it_is_made():
+    import hmmlib
+
     for name in hmmlib.__all__:
         files, module = pipeline.reached(f"from hmmlib import {name}"), hmmlib._MODULE[name]
         assert pipeline.module_file(f"hmmlib.{module}") in files
