@@ -1,4 +1,4 @@
-"""hmmlib: the library behind the executable companion to Wei, Xie and Ma (2021).
+"""The library behind the executable companion to Wei, Xie and Ma (2021).
 
     from hmmlib import masked_token_probs, posterior, random_hmm, theorem_3_3
 
@@ -8,7 +8,7 @@
     posterior(model, tokens, at=0)                          # P[H_0 | tokens]: (100, 6)
     theorem_3_3(model, mu=[1, -1, 0, 0, 0, 0])              # the linear head that Theorem 3.3 constructs
 
-Everything that one calls stands here, at the root. It lives in rooms, each of which uses those above it:
+Everything that one calls stands here, at the root. It lives in rooms, each of which uses only those above it:
 
     room         what is in it                                             what to call first
     models       HMMs, memory HMMs, families with a property, sentences    HMM, MemoryHMM, random_hmm
