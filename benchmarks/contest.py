@@ -270,12 +270,12 @@ def difference(one: np.ndarray, other: np.ndarray) -> float | None:
 
 def caches() -> dict[str, str]:
     """Sizes of the first processor's caches, as the kernel writes them."""
-    found = {}
+    sizes = {}
     for path in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         kind = (path / "type").read_text().strip()
         if kind != "Instruction":
-            found[f"L{(path / 'level').read_text().strip()}"] = (path / "size").read_text().strip()
-    return found
+            sizes[f"L{(path / 'level').read_text().strip()}"] = (path / "size").read_text().strip()
+    return sizes
 
 
 def machine() -> dict:

@@ -52,13 +52,13 @@ def exponent(x: list[float], y: list[float]) -> float:
 def measure(rows, quick: bool) -> None:
     threads = 1 if quick else 2
     settings = dict(rounds=2, budget=1.0) if quick else dict(rounds=3, budget=3.0, box=60.0, limit=12 * GIB)
-    found = {}
+    curves = {}
     for (what, grows), sizes in CURVES.items():
         at = list(sizes[grows])[: 2 if quick else None]
-        found[what, grows] = rows(
+        curves[what, grows] = rows(
             lambda: curve(what, grows, sizes, at, threads, settings), what=what, grows=grows, at=at, sizes=sizes
         )
-    rows(lambda: {"assumed": ASSUMED, "largest": largest(found)}, what="largest")
+    rows(lambda: {"assumed": ASSUMED, "largest": largest(curves)}, what="largest")
 
 
 def curve(what: str, grows: str, sizes: dict, at: list[int], threads: int, settings: dict) -> dict:
@@ -90,7 +90,7 @@ def end(row: dict) -> dict:
     return [one for one in row["contestants"] if "failed" not in one][-1]
 
 
-def largest(found: dict) -> dict[str, dict[str, float]]:
+def largest(curves: dict) -> dict[str, dict[str, float]]:
     """What is done in an hour: on this machine by its measured seconds, on GPUs by what is assumed of them.
 
     States of an HMM whose posteriors of 1000 sequences of 129 tokens are kept; cells of a memory model whose G is; tokens
@@ -102,25 +102,25 @@ def largest(found: dict) -> dict[str, dict[str, float]]:
     rate = a["H100, float64 operations a second"] * a["H100, fraction of them reached"]
     here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
-    curves = (("posteriors", "states"), ("memory", "values"), ("sampling", "n"))
-    last, joint, drawn = (end(found[name]) for name in curves)
+    calls = (("posteriors", "states"), ("memory", "values"), ("sampling", "n"))
+    last, joint, drawn = (end(curves[name]) for name in calls)
     room = {"this machine": here, "one H100": a["H100, bytes of memory"]}
     room["100 H100"] = room["one H100"] * a["GPUs of a cluster"]
-    by_memory = {place: share * size / (8 * tokens) for place, size in room.items()}
+    by_memory = {machine: share * size / (8 * tokens) for machine, size in room.items()}
     by_time = {"this machine": float(last["name"]) * (HOUR / last["median"]) ** 0.5}
     a_lane = 4 * a["states beside the memory"] ** 2  # operations for a token and a joint value of the memory
     lanes = {"this machine": float(joint["name"]) * HOUR / joint["median"] * joint["work"] / tokens}
     a_second = {"this machine": drawn["work"] / drawn["median"]}
-    for place, count in (("one H100", 1), ("100 H100", a["GPUs of a cluster"])):
-        by_time[place] = (HOUR * rate * count / (4 * tokens)) ** 0.5
-        lanes[place] = HOUR * rate * count / (a_lane * tokens)
-        a_second[place] = a["H100, bytes a second"] * count / a["bytes moved for a drawn token"]
+    for machine, count in (("one H100", 1), ("100 H100", a["GPUs of a cluster"])):
+        by_time[machine] = (HOUR * rate * count / (4 * tokens)) ** 0.5
+        lanes[machine] = HOUR * rate * count / (a_lane * tokens)
+        a_second[machine] = a["H100, bytes a second"] * count / a["bytes moved for a drawn token"]
     return {
-        place: {
-            "states by time": by_time[place],
-            "states by memory": by_memory[place],
-            "cells": float(np.log(lanes[place]) / np.log(a["values of a cell"])),
-            "tokens drawn": a_second[place] * HOUR,
+        machine: {
+            "states by time": by_time[machine],
+            "states by memory": by_memory[machine],
+            "cells": float(np.log(lanes[machine]) / np.log(a["values of a cell"])),
+            "tokens drawn": a_second[machine] * HOUR,
         }
-        for place in room
+        for machine in room
     }

@@ -106,13 +106,15 @@ def choices(rows: list[dict]) -> Table:
     """Excess loss under other rates, schedules and batches, beside the preset's; no rows where none was tried."""
     own = chosen(rows, side="hmmlib")
     others = [row for row in own if changed(row)]
-    found = {}
+    excesses = {}
     for row in [*chosen(sides(rows)["hmmlib"], steps=STEPS), *others]:
-        found.setdefault((row["states"], changed(row) or "the preset", row["steps"]), {})[row["seed"]] = row["excess"]
+        excesses.setdefault((row["states"], changed(row) or "the preset", row["steps"]), {})[row["seed"]] = row[
+            "excess"
+        ]
     seeds = sorted({row["seed"] for row in own})
     lines = [
         (f"{states}", change, f"{steps}", *(number(excess[seed]) if seed in excess else "–" for seed in seeds))
-        for (states, change, steps), excess in sorted(found.items(), key=lambda item: item[0][0])
+        for (states, change, steps), excess in sorted(excesses.items(), key=lambda item: item[0][0])
     ]
     columns = ("states", "changed", "steps", *(f"seed {seed}" for seed in seeds))
     return Table("other choices", columns, lines if others else [])

@@ -53,15 +53,17 @@ def by_size(n: int, length: int, sizes: tuple, settings: dict) -> dict:
 
     And the exponents of seconds a token in |M|^N and in |H|, the other being as in the contest with the peers.
     """
-    found = []
+    contestants = []
     for cells, values, states in sizes:
         width = values**cells * states
         few = max(8, min(n, 150 * n // width))
         model = random_memory_hmm(values, states, TOKENS, seed=1, n_cells=cells)
         name = f"{cells}-{values}-{states}"
         inputs = save(f"size-{name}", model, model.sample(few, length, seed=1).tokens)
-        found.append(Contestant(name, "ours:masked", dict(dtype="float64"), inputs, peer=False, work=few * length))
-    result = contest(found, 1, **settings)
+        contestants.append(
+            Contestant(name, "ours:masked", dict(dtype="float64"), inputs, peer=False, work=few * length)
+        )
+    result = contest(contestants, 1, **settings)
     done = {one["name"]: one["median"] / one["work"] for one in result["contestants"] if "failed" not in one}
     sizes_done = [(*map(int, name.split("-")), cost) for name, cost in done.items()]
     at_states = [(values**cells, cost) for cells, values, states, cost in sizes_done if states == STATES]

@@ -44,13 +44,13 @@ def visit(browser: Browser, address: str) -> dict[str, float]:
     finished = []
     page.on("requestfinished", lambda request: finished.append(request))
     page.goto(address, wait_until="load")
-    found = {"typeset": page.evaluate(TYPESET), "load": page.evaluate(LOADED)}
+    measured = {"typeset": page.evaluate(TYPESET), "load": page.evaluate(LOADED)}
     page.wait_for_timeout(500)
-    found |= {"jumps": page.evaluate("jumps"), "requests": len(finished), **dict.fromkeys(PARTS, 0)}
+    measured |= {"jumps": page.evaluate("jumps"), "requests": len(finished), **dict.fromkeys(PARTS, 0)}
     for request in finished:
-        found[KINDS.get(request.resource_type, "other")] += request.sizes()["responseBodySize"]
+        measured[KINDS.get(request.resource_type, "other")] += request.sizes()["responseBodySize"]
     context.close()
-    return found
+    return measured
 
 
 def pages(html: Path) -> list[str]:

@@ -24,10 +24,10 @@ def operations(spec: TrialSpec) -> float:
     """Floating-point operations of a step, forward and backward: the last layer runs at masked positions only."""
     width, hidden = spec.width, max(1, round(spec.masked * spec.length))
     attention = 4 * spec.length * width  # scores and weighted values, for each query
-    whole = 24 * width**2 + attention  # queries, keys, values, output and the two of the feed-forward part
+    layer = 24 * width**2 + attention  # queries, keys, values, output and the two of the feed-forward part
     last = 4 * width**2 * spec.length + hidden * (20 * width**2 + attention)
     head = hidden * (2 * width**2 + 2 * width * (spec.n_tokens + spec.specials))
-    return 3.0 * spec.batch * ((spec.layers - 1) * spec.length * whole + last + head)
+    return 3.0 * spec.batch * ((spec.layers - 1) * spec.length * layer + last + head)
 
 
 def wait(device: torch.device) -> None:
@@ -38,9 +38,9 @@ def wait(device: torch.device) -> None:
         torch.mps.synchronize()
 
 
-def peak(device: torch.device, kind: torch.dtype, size: int) -> float:
+def peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
     """Operations per second of a size × size matrix product of random numbers: the best of five."""
-    a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     best = float("inf")
     for _ in range(6):
         wait(device)
@@ -57,25 +57,25 @@ def main(
     device: str = "auto",
     profile: Annotated[bool, typer.Option("--profile", help="where the time goes, by kernel")] = False,
 ) -> None:
-    spec, place = TrialSpec(preset), backend.pick(device)
+    spec, there = TrialSpec(preset), backend.pick(device)
     spec = TrialSpec(preset, documents=min(spec.documents, 40), steps=spec.steps if spec.documents else steps + 30)
-    network = build_network(spec).to(place).train()
+    network = build_network(spec).to(there).train()
     start = time.perf_counter()
     run = Run(network, draw_model(spec), spec.pretraining(), 0)
     run.warm_up()
     for _ in range(10):
         run.step()
-    wait(place)
+    wait(there)
     ready = time.perf_counter() - start
     start = time.perf_counter()
     for _ in range(steps):
         run.step()
-    wait(place)
+    wait(there)
     seconds = (time.perf_counter() - start) / steps
-    kind = (backend.half(place) if spec.precision == "half" else None) or torch.float32
-    best = peak(place, kind, 8192 if place.type == "cuda" else 2048)
+    dtype = (backend.half(there) if spec.precision == "half" else None) or torch.float32
+    best = peak(there, dtype, 8192 if there.type == "cuda" else 2048)
     rate = operations(spec) / seconds
-    print(f"{backend.name(place)}, {torch.get_num_threads()} threads, torch {torch.__version__}, {kind}")
+    print(f"{backend.name(there)}, {torch.get_num_threads()} threads, torch {torch.__version__}, {dtype}")
     print(f"{preset}: {spec.layers} layers, {spec.width} wide, {spec.batch} × {spec.length} tokens a step")
     print(
         f"ready after {ready:.1f} s; {1000 * seconds:.2f} ms a step, {spec.batch * spec.length / seconds:,.0f} tokens/s"
@@ -85,13 +85,13 @@ def main(
     if profile:
         from torch.profiler import ProfilerActivity
 
-        kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if place.type == "cuda" else [])
-        with torch.profiler.profile(activities=kinds) as found:
+        kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if there.type == "cuda" else [])
+        with torch.profiler.profile(activities=kinds) as profiled:
             for _ in range(min(20, steps)):
                 run.step()
-            wait(place)
-        key = "self_cuda_time_total" if place.type == "cuda" else "self_cpu_time_total"
-        print(found.key_averages().table(sort_by=key, row_limit=25, max_name_column_width=60))
+            wait(there)
+        key = "self_cuda_time_total" if there.type == "cuda" else "self_cpu_time_total"
+        print(profiled.key_averages().table(sort_by=key, row_limit=25, max_name_column_width=60))
 
 
 if __name__ == "__main__":

@@ -84,20 +84,20 @@ def faster(ratio: float, name: str) -> str:
 
 def posteriors(record: dict) -> dict[str, Table]:
     """For posteriors and G in both precisions: peers beside ours, ours beside the bounds, differences, and memory."""
-    found = {}
+    tables = {}
     for what in ("posteriors", "G"):
         for dtype in ("float64", "float32"):
             rows = chosen(record["rows"], what=what, dtype=dtype)
             if not rows:
                 continue
             title = f"{what}-{dtype}"
-            found[title] = against_ours(title, rows, rivals(rows))
-            found[f"{title}-bounds"] = against_ours(f"{title}: times a bound", rows, [*BOUNDS])
+            tables[title] = against_ours(title, rows, rivals(rows))
+            tables[f"{title}-bounds"] = against_ours(f"{title}: times a bound", rows, [*BOUNDS])
             rows = [row for row in rows if row["threads"] == rows[0]["threads"]]
             others = rivals(rows)
-            found[f"{title}-apart"] = by_states(f"{title}: largest difference", others, rows, apart)
-            found[f"{title}-peak"] = by_states(f"{title}: memory of a call", [FIRST, *others], rows, peak)
-    return found
+            tables[f"{title}-apart"] = by_states(f"{title}: largest difference", others, rows, apart)
+            tables[f"{title}-peak"] = by_states(f"{title}: memory of a call", [FIRST, *others], rows, peak)
+    return tables
 
 
 def against_ours(title: str, rows: list[dict], others: list[str]) -> Table:

@@ -232,7 +232,7 @@ def first_line(cell: nbformat.NotebookNode) -> str:
     return next((line for line in lines if not re.match(r"#|import |from |[\s)]", line)), lines[0])
 
 
-def judge(code: list[nbformat.NotebookNode], stopped: str, layer: Path, found: dict[str, str]) -> list[str]:
+def judge(code: list[nbformat.NotebookNode], stopped: str, layer: Path, packages: dict[str, str]) -> list[str]:
     """What is wrong with a notebook's code cells after its run, and with what it has installed."""
     problems = []
     if stopped:
@@ -243,11 +243,11 @@ def judge(code: list[nbformat.NotebookNode], stopped: str, layer: Path, found: d
             problems.append(f"an error, and the run went on: the cell `{first_line(cell)}`")
         if cell.source.strip() and not cell.execution_count:
             problems.append(f"not run: the cell `{first_line(cell)}`")
-    if "hmmlib" not in found:
+    if "hmmlib" not in packages:
         problems.append(f"no hmmlib was installed; its first code cell said:\n{last_lines(printed(code[0]))}")
     elif not any("vcs_info" in p.read_text() for p in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json")):
         problems.append("hmmlib was not installed by git")
-    if again := [name for name in COLAB if name in found]:
+    if again := [name for name in COLAB if name in packages]:
         problems.append(f"installed although Colab has it: {', '.join(again)}")
     return problems
 
@@ -309,12 +309,12 @@ def summary(reports: list[Report]) -> str:
     for report in reports:
         what = ", ".join(f"{name} {version}" for name, version in report.installed.items())
         groups.setdefault(what, []).append(report.name)
-    parts = [
+    lines = [
         f"\ninstalled by {'each' if len(groups) == 1 else ', '.join(who)}: {what or 'nothing'}"
         for what, who in groups.items()
     ]
-    parts += [f"\n{report.name}: {problem}" for report in reports for problem in report.problems]
-    return "\n".join(parts)
+    lines += [f"\n{report.name}: {problem}" for report in reports for problem in report.problems]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

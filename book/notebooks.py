@@ -27,6 +27,7 @@ import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 from portable import plain
 
+import hmmlib
 from hmmlib.files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -101,11 +102,16 @@ def module_file(name: str) -> Path | None:
 
 @cache
 def imported(code: str) -> frozenset[str]:
-    """Modules of the library that code names in its import statements, wherever they stand."""
+    """Modules of the library that code names in its import statements, wherever they stand.
+
+    A name of `hmmlib` itself stands for the module that it comes from.
+    """
     names = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module == "hmmlib":
+            names |= {f"hmmlib.{hmmlib._MODULE.get(alias.name, alias.name)}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return frozenset(name for name in names if name.split(".")[0] == "hmmlib")
@@ -114,19 +120,19 @@ def imported(code: str) -> frozenset[str]:
 def reached(code: str) -> list[Path]:
     """The files of the library that code can come to: modules over all imports, and whatever is no module.
 
-    A name taken from `hmmlib` itself may come from any module: the whole library then.
+    The whole library where that cannot be said: for `import hmmlib` alone, and a name that `hmmlib` does not have.
     """
     everything = sorted(p for p in (ROOT / "hmmlib").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
-    found, names = {ROOT / "hmmlib" / "__init__.py"}, set(imported(code))
+    files, names = {ROOT / "hmmlib" / "__init__.py"}, set(imported(code))
     while names:
         name = names.pop()
         file = module_file(name)
-        if file is None and name.count(".") == 1:
+        if name == "hmmlib" or (file is None and name.count(".") == 1):
             return everything
-        if file and file not in found:
-            found.add(file)
+        if file and file not in files:
+            files.add(file)
             names |= imported(file.read_text())
-    return sorted(found | {file for file in everything if file.suffix != ".py"})
+    return sorted(files | {file for file in everything if file.suffix != ".py"})
 
 
 def code_of(notebook: nbformat.NotebookNode) -> str:
@@ -137,11 +143,11 @@ def code_of(notebook: nbformat.NotebookNode) -> str:
 
 def digest(words: str, files: Iterable[Path]) -> str:
     """One hash of words and of files' names and contents."""
-    found = hashlib.sha256(words.encode())
+    hashed = hashlib.sha256(words.encode())
     for file in files:
         content = file.read_bytes()
-        found.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
-    return found.hexdigest()
+        hashed.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
+    return hashed.hexdigest()
 
 
 def key(path: Path, parameters: Path) -> str:

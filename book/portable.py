@@ -46,15 +46,15 @@ def bibliography():
     return parse_file(str(ROOT / "book" / "references.bib"))
 
 
-def box(kind: str, title: str, lines: list[str]) -> list[str]:
+def box(directive: str, title: str, lines: list[str]) -> list[str]:
     """A directive's body without it: statements become quotations, proofs paragraphs, dropdowns details."""
     labels = [line.split()[1] for line in lines if line.startswith(":label:")]
     body = "\n".join(line for line in lines if not line.startswith(":")).strip()
-    if kind == "dropdown":
+    if directive == "dropdown":
         return ["<details>", f"<summary>{title}</summary>", "", body, "", "</details>"]
-    if kind == "prf:proof":
+    if directive == "prf:proof":
         return [f"**Proof.** {body} ∎"]
-    heading = f"**{name(labels[0]) if labels else kind.split(':')[-1].title()}**"
+    heading = f"**{name(labels[0]) if labels else directive.split(':')[-1].title()}**"
     heading += f" ({title})." if title else "."
     return [f"> {line}".rstrip() for line in f"{heading}\n\n{body}".split("\n")]
 
@@ -68,8 +68,8 @@ def without_boxes(text: str) -> str:
             open_boxes.append((fence["colons"], fence["name"], fence["title"], lines))
             lines = []
         elif fence and open_boxes and fence["colons"] == open_boxes[-1][0]:
-            _, kind, title, outer = open_boxes.pop()
-            lines = [*outer, *box(kind, title, lines)]
+            _, directive, title, outer = open_boxes.pop()
+            lines = [*outer, *box(directive, title, lines)]
         else:
             lines.append(line)
     if open_boxes:
@@ -92,12 +92,12 @@ ROLES: dict[str, Callable[[str], str]] = {
 }
 
 
-def role(kind: str, content: str) -> str:
-    if kind not in ROLES or (kind != "term" and "<" in content):
+def role(role_name: str, content: str) -> str:
+    if role_name not in ROLES or (role_name != "term" and "<" in content):
         raise ValueError(
-            f"{{{kind}}}`{content}`: a notebook can use the roles {', '.join(ROLES)}; else a Markdown link"
+            f"{{{role_name}}}`{content}`: a notebook can use the roles {', '.join(ROLES)}; else a Markdown link"
         )
-    return ROLES[kind](content)
+    return ROLES[role_name](content)
 
 
 def plain(text: str, address: str, branch: str) -> str:

@@ -1,4 +1,27 @@
-"""hmmlib: the library behind the executable companion to Wei, Xie and Ma (2021)."""
+"""The library behind the executable companion to Wei, Xie and Ma (2021).
+
+    from hmmlib import masked_token_probs, posterior, random_hmm, theorem_3_3
+
+    model = random_hmm(n_states=6, n_tokens=10, seed=1)     # a model, drawn as in appendix E
+    tokens = model.sample(n=100, length=20, seed=2).tokens  # (100, 20)
+    masked_token_probs(model, tokens)                       # the paper's G: (100, 20, 10)
+    posterior(model, tokens, at=0)                          # P[H_0 | tokens]: (100, 6)
+    theorem_3_3(model, mu=[1, -1, 0, 0, 0, 0])              # the linear head that Theorem 3.3 constructs
+
+Everything that one calls stands here, at the root. It lives in rooms, each of which uses only those above it:
+
+    room         what is in it                                             what to call first
+    models       HMMs, memory HMMs, families with a property, sentences    HMM, MemoryHMM, random_hmm
+    inference    messages and posteriors, exact, zeros included            masked_token_probs, posterior
+    theory       assumptions, heads, the paper's constructions             assumption_3_1, theorem_3_6
+    evidence     checks of every statement, with controls; three           python -m hmmlib ledger
+                 witnesses that share no code with what they check
+    training     a BERT-like network; heads and prompts tuned on it        pretrain, tune_head, tune_prompt
+    experiments  trials, and the store of their results                    TrialSpec, run_trial, load_results
+    notebook     parameters, figures and drawings of the notebooks         hmmlib.notebook.figures
+
+`validation`, `backend` and `files` serve every room; `python -m hmmlib --help` is the command line.
+"""
 
 import importlib
 import os
@@ -13,9 +36,24 @@ _HOME = {
     "validation": ["MASK"],
     "models.hmm": ["HMM", "MemoryHMM", "Sample"],
     "models.appendix_e": ["random_hmm", "random_memory_hmm"],
-    "models.families": ["recoverable_memory_hmm"],
+    "models.families": [
+        "dependent_hmm",
+        "essential_hmm",
+        "essential_twins",
+        "hidden_twins",
+        "nearly_dependent_hmm",
+        "non_degenerate_hmm",
+        "parity_memory_hmm",
+        "recoverable_memory_hmm",
+        "recoverable_twins",
+        "regular_hmm",
+        "shrinking_support",
+        "sparse_hmm",
+        "sparse_memory_hmm",
+    ],
     "models.sentences": ["sentences"],
     "inference.messages": [
+        "aggregated_messages",
         "latent_given_others",
         "log_likelihood",
         "masked_token_probs",
@@ -37,16 +75,37 @@ _HOME = {
         "essential_states",
     ],
     "theory.heads": ["AttentionHead", "LinearHead"],
-    "theory.separation": ["fit_or_refute"],
-    "theory.theorems": ["ground_truth", "theorem_3_3", "theorem_3_6", "theorem_4_3", "theorem_4_6"],
+    "theory.separation": ["Impossible", "fit_or_refute"],
+    "theory.theorems": [
+        "attention_head",
+        "claim_b_1",
+        "claim_d_10",
+        "claim_d_3",
+        "concentrated",
+        "ground_truth",
+        "lemma_c_2",
+        "lemma_d_2",
+        "lemma_d_4",
+        "lemma_d_9",
+        "prompt_d_6",
+        "prompt_for_any_start",
+        "prompted_head",
+        "theorem_3_3",
+        "theorem_3_6",
+        "theorem_4_3",
+        "theorem_4_6",
+    ],
     "training.bert": ["Shape"],
     "training.pretraining": ["Pretraining", "pretrain"],
     "training.tuning": ["Tuning", "accuracy", "tune_attention", "tune_exact_prompt", "tune_head", "tune_prompt"],
-    "experiments.labels": ["Task", "draw_task"],
-    "experiments.specs": ["TrialSpec"],
-    "experiments.store": ["load_result", "load_results", "save_result"],
-    "experiments.trials": ["TrialResult", "run_trial"],
+    "experiments.labels": ["Task", "draw_mu", "draw_task"],
+    "experiments.ladder": ["climb"],
+    "experiments.specs": ["TrialSpec", "panel_specs"],
+    "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
+    "experiments.summaries": ["interval"],
+    "experiments.trials": ["TrialResult", "draw_model", "draw_trial_task", "run_trial"],
 }
+# The module of each name: book/notebooks.py asks it what a notebook depends on.
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_MODULE)
 

@@ -71,7 +71,7 @@ def options(
 def ledger(
     instances: Annotated[int, number("instances", int, 1, help="random models for each statement")] = 300,
     seed: Annotated[int, number("seed", int, 0, help="seed of all of them")] = 0,
-    out: Annotated[Path, typer.Option(help="where to write the ledger")] = Path("build/ledger.json"),
+    out: Annotated[Path, typer.Option(help="where to write the ledger")] = Path("mine/ledger.json"),
     workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -26,6 +26,20 @@ def as_seed(seed: int, other: str = "") -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be an integer from 0 to 2**63 - 1{other}, not {seed!r}")
     return int(seed)
+
+
+def integer_between(name: str, value, low: int, high: int) -> int:
+    """`value` where it is an integer from `low` to `high`, ends included; ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r}")
+    return int(value)
+
+
+def integers_between(name: str, values: Iterable[int], low: int, high: int) -> list[int]:
+    """`values` as a list, where each is an integer from `low` to `high`; TypeError for what is no sequence."""
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence of integers from {low} to {high}, not {values!r}")
+    return [integer_between(f"each of {name}", value, low, high) for value in values]
 
 
 def at_least(name: str, value, low: int) -> int:
@@ -226,3 +240,64 @@ def as_labels(labels, n: int) -> Tensor:
     if labels.shape != (n,):
         raise ValueError(f"labels must have shape ({n},), not {tuple(labels.shape)}")
     return labels.bool()
+
+
+def as_array(name: str, value, *shape: int | None) -> np.ndarray:
+    """`value` as an array of real numbers of that shape, where None is any length; ValueError otherwise."""
+    wanted = f"({', '.join('any' if length is None else str(length) for length in shape)}{',' * (len(shape) == 1)})"
+    try:
+        array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of shape {wanted}, not {type(value).__name__} ({error})") from None
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers, not of {array.dtype}")
+    if array.ndim != len(shape) or any(a not in (None, b) for a, b in zip(shape, array.shape, strict=True)):
+        raise ValueError(f"{name} must be an array of shape {wanted}, not {array.shape}")
+    return array
+
+
+def not_empty(name: str, values: np.ndarray) -> np.ndarray:
+    """`values` where there are any; ValueError otherwise."""
+    if not len(values):
+        raise ValueError(f"{name} must hold one number or more, not none")
+    return values
+
+
+def length_of(name: str, values) -> int:
+    """How many there are; TypeError for what is no sequence."""
+    try:
+        return len(values)
+    except TypeError:
+        raise TypeError(f"{name} must be a sequence, not {type(values).__name__}") from None
+
+
+def by_name(name: str, value) -> dict:
+    """`value` where it is a dict with something in it; TypeError or ValueError otherwise."""
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict, by name, not {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name} must hold one entry or more, by name, not none")
+    return value
+
+
+def as_vector(name: str, value, length: int) -> Tensor:
+    """`value` as a finite vector (length,), float64; ValueError otherwise."""
+    try:
+        value = dense(name, torch.as_tensor(value, dtype=torch.float64)).detach().cpu()
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be {length} finite numbers, not {value!r}") from None
+    if value.shape != (length,) or not torch.isfinite(value).all():
+        raise ValueError(f"{name} must be {length} finite numbers, not {value.tolist()!r}")
+    return value
+
+
+def different_words(name: str, words: Sequence[str], count: int) -> list[str]:
+    """`words` as a list, where they are so many, different and not empty; ValueError otherwise."""
+    try:
+        words = list(words)
+    except TypeError:
+        raise ValueError(f"{name} must be {count} different words, not {words!r}") from None
+    good = all(isinstance(word, str) and word.strip() for word in words)
+    if not good or len(words) != count or len(set(words)) != count:
+        raise ValueError(f"{name} must be {count} different words, not {words!r}")
+    return words

@@ -84,21 +84,21 @@ class SlowerTable(FromResults):
         return [as_nodes(tables.slower(map(tables.load, tables.TABLES)))]
 
 
-def as_nodes(found: Table, code: int | None = None) -> nodes.table:
+def as_nodes(table: Table, code: int | None = None) -> nodes.table:
     """The table for the page; the cells of column number `code` hold code."""
 
     def cell(column: int, text: str) -> nodes.entry:
         shown = nodes.literal(text=text) if column == code and text else nodes.Text(text)
         return nodes.entry("", nodes.paragraph("", "", shown))
 
-    table = nodes.table(classes=["benchmark"])
-    group = nodes.tgroup(cols=len(found.columns))
-    group += [nodes.colspec(colwidth=1) for _ in found.columns]
-    lines = found.rows or [("none", *[""] * (len(found.columns) - 1))]
-    group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph(text=name)) for name in found.columns)))
+    drawn = nodes.table(classes=["benchmark"])
+    group = nodes.tgroup(cols=len(table.columns))
+    group += [nodes.colspec(colwidth=1) for _ in table.columns]
+    lines = table.rows or [("none", *[""] * (len(table.columns) - 1))]
+    group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph(text=name)) for name in table.columns)))
     group += nodes.tbody("", *(nodes.row("", *(cell(*one) for one in enumerate(line))) for line in lines))
-    table += group
-    return table
+    drawn += group
+    return drawn
 
 
 def as_picture(draw: Callable[..., Figure], *given, words: str) -> list[nodes.Node]:

@@ -37,16 +37,16 @@ def number_in(label: str) -> str:
 
 def statements(env) -> dict[str, tuple[str, str]]:
     """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
-    found = {}
+    anchors = {}
     for label, box in getattr(env, "proof_list", {}).items():
         if label.startswith("paper-") and not box["nonumber"]:
-            found[f"{box['realtype'].title()} {number_in(label)}"] = (box["docname"], label)
-    return found
+            anchors[f"{box['realtype'].title()} {number_in(label)}"] = (box["docname"], label)
+    return anchors
 
 
 def linked(text: str, known: dict[str, tuple[str, str]], link) -> list[nodes.Node]:
     """The text as nodes, with a link at each mention of a known statement."""
-    parts, end = [], 0
+    pieces, end = [], 0
     for mention in MENTION.finditer(text):
         first = True
         for number in re.finditer(NUMBER, mention["numbers"]):
@@ -54,10 +54,10 @@ def linked(text: str, known: dict[str, tuple[str, str]], link) -> list[nodes.Nod
             start = mention.start() if first else mention.start("numbers") + number.start()
             stop = mention.start("numbers") + number.end()
             if name in known:
-                parts += [nodes.Text(text[end:start]), link(text[start:stop], *known[name])]
+                pieces += [nodes.Text(text[end:start]), link(text[start:stop], *known[name])]
                 end = stop
             first = False
-    return [*parts, nodes.Text(text[end:])] if parts else []
+    return [*pieces, nodes.Text(text[end:])] if pieces else []
 
 
 def link_mentions(app, doctree, docname) -> None:
@@ -72,8 +72,8 @@ def link_mentions(app, doctree, docname) -> None:
         while node is not None:
             inside.append(node)
             node = node.parent
-        if not any(isinstance(node, NO_LINKS_IN) for node in inside) and (parts := linked(text, known, link)):
-            text.parent.replace(text, parts)
+        if not any(isinstance(node, NO_LINKS_IN) for node in inside) and (pieces := linked(text, known, link)):
+            text.parent.replace(text, pieces)
 
 
 def index_statements(app):
@@ -103,7 +103,7 @@ def fragment(element) -> str:
 
 def boxes(text: str) -> list[str]:
     """The outermost elements of a page that are a statement or an equation: cut out, as parsing whole pages takes long."""
-    found, end = [], 0
+    cut, end = [], 0
     while start := OPENED.search(text, end):
         depth = 0
         for tag in re.compile(rf"<(/?){start['tag']}\b[^>]*>").finditer(text, start.start()):
@@ -111,8 +111,8 @@ def boxes(text: str) -> list[str]:
             if depth == 0:
                 break
         end = tag.end()
-        found.append(text[start.start() : end])
-    return found
+        cut.append(text[start.start() : end])
+    return cut
 
 
 def write_data(app, exception) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 def contents(env, docname: str) -> str:
     """One hash of a page's source and of all else that it is made of."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for name in (env.doc2path(docname), *sorted(env.dependencies.get(docname, ()))):
         file = Path(env.srcdir, name)
-        found.update(file.read_bytes() if file.is_file() else b"missing")
-    return found.hexdigest()
+        hashed.update(file.read_bytes() if file.is_file() else b"missing")
+    return hashed.hexdigest()
 
 
 def unfinished(app) -> Path:

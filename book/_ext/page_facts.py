@@ -65,7 +65,7 @@ def facts(app, pagename: str, doctree: nodes.document) -> str:
     where = "/".join(options["repository_url"].split("/")[-2:])
     colab = f"{app.config.html_theme_options['launch_buttons']['colab_url']}/github/{where}"
     notebook = f"{colab}/blob/{options['repository_branch']}/{pagename}.ipynb"
-    command = f"papermill {pagename}.ipynb out.ipynb {EXAMPLES.get(name, '-p instances 1000')}"
+    command = f"papermill {pagename}.ipynb mine/out.ipynb {EXAMPLES.get(name, '-p instances 1000')}"
     parts += [
         f"{runtime(app.srcdir, pagename)} to run, when this page was built",
         f'<a href="{notebook}">open in Colab</a>',

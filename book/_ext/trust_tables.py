@@ -55,23 +55,23 @@ def in_words(name: str) -> str:
     return name.removeprefix("test_").replace("_", " ")
 
 
-def counts(title: str, what: str, found: dict[str, int], add_up: bool = True) -> Table:
-    rows = [(name, f"{times:,}") for name, times in found.items()]
-    every = [("all", f"{sum(found.values()):,}")] if add_up and len(rows) > 1 else []
+def counts(title: str, what: str, tally: dict[str, int], add_up: bool = True) -> Table:
+    rows = [(name, f"{times:,}") for name, times in tally.items()]
+    every = [("all", f"{sum(tally.values()):,}")] if add_up and len(rows) > 1 else []
     return Table(title, (what, "times"), rows + every)
 
 
 def of_properties() -> Table:
-    found = {in_words(name): times for name, times in load("all")["properties"].items()}
-    return counts("Properties", "property, and the examples for which it held", found)
+    tally = {in_words(name): times for name, times in load("all")["properties"].items()}
+    return counts("Properties", "property, and the examples for which it held", tally)
 
 
 def of_mutants() -> Table:
-    parts = load("mutants")["modules"]
+    modules = load("mutants")["modules"]
     rows = []
-    for name, part in parts.items():
-        dead, every = killed(part)
-        rows.append((name, f"{every:,}", f"{dead:,}", f"{dead / every:.1%}", ", ".join(part["left out"]) or "none"))
+    for name, module in modules.items():
+        dead, every = killed(module)
+        rows.append((name, f"{every:,}", f"{dead:,}", f"{dead / every:.1%}", ", ".join(module["left out"]) or "none"))
     return Table("Mutants", ("module", "mutants", "killed", "share", "functions left out"), rows)
 
 
@@ -122,8 +122,8 @@ TABLES: dict[str, Callable[[], Table]] = {
 
 def phrases() -> dict[str, str]:
     """What the page's sentences quote, by name."""
-    run, parts, checked = load("all"), load("mutants")["modules"], instances(load("ledger"))
-    dead, every = map(sum, zip(*map(killed, parts.values()), strict=True))
+    run, modules, checked = load("all"), load("mutants")["modules"], instances(load("ledger"))
+    dead, every = map(sum, zip(*map(killed, modules.values()), strict=True))
     return {
         "tests": f"{run['passed']:,}",
         "minutes": f"{run['seconds'] / 60:.0f} minutes",

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import hypot
-from numbers import Integral
 
 from hmmlib.notebook.figures import BLUE, GREEN, ORANGE, RED, SOFT
+from hmmlib.validation import integer_between, integers_between
 
 STEPS = 5  # time steps that fit on a phone
 LETTERS = 6  # of a token, likewise
@@ -33,13 +33,13 @@ class Drawing:
         return self.svg
 
 
-def drawing(parts: Sequence[str], width: float, height: float, alt: str) -> Drawing:
-    """The parts as one picture, a quarter larger than drawn, or as wide as the page where that is less."""
+def drawing(elements: Sequence[str], width: float, height: float, alt: str) -> Drawing:
+    """The elements as one picture, a quarter larger than drawn, or as wide as the page where that is less."""
     style = "display: block; min-width: 0; max-width: 100%; height: auto"
     size = f'viewBox="0 0 {width:g} {height:g}" width="{1.25 * width:g}" style="{style}"'
     name = f'role="img" aria-label="{escape(alt)}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {name} {size} font-family="sans-serif" fill="none">'
-    return Drawing("\n".join([head, *parts, "</svg>"]), alt)
+    return Drawing("\n".join([head, *elements, "</svg>"]), alt)
 
 
 def label(x: float, y: float, text: str, size: float = 12, anchor: str = "middle", plain: bool = False) -> str:
@@ -134,24 +134,13 @@ KEYS: dict[str, tuple[str, Callable[[float, float], str]]] = {
 
 def key(y: float, *rows: Sequence[str]) -> str:
     """What the shapes mean, a row of names of `KEYS` at a time."""
-    parts = []
+    elements = []
     for k, row in enumerate(rows):
         x, middle = 12.0, y + 20 * k
         for text, glyph in (KEYS[name] for name in row):
-            parts += [glyph(x, middle), label(x + 13, middle, text, anchor="start")]
+            elements += [glyph(x, middle), label(x + 13, middle, text, anchor="start")]
             x += 13 + 7.2 * len(text) + 18
-    return "".join(parts)
-
-
-def check(name: str, values: Iterable[int], first: int, last: int) -> list[int]:
-    """The values as a list. TypeError for what is no sequence, ValueError for other than whole numbers in a range."""
-    if not isinstance(values, Iterable):
-        raise TypeError(f"{name}: got {values!r}; a sequence of whole numbers from {first} to {last} is accepted")
-    values = list(values)
-    for value in values:
-        if not isinstance(value, Integral) or not first <= value <= last:
-            raise ValueError(f"{name}: got {value!r}; whole numbers from {first} to {last} are accepted")
-    return values
+    return "".join(elements)
 
 
 def hidden_chain(
@@ -166,32 +155,37 @@ def hidden_chain(
         alt: the alternative text; without it one is made.
     """
     if not isinstance(tokens, Iterable):
-        raise TypeError(f"tokens: got {tokens!r}; a sequence of 1 to {STEPS} words is accepted")
+        raise TypeError(f"tokens must be a sequence of 1 to {STEPS} words, not {tokens!r}")
     tokens = [str(text) for text in tokens]
     length = len(tokens)
-    check("the number of tokens", [length], 1, STEPS)
+    integer_between("the number of tokens", length, 1, STEPS)
     for text in tokens:
-        check(f"the length of {text!r} in tokens", [len(text)], 0, LETTERS)
-    masked, highlight = check("masked", masked, 1, length), check("highlight", highlight, 0, length)
-    parts, words = [chain(30, 24, 58, length, highlight)], []
+        integer_between(f"the length of {text!r} in tokens", len(text), 0, LETTERS)
+    masked, highlight = (
+        integers_between("masked", masked, 1, length),
+        integers_between("highlight", highlight, 0, length),
+    )
+    elements, words = [chain(30, 24, 58, length, highlight)], []
     for i, text in enumerate(tokens, 1):
         x, state = 30 + 58 * i, "masked" if i in masked else ""
         words.append("a masked token" if state else text)
-        parts += [arrow([(x, 45), (x, 76)]), token(x, 98, "mask" if state else text, f"X_{i}", state, True, 12)]
-    parts.append(key(142, ["hidden", *(["marked"] if highlight else [])], ["token", *(["masked"] if masked else [])]))
+        elements += [arrow([(x, 45), (x, 76)]), token(x, 98, "mask" if state else text, f"X_{i}", state, True, 12)]
+    elements.append(
+        key(142, ["hidden", *(["marked"] if highlight else [])], ["token", *(["masked"] if masked else [])])
+    )
     marked = f" Marked: {', '.join(f'H{i}' for i in sorted(highlight))}." if highlight else ""
     made = f"A chain of hidden states H0 to H{length}. From H1 on each emits a token: {', '.join(words)}.{marked}"
-    return drawing(parts, max(60 + 58 * length, 230), 174, alt or made)
+    return drawing(elements, max(60 + 58 * length, 230), 174, alt or made)
 
 
 def chain(x: float, y: float, pitch: float, length: int, highlight: Sequence[int] = (), first: int = 0) -> str:
     """H_first → … → H_length in a row, the first at x."""
-    parts = []
+    elements = []
     for k, i in enumerate(range(first, length + 1)):
-        parts.append(circle(x + pitch * k, y, f"`H`_{i}", f"H_{i}", i in highlight))
+        elements.append(circle(x + pitch * k, y, f"`H`_{i}", f"H_{i}", i in highlight))
         if k:
-            parts.append(arrow([(x + pitch * (k - 1) + 21, y), (x + pitch * k - 21, y)]))
-    return "".join(parts)
+            elements.append(arrow([(x + pitch * (k - 1) + 21, y), (x + pitch * k - 21, y)]))
+    return "".join(elements)
 
 
 def prompt_chain(n_inputs: int = 3, alt: str = "") -> Drawing:
@@ -200,74 +194,74 @@ def prompt_chain(n_inputs: int = 3, alt: str = "") -> Drawing:
     Top to bottom: states, what they emit, the embeddings, the frozen model, and the head that reads position 2.
     `n_inputs` tokens, 1 to 3, stand behind prompt and gap.
     """
-    check("n_inputs", [n_inputs], 1, STEPS - 2)
-    places = [39 + 68 * k for k in range(n_inputs + 2)]
-    read, middle, wide = places[1], (places[0] + places[-1]) / 2, places[-1] - places[0] + 60
-    parts = [label(read, 10, "the task's `H`_0"), chain(39, 44, 68, n_inputs + 2, [2], first=1)]
+    integer_between("n_inputs", n_inputs, 1, STEPS - 2)
+    columns = [39 + 68 * k for k in range(n_inputs + 2)]
+    read, middle, wide = columns[1], (columns[0] + columns[-1]) / 2, columns[-1] - columns[0] + 60
+    elements = [label(read, 10, "the task's `H`_0"), chain(39, 44, 68, n_inputs + 2, [2], first=1)]
     emitted = [("`z̃`", "trained", "`u`"), ("∅", "masked", "`e`(∅)")]
     emitted += [(f"`x`_{k}", "", f"`e`(`x`_{k})") for k in range(1, n_inputs + 1)]
-    for i, (x, (text, state, vector)) in enumerate(zip(places, emitted, strict=True), 1):
-        parts += [arrow([(x, 65), (x, 88)]), token(x, 110, text, f"X_{i}", state), arrow([(x, 132), (x, 152)])]
-        parts += [strip(x, 164, state == "trained"), label(x, 184, vector), arrow([(x, 195), (x, 214)])]
-    parts.append(box(middle, 233, wide, ["pretrained model `Ḡ`, frozen"], "G", state="frozen"))
-    parts += [arrow([(read, 250), (read, 282)]), label(read - 8, 265, "position 2", anchor="end")]
-    parts += [box(read, 302, 100, ["head `b`"], "b", RED, "trained"), arrow([(read, 322), (read, 344)])]
-    parts.append(box(read, 362, 100, ["prediction"], "F", "currentColor"))
-    parts.append(label(258, 270, "`W`: a row for each token"))
+    for i, (x, (text, state, vector)) in enumerate(zip(columns, emitted, strict=True), 1):
+        elements += [arrow([(x, 65), (x, 88)]), token(x, 110, text, f"X_{i}", state), arrow([(x, 132), (x, 152)])]
+        elements += [strip(x, 164, state == "trained"), label(x, 184, vector), arrow([(x, 195), (x, 214)])]
+    elements.append(box(middle, 233, wide, ["pretrained model `Ḡ`, frozen"], "G", state="frozen"))
+    elements += [arrow([(read, 250), (read, 282)]), label(read - 8, 265, "position 2", anchor="end")]
+    elements += [box(read, 302, 100, ["head `b`"], "b", RED, "trained"), arrow([(read, 322), (read, 344)])]
+    elements.append(box(read, 362, 100, ["prediction"], "F", "currentColor"))
+    elements.append(label(258, 270, "`W`: a row for each token"))
     for k, (name, vector) in enumerate([("`a`", ""), ("`b`", ""), ("`c`", ""), ("`z̃`", "`u`, added")]):
         y = 292 + 18 * k + (6 if vector else 0)
-        parts += [label(202, y, name), strip(244, y, bool(vector)), label(276, y, vector, anchor="start")]
-    parts.append(key(398, ["hidden", "token", "masked"], ["trained", "frozen"]))
+        elements += [label(202, y, name), strip(244, y, bool(vector)), label(276, y, vector, anchor="start")]
+    elements.append(key(398, ["hidden", "token", "masked"], ["trained", "frozen"]))
     made = (
         "A chain of hidden states emits a fake token, a gap and the text. Below each stands its embedding: the trained u "
         "for the fake token, e for the others. All go into the frozen model; a trained head reads its position 2. "
         "Beside it the matrix W, with u added as one more row."
     )
-    return drawing(parts, WIDTH, 430, alt or made)
+    return drawing(elements, WIDTH, 430, alt or made)
 
 
 def setting(alt: str = "") -> Drawing:
     """The whole pipeline: a hidden chain writes a text; on one side its label, on the other model, head, prediction."""
     ink, task, model = "currentColor", 52, 252
-    parts = [circle(36, 28, "`H`_0", "H_0", highlighted=True), arrow([(58, 28), (175, 28)])]
-    parts += [label(116, 16, "hidden chain"), chain(196, 28, 56, 3, first=1)]
+    elements = [circle(36, 28, "`H`_0", "H_0", highlighted=True), arrow([(58, 28), (175, 28)])]
+    elements += [label(116, 16, "hidden chain"), chain(196, 28, 56, 3, first=1)]
     for i, x in enumerate((196, 252, 308), 1):
-        parts += [arrow([(x, 49), (x, 74)]), token(x, 96, f"`X`_{i}", f"X_{i}"), arrow([(x, 118), (x, 158)])]
-    parts += [label(130, 84, "the text `x`"), arrow([(172, 96), (88, 96), (88, 158)])]
-    parts.append(arrow([(36, 50), (36, 158)], BLUE, dashed=True, head=False))
-    parts += [label(42, 114, "asked", anchor="start"), label(42, 130, "about", anchor="start")]
-    parts.append(box(task, 184, 96, ["posterior", "P[`H`_0 | `x`]"], "posterior", ink))
-    parts += [token(128, 184, "`u`", "u", "trained"), arrow([(150, 184), (166, 184)]), label(128, 214, "prompt")]
-    parts.append(box(model, 184, 168, ["pretrained model `G`,", "frozen"], "G", state="frozen"))
-    parts += [arrow([(model, 210), (model, 236)]), label(model + 8, 221, "guesses `G`(`x`)", anchor="start")]
-    parts += [box(model, 257, 168, ["linear head `b`"], "b", RED, "trained"), arrow([(model, 278), (model, 304)])]
-    parts.append(box(model, 322, 120, ["prediction `F`(`x`)"], "F", ink))
-    parts += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", ink)]
-    parts += [label(62, 249, "weighed", anchor="start"), label(62, 265, "by `μ`", anchor="start")]
-    parts += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
-    parts.append(key(364, ["hidden", "token"], ["trained", "frozen"]))
+        elements += [arrow([(x, 49), (x, 74)]), token(x, 96, f"`X`_{i}", f"X_{i}"), arrow([(x, 118), (x, 158)])]
+    elements += [label(130, 84, "the text `x`"), arrow([(172, 96), (88, 96), (88, 158)])]
+    elements.append(arrow([(36, 50), (36, 158)], BLUE, dashed=True, head=False))
+    elements += [label(42, 114, "asked", anchor="start"), label(42, 130, "about", anchor="start")]
+    elements.append(box(task, 184, 96, ["posterior", "P[`H`_0 | `x`]"], "posterior", ink))
+    elements += [token(128, 184, "`u`", "u", "trained"), arrow([(150, 184), (166, 184)]), label(128, 214, "prompt")]
+    elements.append(box(model, 184, 168, ["pretrained model `G`,", "frozen"], "G", state="frozen"))
+    elements += [arrow([(model, 210), (model, 236)]), label(model + 8, 221, "guesses `G`(`x`)", anchor="start")]
+    elements += [box(model, 257, 168, ["linear head `b`"], "b", RED, "trained"), arrow([(model, 278), (model, 304)])]
+    elements.append(box(model, 322, 120, ["prediction `F`(`x`)"], "F", ink))
+    elements += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", ink)]
+    elements += [label(62, 249, "weighed", anchor="start"), label(62, 265, "by `μ`", anchor="start")]
+    elements += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
+    elements.append(key(364, ["hidden", "token"], ["trained", "frozen"]))
     made = (
         "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, weighed by "
         "mu, is the label. On the other side the text, with a trained prompt u before it, goes into the frozen pretrained "
         "model G; a trained linear head b reads its output and makes the prediction, which should equal the label."
     )
-    return drawing(parts, WIDTH, 398, alt or made)
+    return drawing(elements, WIDTH, 398, alt or made)
 
 
 def memory_cell(n_tokens: int = 4, alt: str = "") -> Drawing:
     """A memory HMM with one cell: M, drawn once, acts on every one of 1 to 4 tokens beside the token's own state."""
-    check("n_tokens", [n_tokens], 1, STEPS - 1)
+    integer_between("n_tokens", n_tokens, 1, STEPS - 1)
     last = 31 + 72 * n_tokens
-    parts = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, n_tokens)]
+    elements = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, n_tokens)]
     for i in range(1, n_tokens + 1):
         x = 31 + 72 * i
-        parts += [arrow([(x, 67), (x, 92)]), token(x, 114, f"`X`_{i}", f"X_{i}"), arrow([(x, 164), (x, 136)], GREEN)]
+        elements += [arrow([(x, 67), (x, 92)]), token(x, 114, f"`X`_{i}", f"X_{i}"), arrow([(x, 164), (x, 136)], GREEN)]
     bar = frame((76 + last + 27) / 2, 182, last - 49, 36, GREEN, "highlighted", corner=18)
-    parts.append(named("M", "", bar + label((76 + last + 27) / 2, 182, "`M`", 14)))
-    parts += [label(12, 216, "memory: drawn once, kept for the whole text", anchor="start")]
-    parts.append(key(244, ["hidden", "token", "memory"]))
+    elements.append(named("M", "", bar + label((76 + last + 27) / 2, 182, "`M`", 14)))
+    elements += [label(12, 216, "memory: drawn once, kept for the whole text", anchor="start")]
+    elements.append(key(244, ["hidden", "token", "memory"]))
     made = f"A chain of hidden states H0 to H{n_tokens}. Each token has arrows from its state and from one memory M."
-    return drawing(parts, WIDTH, 258, alt or made)
+    return drawing(elements, WIDTH, 258, alt or made)
 
 
 def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3, alt: str = "") -> Drawing:
@@ -278,27 +272,27 @@ def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3, alt: s
         n_cells: from 2 to 4.
         alt: the alternative text; without it one is made.
     """
-    check("n_cells", [n_cells], 2, 4)
-    check("lookups", lookups, 1, n_cells)
-    check("the number of lookups", [len(lookups)], 1, STEPS - 1)
-    parts, seen, last = [], [], 27 + 74 * len(lookups)
+    integer_between("n_cells", n_cells, 2, 4)
+    integers_between("lookups", lookups, 1, n_cells)
+    integer_between("the number of lookups", len(lookups), 1, STEPS - 1)
+    elements, seen, last = [], [], 27 + 74 * len(lookups)
     bars = [194 + 32 * j for j in range(n_cells)]
     for j, y in enumerate(bars, 1):
         bar = frame((last + 27) / 2, y, last + 21, 22, GREEN, "highlighted", corner=11)
-        parts.append(named(f"M_{j}", "", bar + label(30, y, f"`M`_{j}", 14)))
+        elements.append(named(f"M_{j}", "", bar + label(30, y, f"`M`_{j}", 14)))
     for i, j in enumerate([0, *lookups]):
         x, index = 27 + 74 * i, f"`J`_{i} = {j}" if i else "`J`_0"
         state = frame(x, 52, 50, 50, BLUE, corner=22) + label(x, 42, index) + label(x, 60, f"`S`_{i}")
-        parts += [label(x, 14, f"`H`_{i}"), named(f"H_{i}", "", state)]
+        elements += [label(x, 14, f"`H`_{i}"), named(f"H_{i}", "", state)]
         if i:
-            parts += [arrow([(x - 47, 52), (x - 27, 52)]), arrow([(x, 78), (x, 102)])]
-            parts += [token(x, 124, f"`X`_{i}", f"X_{i}"), arrow([(x, bars[j - 1]), (x, 147)], GREEN)]
+            elements += [arrow([(x - 47, 52), (x - 27, 52)]), arrow([(x, 78), (x, 102)])]
+            elements += [token(x, 124, f"`X`_{i}", f"X_{i}"), arrow([(x, bars[j - 1]), (x, 147)], GREEN)]
             dot = f'<circle cx="{x}" cy="{bars[j - 1]}" r="5" fill="{GREEN}"/>'
-            parts.append(f'<g data-lookup="{i}" data-cell="{j}">{dot}</g>')
+            elements.append(f'<g data-lookup="{i}" data-cell="{j}">{dot}</g>')
             seen.append(f"token {i} sees cell {j}")
-    parts.append(key(bars[-1] + 34, ["hidden", "token", "memory"], ["lookup"]))
+    elements.append(key(bars[-1] + 34, ["hidden", "token", "memory"], ["lookup"]))
     made = (
         f"A chain of hidden states H0 to H{len(lookups)}, each a pair of a cell index J and a syntax state S. Below the "
         f"tokens the memory cells M1 to M{n_cells} as bars through the whole text; {', '.join(seen)}."
     )
-    return drawing(parts, WIDTH, bars[-1] + 68, alt or made)
+    return drawing(elements, WIDTH, bars[-1] + 68, alt or made)

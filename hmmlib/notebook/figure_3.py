@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hmmlib.experiments.summaries import LADDER, LEFT, RIGHT, Interval, along, as_results, gain, reference, size
-from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, by_name, done, legend_below
+from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, done, legend_below
+from hmmlib.validation import by_name
 
 if TYPE_CHECKING:
     from hmmlib.experiments.trials import TrialResult

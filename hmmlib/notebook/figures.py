@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hmmlib.validation import as_array, by_name, length_of, not_empty
+
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#b97f00", "#009e73", "#d55e00"
@@ -54,48 +56,11 @@ def done(figure: Figure) -> Figure:
     return figure
 
 
-def shaped(name: str, value, *shape: int | None) -> np.ndarray:
-    """`value` as an array of that shape, where None is any length; ValueError otherwise."""
-    wanted = f"({', '.join('any' if length is None else str(length) for length in shape)}{',' * (len(shape) == 1)})"
-    try:
-        found = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of shape {wanted}, not {type(value).__name__} ({error})") from None
-    if found.dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be an array of real numbers, not of {found.dtype}")
-    if found.ndim != len(shape) or any(a not in (None, b) for a, b in zip(shape, found.shape, strict=True)):
-        raise ValueError(f"{name} must be an array of shape {wanted}, not {found.shape}")
-    return found
-
-
-def some(name: str, values: np.ndarray) -> np.ndarray:
-    """`values` where there are any; ValueError otherwise."""
-    if not len(values):
-        raise ValueError(f"{name} must hold one number or more, not none")
-    return values
-
-
-def count(name: str, values) -> int:
-    """How many there are; TypeError for what is no sequence."""
-    try:
-        return len(values)
-    except TypeError:
-        raise TypeError(f"{name} must be a sequence, not {type(values).__name__}") from None
-
-
-def by_name(name: str, value) -> dict:
-    """`value` where it is a dict with something in it; TypeError or ValueError otherwise."""
-    if not isinstance(value, dict):
-        raise TypeError(f"{name} must be a dict, by name, not {type(value).__name__}")
-    if not value:
-        raise ValueError(f"{name} must hold one entry or more, by name, not none")
-    return value
-
-
 def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
     """Probability vectors side by side, one group of bars for each row. ValueError for a row of another length."""
     heights = {
-        name: shaped(f"rows[{name!r}]", row, count("outcomes", outcomes)) for name, row in by_name("rows", rows).items()
+        name: as_array(f"rows[{name!r}]", row, length_of("outcomes", outcomes))
+        for name, row in by_name("rows", rows).items()
     }
     colours = [BLUE, ORANGE, GREEN, RED, SOFT]
     figure, axes = plt.subplots(figsize=(5.4, 2.6))
@@ -111,9 +76,9 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
     """Matrices of probabilities as shaded squares, white for 0 and dark for 1. ValueError for what is no matrix."""
-    if count("y_labels", y_labels) != len(by_name("named", named)):
+    if length_of("y_labels", y_labels) != len(by_name("named", named)):
         raise ValueError(f"y_labels must be as many as the matrices, {len(named)}, not {len(y_labels)}")
-    named = {name: shaped(f"named[{name!r}]", matrix, None, None) for name, matrix in named.items()}
+    named = {name: as_array(f"named[{name!r}]", matrix, None, None) for name, matrix in named.items()}
     figure, axes = plt.subplots(1, len(named), figsize=(3.2 * len(named), 3.2), squeeze=False)
     for axis, (name, matrix), y_label in zip(axes[0], named.items(), y_labels, strict=True):
         axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
@@ -124,8 +89,8 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
 
 def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
     """Masked-token loss against steps, with named levels as lines. ValueError for another number of values than of steps."""
-    steps = some("steps", shaped("steps", steps, None))
-    values, levels = shaped("values", values, len(steps)), by_name("levels", levels)
+    steps = not_empty("steps", as_array("steps", steps, None))
+    values, levels = as_array("values", values, len(steps)), by_name("levels", levels)
     if len(levels) > 3:
         raise ValueError(f"levels must be 1 to 3 lines, by name, not {len(levels)}")
     figure, axes = plt.subplots(figsize=(5.4, 3))
@@ -139,8 +104,8 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
     """Points of one quantity against another, with the line y = x if asked for. ValueError where they are not as many."""
-    x = some("x", shaped("x", x, None))
-    y = shaped("y", y, len(x))
+    x = not_empty("x", as_array("x", x, None))
+    y = as_array("y", y, len(x))
     figure, axes = plt.subplots(figsize=(4.2, 3.6))
     axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
     if diagonal:
@@ -158,8 +123,8 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     colours, markers = [BLUE, ORANGE, GREEN, RED], "os^D"
     if len(by_name("series", series)) > len(markers):
         raise ValueError(f"series must be 1 to {len(markers)} lines, by name, not {len(series)}")
-    x = shaped("x", x, None)
-    series = {name: shaped(f"series[{name!r}]", values, len(x)) for name, values in series.items()}
+    x = as_array("x", x, None)
+    series = {name: as_array(f"series[{name!r}]", values, len(x)) for name, values in series.items()}
     if log not in ("", "x", "y", "xy"):
         raise ValueError(f"log must be '', 'x', 'y' or 'xy', not {log!r}")
     figure, axes = plt.subplots(figsize=(5.4, 3))
@@ -173,6 +138,20 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     return done(figure)
 
 
+TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
+"""Where the corners of a triangle of distributions over three tokens are drawn."""
+
+
+def _crossings(head: np.ndarray) -> np.ndarray:
+    """The two points where the line b·p = 0 crosses the sides of the triangle, (2, 2); (0, 2) where it does not."""
+    ends = []
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        if head[i] * head[j] < 0:
+            share = head[i] / (head[i] - head[j])
+            ends.append((1 - share) * TRIANGLE[i] + share * TRIANGLE[j])
+    return np.array(ends if len(ends) == 2 else []).reshape(-1, 2)
+
+
 def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, head: np.ndarray | None = None) -> Figure:
     """Distributions over three tokens as points of a triangle.
 
@@ -183,27 +162,20 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
 
     ValueError for arrays of other shapes.
     """
-    points, corners = shaped("points", points, None, 3), shaped("corners", corners, 3, None)
-    labels, head = shaped("labels", labels, len(points)), head if head is None else shaped("head", head, 3)
-    place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
+    points, corners = as_array("points", points, None, 3), as_array("corners", corners, 3, None)
+    labels, head = as_array("labels", labels, len(points)), head if head is None else as_array("head", head, 3)
     figure, axes = plt.subplots(figsize=(5.2, 4))
-    axes.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
-    for k, (x, y) in enumerate(place):
+    axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+    for k, (x, y) in enumerate(TRIANGLE):
         axes.annotate(f"token {k}", (x, y), (x, y + (0.05 if k == 2 else -0.07)), ha="center")
     labels = labels.astype(bool)
     for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
-        spots = points[labels == value] @ place
+        spots = points[labels == value] @ TRIANGLE
         size = 34 if value else 26
         axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {value:d}", alpha=0.75, linewidth=0)
-    axes.scatter(*(corners.T @ place).T, marker="x", color=INK, s=60, label="columns of W")
-    if head is not None:
-        crossings = []
-        for i, j in ((0, 1), (1, 2), (2, 0)):
-            if head[i] * head[j] < 0:
-                share = head[i] / (head[i] - head[j])
-                crossings.append((1 - share) * place[i] + share * place[j])
-        if len(crossings) == 2:
-            axes.plot(*np.array(crossings).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
+    axes.scatter(*(corners.T @ TRIANGLE).T, marker="x", color=INK, s=60, label="columns of W")
+    if head is not None and len(crossings := _crossings(head)):
+        axes.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
     axes.set(aspect="equal")
     axes.axis("off")
     legend_below(axes, offset=0.03)
@@ -249,11 +221,11 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
 
     ValueError where there are not as many scores, or marks, as words.
     """
-    scores, at = shaped("scores", scores, count("words", words)), np.arange(1, len(words) + 1)
-    attended = shaped("attended", attended, len(words)).astype(bool)
+    scores, at = as_array("scores", scores, length_of("words", words)), np.arange(1, len(words) + 1)
+    attended = as_array("attended", attended, len(words)).astype(bool)
     figure, axes = plt.subplots(figsize=(max(4.8, 0.75 * len(words) + 1.2), 2.6))
-    for kind, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
-        axes.bar(at[kind], scores[kind], 0.7, color=colour, label=name)
+    for which, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
+        axes.bar(at[which], scores[which], 0.7, color=colour, label=name)
     axes.axhline(bound, color=INK, linewidth=1, linestyle=":")
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
@@ -282,22 +254,21 @@ def simplex_with_prompt(
     ValueError for arrays of other shapes.
     """
     labels, corners, head = (
-        shaped("labels", labels, None),
-        shaped("corners", corners, 3, count("names", names)),
-        shaped("head", head, 3),
+        as_array("labels", labels, None),
+        as_array("corners", corners, 3, length_of("names", names)),
+        as_array("head", head, 3),
     )
-    panels = {t: shaped(f"panels[{t!r}]", points, len(labels), 3) for t, points in by_name("panels", panels).items()}
+    panels = {t: as_array(f"panels[{t!r}]", points, len(labels), 3) for t, points in by_name("panels", panels).items()}
     if not set(essential) <= set(range(len(names))):
         raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
-    place = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
     figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.4))
-    labels, columns, essential = labels.astype(bool), corners.T @ place, list(essential)
+    labels, columns, essential = labels.astype(bool), corners.T @ TRIANGLE, list(essential)
     for axis, (title, points) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-        axis.plot(*place[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
-        for k, (x, y) in enumerate(place):
+        axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        for k, (x, y) in enumerate(TRIANGLE):
             axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.08)), ha="center")
         for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
-            spots = points[(labels == value) & (points.sum(1) > 0)] @ place
+            spots = points[(labels == value) & (points.sum(1) > 0)] @ TRIANGLE
             axis.scatter(*spots.T, color=colour, marker=marker, s=28, label=f"label {value:d}", alpha=0.75, linewidth=0)
         axis.scatter(*columns.T, marker="x", color=INK, s=50, label="columns of W")
         for name, (x, y) in zip(names, columns, strict=True):
@@ -306,13 +277,8 @@ def simplex_with_prompt(
         axis.set_title(title, pad=14)
         axis.axis("off")
     axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
-    ends = []
-    for i, j in ((0, 1), (1, 2), (2, 0)):
-        if head[i] * head[j] < 0:
-            share = head[i] / (head[i] - head[j])
-            ends.append((1 - share) * place[i] + share * place[j])
-    if len(ends) == 2:
-        axis.plot(*np.array(ends).T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
+    if len(crossings := _crossings(head)):
+        axis.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
     legend_below(axis, offset=0.02)
     return done(figure)
 
@@ -329,7 +295,10 @@ def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarr
     for a table of another shape.
     """
     cells = {
-        cell: (names, shaped(f"cells[{cell!r}]", table, count("words", words) + 1, count("names of values", names)))
+        cell: (
+            names,
+            as_array(f"cells[{cell!r}]", table, length_of("words", words) + 1, length_of("names of values", names)),
+        )
         for cell, (names, table) in by_name("cells", cells).items()
     }
     height = 0.45 + 0.3 * sum(len(names) for names, _ in cells.values())

@@ -20,7 +20,7 @@ from hmmlib.inference.messages import log_likelihood, masked_token_probs, poster
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.heads import AttentionHead, LinearHead
 from hmmlib.theory.separation import Impossible, fit_or_refute
-from hmmlib.validation import MASK, as_indices, as_seed, at_least, dense, of_type
+from hmmlib.validation import MASK, as_indices, as_seed, as_vector, at_least, different_words, of_type
 
 MOST_INPUTS = 400
 """Points in a triangle: more can neither be told apart nor moved smoothly."""
@@ -33,7 +33,7 @@ MOST_WORDS = 10
 class Moving:
     """A figure with its data; a notebook shows it by `_repr_html_`.
 
-    `figure` names its script, `name` its place in the page (two figures of one page need two names), `still` what is
+    `figure` names its script, `name` its element in the page (two figures of one page need two names), `still` what is
     said where scripts do not run.
     """
 
@@ -51,41 +51,18 @@ class Moving:
 
     def _repr_html_(self) -> str:
         """One element with everything inside; the same data give the same text."""
-        place = files("hmmlib.notebook") / "moving"
+        folder = files("hmmlib.notebook") / "moving"
         kit, script, style = (
-            (place / name).read_text(encoding="utf8") for name in ("kit.js", f"{self.figure}.js", "moving.css")
+            (folder / name).read_text(encoding="utf8") for name in ("kit.js", f"{self.figure}.js", "moving.css")
         )
         data = json.dumps(self.data, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
-        place_id = f"moving-{self.name}"
-        start = f"hmmMoving.kit.start({json.dumps(place_id)}, {json.dumps(self.figure)}, {data});"
+        element = f"moving-{self.name}"
+        start = f"hmmMoving.kit.start({json.dumps(element)}, {json.dumps(self.figure)}, {data});"
         return (
-            f'<div class="moving" id="{place_id}">\n<style>\n{style}</style>\n'
+            f'<div class="moving" id="{element}">\n<style>\n{style}</style>\n'
             f'<p class="still">{html.escape(self.still)} (This figure moves where scripts are allowed to run.)</p>\n'
             f"<script>\n{kit}\n{script}\n{start}\n</script>\n</div>"
         )
-
-
-def _names(what: str, names: Sequence[str], count: int) -> list[str]:
-    """`count` different, non-empty words. ValueError otherwise."""
-    try:
-        names = list(names)
-    except TypeError:
-        raise ValueError(f"{what} must be {count} different words, not {names!r}") from None
-    good = all(isinstance(name, str) and name.strip() for name in names)
-    if not good or len(names) != count or len(set(names)) != count:
-        raise ValueError(f"{what} must be {count} different words, not {names!r}")
-    return names
-
-
-def _vector(what: str, value, length: int) -> Tensor:
-    """A finite vector (length,), float64. ValueError otherwise."""
-    try:
-        value = dense(what, torch.as_tensor(value, dtype=torch.float64)).detach().cpu()
-    except (TypeError, ValueError):
-        raise ValueError(f"{what} must be {length} finite numbers, not {value!r}") from None
-    if value.shape != (length,) or not torch.isfinite(value).all():
-        raise ValueError(f"{what} must be {length} finite numbers, not {value.tolist()!r}")
-    return value
 
 
 def _chain(model: HMM) -> dict:
@@ -94,8 +71,7 @@ def _chain(model: HMM) -> dict:
         raise ValueError(f"model must be an HMM, not {type(model).__name__}")
     if model.n_tokens != 3:
         raise ValueError(f"the triangle needs a model of three tokens, not {model.n_tokens}")
-    parts = {name: getattr(model, name) for name in ("transition", "emission", "initial")}
-    return {name: part.detach().double().tolist() for name, part in parts.items()}
+    return {name: getattr(model, name).detach().double().tolist() for name in ("transition", "emission", "initial")}
 
 
 def _inputs(model: HMM, length: int) -> Tensor:
@@ -130,7 +106,7 @@ def conditioning_by_a_prompt(
     chain, inputs = _chain(model), _inputs(model, length).tolist()
     if model.n_states > 6:
         raise ValueError(f"there is room for six states, not {model.n_states}")
-    prompt = _vector("prompt", prompt, model.n_states)
+    prompt = as_vector("prompt", prompt, model.n_states)
     if prompt.min() < 0 or prompt.max() > 1:
         raise ValueError(f"prompt must have entries from 0 to 1, not {prompt.tolist()}")
     try:
@@ -145,11 +121,11 @@ def conditioning_by_a_prompt(
     reach = (model.transition.detach().double() @ (prompt * model.marginal(1).detach().double())) > 0
     data = {
         "model": chain,
-        "names": _names("names", names, model.n_states),
-        "mu": _vector("mu", mu, model.n_states).tolist(),
+        "names": different_words("names", names, model.n_states),
+        "mu": as_vector("mu", mu, model.n_states).tolist(),
         "prompt": prompt.tolist(),
         "essential": reach.nonzero().squeeze(-1).tolist(),
-        "head": _vector("the head's weights", of_type("head", head, LinearHead).weights, model.n_tokens).tolist(),
+        "head": as_vector("the head's weights", of_type("head", head, LinearHead).weights, model.n_tokens).tolist(),
         "inputs": inputs,
         "shown": [inputs.index(x) for x in shown],
     }
@@ -188,7 +164,7 @@ def nearly_dependent_columns(
     merge = [int(state) for state in merge]
     if not isinstance(noise, float) or not 0 < noise < 1:
         raise ValueError(f"noise must lie between 0 and 1, not {noise!r}")
-    mu = _vector("mu", mu, 3)
+    mu = as_vector("mu", mu, 3)
     draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(as_seed(seed)), dtype=torch.float64)
     emission = model.emission.clone()
     emission[:, merge[1]] = emission[:, merge[0]]
@@ -199,7 +175,7 @@ def nearly_dependent_columns(
     verdict = fit_or_refute(masked_token_probs(equal, behind)[:, 0], labels)
     data = {
         "model": chain,
-        "names": _names("names", names, 3),
+        "names": different_words("names", names, 3),
         "mu": mu.tolist(),
         "merge": merge,
         "inputs": inputs.tolist(),
@@ -214,13 +190,13 @@ def _tokens(text: str, words: list[str], most: int = MOST_WORDS) -> list[int]:
     """A text as tokens. ValueError for an unknown word, an empty text, or one that is too long."""
     if not isinstance(text, str):
         raise ValueError(f"a text must be words in one string, not {text!r}")
-    parts = text.split()
-    unknown = sorted(set(parts) - set(words))
+    said = text.split()
+    unknown = sorted(set(said) - set(words))
     if unknown:
         raise ValueError(f"{unknown} are not among the words {words}")
-    if not 1 <= len(parts) <= most:
-        raise ValueError(f"a text must have 1 to {most} words, not {len(parts)}")
-    return [words.index(part) for part in parts]
+    if not 1 <= len(said) <= most:
+        raise ValueError(f"a text must have 1 to {most} words, not {len(said)}")
+    return [words.index(word) for word in said]
 
 
 def _words(model: MemoryHMM, head: AttentionHead, words: Sequence[str]) -> list[str]:
@@ -233,7 +209,7 @@ def _words(model: MemoryHMM, head: AttentionHead, words: Sequence[str]) -> list[
         raise ValueError("head and model must have the same tokens, memory values and states")
     if len(head.positions):
         raise ValueError("a head with position embeddings is not drawn here")
-    words = _names("words", words, model.n_tokens)
+    words = different_words("words", words, model.n_tokens)
     if any(word != word.lower() or word.split() != [word] or set(word) & set(",.;") for word in words):
         raise ValueError(f"words must be in lower case, without spaces and punctuation, not {words}")
     return words
@@ -262,7 +238,7 @@ def attention_over_words(
     ValueError for arguments that do not fit the model, or an unknown word.
     """
     words = _words(model, head, words)
-    values = _names("values", values, model.n_memory)
+    values = different_words("values", values, model.n_memory)
     if at_least("cell", cell, 0) >= model.n_cells:
         raise ValueError(f"cell must be 0 to {model.n_cells - 1}, not {cell!r}")
     syntax = as_indices("syntax", syntax, model.n_syntax)
@@ -284,7 +260,7 @@ def attention_over_words(
             **{part: getattr(head, part).detach().double().tolist() for part in ("query", "key", "value", "output")},
             "condition": head.condition,
         },
-        "mu": _vector("mu", mu, model.n_memory).tolist(),
+        "mu": as_vector("mu", mu, model.n_memory).tolist(),
         "essential": [cell * model.n_syntax + s for s in syntax],
         "words": words,
         "names": values,

@@ -233,7 +233,7 @@ OTHERS = [
     Case(figure_3.ladder, "results", 3, "sequence of TrialResult", "3", TypeError),
     Case(figure_3.against_steps, "results", [], "one trial or more", "none"),
     Case(figure_3.against_excess, "series", {"mine": len}, "head tuning, prompt tuning", "mine"),
-    Case(drawings.hidden_chain, "masked", 1, "whole numbers from 1 to 2", "1", TypeError),
+    Case(drawings.hidden_chain, "masked", 1, "integers from 1 to 2", "1", TypeError),
     Case(drawings.hidden_chain, "tokens", 2, "1 to 5 words", "2", TypeError),
     Case(drawings.prompt_chain, "n_inputs", "2", "from 1 to 3", "'2'"),
     Case(drawings.memory_cell, "n_tokens", 5, "from 1 to 4", "5"),

@@ -189,7 +189,7 @@ def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
     for part in article.select("pre, script, style, mjx-container, .moving, svg"):
         part.decompose()
     assert 1 <= int(found[1]) <= 3 + len(article.get_text(" ").split()) / 140 + displays / 5
-    assert f"papermill {name}.ipynb out.ipynb -p " in text
+    assert f"papermill {name}.ipynb mine/out.ipynb -p " in text
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name != "book/index"])

@@ -1,5 +1,6 @@
 """From notebook to executed copy: run once, run again only when something it depends on has changed, fail loudly."""
 
+import inspect
 import os
 import re
 import signal
@@ -118,10 +119,28 @@ def test_the_key_follows_what_the_notebook_depends_on(project):
     assert pipeline.key(project.path, project.values) != reads, "now it reads stored results"
 
 
-def test_a_name_from_the_library_itself_may_come_from_anywhere(project):
-    names = {path.name for path in pipeline.reached("from hmmlib import thing")}
+@pytest.mark.parametrize("code", ["from hmmlib import thing", "import hmmlib", "from hmmlib import *"])
+def test_what_the_library_itself_does_not_name_may_come_from_anywhere(project, code):
+    names = {path.name for path in pipeline.reached(code)}
     assert names == {"__init__.py", "x.py", "y.py", "unread.py", "store.py"}
     assert {path.name for path in pipeline.reached("import os, numpy")} == {"__init__.py"}
+
+
+def test_a_name_of_the_library_itself_reaches_the_module_where_it_is_made():
+    import hmmlib
+
+    for name in hmmlib.__all__:
+        files, module = pipeline.reached(f"from hmmlib import {name}"), hmmlib._MODULE[name]
+        assert pipeline.module_file(f"hmmlib.{module}") in files
+        assert set(files) == set(pipeline.reached(f"import hmmlib.{module}"))
+        value = getattr(hmmlib, name)
+        if name != "MASK":
+            assert Path(inspect.getsourcefile(value)) in files, name
+    reads = [
+        path.relative_to(ROOT / "hmmlib") for path in pipeline.reached("from hmmlib import theorem_3_6, posterior")
+    ]
+    rooms = {path.parts[0] for path in reads if path.suffix == ".py"}
+    assert rooms == {"__init__.py", "validation.py", "backend.py", "models", "inference", "theory"}
 
 
 def test_the_ledger_is_checked_again_when_a_line_that_it_names_may_have_moved():
