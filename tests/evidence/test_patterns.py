@@ -121,17 +121,17 @@ def check_lemma_d_9(example):
 
 
 def test_no_smaller_pattern_breaks_lemma_d_9():
-    least = patterns.smallest_failure(patterns.lemma_d_9_printed, MEMORY[:1])
+    least = patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, MEMORY[:1])
     assert patterns.complexity(least)[:2] == (2, 2)
     ones = Size(1, (1, 2, 3), n_values=2)
     short = Size(2, (1,), n_values=2)
     for size in (ones, short):
-        assert patterns.smallest_failure(patterns.lemma_d_9_printed, (size,)) is None
+        assert patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, (size,)) is None
 
 
 def test_lemma_d_9_fails_where_the_prompted_input_is_possible_too():
     def check(model, rows):
-        return (found for found in patterns.lemma_d_9_printed(model, rows) if found and found["x-hat possible"])
+        return (found for found in patterns.printed_pattern_lemma_d_9(model, rows) if found and found["x-hat possible"])
 
     example = patterns.smallest_failure(check, MEMORY[:1])
     check_lemma_d_9(example)

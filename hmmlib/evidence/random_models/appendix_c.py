@@ -60,7 +60,7 @@ def _tau(model: HMM, prompt: Tensor, tokens: Tensor) -> np.ndarray:
 # Lemma C.1
 
 
-def lemma_c_1(seed: int) -> float:
+def check_lemma_c_1(seed: int) -> float:
     """τ_i(ê(x)) = P[H_i, X̂_{-i} = (z̃, ∅, x)_{-i}] at all i; Ḡ_i is P[X̂_i | X̂_{-i}] for i > 1, zero where impossible."""
     model, _, length = _instance(seed)
     prompt = _draw_prompt(np.random.default_rng(seed), model.n_states)
@@ -81,7 +81,7 @@ def lemma_c_1(seed: int) -> float:
     return largest(*residuals)
 
 
-def lemma_c_1_control(seed: int) -> float:
+def control_lemma_c_1(seed: int) -> float:
     """X̂ emits with (1 - u) ⊙ W at every step, not only at the first: Ḡ is no conditional probability of that process."""
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(3, 3, seed, zeros=0.2)
@@ -95,7 +95,7 @@ def lemma_c_1_control(seed: int) -> float:
 # Lemma C.2
 
 
-def lemma_c_2_check(seed: int) -> float:
+def check_lemma_c_2(seed: int) -> float:
     """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, x); and (3.3), W times both."""
     model, _, length = _instance(seed)
     prompt = _draw_prompt(np.random.default_rng(seed), model.n_states)
@@ -117,7 +117,7 @@ def lemma_c_2_check(seed: int) -> float:
     return largest(library[possible] - right[possible], equation_3_3, impossible)
 
 
-def lemma_c_2_control(seed: int) -> float:
+def control_lemma_c_2(seed: int) -> float:
     """P[H_0] misses a state that H_2 can be in: P[H_0 | x] is zero there, whatever D, and the left side is not."""
     model, missing = start_without_a_state(seed)
     left = conditional(_with_prompt(model, torch.ones(3, dtype=torch.float64), 2).given_input("h2"))
@@ -128,7 +128,7 @@ def lemma_c_2_control(seed: int) -> float:
 # Theorem 3.6
 
 
-def theorem_3_6_check(seed: int) -> float:
+def check_theorem_3_6(seed: int) -> float:
     """bᵀḠ_2(ê(x)) = r_x μᵀP[H_0 | x], r_x = Pr(x) / Pr(z̃, x) > 0; both are 0 where prompt and x exclude each other."""
     model, essential, length = _instance(seed)
     mu = draw_weights(np.random.default_rng(seed), model.n_states, support=_some(essential, seed))
@@ -150,7 +150,7 @@ def _some(states: list[int], seed: int) -> list[int]:
     return sorted(rng.choice(states, size=int(rng.integers(1, len(states) + 1)), replace=False).tolist())
 
 
-def theorem_3_6_control(seed: int) -> float:
+def control_theorem_3_6(seed: int) -> float:
     """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt; 1 if so.
 
     What a prompt does depends on its entries only through A(u ⊙ P[H_1]); all 16 supports of u are tried.

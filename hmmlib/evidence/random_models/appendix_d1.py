@@ -132,7 +132,7 @@ def _recovery(seed: int) -> Recovery:
 # Proposition D.1
 
 
-def proposition_d_1(seed: int) -> float:
+def check_proposition_d_1(seed: int) -> float:
     """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional."""
     model, inputs, table = _sparse(seed)
     probs, latent = masked_token_probs(model, inputs).numpy(), latent_given_others(model, inputs).numpy()
@@ -144,7 +144,7 @@ def proposition_d_1(seed: int) -> float:
     return largest(*residuals)
 
 
-def proposition_d_1_printed(seed: int) -> Printed:
+def printed_proposition_d_1(seed: int) -> Printed:
     """With the joint probability on the right, as printed: too small by the factor Pr(x_{-i})."""
     model, inputs, table = _sparse(seed)
     flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
@@ -165,7 +165,7 @@ def _sparse(seed: int) -> tuple[MemoryHMM, Tensor, Joint]:
     return model, all_inputs(n_tokens, length), joint(model, [None] * length)
 
 
-def proposition_d_1_control(seed: int) -> float:
+def control_proposition_d_1(seed: int) -> float:
     """Tokens that depend on a second memory cell too: (D.1) with P[X_i | M_j, H_i] is then off."""
     draw = torch.Generator().manual_seed(seed)
     emission = appendix_e.softmax_of_uniform((3, 2, 2, 2), 0.3, draw)  # x, m_0, m_1, h: state h should read cell h only
@@ -193,7 +193,7 @@ def proposition_d_1_control(seed: int) -> float:
 # Claim D.3
 
 
-def claim_d_3_check(seed: int) -> float:
+def check_claim_d_3(seed: int) -> float:
     """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
     place, recovery = _place(seed), _recovery(seed)
     return recovery_residual(recovery, place, place.table, place.probs.numpy(), 0, place.chance > 0)
@@ -221,7 +221,7 @@ def twin_gap(probs: Tensor, truth: Tensor) -> float:
     return float((truth[0] - truth[1]).abs().max()) if largest(probs[0] - probs[1]) < 1e-12 else 0.0
 
 
-def claim_d_3_control(seed: int) -> float:
+def control_claim_d_3(seed: int) -> float:
     """`recoverable_twins`: G_1 is the same for two inputs, and Pr(H_1 ∈ H*) is 1 for one and 0 for the other."""
     model, x = families.recoverable_twins(seed), torch.tensor([[0, 2], [0, 4]])
     latent = latent_given_others(model, x)[:, 0].unflatten(1, (2, 4)).sum(1)
@@ -231,7 +231,7 @@ def claim_d_3_control(seed: int) -> float:
 # Lemma D.2
 
 
-def lemma_d_2_check(seed: int) -> float:
+def check_lemma_d_2(seed: int) -> float:
     """𝓘 = Î wherever Î is not empty, and the score of a position is Pr(H_i ∈ H* | x_{-i})."""
     place, recovery = _place(seed), _recovery(seed)
     return attention_residual(attention_head(place.model, place.mu, recovery), place, recovery)
@@ -248,7 +248,7 @@ def attention_residual(head: AttentionHead, place: Place, recovery: Recovery) ->
     return largest(error[place.chance > 0]) / recovery.condition
 
 
-def lemma_d_2_printed(seed: int) -> Printed:
+def printed_lemma_d_2(seed: int) -> Printed:
     """With q of |H| entries and a key of |H| rows, as printed, beside the |H| + 1 entries of β in (4.1)."""
     place, recovery = _place(seed), _recovery(seed)
     query, key = lemma_d_2(place.model, recovery)
@@ -261,7 +261,7 @@ def lemma_d_2_printed(seed: int) -> Printed:
     return record._replace(residual=attention_residual(head, place, recovery))
 
 
-def lemma_d_2_control(seed: int) -> float:
+def control_lemma_d_2(seed: int) -> float:
     """`recoverable_twins`: no output differs between two inputs, so no key can attend to position 1 in one only; 1 if so."""
     model, x = families.recoverable_twins(seed), torch.tensor([[0, 2], [0, 4]])
     sure = concentrated(model, x, 0, [0, 2, 3])
@@ -271,7 +271,7 @@ def lemma_d_2_control(seed: int) -> float:
 # Lemma D.4
 
 
-def lemma_d_4_check(seed: int) -> float:
+def check_lemma_d_4(seed: int) -> float:
     """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
     place, recovery = _place(seed), _recovery(seed)
     head = attention_head(place.model, place.mu, recovery)
@@ -287,7 +287,7 @@ def lemma_d_4_check(seed: int) -> float:
     return largest(*residuals) / recovery.condition
 
 
-def lemma_d_4_control(seed: int) -> float:
+def control_lemma_d_4(seed: int) -> float:
     """`parity_memory_hmm`: same token and same G_1 for (0, 0) and (0, 1), and posteriors that differ in sign: their gap."""
     model, x = _parity(seed), torch.tensor([[0, 0], [0, 1]])
     target = memory_posterior(model, x)[:, :1] - 0.5
@@ -301,7 +301,7 @@ def _parity(seed: int, n: int = 2) -> MemoryHMM:
 # Theorem 4.3
 
 
-def theorem_4_3_check(seed: int) -> float:
+def check_theorem_4_3(seed: int) -> float:
     """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do."""
     place = _place(seed)
     model, recovery = place.model, _recovery(seed)
@@ -315,7 +315,7 @@ def theorem_4_3_check(seed: int) -> float:
     return largest((score - want)[place.within]) / recovery.condition
 
 
-def theorem_4_3_control(seed: int) -> float:
+def control_theorem_4_3(seed: int) -> float:
     """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2.
 
     G is the same vector everywhere. So which positions are attended does not depend on the input, and V is a function

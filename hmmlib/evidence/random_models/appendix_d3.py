@@ -133,7 +133,7 @@ def tau(place: Prompted, own: bool = False) -> np.ndarray:
 # Lemma D.7
 
 
-def lemma_d_7(seed: int) -> float:
+def check_lemma_d_7(seed: int) -> float:
     """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1; zero where impossible."""
     place = _any_prompt(seed)
     names = [f"m{j}" for j in range(place.model.n_cells)]
@@ -162,7 +162,7 @@ def _any_prompt(seed: int, longest: int = 2) -> Prompted:
     return Prompted(model, draw_weights(rng, n_memory), 0, [0], inputs, prompt)
 
 
-def lemma_d_7_printed(seed: int) -> Printed:
+def printed_lemma_d_7(seed: int) -> Printed:
     """With u of |H| entries, as printed: no lifted state can look up its probability of z̃ (unless |M| = 1)."""
     place = _any_prompt(seed)
     record = in_words(place.model, place.length, seed)
@@ -173,7 +173,7 @@ def lemma_d_7_printed(seed: int) -> Printed:
     return record
 
 
-def lemma_d_7_control(seed: int) -> float:
+def control_lemma_d_7(seed: int) -> float:
     """X̂ emits with (1 - u) ⊙ W at every step, not only at the first: Ḡ is no conditional probability of that process."""
     rng = np.random.default_rng(seed)
     model = families.sparse_memory_hmm(2, 3, 3, seed, 0.0)
@@ -188,7 +188,7 @@ def lemma_d_7_control(seed: int) -> float:
 # Proposition D.8
 
 
-def proposition_d_8(seed: int) -> float:
+def check_proposition_d_8(seed: int) -> float:
     """P[M, H_i, X_{i+1:i+t}] = P[M, H_0, X_{1:t}]: the left side by messages, the right side enumerated."""
     place, i = draw_prompted(seed), 1 + seed % 3
     names = [f"m{j}" for j in range(place.model.n_cells)]
@@ -214,7 +214,7 @@ def draw_not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:
     return model, all_inputs(3, 2)
 
 
-def proposition_d_8_control(seed: int) -> float:
+def control_proposition_d_8(seed: int) -> float:
     """A start that is not stationary: P[M, H_1] alone differs from P[M, H_0]."""
     model, inputs = draw_not_stationary(seed)
     return largest(_later(model, inputs, 1) - joint(model, [None] * 2).given_input("m0", "h0"))
@@ -223,7 +223,7 @@ def proposition_d_8_control(seed: int) -> float:
 # Claim D.10, Proposition D.11, Claim D.12
 
 
-def claim_d_10_check(seed: int) -> float:
+def check_claim_d_10(seed: int) -> float:
     """As Claim D.3, on Ḡ_i(ê(x)) for i > 1 with the prompt (D.6); P[H_0] need not be stationary."""
     place = with_other_start(seed, zeros=0.4)
     return recovery_residual(
@@ -231,7 +231,7 @@ def claim_d_10_check(seed: int) -> float:
     )
 
 
-def claim_d_10_control(seed: int) -> float:
+def control_claim_d_10(seed: int) -> float:
     """`recoverable_twins`, μ on both values: behind the prompt too, Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
     model, x, prompt = _twins(seed)
     latent = latent_given_others(model, x, prompt)[:, 1].unflatten(1, (2, 4)).sum(1)
@@ -250,7 +250,7 @@ def _memory_given_others(place: Prompted) -> np.ndarray:
     return conditional(weights.reshape(-1, weights.shape[-1])).reshape(weights.shape)
 
 
-def proposition_d_11(seed: int) -> float:
+def check_proposition_d_11(seed: int) -> float:
     """For i > 1, P[M_{j*} | X̂_{-i} = x̂_{-i}] is exactly 0 outside supp(μ); and it is what enumeration gives."""
     place = with_other_start(seed, zeros=0.4)
     found, off = _memory_given_others(place), (place.mu == 0).numpy()
@@ -260,7 +260,7 @@ def proposition_d_11(seed: int) -> float:
     return largest(found[:, 1:] - np.stack(exact, 1))
 
 
-def proposition_d_11_control(seed: int) -> float:
+def control_proposition_d_11(seed: int) -> float:
     """A prompt that is not (D.6), but positive everywhere: memory values outside supp(μ) keep their probability."""
     rng = np.random.default_rng(seed)
     model = families.recoverable_twins(seed)
@@ -269,7 +269,7 @@ def proposition_d_11_control(seed: int) -> float:
     return float(_memory_given_others(place)[:, 1:, 1].max())
 
 
-def claim_d_12(seed: int) -> float:
+def check_claim_d_12(seed: int) -> float:
     """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's numbers."""
     place = with_other_start(seed, zeros=0.0)
     with_prompt, without = (_states(place, prompt) for prompt in (place.prompt, None))
@@ -285,7 +285,7 @@ def _states(place: Prompted, prompt: Tensor | None) -> np.ndarray:
     return latent.unflatten(2, (place.model.n_memory, place.model.n_states)).sum(2).numpy()
 
 
-def claim_d_12_control(seed: int) -> float:
+def control_claim_d_12(seed: int) -> float:
     """P[H_0] misses a state that P[H_1] has: then H_2 can be where H_1 cannot. The mass outside the support."""
     draw = torch.Generator().manual_seed(seed)
     transition = 0.2 + torch.rand(3, 3, generator=draw, dtype=torch.float64)
@@ -301,7 +301,7 @@ def claim_d_12_control(seed: int) -> float:
 # Lemma D.9
 
 
-def lemma_d_9_check(seed: int) -> float:
+def check_lemma_d_9(seed: int) -> float:
     """Î ⊆ 𝓘 = {i > 1: supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ H*} for x in 𝓩, Î not empty; scores as in Lemma D.2."""
     place, recovery, head = draw_prompted(seed), recovery_of(seed), head_of(seed)
     rows = place.sure.any(1) & place.in_z
@@ -319,7 +319,7 @@ def lemma_d_9_check(seed: int) -> float:
     return largest(error[place.chance > 0]) / recovery.condition
 
 
-def lemma_d_9_printed(seed: int) -> Printed:
+def printed_lemma_d_9(seed: int) -> Printed:
     """𝓘 = Î, with 𝓩 of (D.7) over i ∈ [t] and β_1 = -2, as printed: 1 where they differ on an input."""
     place = draw_prompted(seed)
     query, key = head_of(seed).query, head_of(seed).key
@@ -333,7 +333,7 @@ def lemma_d_9_printed(seed: int) -> Printed:
     return in_words(place.model, place.length, seed)._replace(residual=float(differs))
 
 
-def lemma_d_9_control(seed: int) -> float:
+def control_lemma_d_9(seed: int) -> float:
     """`recoverable_twins` behind a prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does; 1 if so."""
     model, x, prompt = _twins(seed)
     sure = concentrated(model, x, 0, [0, 2, 3], prompt)

@@ -34,7 +34,7 @@ def _ratios(place: Prompted) -> np.ndarray:
     return np.where(place.hat_left > 0, place.chance[:, None] / np.where(place.hat_left > 0, place.hat_left, 1), 0)
 
 
-def lemma_d_13(seed: int) -> float:
+def check_lemma_d_13(seed: int) -> float:
     """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is impossible."""
     place, head = draw_prompted(seed), head_of(seed)
     found = head.values(place.probs, place.embeddings).numpy()
@@ -57,7 +57,7 @@ def _parity(seed: int) -> tuple[MemoryHMM, Tensor]:
     return model, prompt_d_6(model, [1.0, -1.0], 0)
 
 
-def lemma_d_13_control(seed: int) -> float:
+def control_lemma_d_13(seed: int) -> float:
     """`parity_memory_hmm`: behind the prompt, (0, 0) and (0, 1) have one token and one Ḡ at position 2, and other signs."""
     model, prompt = _parity(seed)
     x = torch.tensor([[0, 0], [0, 1]])
@@ -66,7 +66,7 @@ def lemma_d_13_control(seed: int) -> float:
     return twin_gap(probs, target) if target[0] > 0 > target[1] else 0.0
 
 
-def claim_d_14(seed: int) -> float:
+def check_claim_d_14(seed: int) -> float:
     """μᵀP[M_{j*} | X̂ = x̂] Pr(z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | X = x]: the first factor by messages, the rest enumerated."""
     place = draw_prompted(seed)
     return _d_14(place.model, place)
@@ -80,14 +80,14 @@ def _d_14(model: MemoryHMM, place: Prompted) -> float:
     return largest((found * chance - place.target)[rows])
 
 
-def claim_d_14_control(seed: int) -> float:
+def control_claim_d_14(seed: int) -> float:
     """A start that is not stationary: the text behind the prompt is then judged from another start than the text alone."""
     model, inputs = draw_not_stationary(seed)
     mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
     return _d_14(model, Prompted(model, mu, 0, [0], inputs, prompt_d_6(model, mu, 0)))
 
 
-def claim_d_15(seed: int) -> float:
+def check_claim_d_15(seed: int) -> float:
     """Where x̂ is impossible and x is not, μᵀP[M_{j*} | x] = 0 exactly; where x̂_{-i} is impossible, Ḡ_i is zero."""
     place = with_other_start(seed, zeros=0.0)
     excluded = (place.chance > 0) & (place.hat_chance == 0)
@@ -95,7 +95,7 @@ def claim_d_15(seed: int) -> float:
     return largest(found.numpy()[excluded], place.target[excluded], place.probs.numpy()[place.hat_left == 0])
 
 
-def claim_d_15_control(seed: int) -> float:
+def control_claim_d_15(seed: int) -> float:
     """A prompt that is 0 on a value of supp(μ): an input that only this value explains is impossible, and weighs."""
     rng = np.random.default_rng(seed)
     draw = torch.Generator().manual_seed(seed)
@@ -113,7 +113,7 @@ def claim_d_15_control(seed: int) -> float:
 # Theorems D.6 and 4.6
 
 
-def theorem_d_6(seed: int) -> float:
+def check_theorem_d_6(seed: int) -> float:
     """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
 
     And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0.
@@ -158,7 +158,7 @@ def _theorem(seed: int, place: Prompted) -> float:
     return largest(largest((score.numpy() - want)[place.within]) / head.condition, excluded)
 
 
-def theorem_4_6_check(seed: int) -> float:
+def check_theorem_4_6(seed: int) -> float:
     """Theorem D.6 with one memory cell."""
     return _theorem(seed, _one_cell(seed))
 
@@ -176,7 +176,7 @@ def _one_cell(seed: int) -> Prompted:
     return Prompted(place.model, place.mu, 0, place.syntax, place.inputs, prompt)
 
 
-def theorem_d_6_control(seed: int) -> float:
+def control_theorem_d_6(seed: int) -> float:
     """`parity_memory_hmm` behind the prompt (D.6), μ on both values: 1 where no attention head fits the inputs of length 2.
 
     For i > 1, Ḡ_i is the same vector everywhere, and Ḡ_1 takes two values. So the attended positions, and what

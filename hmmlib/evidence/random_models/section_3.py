@@ -42,7 +42,7 @@ def _decomposition_residual(table: np.ndarray) -> float:
     return largest(*residuals)
 
 
-def proposition_3_4(seed: int) -> float:
+def check_proposition_3_4(seed: int) -> float:
     """P[U | V=v] = P[U|Z] P[Z | V=v] for a joint table with U ⊥ V | Z, and P[Z | V=v] back from it by a left inverse."""
     rng, draw = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     n_u, n_v, n_z = rng.integers(1, 6, 3).tolist()
@@ -51,7 +51,7 @@ def proposition_3_4(seed: int) -> float:
     return _decomposition_residual(torch.einsum("z,uz,vz->uvz", prior, u_given_z, v_given_z).numpy())
 
 
-def proposition_3_4_control(seed: int) -> float:
+def control_proposition_3_4(seed: int) -> float:
     """The same on a table in which U depends on V beyond Z: all entries of Pr(u, v, z) are drawn freely."""
     draw = torch.Generator().manual_seed(seed)
     return _decomposition_residual(appendix_e.softmax_of_uniform((18,), 0.5, draw).reshape(3, 3, 2).numpy())
@@ -67,7 +67,7 @@ def _at_start_and_later(model: HMM, length: int, i: int) -> tuple[np.ndarray, np
     return joint(model, [None] * length).given_input("h0"), later.given_input(f"h{i}")
 
 
-def claim_b_1_check(seed: int) -> float:
+def check_claim_b_1(seed: int) -> float:
     """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x] with r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x) > 0.
 
     The left side is the library's, from messages; the right side is enumerated, but for D.
@@ -86,7 +86,7 @@ def claim_b_1_check(seed: int) -> float:
     return largest(left - right, conditional(later)[possible] - right)
 
 
-def claim_b_1_control(seed: int) -> float:
+def control_claim_b_1(seed: int) -> float:
     """P[H_0] misses a state that H_1 can be in: P[H_0 | x] is zero there, D or no D, and P[H_1 | X_{2:T+1} = x] is not."""
     model, missing = start_without_a_state(seed)
     here, later = _at_start_and_later(model, 2, 1)
@@ -108,7 +108,7 @@ def shifted_g_1(model: HMM, inputs: torch.Tensor) -> torch.Tensor:
     return masked_token_probs(model, shifted(inputs, 1))[:, 0]
 
 
-def theorem_3_3_check(seed: int) -> float:
+def check_theorem_3_3(seed: int) -> float:
     """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, for every possible x of a length."""
     rng = np.random.default_rng(seed)
     model = _non_degenerate(rng, seed)
@@ -152,7 +152,7 @@ def balanced(target: torch.Tensor) -> torch.Tensor:
     return target > (ordered[place] + ordered[place + 1]) / 2
 
 
-def theorem_3_3_control(seed: int) -> float:
+def control_theorem_3_3(seed: int) -> float:
     """Dependent columns, and a task that splits the inputs near the middle: 1 where a linear program refutes every head.
 
     Half of the models have as many tokens as states, half fewer.

@@ -43,7 +43,7 @@ def marginal(model: World, i: int) -> int:
     return mask
 
 
-def claim_b_1(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_b_1(model: World, rows: Rows) -> Iterator[dict | None]:
     """P[H_i | X_{i+1:T+i} = x] and D P[H_0 | X_{1:T} = x] have one support, i = 1, 2, 3; so r_x is not 0 or infinite."""
     here = supports(model, rows)[0]
     for i in (1, 2, 3):
@@ -66,7 +66,7 @@ def bits(mask: int, size: int) -> list[int]:
     return [mask >> b & 1 for b in range(size)]
 
 
-def lemma_c_1(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_c_1(model: World, rows: Rows) -> Iterator[dict | None]:
     """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
     n = model.shape.n_states
     transition = [bits(mask, n) for mask in into(model.columns)]
@@ -83,7 +83,7 @@ def prompt_joint(model: World, prompt: int) -> int:
     return model.ahead[prompt & marginal(model, 1)]
 
 
-def lemma_c_2(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_c_2(model: World, rows: Rows) -> Iterator[dict | None]:
     """supp P[H_2, z̃, X̂_{3:T+2} = x] is supp P[X̂_1 = z̃, H_2] ∩ supp P[H_0 | x], for every u and possible x."""
     here = supports(model, rows)[0]
     for prompt in range(1 << model.shape.n_states) if here else ():
@@ -96,7 +96,7 @@ def essential_states(model: World, block: int) -> int:
     return model.ahead[block]
 
 
-def theorem_3_6(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_theorem_3_6(model: World, rows: Rows) -> Iterator[dict | None]:
     """For every B and μ with support in H*, and possible x: Ḡ_2 sees only H*; if (z̃, x) is impossible, supp(μ) misses x."""
     here = supports(model, rows)[0]
     for block in subsets(model.shape.full) if here else ():
@@ -139,7 +139,7 @@ def concentrated(of: Shape, states: int, essential: int) -> bool:
     return of.cells[states] == 1 and inside(of.syntax[states], essential)
 
 
-def lemma_d_2(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_2(model: World, rows: Rows) -> Iterator[dict | None]:
     """I, where Θ^(1) gives nothing to states outside H*, is Î; possible x, Î not empty."""
     of, found = model.shape, supports(model, rows)
     states = [of.states[mask] for mask in found[1:]]
@@ -156,7 +156,7 @@ def value_support(model: World, latent: int, row: int, values: int, essential: i
     return of.looked_up[latent] & of.looked_up[row] & entries(of, values, essential)
 
 
-def theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
     """x is in R of (4.3) where Î is not empty; and there the value at i reads P[M_{j*} | x]: the same m are possible."""
     of, found = model.shape, supports(model, rows)
     n, every = of.n_states, (1 << of.n_values) - 1
@@ -171,7 +171,7 @@ def theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
             yield None if values == of.value[found[0]] else {"S*": members(essential), "i": i}
 
 
-def proposition_d_11(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_proposition_d_11(model: World, rows: Rows) -> Iterator[dict | None]:
     """supp P[M_{j*} | X̂_-i = x̂_-i] is inside supp(μ), for i > 1 and x̂_-i possible."""
     for mu, masks in prompts(model, rows):
         for i, latent in enumerate(supports(model, masks)[2:], start=2):
@@ -185,7 +185,7 @@ def unprompted(i: int) -> int:
     return i - 1
 
 
-def claim_d_12(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_d_12(model: World, rows: Rows) -> Iterator[dict | None]:
     """supp P[H_i | X̂_-i = x̂_-i] is inside supp P[H_{i-1} | X_-(i-1) = x_-(i-1)], for i > 1 and x̂_-i possible."""
     states, plain = model.shape.states, supports(model, rows)
     for mu, masks in prompts(model, rows):
@@ -196,7 +196,7 @@ def claim_d_12(model: World, rows: Rows) -> Iterator[dict | None]:
                 )
 
 
-def lemma_d_13(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_13(model: World, rows: Rows) -> Iterator[dict | None]:
     """If x̂ is impossible, every product that V sums, at every i > 1, is zero; with S* everything, so for every S*."""
     of = model.shape
     for mu, masks in prompts(model, rows):
@@ -206,7 +206,7 @@ def lemma_d_13(model: World, rows: Rows) -> Iterator[dict | None]:
                 yield None if not read else {"supp(mu)": members(mu), "i": i}
 
 
-def claim_d_15(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_d_15(model: World, rows: Rows) -> Iterator[dict | None]:
     """x possible and x̂ not: then P[M_{j*} | x] misses supp(μ). And τ_i, so Ḡ_i, is zero exactly where x̂_-i is impossible."""
     here = supports(model, rows)[0]
     for mu, masks in prompts(model, rows):
@@ -238,13 +238,13 @@ def attention_failure(choice: tuple[int, int, bool], printed: list[int], attende
     return {**found, "x-hat possible": likely}
 
 
-def lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
     """Î is inside I."""
     for found in attention(model, rows):
         yield None if set(found[1]) <= set(found[2]) else attention_failure(*found)
 
 
-def lemma_d_9_printed(model: World, rows: Rows) -> Iterator[dict | None]:
+def printed_pattern_lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
     """Î = I."""
     for found in attention(model, rows):
         yield None if found[1] == found[2] else attention_failure(*found)
@@ -286,17 +286,17 @@ MEMORY = (
     Size(3, (1, 2), n_values=2, reduced=True),
 )
 PATTERNS: dict[str, Pattern] = {
-    "Claim B.1": Pattern(claim_b_1, WIDE),
-    "Lemma C.1": Pattern(lemma_c_1, SMALL),
-    "Lemma C.2": Pattern(lemma_c_2, VANILLA),
-    "Theorem 3.6": Pattern(theorem_3_6, VANILLA),
-    "Theorem 4.3": Pattern(theorem_4_3, MEMORY),
-    "Lemma D.2": Pattern(lemma_d_2, MEMORY),
-    "Lemma D.9": Pattern(lemma_d_9, MEMORY, lemma_d_9_printed),
-    "Proposition D.11": Pattern(proposition_d_11, MEMORY),
-    "Claim D.12": Pattern(claim_d_12, MEMORY),
-    "Lemma D.13": Pattern(lemma_d_13, MEMORY),
-    "Claim D.15": Pattern(claim_d_15, MEMORY),
+    "Claim B.1": Pattern(pattern_claim_b_1, WIDE),
+    "Lemma C.1": Pattern(pattern_lemma_c_1, SMALL),
+    "Lemma C.2": Pattern(pattern_lemma_c_2, VANILLA),
+    "Theorem 3.6": Pattern(pattern_theorem_3_6, VANILLA),
+    "Theorem 4.3": Pattern(pattern_theorem_4_3, MEMORY),
+    "Lemma D.2": Pattern(pattern_lemma_d_2, MEMORY),
+    "Lemma D.9": Pattern(pattern_lemma_d_9, MEMORY, printed_pattern_lemma_d_9),
+    "Proposition D.11": Pattern(pattern_proposition_d_11, MEMORY),
+    "Claim D.12": Pattern(pattern_claim_d_12, MEMORY),
+    "Lemma D.13": Pattern(pattern_lemma_d_13, MEMORY),
+    "Claim D.15": Pattern(pattern_claim_d_15, MEMORY),
 }
 """By the name that the paper prints."""
 
