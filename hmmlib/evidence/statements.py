@@ -1,4 +1,4 @@
-"""The registry of the paper's numbered statements and assumptions: what is claimed, what checks it, and the ruling."""
+"""The paper's numbered statements and assumptions: what is claimed, what checks it, and the ruling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hmmlib.evidence.random_models import (
     counterexamples,
     section_3,
 )
-from hmmlib.evidence.random_models.instances import Printed
+from hmmlib.evidence.random_models.residuals import Printed
 
 HOLDS, FAILS = "holds", "fails"
 
@@ -23,7 +23,7 @@ HOLDS, FAILS = "holds", "fails"
 class Statement:
     """One numbered statement of the paper, or one assumption.
 
-    `claim` is it in our words; `page` and `label` say where the book derives it; residuals up to `tolerance` pass;
+    `claim` is it in our words; residuals up to `tolerance` pass;
     `broken` names the hypothesis that the control drops; the control must break the conclusion in at least a share
     `least_share` of its instances. `verdict` is the ruling on record for the form as printed. Where that is another
     than the one that `check` measures, `printed` measures it on random instances, `counterexample` on a small one
@@ -32,8 +32,6 @@ class Statement:
 
     name: str
     claim: str
-    page: str
-    label: str
     check: Callable[[int], float]
     control: Callable[[int], float]
     broken: str
@@ -46,16 +44,10 @@ class Statement:
     unneeded: str = ""
 
 
-SECTION_3, PROMPT, APPENDIX_B = "notebooks/3-hmm", "notebooks/3-1-prompt", "notebooks/appendix-b"
-ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
-APPENDIX_C, APPENDIX_D = "notebooks/appendix-c", "notebooks/appendix-d"
-
 STATEMENTS = (
     Statement(
         name="Assumption 3.1",
         claim="The columns of W are linearly independent.",
-        page=SECTION_3,
-        label="paper-asm-3-1",
         check=assumptions.check_assumption_3_1,
         control=assumptions.control_assumption_3_1,
         broken="independent columns of W",
@@ -63,8 +55,6 @@ STATEMENTS = (
     Statement(
         name="Assumption 3.2",
         claim="The chain is ergodic and P[H₀] has full support.",
-        page=SECTION_3,
-        label="paper-asm-3-2",
         check=assumptions.check_assumption_3_2,
         control=assumptions.control_assumption_3_2,
         broken="ergodic, or full support",
@@ -72,8 +62,6 @@ STATEMENTS = (
     Statement(
         name="Theorem 3.3",
         claim="With independent columns of W, one linear head on G₁ of (∅, x) gives every possible x its label.",
-        page=SECTION_3,
-        label="paper-thm-3-3",
         check=section_3.check_theorem_3_3,
         control=section_3.control_theorem_3_3,
         broken="independent columns of W (3.1)",
@@ -83,8 +71,6 @@ STATEMENTS = (
     Statement(
         name="Proposition 3.4",
         claim="If U ⊥ V | Z, then P[U | V = v] = P[U | Z] P[Z | V = v], and a left inverse of P[U | Z] undoes it.",
-        page=SECTION_3,
-        label="paper-prop-3-4",
         check=section_3.check_proposition_3_4,
         control=section_3.control_proposition_3_4,
         broken="U ⊥ V | Z",
@@ -92,8 +78,6 @@ STATEMENTS = (
     Statement(
         name="Assumption 3.5",
         claim="The columns of W at H* ⊇ supp(μ) are independent, and H* is all that some states reach in one step.",
-        page=PROMPT,
-        label="paper-asm-3-5",
         check=assumptions.check_assumption_3_5,
         control=assumptions.control_assumption_3_5,
         broken="independent columns at H*, or the way into H*",
@@ -101,8 +85,6 @@ STATEMENTS = (
     Statement(
         name="Theorem 3.6",
         claim="One prompt and one linear head on Ḡ₂ give every possible x its label, if W is independent on H*.",
-        page=PROMPT,
-        label="paper-thm-3-6",
         check=appendix_c.check_theorem_3_6,
         control=appendix_c.control_theorem_3_6,
         broken="independent columns of W at H* (3.5)",
@@ -111,8 +93,6 @@ STATEMENTS = (
     Statement(
         name="Assumption 4.2",
         claim="The columns of W at M × H* are independent, and their span meets that of all others in 0 only.",
-        page=ATTENTION,
-        label="paper-asm-4-2",
         check=assumptions.check_assumption_4_2,
         control=assumptions.control_assumption_4_2,
         broken="disjoint spans, or independent columns",
@@ -120,8 +100,6 @@ STATEMENTS = (
     Statement(
         name="Theorem 4.3",
         claim="One attention head on G(x) and e(x) gives every x of R its label, a sign of a memory posterior.",
-        page=ATTENTION,
-        label="paper-thm-4-3",
         check=appendix_d1.check_theorem_4_3,
         control=appendix_d1.control_theorem_4_3,
         broken="independent columns of W at M × H* (4.2)",
@@ -130,8 +108,6 @@ STATEMENTS = (
     Statement(
         name="Assumption 4.4",
         claim="Assumption 3.2 holds, and P[H₀] is stationary.",
-        page=MEMORY_PROMPT,
-        label="paper-asm-4-4",
         check=assumptions.check_assumption_4_4,
         control=assumptions.control_assumption_4_4,
         broken="P[H₀] = A P[H₀], or ergodic",
@@ -139,8 +115,6 @@ STATEMENTS = (
     Statement(
         name="Assumption 4.5",
         claim="Assumption 4.2 with the memory values in supp(μ) only; one cell.",
-        page=MEMORY_PROMPT,
-        label="paper-asm-4-5",
         check=assumptions.check_assumption_4_5,
         control=assumptions.control_assumption_4_5,
         broken="disjoint spans",
@@ -148,8 +122,6 @@ STATEMENTS = (
     Statement(
         name="Theorem 4.6",
         claim="One prompt and one attention head on Ḡ give every x of R its label, if W is independent at supp(μ) × H*.",
-        page=MEMORY_PROMPT,
-        label="paper-thm-4-6",
         check=appendix_d6.check_theorem_4_6,
         control=appendix_d6.control_theorem_d_6,
         broken="independent columns (4.5), for the prompt (D.6)",
@@ -158,8 +130,6 @@ STATEMENTS = (
     Statement(
         name="Claim B.1",
         claim="The posterior of Hᵢ given the text after it is that of H₀ given the same text, rescaled by one diagonal D.",
-        page=APPENDIX_B,
-        label="paper-claim-B-1",
         check=section_3.check_claim_b_1,
         control=section_3.control_claim_b_1,
         broken="P[H₀] has full support (3.2)",
@@ -168,8 +138,6 @@ STATEMENTS = (
     Statement(
         name="Lemma C.1",
         claim="Ḡ behind a prompt is the conditional distribution of a process with one more token, emitted with u.",
-        page=APPENDIX_C,
-        label="paper-lem-C-1",
         check=appendix_c.check_lemma_c_1,
         control=appendix_c.control_lemma_c_1,
         broken="X̂ emits like X after the first step",
@@ -177,8 +145,6 @@ STATEMENTS = (
     Statement(
         name="Lemma C.2",
         claim="Given prompt and text, H₂ has the law P[z̃, H₂] ⊙ P[H₀ | x], rescaled by one diagonal D.",
-        page=APPENDIX_C,
-        label="paper-lem-C-2",
         check=appendix_c.check_lemma_c_2,
         control=appendix_c.control_lemma_c_2,
         broken="P[H₀] has full support (3.2)",
@@ -187,8 +153,6 @@ STATEMENTS = (
     Statement(
         name="Proposition D.1",
         claim="Gᵢ(x) is the mixture of columns of W with the weights P[M_J, J, S | x₋ᵢ].",
-        page=APPENDIX_D,
-        label="paper-prop-D-1",
         check=appendix_d1.check_proposition_d_1,
         control=appendix_d1.control_proposition_d_1,
         broken="a token depends on one memory cell only",
@@ -200,8 +164,6 @@ STATEMENTS = (
     Statement(
         name="Lemma D.2",
         claim="A query and a key attend exactly to the positions whose state is surely in H*.",
-        page=APPENDIX_D,
-        label="paper-lem-D-2",
         check=appendix_d1.check_lemma_d_2,
         control=appendix_d1.control_lemma_d_2,
         broken="disjoint spans (4.2)",
@@ -214,8 +176,6 @@ STATEMENTS = (
     Statement(
         name="Claim D.3",
         claim="Matrices Θ⁽¹⁾ and Θ⁽²⁾ read P[Hᵢ | x₋ᵢ] on H* and P[M, Hᵢ | x₋ᵢ] off Gᵢ(x).",
-        page=APPENDIX_D,
-        label="paper-claim-D-3",
         check=appendix_d1.check_claim_d_3,
         control=appendix_d1.control_claim_d_3,
         broken="disjoint spans (4.2)",
@@ -224,8 +184,6 @@ STATEMENTS = (
     Statement(
         name="Lemma D.4",
         claim="At a position whose state is surely in H*, the value function is a positive multiple of μᵀP[M | x].",
-        page=APPENDIX_D,
-        label="paper-lem-D-4",
         check=appendix_d1.check_lemma_d_4,
         control=appendix_d1.control_lemma_d_4,
         broken="independent columns of W at M × H* (4.2)",
@@ -234,8 +192,6 @@ STATEMENTS = (
     Statement(
         name="Assumption D.5",
         claim="Assumption 4.5 for several cells: of the other cells, all memory values count.",
-        page=APPENDIX_D,
-        label="paper-asm-D-5",
         check=assumptions.check_assumption_d_5,
         control=assumptions.control_assumption_d_5,
         broken="disjoint from the values of other cells",
@@ -243,8 +199,6 @@ STATEMENTS = (
     Statement(
         name="Theorem D.6",
         claim="Theorem 4.6 for several memory cells, with embeddings and head as appendix D.3 defines them.",
-        page=APPENDIX_D,
-        label="paper-thm-D-6",
         check=appendix_d6.check_theorem_d_6,
         control=appendix_d6.control_theorem_d_6,
         broken="independent columns (D.5), for the prompt (D.6)",
@@ -253,8 +207,6 @@ STATEMENTS = (
     Statement(
         name="Lemma D.7",
         claim="Lemma C.1 for memory models, with a lifted prompt.",
-        page=APPENDIX_D,
-        label="paper-lem-D-7",
         check=appendix_d3.check_lemma_d_7,
         control=appendix_d3.control_lemma_d_7,
         broken="X̂ emits like X after the first step",
@@ -267,8 +219,6 @@ STATEMENTS = (
     Statement(
         name="Proposition D.8",
         claim="From any step on, memory, state and the text after it have one and the same law.",
-        page=APPENDIX_D,
-        label="paper-prop-D-8",
         check=appendix_d3.check_proposition_d_8,
         control=appendix_d3.control_proposition_d_8,
         broken="P[H₀] is stationary (4.4)",
@@ -277,8 +227,6 @@ STATEMENTS = (
     Statement(
         name="Lemma D.9",
         claim="Behind the prompt, the head attends to all positions whose state is surely in H* given prompt and text.",
-        page=APPENDIX_D,
-        label="paper-lem-D-9",
         check=appendix_d3.check_lemma_d_9,
         control=appendix_d3.control_lemma_d_9,
         broken="disjoint spans (D.5)",
@@ -291,8 +239,6 @@ STATEMENTS = (
     Statement(
         name="Claim D.10",
         claim="Claim D.3 on Ḡᵢ behind the prompt (D.6), with memory values in supp(μ) only.",
-        page=APPENDIX_D,
-        label="paper-claim-D-10",
         check=appendix_d3.check_claim_d_10,
         control=appendix_d3.control_claim_d_10,
         broken="disjoint spans (D.5)",
@@ -301,8 +247,6 @@ STATEMENTS = (
     Statement(
         name="Proposition D.11",
         claim="Behind the prompt (D.6) the memory cell is surely in supp(μ).",
-        page=APPENDIX_D,
-        label="paper-prop-D-11",
         check=appendix_d3.check_proposition_d_11,
         control=appendix_d3.control_proposition_d_11,
         broken="the prompt is (D.6)",
@@ -311,8 +255,6 @@ STATEMENTS = (
     Statement(
         name="Claim D.12",
         claim="A prompt can only take states away from what the text allows.",
-        page=APPENDIX_D,
-        label="paper-claim-D-12",
         check=appendix_d3.check_claim_d_12,
         control=appendix_d3.control_claim_d_12,
         broken="P[H₀] has full support (4.4)",
@@ -321,8 +263,6 @@ STATEMENTS = (
     Statement(
         name="Lemma D.13",
         claim="Lemma D.4 behind the prompt; where prompt and text exclude each other, the value is 0.",
-        page=APPENDIX_D,
-        label="paper-lem-D-13",
         check=appendix_d6.check_lemma_d_13,
         control=appendix_d6.control_lemma_d_13,
         broken="independent columns of W (D.5)",
@@ -331,8 +271,6 @@ STATEMENTS = (
     Statement(
         name="Claim D.14",
         claim="The prompt (D.6) multiplies μᵀP[M | x] by one over its own probability, and does nothing else to it.",
-        page=APPENDIX_D,
-        label="paper-claim-D-14",
         check=appendix_d6.check_claim_d_14,
         control=appendix_d6.control_claim_d_14,
         broken="P[H₀] is stationary (4.4)",
@@ -341,8 +279,6 @@ STATEMENTS = (
     Statement(
         name="Claim D.15",
         claim="Where prompt and text exclude each other, μᵀP[M | x] = 0; where x̂₋ᵢ is impossible, Ḡᵢ = 0.",
-        page=APPENDIX_D,
-        label="paper-claim-D-15",
         check=appendix_d6.check_claim_d_15,
         control=appendix_d6.control_claim_d_15,
         broken="the prompt is 1 on all of supp(μ)",

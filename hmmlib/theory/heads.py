@@ -140,7 +140,7 @@ class AttentionHead:
         scores = self.scores(probs)
         largest = scores.amax(1, keepdim=True)
         slack = TIES * torch.finfo(scores.dtype).eps * self.condition * largest.abs().clamp(min=1)
-        return scores >= largest - slack
+        return scores >= largest - slack  # (4.1)
 
     def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
         """Both checked; lifted embeddings go through φ."""
@@ -170,7 +170,7 @@ class AttentionHead:
     def __call__(self, probs, embeddings) -> Tensor:
         """Attn of (4.2), scores (n,): the mean of V over the attended positions."""
         chosen = self.attended(probs)
-        return (self.values(probs, embeddings) * chosen).sum(1) / chosen.sum(1)
+        return (self.values(probs, embeddings) * chosen).sum(1) / chosen.sum(1)  # (4.2)
 
     def soft(self, probs, embeddings, sharpness: float) -> Tensor:
         """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""

@@ -41,10 +41,10 @@ def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
     if isinstance(model, HMM):
         if at_least("cell", cell, 0):
             raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
-        mu, found = as_weights(mu, model.n_states, model.emission), posterior(model, tokens)
+        mu, belief = as_weights(mu, model.n_states, model.emission), posterior(model, tokens)
     else:
-        mu, found = as_weights(mu, model.n_memory, model.emission), memory_posterior(model, tokens, cell)
-    return unless_rounding(found @ mu, found @ mu.abs())
+        mu, belief = as_weights(mu, model.n_memory, model.emission), memory_posterior(model, tokens, cell)
+    return unless_rounding(belief @ mu, belief @ mu.abs())  # (3.1)
 
 
 # Section 3
@@ -86,7 +86,7 @@ def theorem_3_3(model: HMM, mu) -> LinearHead:
     independent = assumption_3_1(model)
     independent.require()
     left_inverse = torch.linalg.pinv(model.emission)
-    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)
+    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)  # (B.1)
 
 
 def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
     prompt = of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1).to(model.initial)
     if not (model.initial > 0).all():
         raise ValueError("Lemma C.2 divides by P[H_0], which is zero in some state")
-    return model.transition @ (prompt * model.marginal(1)) / model.initial
+    return model.transition @ (prompt * model.marginal(1)) / model.initial  # (3.3)
 
 
 def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
@@ -212,7 +212,7 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu) -> tuple[Tensor, Tensor]
     of_type("recovery", recovery, Recovery)
     mu = as_weights(mu, of_type("model", model, MemoryHMM).n_memory, model.emission)
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
-    value[:, recovery.states(model)] = recovery.theta_2.transpose(0, 1)
+    value[:, recovery.states(model)] = recovery.theta_2.transpose(0, 1)  # (D.2)
     output = torch.zeros_like(value[..., 0])
     own = slice(recovery.cell * model.n_syntax, (recovery.cell + 1) * model.n_syntax)
     output[:, own] = mu[:, None]
@@ -263,7 +263,7 @@ def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
     """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
     cell, _ = as_place(model, cell, [0])
     table = model.emission.new_zeros(*model.memory.shape, model.n_states)
-    table.movedim(cell, 0)[support(model, mu)] = 1
+    table.movedim(cell, 0)[support(model, mu)] = 1  # (D.6)
     return table.flatten()
 
 
@@ -320,7 +320,7 @@ def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], pro
     latent = latent_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).sum(2)
     outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
     outside[[cell * model.n_syntax + s for s in syntax]] = False
-    sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)
+    sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)  # (4.3)
     if prompt is not None:
         sure[:, 0] = False
     return sure

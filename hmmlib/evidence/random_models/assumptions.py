@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from hmmlib.evidence.enumeration import rational_rank
-from hmmlib.evidence.random_models.instances import draw_weights
+from hmmlib.evidence.random_models.instances import chain_in_turn, draw_weights
+from hmmlib.evidence.random_models.memory_instances import any_recoverable
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
@@ -45,19 +46,11 @@ def check_assumption_3_2(seed: int) -> float:
     """Ergodic by periods of cycles, and by a power of A without zeros; full support of P[H_0] by looking."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 7)), 2, seed, zeros=0.3 + 0.6 * float(rng.random()))
-    transition = _in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
+    transition = chain_in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
     initial = torch.full_like(model.initial, 1 / model.n_states) if rng.random() < 0.7 else model.initial
     model = HMM(transition, model.emission, initial)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     return float(assumption_3_2(model).holds != (bool((steps > 0).all()) and bool((model.initial > 0).all())))
-
-
-def _in_turn(rng: np.random.Generator, n_states: int) -> np.ndarray:
-    """A chain that visits one to three classes of states in turn: irreducible, and its period is their number."""
-    classes = np.arange(n_states) % min(n_states, int(rng.integers(1, 4)))
-    allowed = classes[:, None] == (classes[None, :] + 1) % (classes.max() + 1)
-    weights = allowed * rng.integers(1, 4, (n_states, n_states))
-    return weights / weights.sum(0)
 
 
 def control_assumption_3_2(seed: int) -> float:
@@ -119,27 +112,9 @@ def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values
     return ranks[0] == len(inside) and ranks[2] == ranks[0] + ranks[1]
 
 
-def _any_place(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], torch.Tensor]:
-    """Any sparse model and any H*; half of them made to satisfy Assumption D.5."""
-    rng = np.random.default_rng(seed)
-    n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
-    if seed % 2:
-        model, cell, syntax, kept = families.recoverable_memory_hmm(
-            n_cells, n_memory, n_syntax, n_recoverable, values, seed
-        )
-    else:
-        n_tokens, zeros = int(rng.integers(2, 9)), 0.3 + 0.4 * rng.random()
-        model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
-        cell = int(rng.integers(n_cells))
-        syntax = sorted(rng.choice(n_syntax, n_recoverable, replace=False).tolist())
-        kept = sorted(rng.choice(n_memory, values, replace=False).tolist())
-    return model, cell, syntax, draw_weights(rng, n_memory, support=kept)
-
-
 def check_assumption_4_2(seed: int) -> float:
     """By singular values and an angle, and by ranks in rational numbers; one to three cells."""
-    model, cell, syntax, _ = _any_place(seed, 1 + seed % 3)
+    model, cell, syntax, _ = any_recoverable(seed, 1 + seed % 3)
     every = list(range(model.n_memory))
     return float(assumption_4_2(model, cell, syntax).holds != _recoverable_by_ranks(model, cell, syntax, every, every))
 
@@ -156,7 +131,7 @@ def check_assumption_4_4(seed: int) -> float:
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(int(rng.integers(1, 6)), 2, seed, zeros=0.5)
     if rng.random() < 0.5:
-        model = HMM(_in_turn(rng, model.n_states), model.emission, model.initial)
+        model = HMM(chain_in_turn(rng, model.n_states), model.emission, model.initial)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     if rng.random() < 2 / 3:
         model = HMM(model.transition, model.emission, model.stationary())
@@ -177,7 +152,7 @@ def control_assumption_4_4(seed: int) -> float:
 
 def check_assumption_4_5(seed: int) -> float:
     """As for Assumption 4.2, with the memory values in supp(μ) only and one cell."""
-    model, _, syntax, mu = _any_place(seed, 1)
+    model, _, syntax, mu = any_recoverable(seed, 1)
     values = mu.nonzero().squeeze(-1).tolist()
     return float(assumption_4_5(model, mu, syntax).holds != _recoverable_by_ranks(model, 0, syntax, values, values))
 
@@ -190,7 +165,7 @@ def control_assumption_4_5(seed: int) -> float:
 
 def check_assumption_d_5(seed: int) -> float:
     """As for Assumption 4.5, with one to three cells; of the other cells every value counts."""
-    model, cell, syntax, mu = _any_place(seed, 1 + seed % 3)
+    model, cell, syntax, mu = any_recoverable(seed, 1 + seed % 3)
     values, every = mu.nonzero().squeeze(-1).tolist(), list(range(model.n_memory))
     return float(
         assumption_d_5(model, mu, cell, syntax).holds != _recoverable_by_ranks(model, cell, syntax, values, every)

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from hmmlib.evidence.random_models.instances import Printed, largest, unscaled
+from hmmlib.evidence.random_models.residuals import Printed, largest, unscaled
 from hmmlib.inference.messages import aggregated_messages, masked_token_probs
 from hmmlib.models.families import shrinking_support
 from hmmlib.models.hmm import MemoryHMM
