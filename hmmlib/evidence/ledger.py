@@ -30,7 +30,7 @@ POINTS = 2
 
 @dataclass(frozen=True)
 class Tally:
-    """What running a statement on some seeds gave; tallies of parts add up to that of the whole."""
+    """What running a statement on some seeds gave; tallies of several sets of seeds add up to that of all."""
 
     instances: int = 0
     residual: float = 0.0
@@ -109,7 +109,7 @@ class Entry:
             self.verdict == HOLDS
             and self.printed == self.on_record
             and self.control_fails >= self.least_share * self.control_instances
-            and not any(part["failures"] for part in exact)
+            and not any(evidence["failures"] for evidence in exact)
         )
 
 
@@ -163,8 +163,8 @@ def run(statement: Statement, instances: int, seed: int) -> Entry:
     return _rule(of_type("statement", statement, Statement), _tally(statement, *draw_seeds(instances, seed)))
 
 
-def _part(names: list[str], seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
-    """All statements on one part of the seeds: seed by seed, so that statements about one instance share it."""
+def _batch(names: list[str], seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
+    """All statements on some of the seeds: seed by seed, so that statements about one instance share it."""
     tallies = dict.fromkeys(names, Tally())
     for seed in seeds:
         for name in names:
@@ -204,9 +204,9 @@ def run_all(
     seeds, control_seeds = draw_seeds(instances, seed)
     names = [statement.name for statement in STATEMENTS]
     workers = (os.cpu_count() or 1) if workers is None else at_least("workers", workers, 1)
-    parts = max(1, min(4 * workers, instances // 10))
+    batches = max(1, min(4 * workers, instances // 10))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        jobs = [pool.submit(_part, names, seeds[k::parts], control_seeds[k::parts]) for k in range(parts)]
+        jobs = [pool.submit(_batch, names, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
         identities = {name: pool.submit(_identity, name, seed) for name in IDENTITIES} if exact else {}
         patterns = {name: pool.submit(_pattern, name) for name in PATTERNS} if exact else {}
         everything = [*jobs, *identities.values(), *patterns.values()]

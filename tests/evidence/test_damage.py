@@ -217,6 +217,7 @@ def on_recovery(place, name, part, change):
 
 DRAWN, D_1, D_3, D_6 = memory_instances, appendix_d1, appendix_d3, appendix_d6
 head_minus = with_part("output", minus)
+every_value = instead(predicates, "weighted_values", lambda f: lambda model, mu: range(model.n_memory))
 DAMAGES = [
     # Section 3, appendices B and C
     ("Proposition 3.4", "sign of the left inverse", instead(np.linalg, "pinv", lambda f: lambda a: -f(a))),
@@ -391,10 +392,10 @@ DAMAGES += [
     ("Assumption 4.4", "Aᵀ in the place of A", instead(
         predicate_checks, "assumption_4_4",
         lambda f: lambda model: f(chain_of(model.transition.T, model)))),
-    ("Assumption 4.5", "all values count", instead(predicates, "support", lambda f: lambda model, mu: range(model.n_memory))),
+    ("Assumption 4.5", "all values count", every_value),
     ("Assumption 4.5", "the others dropped", judged("assumption_4_5", lambda r: r.columns)),
     ("Assumption 4.5", "a wide tolerance", instead(predicates, "independence", loose)),
-    ("Assumption D.5", "all values count", instead(predicates, "support", lambda f: lambda model, mu: range(model.n_memory))),
+    ("Assumption D.5", "all values count", every_value),
     ("Assumption D.5", "the others dropped", judged("assumption_d_5", lambda r: r.columns)),
     ("Assumption D.5", "of other cells supp(μ) only", instead(predicates, "recoverable_columns", lambda f: same_values)),
 ]  # fmt: skip

@@ -58,12 +58,12 @@ def control_assumption_3_2(seed: int) -> float:
     model = families.non_degenerate_hmm(3, 3, seed, zeros=0.0)
     turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
     leave = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 0]], dtype=torch.float64)
-    parts = [
+    transition, start = [
         (turn, model.initial),
         (leave, model.initial),
         (model.transition, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)),
     ][seed % 3]
-    broken = HMM(parts[0], model.emission, parts[1])
+    broken = HMM(transition, model.emission, start)
     return float(bool(assumption_3_1(broken)) and not assumption_3_2(broken))
 
 
@@ -87,8 +87,8 @@ def check_assumption_3_5(seed: int) -> float:
             good |= {essential} if holds else set()
             if assumption_3_5(model, mu, essential).holds != holds:
                 return 1.0
-    found = essential_states(model, mu)
-    return float((tuple(found) not in good) if found else bool(good))
+    essential = essential_states(model, mu)
+    return float((tuple(essential) not in good) if essential else bool(good))
 
 
 def control_assumption_3_5(seed: int) -> float:

@@ -38,8 +38,8 @@ def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
 
 def largest(*differences) -> float:
     """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
-    parts = [np.abs(np.asarray(part, dtype=float)).max(initial=0.0) for part in differences]
-    return float(np.max(parts))
+    sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
+    return float(np.max(sizes))
 
 
 def twin_gap(probs: Tensor, truth: Tensor) -> float:
