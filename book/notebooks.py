@@ -284,7 +284,7 @@ def check_ledger(workers: int) -> None:
 
 def ledger_key() -> str:
     """What the ledger depends on, as one hash: what checks the statements, and what writes them down."""
-    files = {ROOT / "hmmlib" / "__main__.py", *reached("import hmmlib.evidence.ledger"), ROOT / "requirements.lock"}
+    files = {ROOT / "hmmlib" / "__main__.py", *reached("import hmmlib.notebook.pages"), ROOT / "requirements.lock"}
     return digest("ledger", sorted(files))
 
 

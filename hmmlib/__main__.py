@@ -75,7 +75,8 @@ def ledger(
     workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
-    from hmmlib.evidence.ledger import run_all, write_ledger
+    from hmmlib.evidence.ledger import run_all
+    from hmmlib.notebook.pages import write_ledger
 
     if out.exists() and not out.is_file():
         what = "a folder" if out.is_dir() else "no regular file"

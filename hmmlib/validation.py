@@ -301,3 +301,28 @@ def different_words(name: str, words: Sequence[str], count: int) -> list[str]:
     if not good or len(words) != count or len(set(words)) != count:
         raise ValueError(f"{name} must be {count} different words, not {words!r}")
     return words
+
+
+def as_rows(name: str, value, width: int, ndim: int, like: Tensor) -> Tensor:
+    """`value` as by `as_tensor`, of shape (n, width) or, with 3 axes, (n, T, width). ValueError for another shape."""
+    value = as_tensor(name, value, ndim, like=like)
+    if value.shape[-1] != width:
+        raise ValueError(f"{name} must have shape ({'n, T' if ndim == 3 else 'n'}, {width}), not {tuple(value.shape)}")
+    return value
+
+
+def as_parameter(name: str, part, ndim: int) -> Tensor:
+    """A head's parameter as a tensor: float64, or float32 where it is given so; its own unless it is being trained.
+
+    ValueError for another number of axes, no numbers, NaN or infinity.
+    """
+    given, part = part, tensor_of(name, part, "an array of numbers")
+    if not part.is_floating_point() and (isinstance(given, Tensor) or part.is_complex()):
+        raise ValueError(f"{name} must hold floating-point numbers, not {part.dtype}")
+    part = part if part.dtype == torch.float32 else part.to(torch.float64)
+    part = part if part.requires_grad else part.clone()  # what is being trained stays what it is
+    if part.ndim != ndim:
+        raise ValueError(f"{name} must have shape {('(k,)', '(k, l)')[ndim - 1]}, not {tuple(part.shape)}")
+    if not torch.isfinite(part.detach()).all():
+        raise ValueError(f"{name} must be finite, but holds NaN or infinity")
+    return part

@@ -21,15 +21,15 @@ def _arrays(transition, emission, initial, memory) -> tuple[np.ndarray, np.ndarr
     transition, emission, initial = (np.asarray(part, dtype=float) for part in (transition, emission, initial))
     prior = np.ones(()) if memory is None else np.asarray(memory, dtype=float)
     cells, n_states = prior.shape, initial.size
-    found = transition.shape, initial.shape, emission.shape[1:]
-    if found != ((n_states, n_states), (n_states,), (*cells[:1], n_states)) or len(set(cells)) > 1:
-        raise ValueError(f"transition, initial, emission and memory do not fit each other: {found}, {cells}")
+    shapes = transition.shape, initial.shape, emission.shape[1:]
+    if shapes != ((n_states, n_states), (n_states,), (*cells[:1], n_states)) or len(set(cells)) > 1:
+        raise ValueError(f"transition, initial, emission and memory do not fit each other: {shapes}, {cells}")
     if cells and n_states % len(cells):
         raise ValueError(f"memory must have a number of cells that divides the {n_states} states, not {len(cells)}")
     return transition, emission, initial, prior
 
 
-def _place(name: str, value: int, first: int, last: int) -> int:
+def _position(name: str, value: int, first: int, last: int) -> int:
     """`value` where it is a position of the chain; ValueError otherwise."""
     if not first <= value <= last:
         raise ValueError(f"{name} must be {first} to {last}, not {value}")
@@ -76,7 +76,7 @@ class Enumeration:
         """Joint probability of each path and the evidence, but for that of position `leave_out` (counted from 1)."""
         rows = self.rows
         if leave_out is not None:
-            rows = np.delete(rows, _place("leave_out", leave_out, 1, rows.shape[1]) - 1, axis=1)
+            rows = np.delete(rows, _position("leave_out", leave_out, 1, rows.shape[1]) - 1, axis=1)
         return self.prior_weight * rows.prod(1)
 
     def likelihood(self) -> float:
@@ -85,12 +85,12 @@ class Enumeration:
 
     def state(self, at: int, leave_out: int | None = None) -> np.ndarray:
         """P[H_at, evidence], (S,); without the evidence of position `leave_out`, if given."""
-        at = _place("at", at, 0, self.rows.shape[1])
+        at = _position("at", at, 0, self.rows.shape[1])
         return np.bincount(self.states[:, at], self.weight(leave_out), self.n_states)
 
     def memory(self, cell: int) -> np.ndarray:
         """P[M_cell, evidence], (M,)."""
-        cell = _place("cell", cell, 0, self.memories.shape[1] - 1)
+        cell = _position("cell", cell, 0, self.memories.shape[1] - 1)
         return np.bincount(self.memories[:, cell], self.weight(), self.n_values)
 
     def masked_token(self, at: int) -> np.ndarray:
@@ -123,10 +123,10 @@ class Joint:
             table = table[..., None] * transition.T  # …, h_{i-1}, h_i
             evidence = looked_up if row is None else np.asarray(row, float).reshape(1, *prior.shape, self.n_states)
             evidence = np.moveaxis(evidence, 0, self.n_cells)  # m0 …, x_i, h_i
-            place = self.n_cells + i - 1
-            before = tuple(range(self.n_cells, place))
-            after = tuple(range(place + 1, place + 1 + i))
-            table = np.expand_dims(table, place) * np.expand_dims(evidence, before + after)
+            axis = self.n_cells + i - 1
+            before = tuple(range(self.n_cells, axis))
+            after = tuple(range(axis + 1, axis + 1 + i))
+            table = np.expand_dims(table, axis) * np.expand_dims(evidence, before + after)
         self.table = table
         self.inputs = table.shape[self.n_cells : self.n_cells + self.length]
 
@@ -140,8 +140,8 @@ class Joint:
         return table
 
     def _axis(self, name: str) -> int:
-        kind, number = name[0], int(name[1:])
-        return {"m": number, "x": self.n_cells + number - 1, "h": self.n_cells + self.length + number}[kind]
+        letter, number = name[0], int(name[1:])
+        return {"m": number, "x": self.n_cells + number - 1, "h": self.n_cells + self.length + number}[letter]
 
     def of(self, *names: str) -> np.ndarray:
         """The marginal table of some variables, axes in the order named: `of("x1", "h0")` is Pr(x_1, h_0)."""
@@ -152,30 +152,30 @@ class Joint:
 
     def given_input(self, *names: str) -> np.ndarray:
         """Pr(x, names) for every input x, (inputs, …), inputs in the order of itertools.product."""
-        found = self.of(*(f"x{i + 1}" for i in range(self.length)), *names)
-        return found.reshape(-1, *found.shape[self.length :])
+        table = self.of(*(f"x{i + 1}" for i in range(self.length)), *names)
+        return table.reshape(-1, *table.shape[self.length :])
 
     def left_out(self, i: int, *names: str) -> np.ndarray:
         """Pr(x_{-i}, names) for every input x, whatever its i-th token, (inputs, …). Position i must be a token's."""
-        found = self.of(*(f"x{k + 1}" for k in range(self.length) if k + 1 != i), *names)
-        found = np.broadcast_to(np.expand_dims(found, i - 1), (*self.inputs, *found.shape[self.length - 1 :]))
-        return found.reshape(-1, *found.shape[self.length :])
+        table = self.of(*(f"x{k + 1}" for k in range(self.length) if k + 1 != i), *names)
+        table = np.broadcast_to(np.expand_dims(table, i - 1), (*self.inputs, *table.shape[self.length - 1 :]))
+        return table.reshape(-1, *table.shape[self.length :])
 
     def token(self, i: int) -> np.ndarray:
         """Pr(x_{-i}, X_i = z) for every input and every token z, (inputs, X). Position i must be a token's."""
-        found = np.moveaxis(self.of(*(f"x{k + 1}" for k in range(self.length))), i - 1, -1)
-        found = np.broadcast_to(np.expand_dims(found, i - 1), (*self.inputs, found.shape[-1]))
-        return found.reshape(-1, found.shape[-1])
+        table = np.moveaxis(self.of(*(f"x{k + 1}" for k in range(self.length))), i - 1, -1)
+        table = np.broadcast_to(np.expand_dims(table, i - 1), (*self.inputs, table.shape[-1]))
+        return table.reshape(-1, table.shape[-1])
 
     def cell_and_state(self, i: int) -> np.ndarray:
         """Pr(M_{J_i} = m, H_i = h, x_{-i}) for every input, (inputs, M, H)."""
-        found = self.left_out(i, *(f"m{j}" for j in range(self.n_cells)), f"h{i}")
+        table = self.left_out(i, *(f"m{j}" for j in range(self.n_cells)), f"h{i}")
         n_syntax = self.n_states // self.n_cells
-        parts = []
+        by_cell = []
         for j in range(self.n_cells):
             others = tuple(1 + k for k in range(self.n_cells) if k != j)
-            parts.append(found[..., j * n_syntax : (j + 1) * n_syntax].sum(others))
-        return np.concatenate(parts, -1)
+            by_cell.append(table[..., j * n_syntax : (j + 1) * n_syntax].sum(others))
+        return np.concatenate(by_cell, -1)
 
 
 def normalised(vector: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How the ledger is made from the registry of the paper's numbered statements.
+"""How the ledger is made: what checking each of the paper's numbered statements gave.
 
 Each has a check that could fail, a negative control that must, the printed form where that is another, and for many
 there is evidence without rounding. `run` repeats check and control of one statement and rules; `run_all` does so for
@@ -8,23 +8,20 @@ all of them on several processes.
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from hmmlib.evidence.equations import EQUATIONS
 from hmmlib.evidence.finite_field.identities import IDENTITIES, confirm
-from hmmlib.evidence.random_models.instances import Printed
+from hmmlib.evidence.random_models.residuals import Printed
 from hmmlib.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
 from hmmlib.evidence.zero_patterns.patterns import PATTERNS, decide
-from hmmlib.files import write_whole
 from hmmlib.validation import at_least, of_type
 
 POINTS = 2
@@ -33,7 +30,7 @@ POINTS = 2
 
 @dataclass(frozen=True)
 class Tally:
-    """What running a statement on some seeds gave; tallies of parts add up to that of the whole."""
+    """What running a statement on some seeds gave; tallies of several sets of seeds add up to that of all."""
 
     instances: int = 0
     residual: float = 0.0
@@ -84,8 +81,6 @@ class Entry:
 
     name: str
     claim: str
-    page: str
-    label: str
     source: dict
     instances: int
     residual: float
@@ -114,7 +109,7 @@ class Entry:
             self.verdict == HOLDS
             and self.printed == self.on_record
             and self.control_fails >= self.least_share * self.control_instances
-            and not any(part["failures"] for part in exact)
+            and not any(evidence["failures"] for evidence in exact)
         )
 
 
@@ -136,8 +131,6 @@ def _rule(statement: Statement, tally: Tally) -> Entry:
     return Entry(
         name=statement.name,
         claim=statement.claim,
-        page=statement.page,
-        label=statement.label,
         source=where(statement.check),
         instances=tally.instances,
         residual=tally.residual,
@@ -170,8 +163,8 @@ def run(statement: Statement, instances: int, seed: int) -> Entry:
     return _rule(of_type("statement", statement, Statement), _tally(statement, *draw_seeds(instances, seed)))
 
 
-def _part(names: list[str], seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
-    """All statements on one part of the seeds: seed by seed, so that statements about one instance share it."""
+def _batch(names: list[str], seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
+    """All statements on some of the seeds: seed by seed, so that statements about one instance share it."""
     tallies = dict.fromkeys(names, Tally())
     for seed in seeds:
         for name in names:
@@ -211,9 +204,9 @@ def run_all(
     seeds, control_seeds = draw_seeds(instances, seed)
     names = [statement.name for statement in STATEMENTS]
     workers = (os.cpu_count() or 1) if workers is None else at_least("workers", workers, 1)
-    parts = max(1, min(4 * workers, instances // 10))
+    batches = max(1, min(4 * workers, instances // 10))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        jobs = [pool.submit(_part, names, seeds[k::parts], control_seeds[k::parts]) for k in range(parts)]
+        jobs = [pool.submit(_batch, names, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
         identities = {name: pool.submit(_identity, name, seed) for name in IDENTITIES} if exact else {}
         patterns = {name: pool.submit(_pattern, name) for name in PATTERNS} if exact else {}
         everything = [*jobs, *identities.values(), *patterns.values()]
@@ -224,33 +217,13 @@ def run_all(
     tallies = {name: sum((job.result()[name] for job in jobs), Tally()) for name in names}
     entries = []
     for statement in STATEMENTS:
-        found = _rule(statement, tallies[statement.name])
-        extra = {"identity": identities.get(statement.name), "patterns": patterns.get(statement.name)}
-        extra = {key: job.result() for key, job in extra.items() if job}
-        entries.append(Entry(**{**asdict(found), **extra}))
+        entry = _rule(statement, tallies[statement.name])
+        without_rounding = {"identity": identities.get(statement.name), "patterns": patterns.get(statement.name)}
+        results = {key: job.result() for key, job in without_rounding.items() if job}
+        entries.append(replace(entry, **results))
     return entries
-
-
-def _finite(value):
-    """JSON knows neither NaN nor infinity: null stands for both."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_ledger(path: Path, entries: list[Entry], instances: int, seed: int) -> None:
-    """The machine-readable ledger: one JSON file, with the numbered equations and where they are computed."""
-    equations = [
-        {"number": e.number, "words": e.words, "page": e.page, "label": e.label, "source": e.where()} for e in EQUATIONS
-    ]
-    content = {
-        "instances": instances,
-        "seed": seed,
-        "entries": [{key: _finite(value) for key, value in asdict(entry).items()} for entry in entries],
-        "equations": equations,
-    }
-    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 __all__ = [
     "FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "Tally", "draw_seeds", "find", "run", "run_all", "where",
-    "write_ledger",
 ]  # fmt: skip

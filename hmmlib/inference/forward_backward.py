@@ -111,7 +111,7 @@ class _Passed(NamedTuple):
     def weights(self, rows: list[Tensor], at: slice, own: bool) -> tuple[Tensor, Tensor]:
         """τ at the positions `at`, times their own evidence if `own`: mantissas and exponents, stacked."""
         parts = zip(self.forward[at], self.backward[at], rows[at], strict=True)
-        tau = torch.stack([f * b * row if own else f * b for f, b, row in parts])
+        tau = torch.stack([f * b * row if own else f * b for f, b, row in parts])  # (C.1)
         return tau, torch.stack(self.exponents[at])
 
     def doubtful(self, transition: Tensor, rows: list[Tensor]) -> Tensor:

@@ -71,7 +71,7 @@ def aggregated_messages(
     top = torch.where(possible, size, never).amax(2, keepdim=True)
     top = torch.where(top == never, 0, top)
     share = scaled(scaled(prior, -exponent_of(prior))[:, None], size - top)
-    return (tau * share).flatten(2).transpose(0, 1), top.squeeze(2).transpose(0, 1)
+    return (tau * share).flatten(2).transpose(0, 1), top.squeeze(2).transpose(0, 1)  # (D.3)
 
 
 def _evidence(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ def prompted(model: HMM | MemoryHMM, prompt, tokens) -> Tensor:
     prompt, embeddings = _as_prompt(model, prompt), model.embed(tokens)
     if embeddings.shape[-1] != len(prompt):
         embeddings = model.lift(embeddings)
-    return torch.cat([prompt.expand(len(embeddings), 1, -1), embeddings], 1)
+    return torch.cat([prompt.expand(len(embeddings), 1, -1), embeddings], 1)  # (3.2), (4.4)
 
 
 class _Rows(NamedTuple):
@@ -204,7 +204,7 @@ def _in_torch(model: HMM | MemoryHMM, rows: _Rows, at: slice, own: bool, sums: _
         weights = torch.einsum("gk,npks->npgs", sums.groups, lanes).flatten(2)[..., sums.take]
         total = weights.sum(-1, keepdim=True)
         probs = weights / torch.where(total > 0, total, 1)
-        found.append(probs if sums.readout is None else probs @ sums.readout.T)
+        found.append(probs if sums.readout is None else probs @ sums.readout.T)  # (D.1)
         sizes.append(torch.cat([total, exponent.to(total.dtype)], -1))
     return torch.cat(found), torch.cat(sizes)
 

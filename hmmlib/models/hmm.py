@@ -49,7 +49,7 @@ def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
     for cell in range(n_cells):
         others = [axis for axis in axes if axis != axes[cell]]
         part = table[..., cell, :]
-        parts.append(part.mean(others) if others else part)
+        parts.append(part.mean(others) if others else part)  # (D.4)
     return torch.stack(parts, dim=-2).flatten(-3)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -32,10 +33,11 @@ class Report:
     def __bool__(self) -> bool:
         return self.holds
 
-    def require(self) -> None:
-        """Raise AssumptionError unless the assumption holds."""
+    def require(self) -> Self:
+        """The report itself where the assumption holds; AssumptionError otherwise."""
         if not self.holds:
             raise AssumptionError(self)
+        return self
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,9 @@ def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
     """Regularity: the chain H_0, H_1, … is ergodic (irreducible and aperiodic) and P[H_0] has full support."""
     of_type("model", model, HMM, MemoryHMM)
     irreducible, period = chain_period(model.transition)
-    support = int((model.initial > 0).sum())
-    holds = irreducible and period == 1 and support == model.n_states
-    return RegularityReport("Assumption 3.2 (regularity)", holds, irreducible, period, support, model.n_states)
+    start = int((model.initial > 0).sum())
+    holds = irreducible and period == 1 and start == model.n_states
+    return RegularityReport("Assumption 3.2 (regularity)", holds, irreducible, period, start, model.n_states)
 
 
 def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
@@ -157,18 +159,17 @@ def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
     The columns of W at H* are independent, supp(μ) ⊆ H*, and H* = ∪_{h ∈ 𝓑} supp(A_{:,h}) for some set 𝓑 of states.
     ValueError for a μ or a set that does not fit the model.
     """
-    of_type("model", model, HMM)
-    essential = as_indices("essential", essential, model.n_states)
+    mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
     inside = torch.zeros(model.n_states, dtype=torch.bool, device=model.device)
     inside[essential] = True
     columns = independence("columns of W at H*", model.emission[:, essential])
     follows = model.transition.detach() > 0
     into = ~(follows & ~inside[:, None]).any(0)  # from these states one step leads into H* only
-    uncovered = (as_weights(mu, model.n_states, model.emission) != 0) & ~inside
+    uncovered = (mu != 0) & ~inside
     unreached = inside & ~(follows & into).any(1)
-    parts = [tuple(part.nonzero().squeeze(-1).tolist()) for part in (uncovered, into, unreached)]
-    holds = columns.holds and not parts[0] and not parts[2]
-    return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, columns, *parts)
+    holds = columns.holds and not uncovered.any() and not unreached.any()
+    states = [tuple(part.nonzero().squeeze(-1).tolist()) for part in (uncovered, into, unreached)]
+    return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, columns, *states)
 
 
 def essential_states(model: HMM, mu) -> list[int] | None:
@@ -177,18 +178,17 @@ def essential_states(model: HMM, mu) -> list[int] | None:
     A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
     that are built by covering one state of supp(μ) at a time.
     """
-    of_type("model", model, HMM)
-    wanted = frozenset((as_weights(mu, model.n_states, model.emission) != 0).nonzero().squeeze(-1).tolist())
+    wanted = frozenset(as_mu(model, mu, HMM).nonzero().squeeze(-1).tolist())
     if not independence("", model.emission[:, sorted(wanted)]):
         return None
     steps = {frozenset(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T}
     seen, open_sets = set(), [frozenset()]
     while open_sets:
-        found = open_sets.pop()
-        missing = wanted - found
+        states = open_sets.pop()
+        missing = wanted - states
         if not missing:
-            return sorted(found)
-        for union in {found | step for step in steps if min(missing) in step} - seen:
+            return sorted(states)
+        for union in {states | step for step in steps if min(missing) in step} - seen:
             seen.add(union)
             if len(union) <= model.n_tokens and independence("", model.emission[:, sorted(union)]):
                 open_sets.append(union)
@@ -203,7 +203,7 @@ def recoverable_columns(
     With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
     the other cells; without (Assumption 4.2), M* is all of M.
     """
-    cell, syntax = as_place(model, cell, syntax)
+    cell, syntax = as_recoverable(model, cell, syntax)
     values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
     own = cell * model.n_syntax
     table = model.emission.detach()
@@ -232,7 +232,13 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
     return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
 
 
-def as_place(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
+def as_mu(model: HMM | MemoryHMM, mu, *kinds: type) -> Tensor:
+    """Check a model, which is of one of `kinds`, and μ; returns μ, (S,), or (M,) for a memory model, as `as_weights` does."""
+    of_type("model", model, *kinds)
+    return as_weights(mu, model.n_states if isinstance(model, HMM) else model.n_memory, model.emission)
+
+
+def as_recoverable(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
     """Check a cell j* and its syntax states S*; returns both, S* sorted. ValueError where the model has no such."""
     of_type("model", model, MemoryHMM)
     (cell,) = as_indices("cell", [cell], model.n_cells)
@@ -243,7 +249,7 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recove
     """Recoverable states H* = {`cell`} × `syntax`: the columns of W at M × H* are independent, and their span meets
     that of all other columns in zero only. ValueError for a cell or a syntax state that the model does not have.
     """
-    return _recovery("Assumption 4.2 (recoverable states)", model, *as_place(model, cell, syntax), None)
+    return _recovery("Assumption 4.2 (recoverable states)", model, *as_recoverable(model, cell, syntax), None)
 
 
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
@@ -256,19 +262,18 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
 
 def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.2 relaxed to the memory values in supp(μ), for one memory cell. ValueError for more cells."""
-    cell, syntax = as_place(model, 0, syntax)
+    cell, syntax = as_recoverable(model, 0, syntax)
     if model.n_cells > 1:
         raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
-    return _recovery("Assumption 4.5 (recoverable states)", model, cell, syntax, support(model, mu))
+    return _recovery("Assumption 4.5 (recoverable states)", model, cell, syntax, weighted_values(model, mu))
 
 
 def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.5 for several cells: M* × H* against M* × ({j*} × S \\ S*) and all values of the other cells."""
-    cell, syntax = as_place(model, cell, syntax)
-    return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, support(model, mu))
+    cell, syntax = as_recoverable(model, cell, syntax)
+    return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, weighted_values(model, mu))
 
 
-def support(model: MemoryHMM, mu) -> list[int]:
+def weighted_values(model: MemoryHMM, mu) -> list[int]:
     """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
-    of_type("model", model, MemoryHMM)
-    return (as_weights(mu, model.n_memory, model.emission) != 0).nonzero().squeeze(-1).tolist()
+    return as_mu(model, mu, MemoryHMM).nonzero().squeeze(-1).tolist()

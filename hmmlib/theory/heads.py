@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import unlift
-from hmmlib.validation import FINITE, as_tensor, at_least, between, tensor_of
+from hmmlib.validation import FINITE, as_parameter, as_rows, as_tensor, at_least, between
 
 ZERO = 16
 """Scores within this many rounding units of the sum of their terms' sizes are zero: so a tie is label 1, not a guess."""
@@ -32,16 +32,14 @@ class LinearHead:
     condition: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _as_parameter("weights", self.weights, 1))
+        object.__setattr__(self, "weights", as_parameter("weights", self.weights, 1))
         if not len(self.weights):
             raise ValueError("weights must have one entry for each token, and not be empty")
         between("condition", self.condition, 0)
 
     def __call__(self, probs) -> Tensor:
         """Scores (n,) of token distributions (n, X); 0 where within rounding of it. ValueError for another shape."""
-        probs = as_tensor("probs", probs, 2, like=self.weights)
-        if probs.shape[1] != len(self.weights):
-            raise ValueError(f"probs must have shape (n, {len(self.weights)}), not {tuple(probs.shape)}")
+        probs = as_rows("probs", probs, len(self.weights), 2, like=self.weights)
         return unless_rounding(probs @ self.weights, probs @ self.weights.detach().abs())
 
     def label(self, probs) -> Tensor:
@@ -51,23 +49,6 @@ class LinearHead:
 
 TIES = 256
 """Scores within this many rounding units of the largest, times the head's condition, count as equal to it."""
-
-
-def _as_parameter(name: str, part, ndim: int) -> Tensor:
-    """A head's parameter as a tensor: float64, or float32 where it is given so; its own unless it is being trained.
-
-    ValueError for another number of axes, no numbers, NaN or infinity.
-    """
-    given, part = part, tensor_of(name, part, "an array of numbers")
-    if not part.is_floating_point() and (isinstance(given, Tensor) or part.is_complex()):
-        raise ValueError(f"{name} must hold floating-point numbers, not {part.dtype}")
-    part = part if part.dtype == torch.float32 else part.to(torch.float64)
-    part = part if part.requires_grad else part.clone()  # what is being trained stays what it is
-    if part.ndim != ndim:
-        raise ValueError(f"{name} must have shape {('(k,)', '(k, l)')[ndim - 1]}, not {tuple(part.shape)}")
-    if not torch.isfinite(part.detach()).all():
-        raise ValueError(f"{name} must be finite, but holds NaN or infinity")
-    return part
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,37 +77,43 @@ class AttentionHead:
     n_cells: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "query", _as_parameter("query", self.query, 1))
-        positions = self.positions if self.positions is not None else torch.zeros(0, len(self.query))
-        parts = {"key": self.key, "value": self.value, "output": self.output}
         between("condition", self.condition, 0)
         at_least("n_cells", self.n_cells, 1)
-        for name, part in {**parts, "positions": positions}.items():
-            object.__setattr__(self, name, _as_parameter(name, part, 1 if name == "output" else 2))
-        if self.positions.numel() == 0:
-            object.__setattr__(self, "positions", self.positions.to(self.query))
-        width, tokens = len(self.query), self.key.shape[1]
+        query = as_parameter("query", self.query, 1)
+        positions = query.new_zeros(0, len(query)) if self.positions is None else self.positions
+        positions = as_parameter("positions", positions, 2)
+        parameters = {
+            "query": query,
+            "key": as_parameter("key", self.key, 2),
+            "value": as_parameter("value", self.value, 2),
+            "output": as_parameter("output", self.output, 1),
+            "positions": positions if positions.numel() else positions.to(query),
+        }
+        for name, parameter in parameters.items():
+            object.__setattr__(self, name, parameter)
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        width, tokens, n_states = len(self.query), self.key.shape[1], len(self.query) - 1
         shapes = {
             "key": (self.key, (width, tokens)),
             "value": (self.value, (len(self.output), tokens)),
             "positions": (self.positions, (len(self.positions), width)),
         }
-        for name, (part, shape) in shapes.items():
-            if tuple(part.shape) != shape:
-                raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(part.shape)}")
-        if width < 2 or len(self.output) % (width - 1) or not len(self.output):
-            raise ValueError(f"output must have a multiple of |H| = {width - 1} entries, not {len(self.output)}")
-        if (width - 1) % self.n_cells:
-            raise ValueError(f"n_cells must divide |H| = {width - 1}, as each cell has its states, not {self.n_cells}")
-        kinds = {(part.dtype, part.device) for part in (self.query, self.key, self.value, self.output, self.positions)}
-        if len(kinds) > 1:
-            raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, kinds))}")
+        for name, (parameter, shape) in shapes.items():
+            if tuple(parameter.shape) != shape:
+                raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(parameter.shape)}")
+        if n_states < 1 or len(self.output) % n_states or not len(self.output):
+            raise ValueError(f"output must have a multiple of |H| = {n_states} entries, not {len(self.output)}")
+        if n_states % self.n_cells:
+            raise ValueError(f"n_cells must divide |H| = {n_states}, as each cell has its states, not {self.n_cells}")
+        parameters = (self.query, self.key, self.value, self.output, self.positions)
+        types = {(parameter.dtype, parameter.device) for parameter in parameters}
+        if len(types) > 1:
+            raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, types))}")
 
     def _probs(self, probs) -> Tensor:
-        probs = as_tensor("probs", probs, 3, like=self.key)
-        if probs.shape[2] != self.key.shape[1]:
-            raise ValueError(f"probs must have shape (n, T, {self.key.shape[1]}), not {tuple(probs.shape)}")
-        return probs
+        return as_rows("probs", probs, self.key.shape[1], 3, like=self.key)
 
     def scores(self, probs) -> Tensor:
         """Attention scores qᵀ(K(p_i) + β_i) of (4.1), (n, T), for distributions (n, T, X)."""
@@ -140,7 +127,7 @@ class AttentionHead:
         scores = self.scores(probs)
         largest = scores.amax(1, keepdim=True)
         slack = TIES * torch.finfo(scores.dtype).eps * self.condition * largest.abs().clamp(min=1)
-        return scores >= largest - slack
+        return scores >= largest - slack  # (4.1)
 
     def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
         """Both checked; lifted embeddings go through φ."""
@@ -160,17 +147,17 @@ class AttentionHead:
     def values(self, probs, embeddings) -> Tensor:
         """V(p_i, v_i), (n, T), 0 where within rounding of it. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
         probs, embeddings = self._inputs(probs, embeddings)
-        found = ((probs @ self.value.T) * embeddings) @ self.output
+        values = ((probs @ self.value.T) * embeddings) @ self.output
         with torch.no_grad():
             # What Θ^(V) reads is off by its own rounding, and by that of the left inverse it came from.
             read = probs @ self.value.abs().T + self.condition * probs.sum(-1, keepdim=True)
             size = (read * embeddings) @ self.output.abs()
-        return unless_rounding(found, size)
+        return unless_rounding(values, size)
 
     def __call__(self, probs, embeddings) -> Tensor:
         """Attn of (4.2), scores (n,): the mean of V over the attended positions."""
         chosen = self.attended(probs)
-        return (self.values(probs, embeddings) * chosen).sum(1) / chosen.sum(1)
+        return (self.values(probs, embeddings) * chosen).sum(1) / chosen.sum(1)  # (4.2)
 
     def soft(self, probs, embeddings, sharpness: float) -> Tensor:
         """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""

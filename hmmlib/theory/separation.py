@@ -50,16 +50,16 @@ def fit_or_refute(probs, labels) -> LinearHead | Impossible:
     positive, negative = probs[labels].numpy(), probs[~labels].numpy()
     rows = np.concatenate([-positive, negative])
     margin = np.concatenate([np.where(positive.any(1), -1.0, 0.0), -np.ones(len(negative))])
-    found = linprog(np.zeros(probs.shape[1]), rows, margin, bounds=(None, None))
-    if found.status == 0:
-        head = LinearHead(torch.as_tensor(found.x))
+    fit = linprog(np.zeros(probs.shape[1]), rows, margin, bounds=(None, None))
+    if fit.status == 0:
+        head = LinearHead(torch.as_tensor(fit.x))
         if torch.equal(head.label(probs), labels):
             return head
     share = np.concatenate([np.zeros(len(positive)), np.ones(len(negative))])
     columns, target = np.vstack([-rows.T, share]), np.append(np.zeros(probs.shape[1]), 1.0)
-    found = linprog(np.zeros(len(probs)), A_eq=columns, b_eq=target)
-    if found.status != 0:
-        raise RuntimeError(f"neither a head nor a refutation was found: {found.message}")
-    weights = torch.as_tensor(found.x)
-    residual = float(abs(columns @ found.x - target).max())
+    refutation = linprog(np.zeros(len(probs)), A_eq=columns, b_eq=target)
+    if refutation.status != 0:
+        raise RuntimeError(f"neither a head nor a refutation was found: {refutation.message}")
+    weights = torch.as_tensor(refutation.x)
+    residual = float(abs(columns @ refutation.x - target).max())
     return Impossible(weights[: len(positive)], weights[len(positive) :], residual)

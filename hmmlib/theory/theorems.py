@@ -16,7 +16,8 @@ from hmmlib.inference.messages import latent_given_others, memory_posterior, pos
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
     RecoveryReport,
-    as_place,
+    as_mu,
+    as_recoverable,
     assumption_3_1,
     assumption_3_2,
     assumption_3_5,
@@ -26,10 +27,10 @@ from hmmlib.theory.assumptions import (
     assumption_d_5,
     recoverable_columns,
     span_basis,
-    support,
+    weighted_values,
 )
 from hmmlib.theory.heads import AttentionHead, LinearHead, unless_rounding
-from hmmlib.validation import as_indices, as_weights, at_least, of_type, of_width
+from hmmlib.validation import as_indices, at_least, of_type, of_width
 
 
 def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
@@ -37,14 +38,11 @@ def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
 
     Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
     """
-    of_type("model", model, HMM, MemoryHMM)
-    if isinstance(model, HMM):
-        if at_least("cell", cell, 0):
-            raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
-        mu, found = as_weights(mu, model.n_states, model.emission), posterior(model, tokens)
-    else:
-        mu, found = as_weights(mu, model.n_memory, model.emission), memory_posterior(model, tokens, cell)
-    return unless_rounding(found @ mu, found @ mu.abs())
+    mu, vanilla = as_mu(model, mu, HMM, MemoryHMM), isinstance(model, HMM)
+    if vanilla and at_least("cell", cell, 0):
+        raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
+    belief = posterior(model, tokens) if vanilla else memory_posterior(model, tokens, cell)
+    return unless_rounding(belief @ mu, belief @ mu.abs())  # (3.1)
 
 
 # Section 3
@@ -80,13 +78,11 @@ def theorem_3_3(model: HMM, mu) -> LinearHead:
         AssumptionError: the columns of W are dependent (3.1), or the chain is not regular (3.2).
         ValueError: `mu` has another length, is not finite, or is all zero; or D is beyond what floats hold.
     """
-    of_type("model", model, HMM)
-    mu = as_weights(mu, model.n_states, model.emission)
+    mu = as_mu(model, mu, HMM)
     assumption_3_2(model).require()
-    independent = assumption_3_1(model)
-    independent.require()
+    independent = assumption_3_1(model).require()
     left_inverse = torch.linalg.pinv(model.emission)
-    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)
+    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)  # (B.1)
 
 
 def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
@@ -98,7 +94,7 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
     prompt = of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1).to(model.initial)
     if not (model.initial > 0).all():
         raise ValueError("Lemma C.2 divides by P[H_0], which is zero in some state")
-    return model.transition @ (prompt * model.marginal(1)) / model.initial
+    return model.transition @ (prompt * model.marginal(1)) / model.initial  # (3.3)
 
 
 def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
@@ -115,12 +111,9 @@ def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, Linea
         AssumptionError: the chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
         ValueError: `mu` or `essential` does not fit the model.
     """
-    of_type("model", model, HMM)
-    mu = as_weights(mu, model.n_states, model.emission)
-    essential = as_indices("essential", essential, model.n_states)
+    mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
     assumption_3_2(model).require()
-    report = assumption_3_5(model, mu, essential)
-    report.require()
+    report = assumption_3_5(model, mu, essential).require()
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
     left_inverse = torch.linalg.pinv(model.emission[:, essential])
@@ -154,7 +147,7 @@ class Recovery:
                 f"recovery must be of a model of {size[0]} states, {size[1]} tokens and {model.n_memory} memory values, "
                 f"not of {self.theta_1.shape[0]}, {self.theta_1.shape[1]} and {self.theta_2.shape[1]}"
             )
-        cell, syntax = as_place(model, self.cell, self.syntax)
+        cell, syntax = as_recoverable(model, self.cell, self.syntax)
         return [cell * model.n_syntax + s for s in syntax]
 
 
@@ -178,9 +171,8 @@ def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[i
 
 def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
-    cell, syntax = as_place(model, cell, syntax)
-    report = assumption_4_2(model, cell, syntax)
-    report.require()
+    cell, syntax = as_recoverable(model, cell, syntax)
+    report = assumption_4_2(model, cell, syntax).require()
     return _recover(model, report, cell, syntax, list(range(model.n_memory)))
 
 
@@ -189,11 +181,9 @@ def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Recove
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
     """
-    cell, syntax = as_place(model, cell, syntax)
-    one_cell = model.n_cells == 1
-    report = assumption_4_5(model, mu, syntax) if one_cell else assumption_d_5(model, mu, cell, syntax)
-    report.require()
-    return _recover(model, report, cell, syntax, support(model, mu))
+    cell, syntax = as_recoverable(model, cell, syntax)
+    report = assumption_4_5(model, mu, syntax) if model.n_cells == 1 else assumption_d_5(model, mu, cell, syntax)
+    return _recover(model, report.require(), cell, syntax, weighted_values(model, mu))
 
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
@@ -209,10 +199,10 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu) -> tuple[Tensor, Tensor]
 
     Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
     """
-    of_type("recovery", recovery, Recovery)
-    mu = as_weights(mu, of_type("model", model, MemoryHMM).n_memory, model.emission)
+    mu = as_mu(model, mu, MemoryHMM)
+    states = of_type("recovery", recovery, Recovery).states(model)
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
-    value[:, recovery.states(model)] = recovery.theta_2.transpose(0, 1)
+    value[:, states] = recovery.theta_2.transpose(0, 1)  # (D.2)
     output = torch.zeros_like(value[..., 0])
     own = slice(recovery.cell * model.n_syntax, (recovery.cell + 1) * model.n_syntax)
     output[:, own] = mu[:, None]
@@ -261,9 +251,9 @@ def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Atten
 
 def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
     """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
-    cell, _ = as_place(model, cell, [0])
+    cell, _ = as_recoverable(model, cell, [0])
     table = model.emission.new_zeros(*model.memory.shape, model.n_states)
-    table.movedim(cell, 0)[support(model, mu)] = 1
+    table.movedim(cell, 0)[weighted_values(model, mu)] = 1  # (D.6)
     return table.flatten()
 
 
@@ -273,7 +263,7 @@ def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
     Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
     stationary. ValueError where P[H_1] misses a state of P[H_0].
     """
-    cell, _ = as_place(model, cell, [0])
+    cell, _ = as_recoverable(model, cell, [0])
     first = model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
         raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
@@ -316,11 +306,11 @@ def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], pro
     after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
     by one. Position 1 never counts, nor one whose other tokens are impossible.
     """
-    cell, syntax = as_place(model, cell, syntax)
+    cell, syntax = as_recoverable(model, cell, syntax)
     latent = latent_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).sum(2)
     outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
     outside[[cell * model.n_syntax + s for s in syntax]] = False
-    sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)
+    sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)  # (4.3)
     if prompt is not None:
         sure[:, 0] = False
     return sure

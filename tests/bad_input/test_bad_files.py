@@ -22,7 +22,7 @@ from hmmlib.experiments import store
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import run_trial
-from hmmlib.notebook import parameters
+from hmmlib.notebook import pages, parameters
 from hmmlib.training import checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,7 +158,7 @@ FILE_CASES = [
     FileCase(store.load_results, "no name", lambda tmp: ("smoke", ""), ("store must name a folder", "''")),
     FileCase(store.Claim.take, "bytes", with_store(file(b"\xff"), SPEC), (NAME, UNREADABLE)),
     FileCase(store.Claim.take, "no spec", lambda tmp: ("smoke", tmp), ("spec must be", "TrialSpec", "str"), TypeError),
-    FileCase(ledger.write_ledger, "a folder", at(folder(), [], 1, 0), (NAME, "Is a directory"), OSError),
+    FileCase(pages.write_ledger, "a folder", at(folder(), [], 1, 0), (NAME, "Is a directory"), OSError),
     FileCase(ledger.run_all, "no instances", lambda tmp: (0, 0), ("instances must be", "1 or more", "0")),
     FileCase(ledger.run_all, "no workers", lambda tmp: (1, 0, 0), ("workers must be", "1 or more", "0")),
     FileCase(run_trial, "no spec", lambda tmp: ("smoke", None, "cpu"), ("spec must be", "TrialSpec", "str"), TypeError),

@@ -291,8 +291,7 @@ INNER_MODULES = {
     "evidence.finite_field.vanilla": "likewise",
     "evidence.finite_field.memory": "likewise",
     "evidence.zero_patterns.supports": "bit masks that `patterns` makes; `patterns.decide` is the door",
-    "evidence.random_models": "each takes a seed that the ledger draws; `statements.run` is the door",
-    "evidence.equations": "data",
+    "evidence.random_models": "each takes a seed that the ledger draws; `ledger.run` is the door",
     "experiments.presets": "data",
 }
 INNER = {
@@ -304,13 +303,14 @@ INNER = {
     "experiments.store": "as_store as_folder",
     "experiments.summaries": "size gain as_results",  # read one field
     "files": "write_whole",  # gets what `store` and `ledger` have made
+    "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
     "models.chains": "chain_period primitive reachable eliminated",
     "models.families": "as_share sparse_columns",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
     "notebook.figures": "legend_below done ink_on_shade",
-    "theory.assumptions": "as_place independence span_basis",  # are checks, or follow them
+    "theory.assumptions": "as_mu as_recoverable independence span_basis",  # are checks, or follow them
     "theory.heads": "unless_rounding",
     "training.bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
     "training.checkpoints": "digest seal previous broken as_path",

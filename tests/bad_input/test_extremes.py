@@ -26,7 +26,7 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.notebook import figures
 from hmmlib.notebook.interactive import nearly_dependent_columns
 from hmmlib.notebook.live import changed
-from hmmlib.theory.assumptions import assumption_4_2, essential_states, recoverable_columns, support
+from hmmlib.theory.assumptions import assumption_4_2, essential_states, recoverable_columns, weighted_values
 from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import lemma_c_2, lemma_d_2, prompt_for_any_start, theorem_3_3, theorem_3_6, theorem_4_3
 from hmmlib.training.pretraining import Pretraining, pretrain
@@ -212,7 +212,7 @@ def test_small_integers_of_numpy_do_not_wrap_round():
 
 def test_what_float32_can_hold_is_not_refused():
     assert masked_token_probs(SINGLE, [[0, 1]], [1e-50, 0.5, 0]).isfinite().all()
-    assert support(MEMORY.to(dtype=torch.float32), [1e-30, 0]) == [0]
+    assert weighted_values(MEMORY.to(dtype=torch.float32), [1e-30, 0]) == [0]
 
 
 def test_an_impossible_text_leaves_the_gradient_of_the_others():

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 
-from hmmlib.evidence.equations import EQUATIONS
+from hmmlib.notebook.pages import EQUATIONS, STATEMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
@@ -139,13 +139,11 @@ def test_references_show_the_papers_numbers():
 
 
 def test_ledger_shows_a_row_for_each_statement():
-    from hmmlib.evidence.ledger import STATEMENTS
-
     page = PAGES["book/ledger"]
-    for statement in STATEMENTS:
-        assert f"{statement.page.split('/')[-1]}.html#{statement.label}" in page.html
-        assert f'id="{statement.label}"' in PAGES[statement.page].html
-        assert statement.name in "".join(page.text)
+    for name, (shown_on, label) in STATEMENTS.items():
+        assert f"{shown_on.split('/')[-1]}.html#{label}" in page.html
+        assert f'id="{label}"' in PAGES[shown_on].html
+        assert name in "".join(page.text)
 
 
 def test_ledger_shows_a_row_for_each_equation_and_links_to_code():
@@ -203,13 +201,11 @@ def test_mentions_of_statements_are_links():
 
 
 def test_cards_have_every_statement_and_the_notation():
-    from hmmlib.evidence.ledger import STATEMENTS
-
     folder = HTML / "_static" / "companion"
     cards = json.loads(re.fullmatch(r"companion.statements\((.*)\);\n", (folder / "statements.js").read_text())[1])
-    for statement in STATEMENTS:
-        assert cards["data"][statement.label]["page"] == statement.page
-        assert statement.name in re.sub(r"<[^>]+>", "", cards["data"][statement.label]["html"])
+    for name, (shown_on, label) in STATEMENTS.items():
+        assert cards["data"][label]["page"] == shown_on
+        assert name in re.sub(r"<[^>]+>", "", cards["data"][label]["html"])
     for equation in EQUATIONS:
         assert cards["data"][f"equation-{equation.label}".lower()]["title"] == f"Equation ({equation.number})"
     notation = json.loads(re.fullmatch(r"companion.notation\((.*)\);\n", (folder / "notation.js").read_text())[1])

@@ -144,9 +144,9 @@ def test_a_name_of_the_library_itself_reaches_the_module_where_it_is_made():
 
 
 def test_the_ledger_is_checked_again_when_a_line_that_it_names_may_have_moved():
-    from hmmlib.evidence.equations import EQUATIONS
+    from hmmlib.notebook.pages import EQUATIONS
 
-    files = set(pipeline.reached("import hmmlib.evidence.ledger"))
+    files = set(pipeline.reached("import hmmlib.notebook.pages"))
     assert {ROOT / "hmmlib" / equation.file for equation in EQUATIONS} <= files
     assert ROOT / "hmmlib" / "bert.py" not in files
 

@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, run
-from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, appendix_d6, section_3
+from hmmlib.evidence.random_models import (
+    appendix_c,
+    appendix_d1,
+    appendix_d3,
+    appendix_d6,
+    instances,
+    memory_instances,
+    section_3,
+)
 from hmmlib.evidence.random_models import assumptions as predicate_checks
 from hmmlib.evidence.statements import find
 from hmmlib.inference import forward_backward, messages
@@ -18,12 +26,12 @@ from hmmlib.theory import heads, theorems
 from hmmlib.theory.heads import AttentionHead
 
 CACHES = (
-    appendix_c._instance,
-    appendix_d1._place,
+    instances.essential_instance,
+    memory_instances.memory_instance,
+    memory_instances.prompted_instance,
+    memory_instances.one_cell_instance,
     appendix_d1._recovery,
-    appendix_d3.draw_prompted,
     appendix_d3.recovery_of,
-    appendix_d6._one_cell,
 )
 
 
@@ -207,8 +215,9 @@ def on_recovery(place, name, part, change):
     return around(place, name, with_part(part, change))
 
 
-D_1, D_3, D_6 = appendix_d1, appendix_d3, appendix_d6
+DRAWN, D_1, D_3, D_6 = memory_instances, appendix_d1, appendix_d3, appendix_d6
 head_minus = with_part("output", minus)
+every_value = instead(predicates, "weighted_values", lambda f: lambda model, mu: range(model.n_memory))
 DAMAGES = [
     # Section 3, appendices B and C
     ("Proposition 3.4", "sign of the left inverse", instead(np.linalg, "pinv", lambda f: lambda a: -f(a))),
@@ -277,7 +286,7 @@ DAMAGES = [
         instead(AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1)),
     ),
     ("Theorem 4.3", "values of the memory one further on", on_recovery(D_1, "claim_d_3", "theta_2", turned(1))),
-    ("Theorem 4.3", "positions one further on", around(D_1, "masked_token_probs", turned(1))),
+    ("Theorem 4.3", "positions one further on", around(DRAWN, "masked_token_probs", turned(1))),
     # Appendix D.3
     ("Lemma D.7", "u squared", instead(messages, "prompted", squared)),
     ("Lemma D.7", "τ with the token itself", own_token_seen),
@@ -314,9 +323,9 @@ DAMAGES = [
     ("Claim D.10", "row of the others dropped", instead(D_3, "claim_d_10", without_the_rest)),
     ("Claim D.10", "sign of Θ⁽²⁾", on_recovery(D_3, "claim_d_10", "theta_2", minus)),
     ("Claim D.10", "basis of the others dropped", around(theorems, "span_basis", lambda basis: basis[:, :0])),
-    ("Claim D.10", "the prompt dropped", instead(D_3, "masked_token_probs", no_prompt)),
-    ("Proposition D.11", "prompt of the other values", around(D_3, "prompt_d_6", lambda u: 1 - u)),
-    ("Proposition D.11", "prompt of ones", around(D_3, "prompt_d_6", torch.ones_like)),
+    ("Claim D.10", "the prompt dropped", instead(DRAWN, "masked_token_probs", no_prompt)),
+    ("Proposition D.11", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
+    ("Proposition D.11", "prompt of ones", around(DRAWN, "prompt_d_6", torch.ones_like)),
     (
         "Proposition D.11",
         "the token itself seen",
@@ -330,16 +339,20 @@ DAMAGES = [
     ("Claim D.12", "positions one further on", around(D_3, "latent_given_others", turned(1))),
     ("Lemma D.13", "sign", around(D_3, "prompted_head", head_minus)),
     ("Lemma D.13", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
-    ("Lemma D.13", "prompt of ones in Ḡ", instead(D_3, "masked_token_probs", no_prompt)),
-    ("Claim D.14", "the prompt left out of τ", instead(D_6, "tau", lambda f: lambda place, own: f(place, False))),
-    ("Claim D.14", "prompt of the other values", around(D_3, "prompt_d_6", lambda u: 1 - u)),
-    ("Claim D.14", "sign of μ", around(D_6, "tau", minus)),
+    ("Lemma D.13", "prompt of ones in Ḡ", instead(DRAWN, "masked_token_probs", no_prompt)),
+    (
+        "Claim D.14",
+        "the prompt left out of τ",
+        instead(D_6, "memory_given", lambda f: lambda case, own: f(case, False)),
+    ),
+    ("Claim D.14", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
+    ("Claim D.14", "sign of μ", around(D_6, "memory_given", minus)),
     (
         "Claim D.15",
         "uniform where x̂₋ᵢ is impossible",
-        around(D_3, "masked_token_probs", lambda p: torch.where(p.sum(-1, keepdim=True) > 0, p, 1 / p.shape[-1])),
+        around(DRAWN, "masked_token_probs", lambda p: torch.where(p.sum(-1, keepdim=True) > 0, p, 1 / p.shape[-1])),
     ),
-    ("Claim D.15", "prompt of the other values", around(D_3, "prompt_d_6", lambda u: 1 - u)),
+    ("Claim D.15", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
     ("Claim D.15", "the posterior of the next value", around(D_6, "memory_posterior", turned(1))),
 ]
 for name in ("Theorem D.6", "Theorem 4.6"):
@@ -379,10 +392,10 @@ DAMAGES += [
     ("Assumption 4.4", "Aᵀ in the place of A", instead(
         predicate_checks, "assumption_4_4",
         lambda f: lambda model: f(chain_of(model.transition.T, model)))),
-    ("Assumption 4.5", "all values count", instead(predicates, "support", lambda f: lambda model, mu: range(model.n_memory))),
+    ("Assumption 4.5", "all values count", every_value),
     ("Assumption 4.5", "the others dropped", judged("assumption_4_5", lambda r: r.columns)),
     ("Assumption 4.5", "a wide tolerance", instead(predicates, "independence", loose)),
-    ("Assumption D.5", "all values count", instead(predicates, "support", lambda f: lambda model, mu: range(model.n_memory))),
+    ("Assumption D.5", "all values count", every_value),
     ("Assumption D.5", "the others dropped", judged("assumption_d_5", lambda r: r.columns)),
     ("Assumption D.5", "of other cells supp(μ) only", instead(predicates, "recoverable_columns", lambda f: same_values)),
 ]  # fmt: skip

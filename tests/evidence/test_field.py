@@ -201,7 +201,7 @@ def test_messages_are_path_sums(shape, seed):
     rows = prompted_rows(model, seed, 2)
     model_p, rows_p = modulo(model), [residues(row) for row in rows]
     exact, found = field.tau(model, rows, EXACT), field.tau(model_p, rows_p)
-    support = field.tau(model_p.support(), [[min(v, 1) for v in row] for row in rows_p], BOOLEAN)
+    support = field.tau(model_p.as_pattern(), [[min(v, 1) for v in row] for row in rows_p], BOOLEAN)
     for i in range(1, len(rows) + 1):
         expected = path_sums(model, field.without(rows, i), i)
         assert exact[i - 1] == expected
@@ -275,19 +275,19 @@ def test_random_points_are_on_their_support():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_tasks_are_what_the_assumptions_ask_for(sparse):
+def test_instances_are_what_the_assumptions_ask_for(sparse):
     for seed in range(20):
         rng = random.Random(seed)
-        task = memory.draw_task(rng, 6, rng.choice((1, 2, 3)), sparse=sparse, at_rest=True)
-        model = task.model
+        case = memory.draw_field_instance(rng, 6, rng.choice((1, 2, 3)), sparse=sparse, at_rest=True)
+        model = case.model
         assert field.apply(model.transition, model.initial) == model.initial
         for matrix in (model.transition, model.emission):
             assert {sum(column) % P for column in zip(*matrix, strict=True)} == {1}
-        recovered = [model.column(m, h) for m, h in task.recovered]
-        rest = [model.column(m, h) for m, h in task.rest]
+        recovered = [model.column(m, h) for m, h in case.recovered]
+        rest = [model.column(m, h) for m, h in case.rest]
         assert len(field.basis(recovered + rest)) == len(recovered) + len(field.basis(rest))
-        x = memory.gated_input(rng, task, 8, prompted_too=sparse)
-        assert memory.surely_recoverable(task, model.evidence(x))
+        x = memory.gated_input(rng, case, 8, prompted_too=sparse)
+        assert memory.surely_recoverable(case, model.evidence(x))
         if sparse:
-            unlikely = memory.prompted(task, memory.telling_input(rng, task, 8))
-            assert not memory.possible(task, unlikely)
+            unlikely = memory.prompted(case, memory.telling_input(rng, case, 8))
+            assert not memory.possible(case, unlikely)

@@ -13,12 +13,12 @@ from hmmlib.evidence.zero_patterns import patterns
 from hmmlib.evidence.zero_patterns.patterns import MEMORY, PATTERNS, decide
 from hmmlib.evidence.zero_patterns.supports import (
     Size,
+    latent_supports,
+    mask_tables,
     matrices,
     members,
     possible,
-    shape,
     stays_full,
-    supports,
     up_to_relabelling,
     without,
     world,
@@ -51,8 +51,8 @@ def marginal_from_one_state(model, i):
 
 
 def without_embedding(model, latent, row, values, essential):
-    of = model.shape
-    return of.looked_up[latent] & patterns.entries(of, values, essential)
+    tables = model.tables
+    return tables.looked_up[latent] & patterns.entries(tables, values, essential)
 
 
 DAMAGES = [
@@ -61,12 +61,12 @@ DAMAGES = [
     ("Lemma C.2", patterns, "prompt_joint", lambda model, u: u),
     ("Theorem 3.6", patterns, "essential_states", lambda model, block: block),
     ("Theorem 4.3", patterns, "value_support", without_embedding),
-    ("Lemma D.2", patterns, "concentrated", lambda of, states, essential: of.cells[states] == 1),
+    ("Lemma D.2", patterns, "concentrated", lambda tables, states, essential: tables.cells[states] == 1),
     ("Lemma D.9", patterns, "unprompted", lambda i: i - 2),
-    ("Proposition D.11", patterns, "prompt", lambda of, mu: of.full),
+    ("Proposition D.11", patterns, "prompt", lambda tables, mu: tables.full),
     ("Claim D.12", patterns, "unprompted", lambda i: i - 2),
     ("Lemma D.13", patterns, "value_support", without_embedding),
-    ("Claim D.15", patterns, "prompt", lambda of, mu: of.full & ~of.having[mu]),
+    ("Claim D.15", patterns, "prompt", lambda tables, mu: tables.full & ~tables.having[mu]),
     ("Claim D.15", patterns, "possible", lambda model, rows: model.ahead[model.prior] & rows[0] != 0),
 ]
 
@@ -121,17 +121,17 @@ def check_lemma_d_9(example):
 
 
 def test_no_smaller_pattern_breaks_lemma_d_9():
-    least = patterns.smallest_failure(patterns.lemma_d_9_printed, MEMORY[:1])
+    least = patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, MEMORY[:1])
     assert patterns.complexity(least)[:2] == (2, 2)
     ones = Size(1, (1, 2, 3), n_values=2)
     short = Size(2, (1,), n_values=2)
     for size in (ones, short):
-        assert patterns.smallest_failure(patterns.lemma_d_9_printed, (size,)) is None
+        assert patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, (size,)) is None
 
 
 def test_lemma_d_9_fails_where_the_prompted_input_is_possible_too():
     def check(model, rows):
-        return (found for found in patterns.lemma_d_9_printed(model, rows) if found and found["x-hat possible"])
+        return (found for found in patterns.printed_pattern_lemma_d_9(model, rows) if found and found["x-hat possible"])
 
     example = patterns.smallest_failure(check, MEMORY[:1])
     check_lemma_d_9(example)
@@ -143,39 +143,40 @@ def test_lemma_d_9_fails_where_the_prompted_input_is_possible_too():
 
 def as_model(found):
     """The Boolean model of a world, for the messages of `field`."""
-    of, n = found.shape, found.shape.n_states
+    tables, n = found.tables, found.tables.n_states
     transition = [[found.columns[h] >> after & 1 for h in range(n)] for after in range(n)]
-    memory = [found.prior >> k * n & 1 for k in range(len(of.joint))]
-    return Model(transition, [], [1] * n, memory, of.n_values, of.n_cells)
+    memory = [found.prior >> k * n & 1 for k in range(len(tables.joint))]
+    return Model(transition, [], [1] * n, memory, tables.n_values, tables.n_cells)
 
 
 @pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 1, 1), (2, 1, 2), (3, 1, 2), (2, 2, 2)])
 def test_masks_are_the_messages_and_the_paths(sizes):
-    of, rng = shape(*sizes), random.Random(1)
+    tables, rng = mask_tables(*sizes), random.Random(1)
+    n_columns = tables.n_values * tables.n_states
     for _ in range(60):
-        columns = rng.choice(matrices(of.n_states, stays_full))
-        found = world(of, columns, rng.randrange(1, 1 << len(of.joint)))
+        columns = rng.choice(matrices(tables.n_states, stays_full))
+        found = world(tables, columns, rng.randrange(1, 1 << len(tables.joint)))
         model = as_model(found)
-        x = [rng.randrange(1 << of.n_values * of.n_states) for _ in range(rng.randint(1, 3))]
-        rows = [rng.randrange(1 << of.size), *of.lifted(x)]
-        listed = [patterns.bits(row, of.size) for row in rows]
-        assert [model.lift(patterns.bits(row, of.n_values * of.n_states)) for row in x] == listed[1:]
-        latents = supports(found, rows)
-        assert [patterns.bits(mask, of.size) for mask in latents[1:]] == field.tau(model, listed, BOOLEAN)
+        x = [rng.randrange(1 << n_columns) for _ in range(rng.randint(1, 3))]
+        rows = [rng.randrange(1 << tables.size), *tables.lifted(x)]
+        listed = [patterns.bits(row, tables.size) for row in rows]
+        assert [model.lift(patterns.bits(row, n_columns)) for row in x] == listed[1:]
+        latents = latent_supports(found, rows)
+        assert [patterns.bits(mask, tables.size) for mask in latents[1:]] == field.tau(model, listed, BOOLEAN)
         for i, latent in enumerate(latents[1:], start=1):
             assert (latent != 0) == possible(found, without(found, rows, i))
-            vector = patterns.bits(latent, of.size)
-            assert patterns.bits(of.looked_up[latent], of.n_values * of.n_states) == model.looked_up(vector, BOOLEAN)
-            assert of.states[latent] == sum(1 << h for h in {b % of.n_states for b in members(latent)})
+            vector = patterns.bits(latent, tables.size)
+            assert patterns.bits(tables.looked_up[latent], n_columns) == model.looked_up(vector, BOOLEAN)
+            assert tables.states[latent] == sum(1 << h for h in {b % tables.n_states for b in members(latent)})
             cell = model.of_cell(vector, 0)
-            assert members(of.value[latent]) == [m for m, v in enumerate(cell) if v]
+            assert members(tables.value[latent]) == [m for m, v in enumerate(cell) if v]
         at_start = [b for b in members(found.prior) if explains(found, b, rows)]
         assert members(latents[0]) == at_start
 
 
 def explains(found, state, rows):
     """Whether a path from this lifted state at time 0 explains all rows."""
-    n = found.shape.n_states
+    n = found.tables.n_states
     here = {state}
     for row in rows:
         here = {b - b % n + after for b in here for after in members(found.columns[b % n])}

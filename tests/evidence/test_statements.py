@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 from hmmlib import __main__ as command_line
 from hmmlib.evidence import ledger
-from hmmlib.evidence.equations import EQUATIONS, Equation
 from hmmlib.evidence.finite_field.identities import IDENTITIES
-from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all, write_ledger
-from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, appendix_d6
+from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all
+from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, memory_instances
 from hmmlib.evidence.zero_patterns.patterns import PATTERNS
+from hmmlib.notebook import pages
+from hmmlib.notebook.pages import EQUATIONS, Equation, write_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = [
@@ -33,9 +34,11 @@ NUMBERS = ["3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "4.4", "B.1", "C.1", "C.2",
 EASY = find("Proposition 3.4")
 
 
-@pytest.mark.parametrize("draw", [appendix_d1._place, appendix_d3.draw_prompted, appendix_d6._one_cell])
+@pytest.mark.parametrize(
+    "draw", [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
+)
 def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
-    assert all(draw(seed).within.any() for seed in range(60))
+    assert all(draw(seed).in_r.any() for seed in range(60))
 
 
 def test_every_numbered_result_assumption_and_equation_is_there_once():
@@ -45,6 +48,14 @@ def test_every_numbered_result_assumption_and_equation_is_there_once():
     assert len(IDENTITIES) >= 12
     assert set(PATTERNS) <= set(RESULTS)
     assert len(PATTERNS) >= 5
+
+
+def test_every_statement_has_its_page_and_its_label_there():
+    assert set(pages.STATEMENTS) == set(RESULTS + ASSUMPTIONS)
+    assert len({label for _, label in pages.STATEMENTS.values()}) == len(pages.STATEMENTS)
+    for name, (page, label) in pages.STATEMENTS.items():
+        assert label.endswith("-" + name.split()[1].replace(".", "-"))
+        assert f":label: {label}\n" in (ROOT / f"{page}.md").read_text()
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.name)
@@ -74,13 +85,36 @@ def test_a_printed_form_that_came_to_hold_is_no_longer_as_recorded():
 
 @pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.number)
 def test_equation_is_computed_on_one_line(equation):
-    found = equation.where()
-    assert equation.line_with in (ROOT / found["path"]).read_text().splitlines()[found["line"] - 1]
+    source = equation.where()
+    code, _, marks = (ROOT / source["path"]).read_text().splitlines()[source["line"] - 1].partition("  # ")
+    assert code.strip()
+    assert f"({equation.number})" in marks
 
 
 def test_an_equation_whose_line_is_gone_is_noticed():
     with pytest.raises(LookupError, match=r"\(9\.9\): 0 lines of theory/heads\.py"):
-        Equation("9.9", "nothing", "notebooks/3-hmm", "theory/heads.py", "no such line").where()
+        Equation("9.9", "nothing", "notebooks/3-hmm", "theory/heads.py").where()
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("y = 1  # (9.9)\n", 1),
+        ("y = 1  # (9.8), (9.9)\n", 1),
+        ("y = 1  # as (9.9) has it\n", 0),
+        ("# (9.9)\ny = 1  # (9.90)\n", 0),
+        ("y = 1  # (9.9)\nz = 2  # (9.9)\n", 2),
+    ],
+)
+def test_an_equations_mark_is_one_lines_last_word(code, lines, tmp_path, monkeypatch):
+    (tmp_path / "some.py").write_text(code)
+    monkeypatch.setattr(pages, "LIBRARY", tmp_path)
+    equation = Equation("9.9", "nothing", "notebooks/3-hmm", "some.py")
+    if lines == 1:
+        assert equation.where() == {"path": "hmmlib/some.py", "line": 1}
+    else:
+        with pytest.raises(LookupError, match=rf"\(9\.9\): {lines} lines of some\.py end in # \(9\.9\)"):
+            equation.where()
 
 
 def test_nan_is_no_pass():

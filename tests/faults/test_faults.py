@@ -259,7 +259,7 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp
 
 
 def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, survived):
-    from hmmlib.evidence.ledger import write_ledger
+    from hmmlib.notebook.pages import write_ledger
 
     path = tmp_path / "ledger.json"
     write_ledger(path, [], 1, 0)

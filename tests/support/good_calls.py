@@ -126,7 +126,7 @@ GOOD = {
     assumptions.assumption_4_5: dict(model=ONE_CELL, mu=MU_ONE, syntax=ONE_SYNTAX),
     assumptions.assumption_d_5: dict(_TASK, syntax=SYNTAX),
     assumptions.recoverable_columns: dict(_PLACE, values=[0]),
-    assumptions.support: dict(model=MEMORY, mu=[1.0, -1.0]),
+    assumptions.weighted_values: dict(model=MEMORY, mu=[1.0, -1.0]),
     theorems.ground_truth: dict(_TASK, tokens=MEMORY_TOKENS),
     theorems.claim_b_1: dict(model=PLAIN, i=1),
     theorems.theorem_3_3: dict(model=PLAIN, mu=MU),

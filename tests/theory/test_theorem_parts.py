@@ -7,7 +7,7 @@ import torch
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import essential_hmm, recoverable_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.assumptions import assumption_3_5, assumption_4_2, assumption_d_5, essential_states, support
+from hmmlib.theory.assumptions import assumption_3_5, assumption_4_2, assumption_d_5, essential_states, weighted_values
 from hmmlib.theory.theorems import (
     claim_b_1,
     claim_d_3,
@@ -190,7 +190,7 @@ def test_weights_follow_the_precision_of_the_model():
     least = 1e-60  # zero in float32
     for call in (
         lambda: lemma_d_4(model, recovery, [least, 0.0]),
-        lambda: support(model, [least, 1.0]),
+        lambda: weighted_values(model, [least, 1.0]),
         lambda: assumption_3_5(chain, [least, 1.0, 1.0], [1, 2]),
         lambda: essential_states(chain, [least, 0.0, 1.0]),
     ):

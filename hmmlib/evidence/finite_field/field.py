@@ -67,9 +67,9 @@ def normalised(vector: Vector) -> Vector:
     return scaled(vector, pow(sum(vector) % P, -1, P)) if any(vector) else vector
 
 
-def share(part: int, whole: int) -> int:
-    """A conditional probability part / whole. ValueError where `whole` is 0."""
-    return part * pow(whole, -1, P) % P
+def share(joint: int, given: int) -> int:
+    """A conditional probability joint / given. ValueError where `given` is 0."""
+    return joint * pow(given, -1, P) % P
 
 
 def mismatches(left: Sequence[int], right: Sequence[int]) -> int:
@@ -85,10 +85,10 @@ def reduced(matrix: Matrix) -> tuple[Matrix, list[int]]:
     rows, pivots = [list(row) for row in matrix], []
     for column in range(len(rows[0])):
         at = len(pivots)
-        found = next((r for r in range(at, len(rows)) if rows[r][column]), None)
-        if found is None:
+        pivot = next((r for r in range(at, len(rows)) if rows[r][column]), None)
+        if pivot is None:
             continue
-        rows[at], rows[found] = rows[found], rows[at]
+        rows[at], rows[pivot] = rows[pivot], rows[at]
         rows[at] = scaled(rows[at], pow(rows[at][column], -1, P))
         for r, row in enumerate(rows):
             if r != at and row[column]:
@@ -197,11 +197,11 @@ class Model:
         ones = [1] * len(self.lookup)
         return [ones if x == MASK else self.lift(self.emission[x]) for x in tokens]
 
-    def support(self) -> Model:
+    def as_pattern(self) -> Model:
         """The same model with 1 for every entry that is not zero."""
-        parts = [[min(v, 1) for v in row] for row in (*self.transition, *self.emission, self.initial, self.memory)]
-        n = self.n_states
-        return Model(parts[:n], parts[n:-2], parts[-2], parts[-1], self.n_values, self.n_cells)
+        matrices = ([[min(v, 1) for v in row] for row in matrix] for matrix in (self.transition, self.emission))
+        vectors = ([min(v, 1) for v in vector] for vector in (self.initial, self.memory))
+        return Model(*matrices, *vectors, self.n_values, self.n_cells)
 
 
 # Messages

@@ -1,4 +1,4 @@
-"""The registry of identities: equations of the paper confirmed at random points modulo the prime 2**61 - 1.
+"""Identities: equations of the paper confirmed at random points modulo the prime 2**61 - 1.
 
 A false identity of degree d holds at a random point with probability at most d / P. The degrees here are upper bounds
 for the polynomial left when all denominators of an equation are multiplied out, in the free entries of A, W, P[H_0],
@@ -11,8 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hmmlib.evidence.finite_field import memory as memory
-from hmmlib.evidence.finite_field import vanilla as hmm
+from hmmlib.evidence.finite_field import memory, vanilla
 from hmmlib.evidence.finite_field.field import P
 
 Sizes = tuple[tuple[int, int], ...]
@@ -71,12 +70,12 @@ def attention_degree(n_states: int, length: int) -> int:
 
 
 IDENTITIES: dict[str, Identity] = {
-    "Proposition 3.4": Identity(hmm.identity_proposition_3_4, VANILLA, table_degree),
-    "Claim B.1": Identity(hmm.identity_claim_b_1, VANILLA, quotient_degree),
-    "Theorem 3.3": Identity(hmm.identity_theorem_3_3, VANILLA, quotient_degree),
-    "Lemma C.1": Identity(hmm.identity_lemma_c_1, VANILLA, quotient_degree),
-    "Lemma C.2": Identity(hmm.identity_lemma_c_2, VANILLA, quotient_degree),
-    "Theorem 3.6": Identity(hmm.identity_theorem_3_6, VANILLA, quotient_degree),
+    "Proposition 3.4": Identity(vanilla.identity_proposition_3_4, VANILLA, table_degree),
+    "Claim B.1": Identity(vanilla.identity_claim_b_1, VANILLA, quotient_degree),
+    "Theorem 3.3": Identity(vanilla.identity_theorem_3_3, VANILLA, quotient_degree),
+    "Lemma C.1": Identity(vanilla.identity_lemma_c_1, VANILLA, quotient_degree),
+    "Lemma C.2": Identity(vanilla.identity_lemma_c_2, VANILLA, quotient_degree),
+    "Theorem 3.6": Identity(vanilla.identity_theorem_3_6, VANILLA, quotient_degree),
     "Proposition D.1": Identity(memory.identity_proposition_d_1, MEMORY, memory_degree),
     "Claim D.3": Identity(memory.identity_claim_d_3, MEMORY, memory_degree),
     "Lemma D.4": Identity(memory.identity_lemma_d_4, MEMORY, memory_degree),

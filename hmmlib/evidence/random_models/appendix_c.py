@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,34 +11,19 @@ from torch import Tensor
 from hmmlib.evidence.enumeration import Joint, conditional
 from hmmlib.evidence.random_models.instances import (
     all_inputs,
-    draw_length,
+    draw_prompt,
+    draw_subset,
     draw_weights,
+    essential_instance,
     joint,
-    largest,
     shifted,
     start_without_a_state,
-    unscaled,
 )
+from hmmlib.evidence.random_models.residuals import largest, unscaled
 from hmmlib.inference.messages import aggregated_messages, masked_token_probs, posterior, prompted
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.theorems import ground_truth, lemma_c_2, theorem_3_6
-
-
-@lru_cache(maxsize=2)
-def _instance(seed: int) -> tuple[HMM, list[int], int]:
-    """A model that satisfies Assumptions 3.2 and 3.5, its set H*, and a length of inputs."""
-    rng = np.random.default_rng(seed)
-    n_states = int(rng.integers(1, 5))
-    n_tokens = int(rng.integers(1, 4))
-    n_essential = int(rng.integers(1, min(n_states, n_tokens) + 1))
-    model, essential = families.essential_hmm(n_states, n_tokens, n_essential, seed, zeros=0.2 + 0.5 * rng.random())
-    return model, essential, draw_length(rng, model, 3, extra=2)
-
-
-def _draw_prompt(rng: np.random.Generator, size: int) -> Tensor:
-    """A random prompt in [0, 1], with zeros and ones."""
-    return torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6) + (rng.random(size) < 0.2)).clamp(max=1)
 
 
 def _with_prompt(model: HMM, prompt: Tensor, length: int) -> Joint:
@@ -60,10 +44,10 @@ def _tau(model: HMM, prompt: Tensor, tokens: Tensor) -> np.ndarray:
 # Lemma C.1
 
 
-def lemma_c_1(seed: int) -> float:
+def check_lemma_c_1(seed: int) -> float:
     """τ_i(ê(x)) = P[H_i, X̂_{-i} = (z̃, ∅, x)_{-i}] at all i; Ḡ_i is P[X̂_i | X̂_{-i}] for i > 1, zero where impossible."""
-    model, _, length = _instance(seed)
-    prompt = _draw_prompt(np.random.default_rng(seed), model.n_states)
+    model, _, length = essential_instance(seed)
+    prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
     tokens = _behind_gap(model, length)
     tau, g = _tau(model, prompt, tokens), masked_token_probs(model, tokens, prompt).numpy()
     table, emission = _with_prompt(model, prompt, length), model.emission.numpy()
@@ -73,7 +57,7 @@ def lemma_c_1(seed: int) -> float:
             witness = _with_prompt(model, torch.ones_like(prompt), length).given_input("h1")
         else:
             witness = table.given_input("h2") if i == 2 else table.left_out(i, f"h{i}")
-        residuals.append(largest(tau[:, i - 1] - witness))
+        residuals.append(largest(tau[:, i - 1] - witness))  # (C.2)
         if i > 1:
             token = witness @ emission.T if i == 2 else table.token(i)
             residuals.append(largest(g[:, i - 1] - conditional(token)))
@@ -81,7 +65,7 @@ def lemma_c_1(seed: int) -> float:
     return largest(*residuals)
 
 
-def lemma_c_1_control(seed: int) -> float:
+def control_lemma_c_1(seed: int) -> float:
     """X̂ emits with (1 - u) ⊙ W at every step, not only at the first: Ḡ is no conditional probability of that process."""
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(3, 3, seed, zeros=0.2)
@@ -95,10 +79,10 @@ def lemma_c_1_control(seed: int) -> float:
 # Lemma C.2
 
 
-def lemma_c_2_check(seed: int) -> float:
+def check_lemma_c_2(seed: int) -> float:
     """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, x); and (3.3), W times both."""
-    model, _, length = _instance(seed)
-    prompt = _draw_prompt(np.random.default_rng(seed), model.n_states)
+    model, _, length = essential_instance(seed)
+    prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
     witness = _with_prompt(model, prompt, length).given_input("h2")
     chance = witness.sum(1)
     possible = chance > 0
@@ -117,7 +101,7 @@ def lemma_c_2_check(seed: int) -> float:
     return largest(library[possible] - right[possible], equation_3_3, impossible)
 
 
-def lemma_c_2_control(seed: int) -> float:
+def control_lemma_c_2(seed: int) -> float:
     """P[H_0] misses a state that H_2 can be in: P[H_0 | x] is zero there, whatever D, and the left side is not."""
     model, missing = start_without_a_state(seed)
     left = conditional(_with_prompt(model, torch.ones(3, dtype=torch.float64), 2).given_input("h2"))
@@ -128,10 +112,10 @@ def lemma_c_2_control(seed: int) -> float:
 # Theorem 3.6
 
 
-def theorem_3_6_check(seed: int) -> float:
+def check_theorem_3_6(seed: int) -> float:
     """bᵀḠ_2(ê(x)) = r_x μᵀP[H_0 | x], r_x = Pr(x) / Pr(z̃, x) > 0; both are 0 where prompt and x exclude each other."""
-    model, essential, length = _instance(seed)
-    mu = draw_weights(np.random.default_rng(seed), model.n_states, support=_some(essential, seed))
+    model, essential, length = essential_instance(seed)
+    mu = draw_weights(np.random.default_rng(seed), model.n_states, support=draw_subset(essential, seed))
     prompt, head = theorem_3_6(model, mu, essential)
     start = joint(model, [None] * length).given_input("h0")
     chance = _with_prompt(model, prompt, length).given_input()
@@ -144,13 +128,7 @@ def theorem_3_6_check(seed: int) -> float:
     return largest(largest((score - want)[occurs]) / max(1.0, head.weights.norm().item()), excluded)
 
 
-def _some(states: list[int], seed: int) -> list[int]:
-    """A random nonempty part of a set of states."""
-    rng = np.random.default_rng([seed, 1])
-    return sorted(rng.choice(states, size=int(rng.integers(1, len(states) + 1)), replace=False).tolist())
-
-
-def theorem_3_6_control(seed: int) -> float:
+def control_theorem_3_6(seed: int) -> float:
     """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt; 1 if so.
 
     What a prompt does depends on its entries only through A(u ⊙ P[H_1]); all 16 supports of u are tried.

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from hmmlib.evidence.enumeration import rational_rank
-from hmmlib.evidence.random_models.instances import draw_weights
+from hmmlib.evidence.random_models.instances import chain_in_turn, draw_weights
+from hmmlib.evidence.random_models.memory_instances import any_recoverable
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
@@ -27,7 +28,7 @@ from hmmlib.theory.assumptions import (
 )
 
 
-def assumption_3_1_check(seed: int) -> float:
+def check_assumption_3_1(seed: int) -> float:
     """Independent columns of W: by singular values, and by elimination in rational numbers."""
     rng = np.random.default_rng(seed)
     n_states, n_tokens = (int(rng.integers(1, 6)) for _ in range(2))
@@ -35,46 +36,38 @@ def assumption_3_1_check(seed: int) -> float:
     return float(assumption_3_1(model).holds != (rational_rank(model.emission.numpy()) == n_states))
 
 
-def assumption_3_1_control(seed: int) -> float:
+def control_assumption_3_1(seed: int) -> float:
     """A regular model in which one column of W is a mixture of others."""
     model = families.dependent_hmm(3 + seed % 3, 4, seed)
     return float(assumption_3_2(model).holds and not assumption_3_1(model))
 
 
-def assumption_3_2_check(seed: int) -> float:
+def check_assumption_3_2(seed: int) -> float:
     """Ergodic by periods of cycles, and by a power of A without zeros; full support of P[H_0] by looking."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 7)), 2, seed, zeros=0.3 + 0.6 * float(rng.random()))
-    transition = _in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
+    transition = chain_in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
     initial = torch.full_like(model.initial, 1 / model.n_states) if rng.random() < 0.7 else model.initial
     model = HMM(transition, model.emission, initial)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     return float(assumption_3_2(model).holds != (bool((steps > 0).all()) and bool((model.initial > 0).all())))
 
 
-def _in_turn(rng: np.random.Generator, n_states: int) -> np.ndarray:
-    """A chain that visits one to three classes of states in turn: irreducible, and its period is their number."""
-    classes = np.arange(n_states) % min(n_states, int(rng.integers(1, 4)))
-    allowed = classes[:, None] == (classes[None, :] + 1) % (classes.max() + 1)
-    weights = allowed * rng.integers(1, 4, (n_states, n_states))
-    return weights / weights.sum(0)
-
-
-def assumption_3_2_control(seed: int) -> float:
+def control_assumption_3_2(seed: int) -> float:
     """In turn: a chain that turns in a circle, one with a state it never returns to, a start that misses a state."""
     model = families.non_degenerate_hmm(3, 3, seed, zeros=0.0)
     turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
     leave = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 0]], dtype=torch.float64)
-    parts = [
+    transition, start = [
         (turn, model.initial),
         (leave, model.initial),
         (model.transition, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)),
     ][seed % 3]
-    broken = HMM(parts[0], model.emission, parts[1])
+    broken = HMM(transition, model.emission, start)
     return float(bool(assumption_3_1(broken)) and not assumption_3_2(broken))
 
 
-def assumption_3_5_check(seed: int) -> float:
+def check_assumption_3_5(seed: int) -> float:
     """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where some set satisfies it."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 5)), int(rng.integers(1, 4)), seed, zeros=0.3 + 0.5 * rng.random())
@@ -94,11 +87,11 @@ def assumption_3_5_check(seed: int) -> float:
             good |= {essential} if holds else set()
             if assumption_3_5(model, mu, essential).holds != holds:
                 return 1.0
-    found = essential_states(model, mu)
-    return float((tuple(found) not in good) if found else bool(good))
+    essential = essential_states(model, mu)
+    return float((tuple(essential) not in good) if essential else bool(good))
 
 
-def assumption_3_5_control(seed: int) -> float:
+def control_assumption_3_5(seed: int) -> float:
     """`essential_twins` with H* = {a, b}: all but independence holds; with H* = {a}: all but the way in."""
     model = families.essential_twins(seed)
     both, one = assumption_3_5(model, [1.0, -1.0, 0, 0], [0, 1]), assumption_3_5(model, [-1.0, 0, 0, 0], [0])
@@ -119,44 +112,26 @@ def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values
     return ranks[0] == len(inside) and ranks[2] == ranks[0] + ranks[1]
 
 
-def _any_place(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], torch.Tensor]:
-    """Any sparse model and any H*; half of them made to satisfy Assumption D.5."""
-    rng = np.random.default_rng(seed)
-    n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
-    if seed % 2:
-        model, cell, syntax, kept = families.recoverable_memory_hmm(
-            n_cells, n_memory, n_syntax, n_recoverable, values, seed
-        )
-    else:
-        n_tokens, zeros = int(rng.integers(2, 9)), 0.3 + 0.4 * rng.random()
-        model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
-        cell = int(rng.integers(n_cells))
-        syntax = sorted(rng.choice(n_syntax, n_recoverable, replace=False).tolist())
-        kept = sorted(rng.choice(n_memory, values, replace=False).tolist())
-    return model, cell, syntax, draw_weights(rng, n_memory, support=kept)
-
-
-def assumption_4_2_check(seed: int) -> float:
+def check_assumption_4_2(seed: int) -> float:
     """By singular values and an angle, and by ranks in rational numbers; one to three cells."""
-    model, cell, syntax, _ = _any_place(seed, 1 + seed % 3)
+    model, cell, syntax, _ = any_recoverable(seed, 1 + seed % 3)
     every = list(range(model.n_memory))
     return float(assumption_4_2(model, cell, syntax).holds != _recoverable_by_ranks(model, cell, syntax, every, every))
 
 
-def assumption_4_2_control(seed: int) -> float:
+def control_assumption_4_2(seed: int) -> float:
     """`recoverable_twins`: independent columns whose span meets that of the others. `parity_memory_hmm`: dependent ones."""
     twins = assumption_4_2(families.recoverable_twins(seed), 0, [0, 2, 3])
     parity = assumption_4_2(families.parity_memory_hmm(2, 0.1), 0, [0, 1, 2, 3])
     return float(not twins and bool(twins.columns) and twins.angle < 1e-9 and not parity and not parity.columns)
 
 
-def assumption_4_4_check(seed: int) -> float:
+def check_assumption_4_4(seed: int) -> float:
     """P[H_0] = A P[H_0] against the null space of A - I; two thirds start there, half of the chains may be periodic."""
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(int(rng.integers(1, 6)), 2, seed, zeros=0.5)
     if rng.random() < 0.5:
-        model = HMM(_in_turn(rng, model.n_states), model.emission, model.initial)
+        model = HMM(chain_in_turn(rng, model.n_states), model.emission, model.initial)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     if rng.random() < 2 / 3:
         model = HMM(model.transition, model.emission, model.stationary())
@@ -166,7 +141,7 @@ def assumption_4_4_check(seed: int) -> float:
     return float(assumption_4_4(model).holds != (stays and bool((steps > 0).all())))
 
 
-def assumption_4_4_control(seed: int) -> float:
+def control_assumption_4_4(seed: int) -> float:
     """A regular chain with another start; and a reducible one that starts in a distribution that it keeps."""
     model = families.regular_hmm(3, 2, seed, zeros=0.3)
     other = model.stationary() * torch.arange(1, 4)
@@ -175,29 +150,29 @@ def assumption_4_4_control(seed: int) -> float:
     return float(not assumption_4_4(start) and bool(assumption_3_2(start)) and not assumption_4_4(keeps))
 
 
-def assumption_4_5_check(seed: int) -> float:
+def check_assumption_4_5(seed: int) -> float:
     """As for Assumption 4.2, with the memory values in supp(μ) only and one cell."""
-    model, _, syntax, mu = _any_place(seed, 1)
+    model, _, syntax, mu = any_recoverable(seed, 1)
     values = mu.nonzero().squeeze(-1).tolist()
     return float(assumption_4_5(model, mu, syntax).holds != _recoverable_by_ranks(model, 0, syntax, values, values))
 
 
-def assumption_4_5_control(seed: int) -> float:
+def control_assumption_4_5(seed: int) -> float:
     """`recoverable_twins` with μ on both values: independent columns whose span meets that of the others."""
     report = assumption_4_5(families.recoverable_twins(seed), [1.0, -1.0], [0, 2, 3])
     return float(not report and bool(report.columns) and report.angle < 1e-9)
 
 
-def assumption_d_5_check(seed: int) -> float:
+def check_assumption_d_5(seed: int) -> float:
     """As for Assumption 4.5, with one to three cells; of the other cells every value counts."""
-    model, cell, syntax, mu = _any_place(seed, 1 + seed % 3)
+    model, cell, syntax, mu = any_recoverable(seed, 1 + seed % 3)
     values, every = mu.nonzero().squeeze(-1).tolist(), list(range(model.n_memory))
     return float(
         assumption_d_5(model, mu, cell, syntax).holds != _recoverable_by_ranks(model, cell, syntax, values, every)
     )
 
 
-def assumption_d_5_control(seed: int) -> float:
+def control_assumption_d_5(seed: int) -> float:
     """A second cell in which a value outside supp(μ) emits like a recoverable state: one cell alone would be in order."""
     model, _, syntax, kept = families.recoverable_memory_hmm(1, 2, 2, 1, 1, seed)
     table = torch.cat([model.emission, torch.zeros_like(model.emission)], 2)  # the states of the second cell

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from hmmlib.evidence.random_models.instances import Printed, largest, unscaled
+from hmmlib.evidence.random_models.residuals import Printed, largest, unscaled
 from hmmlib.inference.messages import aggregated_messages, masked_token_probs
 from hmmlib.models.families import shrinking_support
 from hmmlib.models.hmm import MemoryHMM
@@ -25,7 +25,7 @@ def told() -> MemoryHMM:
     return MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.5, 0.5])
 
 
-def proposition_d_1() -> Printed:
+def counterexample_proposition_d_1() -> Printed:
     """Two tosses of `coin`: P[X_1 | X_2 = 0] is (1/2, 1/2); W times the printed joint probability is (1/4, 1/4)."""
     model, x = coin(), torch.tensor([[0, 0]])
     joint = unscaled(*aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
@@ -33,7 +33,7 @@ def proposition_d_1() -> Printed:
     return Printed(largest(masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2")
 
 
-def lemma_d_2() -> Printed:
+def counterexample_lemma_d_2() -> Printed:
     """In `told`, a query of |H| = 1 entry cannot meet the |H| + 1 = 2 entries of β in (4.1): infinite if it is refused."""
     model = told()
     recovery = theorems.claim_d_3(model, 0, [0])
@@ -48,7 +48,7 @@ def lemma_d_2() -> Printed:
     return record
 
 
-def lemma_d_7() -> Printed:
+def counterexample_lemma_d_7() -> Printed:
     """In `told`, a prompt of |H| = 1 entry cannot give the 2 lifted states their probabilities of z̃: infinite if refused."""
     record = Printed(0.0, 2, "one state, two memory values, length 1")
     try:
@@ -58,7 +58,7 @@ def lemma_d_7() -> Printed:
     return record
 
 
-def lemma_d_9() -> Printed:
+def counterexample_lemma_d_9() -> Printed:
     """`shrinking_support`, inputs (0, 2) and (1, 2): all Ḡ_i with i > 1 agree, and Î is {2, 3} for one, {2} for the other.
 
     The residual is 1 where that is so: then no query, key or position embeddings whatever give 𝓘 = Î for both.

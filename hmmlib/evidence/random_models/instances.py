@@ -1,8 +1,8 @@
-"""What the checks share: random tasks, all inputs of a length, and joint tables of a model."""
+"""What the checks draw: weights, lengths and prompts, all inputs of a length, and vanilla models with joint tables."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -10,20 +10,13 @@ from torch import Tensor
 
 from hmmlib.evidence.enumeration import Joint, over_inputs
 from hmmlib.inference.messages import lifted_size
-from hmmlib.models import families
+from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.assumptions import assumption_3_1, assumption_3_2
 from hmmlib.validation import MASK
 
-MOST = 300_000
+MOST_ENTRIES = 300_000
 """Entries of a joint table that a check takes on; shorter inputs are drawn where there would be more."""
-
-
-class Printed(NamedTuple):
-    """How far a statement as printed is from holding on one instance, and the instance in words and size."""
-
-    residual: float
-    size: int
-    instance: str
 
 
 def all_inputs(n_tokens: int, length: int) -> Tensor:
@@ -41,10 +34,10 @@ def draw_weights(rng: np.random.Generator, length: int, support=None) -> Tensor:
 
 
 def draw_length(rng: np.random.Generator, model: HMM | MemoryHMM, longest: int, extra: int = 0) -> int:
-    """A length from 1 to `longest` for which the joint table, with `extra` more positions, stays within MOST entries."""
+    """A length from 1 to `longest` for which the joint table, with `extra` more positions, has at most MOST_ENTRIES entries."""
     length = int(rng.integers(1, longest + 1))
     paths = lifted_size(model) * model.n_states**extra
-    while length > 1 and paths * (model.n_states * model.n_tokens) ** length > MOST:
+    while length > 1 and paths * (model.n_states * model.n_tokens) ** length > MOST_ENTRIES:
         length -= 1
     return length
 
@@ -56,25 +49,28 @@ def joint(model: HMM | MemoryHMM, rows: list, emission=None) -> Joint:
     return Joint(model.transition, emission, model.initial, rows, memory)
 
 
-def in_words(model: HMM | MemoryHMM, length: int, seed: int) -> Printed:
-    """An empty record of an instance: its number of latent paths and inputs as size, and a description."""
-    size = lifted_size(model) * (model.n_states * model.n_tokens) ** length
-    cells = "" if isinstance(model, HMM) else f"{model.n_cells} × {model.n_memory} memory values, "
-    states, tokens = (
-        f"{n} {what}{'s' * (n > 1)}" for n, what in ((model.n_states, "state"), (model.n_tokens, "token"))
-    )
-    text = f"{cells}{states}, {tokens}, length {length}, seed {seed}"
-    return Printed(0.0, size, text)
-
-
 def shifted(inputs: Tensor, by: int) -> Tensor:
     """(∅, …, ∅, x): each input behind `by` masked positions."""
     return torch.cat([torch.full_like(inputs[:, :1], MASK).expand(-1, by), inputs], 1)
 
 
-def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
-    """mantissa * 2**exponent as an array: for short inputs, where that is a float."""
-    return (mantissa * torch.exp2(exponent.double())).numpy()
+# Vanilla models
+
+
+def non_degenerate(rng: np.random.Generator, seed: int) -> HMM:
+    """A model that satisfies Assumptions 3.1 and 3.2: sparse, near degenerate, or of appendix E."""
+    n_states = int(rng.integers(1, 5))
+    n_tokens = int(rng.integers(max(2, n_states), 5))
+    family = rng.integers(3)
+    if family == 0 and n_states > 1:
+        return families.nearly_dependent_hmm(n_states, n_tokens, 10.0 ** -rng.integers(1, 6), seed)
+    if family == 1:
+        draw = torch.Generator().manual_seed(seed)
+        while True:
+            model = appendix_e.random_hmm(n_states, n_tokens, draw)
+            if assumption_3_1(model) and assumption_3_2(model):
+                return model
+    return families.non_degenerate_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.6)
 
 
 def start_without_a_state(seed: int) -> tuple[HMM, int]:
@@ -87,7 +83,31 @@ def start_without_a_state(seed: int) -> tuple[HMM, int]:
     return HMM(model.transition, model.emission, start / start.sum()), missing
 
 
-def largest(*differences) -> float:
-    """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
-    parts = [np.abs(np.asarray(part, dtype=float)).max(initial=0.0) for part in differences]
-    return float(np.max(parts))
+@lru_cache(maxsize=2)
+def essential_instance(seed: int) -> tuple[HMM, list[int], int]:
+    """A model that satisfies Assumptions 3.2 and 3.5, its set H*, and a length of inputs."""
+    rng = np.random.default_rng(seed)
+    n_states = int(rng.integers(1, 5))
+    n_tokens = int(rng.integers(1, 4))
+    n_essential = int(rng.integers(1, min(n_states, n_tokens) + 1))
+    model, essential = families.essential_hmm(n_states, n_tokens, n_essential, seed, zeros=0.2 + 0.5 * rng.random())
+    return model, essential, draw_length(rng, model, 3, extra=2)
+
+
+def draw_prompt(rng: np.random.Generator, size: int) -> Tensor:
+    """A random prompt in [0, 1], with zeros and ones."""
+    return torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6) + (rng.random(size) < 0.2)).clamp(max=1)
+
+
+def draw_subset(states: list[int], seed: int) -> list[int]:
+    """A random nonempty part of a set of states."""
+    rng = np.random.default_rng([seed, 1])
+    return sorted(rng.choice(states, size=int(rng.integers(1, len(states) + 1)), replace=False).tolist())
+
+
+def chain_in_turn(rng: np.random.Generator, n_states: int) -> np.ndarray:
+    """A chain that visits one to three classes of states in turn: irreducible, and its period is their number."""
+    classes = np.arange(n_states) % min(n_states, int(rng.integers(1, 4)))
+    allowed = classes[:, None] == (classes[None, :] + 1) % (classes.max() + 1)
+    weights = allowed * rng.integers(1, 4, (n_states, n_states))
+    return weights / weights.sum(0)

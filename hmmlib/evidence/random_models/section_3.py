@@ -11,14 +11,14 @@ from hmmlib.evidence.random_models.instances import (
     draw_length,
     draw_weights,
     joint,
-    largest,
+    non_degenerate,
     shifted,
     start_without_a_state,
 )
+from hmmlib.evidence.random_models.residuals import largest
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.assumptions import assumption_3_1, assumption_3_2
 from hmmlib.theory.separation import Impossible, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, theorem_3_3
 
@@ -42,7 +42,7 @@ def _decomposition_residual(table: np.ndarray) -> float:
     return largest(*residuals)
 
 
-def proposition_3_4(seed: int) -> float:
+def check_proposition_3_4(seed: int) -> float:
     """P[U | V=v] = P[U|Z] P[Z | V=v] for a joint table with U ⊥ V | Z, and P[Z | V=v] back from it by a left inverse."""
     rng, draw = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     n_u, n_v, n_z = rng.integers(1, 6, 3).tolist()
@@ -51,7 +51,7 @@ def proposition_3_4(seed: int) -> float:
     return _decomposition_residual(torch.einsum("z,uz,vz->uvz", prior, u_given_z, v_given_z).numpy())
 
 
-def proposition_3_4_control(seed: int) -> float:
+def control_proposition_3_4(seed: int) -> float:
     """The same on a table in which U depends on V beyond Z: all entries of Pr(u, v, z) are drawn freely."""
     draw = torch.Generator().manual_seed(seed)
     return _decomposition_residual(appendix_e.softmax_of_uniform((18,), 0.5, draw).reshape(3, 3, 2).numpy())
@@ -67,7 +67,7 @@ def _at_start_and_later(model: HMM, length: int, i: int) -> tuple[np.ndarray, np
     return joint(model, [None] * length).given_input("h0"), later.given_input(f"h{i}")
 
 
-def claim_b_1_check(seed: int) -> float:
+def check_claim_b_1(seed: int) -> float:
     """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x] with r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x) > 0.
 
     The left side is the library's, from messages; the right side is enumerated, but for D.
@@ -86,7 +86,7 @@ def claim_b_1_check(seed: int) -> float:
     return largest(left - right, conditional(later)[possible] - right)
 
 
-def claim_b_1_control(seed: int) -> float:
+def control_claim_b_1(seed: int) -> float:
     """P[H_0] misses a state that H_1 can be in: P[H_0 | x] is zero there, D or no D, and P[H_1 | X_{2:T+1} = x] is not."""
     model, missing = start_without_a_state(seed)
     here, later = _at_start_and_later(model, 2, 1)
@@ -108,10 +108,10 @@ def shifted_g_1(model: HMM, inputs: torch.Tensor) -> torch.Tensor:
     return masked_token_probs(model, shifted(inputs, 1))[:, 0]
 
 
-def theorem_3_3_check(seed: int) -> float:
+def check_theorem_3_3(seed: int) -> float:
     """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, for every possible x of a length."""
     rng = np.random.default_rng(seed)
-    model = _non_degenerate(rng, seed)
+    model = non_degenerate(rng, seed)
     length = draw_length(rng, model, 3, extra=1)
     mu = draw_weights(rng, model.n_states)
     head = theorem_3_3(model, mu)
@@ -125,34 +125,18 @@ def theorem_3_3_check(seed: int) -> float:
     return error / max(1.0, head.weights.norm().item())  # a head's scores are as exact as its weights are small
 
 
-def _non_degenerate(rng: np.random.Generator, seed: int) -> HMM:
-    """A model that satisfies Assumptions 3.1 and 3.2: sparse, near degenerate, or of appendix E."""
-    n_states = int(rng.integers(1, 5))
-    n_tokens = int(rng.integers(max(2, n_states), 5))
-    kind = rng.integers(3)
-    if kind == 0 and n_states > 1:
-        return families.nearly_dependent_hmm(n_states, n_tokens, 10.0 ** -rng.integers(1, 6), seed)
-    if kind == 1:
-        draw = torch.Generator().manual_seed(seed)
-        while True:
-            model = appendix_e.random_hmm(n_states, n_tokens, draw)
-            if assumption_3_1(model) and assumption_3_2(model):
-                return model
-    return families.non_degenerate_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.6)
-
-
 def balanced(target: torch.Tensor) -> torch.Tensor:
     """Labels that split the inputs near the middle, in the widest gap there; all 1 where rounding is all the gap."""
     ordered = target.sort().values
     low, high = len(ordered) // 4, max(len(ordered) // 4 + 2, 3 * len(ordered) // 4)
     gaps = ordered[low:high].diff()
-    place = low + int(gaps.argmax())
+    widest = low + int(gaps.argmax())
     if gaps.max() <= 1e-12 * ordered.abs().max():
         return torch.ones_like(target, dtype=torch.bool)
-    return target > (ordered[place] + ordered[place + 1]) / 2
+    return target > (ordered[widest] + ordered[widest + 1]) / 2
 
 
-def theorem_3_3_control(seed: int) -> float:
+def control_theorem_3_3(seed: int) -> float:
     """Dependent columns, and a task that splits the inputs near the middle: 1 where a linear program refutes every head.
 
     Half of the models have as many tokens as states, half fewer.
@@ -162,5 +146,5 @@ def theorem_3_3_control(seed: int) -> float:
     model = families.dependent_hmm(n_states, n_states - seed % 2, seed)
     inputs, target = labelled_inputs(model, torch.as_tensor(rng.normal(size=model.n_states)), 3)
     # Posteriors sum to 1, so that a label by a threshold is a task of the form (3.1) too.
-    found = fit_or_refute(shifted_g_1(model, inputs), balanced(target))
-    return float(isinstance(found, Impossible) and found.residual < 1e-9)
+    verdict = fit_or_refute(shifted_g_1(model, inputs), balanced(target))
+    return float(isinstance(verdict, Impossible) and verdict.residual < 1e-9)

@@ -15,17 +15,17 @@ from itertools import pairwise, product
 
 from hmmlib.evidence.finite_field import field
 from hmmlib.evidence.zero_patterns.supports import (
+    MaskTables,
     Rows,
-    Shape,
     Size,
     World,
     inside,
     into,
+    latent_supports,
     members,
     possible,
     stays_full,
     subsets,
-    supports,
     without,
 )
 
@@ -43,36 +43,36 @@ def marginal(model: World, i: int) -> int:
     return mask
 
 
-def claim_b_1(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_b_1(model: World, rows: Rows) -> Iterator[dict | None]:
     """P[H_i | X_{i+1:T+i} = x] and D P[H_0 | X_{1:T} = x] have one support, i = 1, 2, 3; so r_x is not 0 or infinite."""
-    here = supports(model, rows)[0]
+    here = latent_supports(model, rows)[0]
     for i in (1, 2, 3):
-        later = supports(model, (model.shape.full,) * i + rows)[i]
+        later = latent_supports(model, (model.tables.full,) * i + rows)[i]
         yield None if later == marginal(model, i) & here else {"i": i}
 
 
 def path_supports(model: World, rows: Rows) -> list[int]:
     """The support of τ_1, …, τ_t by going through every path: one counts for position i if no other row rules it out."""
-    found, n = [0] * len(rows), model.shape.n_states
+    reached, n = [0] * len(rows), model.tables.n_states
     for path in product(range(n), repeat=len(rows) + 1):
         if all(model.columns[a] >> b & 1 for a, b in pairwise(path)):
             broken = [i for i, row in enumerate(rows) if not row >> path[i + 1] & 1]
             for i in range(len(rows)) if not broken else broken if len(broken) == 1 else ():
-                found[i] |= 1 << path[i + 1]
-    return found
+                reached[i] |= 1 << path[i + 1]
+    return reached
 
 
 def bits(mask: int, size: int) -> list[int]:
     return [mask >> b & 1 for b in range(size)]
 
 
-def lemma_c_1(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_c_1(model: World, rows: Rows) -> Iterator[dict | None]:
     """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
-    n = model.shape.n_states
+    n = model.tables.n_states
     transition = [bits(mask, n) for mask in into(model.columns)]
     chain = field.Model(transition, [], [1] * n, [1])
     for prompt in range(1 << n):
-        masks = (prompt, model.shape.full, *rows)
+        masks = (prompt, model.tables.full, *rows)
         tau = field.tau(chain, [bits(mask, n) for mask in masks], field.BOOLEAN)
         expected = [bits(mask, n) for mask in path_supports(model, masks)]
         yield None if tau == expected else {"u": members(prompt)}
@@ -83,12 +83,12 @@ def prompt_joint(model: World, prompt: int) -> int:
     return model.ahead[prompt & marginal(model, 1)]
 
 
-def lemma_c_2(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_c_2(model: World, rows: Rows) -> Iterator[dict | None]:
     """supp P[H_2, z̃, X̂_{3:T+2} = x] is supp P[X̂_1 = z̃, H_2] ∩ supp P[H_0 | x], for every u and possible x."""
-    here = supports(model, rows)[0]
-    for prompt in range(1 << model.shape.n_states) if here else ():
-        found = supports(model, (prompt, model.shape.full, *rows))[2]
-        yield None if found == prompt_joint(model, prompt) & here else {"u": members(prompt)}
+    here = latent_supports(model, rows)[0]
+    for prompt in range(1 << model.tables.n_states) if here else ():
+        later = latent_supports(model, (prompt, model.tables.full, *rows))[2]
+        yield None if later == prompt_joint(model, prompt) & here else {"u": members(prompt)}
 
 
 def essential_states(model: World, block: int) -> int:
@@ -96,13 +96,13 @@ def essential_states(model: World, block: int) -> int:
     return model.ahead[block]
 
 
-def theorem_3_6(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_theorem_3_6(model: World, rows: Rows) -> Iterator[dict | None]:
     """For every B and μ with support in H*, and possible x: Ḡ_2 sees only H*; if (z̃, x) is impossible, supp(μ) misses x."""
-    here = supports(model, rows)[0]
-    for block in subsets(model.shape.full) if here else ():
+    here = latent_supports(model, rows)[0]
+    for block in subsets(model.tables.full) if here else ():
         essential = essential_states(model, block)
-        masks = (block, model.shape.full, *rows)
-        seen, likely = supports(model, masks)[2], possible(model, masks)
+        masks = (block, model.tables.full, *rows)
+        seen, likely = latent_supports(model, masks)[2], possible(model, masks)
         for mu in subsets(essential):
             holds = inside(seen, essential) and (likely or not mu & here)
             yield None if holds else {"B": members(block), "supp(mu)": members(mu)}
@@ -111,72 +111,72 @@ def theorem_3_6(model: World, rows: Rows) -> Iterator[dict | None]:
 # Section 4. By symmetry j* is the first cell, so that state (j*, s) has index s.
 
 
-def prompt(of: Shape, mu: int) -> int:
+def prompt(tables: MaskTables, mu: int) -> int:
     """u of (D.6), lifted, for a set of values, supp(μ)."""
-    return of.having[mu]
+    return tables.having[mu]
 
 
 def prompts(model: World, rows: Rows) -> Iterator[tuple[int, Rows]]:
     """Every support of μ with ê(x)."""
-    of = model.shape
-    for mu in subsets((1 << of.n_values) - 1):
-        yield mu, (prompt(of, mu), *rows)
+    tables = model.tables
+    for mu in subsets((1 << tables.n_values) - 1):
+        yield mu, (prompt(tables, mu), *rows)
 
 
-def syntax_sets(of: Shape) -> list[int]:
+def syntax_sets(tables: MaskTables) -> list[int]:
     """Every H* = {j*} × S*, as masks of states."""
-    return subsets((1 << of.n_syntax) - 1)
+    return subsets((1 << tables.n_syntax) - 1)
 
 
 @lru_cache
-def entries(of: Shape, values: int, states: int) -> int:
+def entries(tables: MaskTables, values: int, states: int) -> int:
     """The mask of the (m, h) with m and h in the given sets."""
-    return sum(1 << m * of.n_states + h for m in members(values) for h in members(states))
+    return sum(1 << m * tables.n_states + h for m in members(values) for h in members(states))
 
 
-def concentrated(of: Shape, states: int, essential: int) -> bool:
+def concentrated(tables: MaskTables, states: int, essential: int) -> bool:
     """Whether J_i is j* and S_i is in S*, as Î has it, from the support of H_i."""
-    return of.cells[states] == 1 and inside(of.syntax[states], essential)
+    return tables.cells[states] == 1 and inside(tables.syntax[states], essential)
 
 
-def lemma_d_2(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_2(model: World, rows: Rows) -> Iterator[dict | None]:
     """I, where Θ^(1) gives nothing to states outside H*, is Î; possible x, Î not empty."""
-    of, found = model.shape, supports(model, rows)
-    states = [of.states[mask] for mask in found[1:]]
-    for essential in syntax_sets(of) if found[0] else ():
-        printed = [concentrated(of, part, essential) for part in states]
+    tables, latents = model.tables, latent_supports(model, rows)
+    states = [tables.states[latent] for latent in latents[1:]]
+    for essential in syntax_sets(tables) if latents[0] else ():
+        printed = [concentrated(tables, state, essential) for state in states]
         if any(printed):
-            attended = [inside(part, essential) for part in states]
+            attended = [inside(state, essential) for state in states]
             yield None if attended == printed else {"S*": members(essential)}
 
 
 def value_support(model: World, latent: int, row: int, values: int, essential: int) -> int:
     """The (m, h) at which (Θ^(V) Ḡ_i) ⊙ φ(ê_i) is not zero, from the support of τ_i."""
-    of = model.shape
-    return of.looked_up[latent] & of.looked_up[row] & entries(of, values, essential)
+    tables = model.tables
+    return tables.looked_up[latent] & tables.looked_up[row] & entries(tables, values, essential)
 
 
-def theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
     """x is in R of (4.3) where Î is not empty; and there the value at i reads P[M_{j*} | x]: the same m are possible."""
-    of, found = model.shape, supports(model, rows)
-    n, every = of.n_states, (1 << of.n_values) - 1
-    for essential in syntax_sets(of) if found[0] else ():
-        states = [of.states[mask] for mask in found[1:]]
-        attended = [i for i, part in enumerate(states, start=1) if concentrated(of, part, essential)]
-        in_r = any(inside(part, essential) for part in states)
+    tables, latents = model.tables, latent_supports(model, rows)
+    n, every = tables.n_states, (1 << tables.n_values) - 1
+    for essential in syntax_sets(tables) if latents[0] else ():
+        states = [tables.states[latent] for latent in latents[1:]]
+        attended = [i for i, state in enumerate(states, start=1) if concentrated(tables, state, essential)]
+        in_r = any(inside(state, essential) for state in states)
         yield None if in_r == bool(attended) else {"S*": members(essential)}
         for i in attended:
-            read = value_support(model, found[i], rows[i - 1], every, essential)
-            values = sum(1 << m for m in range(of.n_values) if read >> m * n & (1 << n) - 1)
-            yield None if values == of.value[found[0]] else {"S*": members(essential), "i": i}
+            read = value_support(model, latents[i], rows[i - 1], every, essential)
+            values = sum(1 << m for m in range(tables.n_values) if read >> m * n & (1 << n) - 1)
+            yield None if values == tables.value[latents[0]] else {"S*": members(essential), "i": i}
 
 
-def proposition_d_11(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_proposition_d_11(model: World, rows: Rows) -> Iterator[dict | None]:
     """supp P[M_{j*} | X̂_-i = x̂_-i] is inside supp(μ), for i > 1 and x̂_-i possible."""
     for mu, masks in prompts(model, rows):
-        for i, latent in enumerate(supports(model, masks)[2:], start=2):
+        for i, latent in enumerate(latent_supports(model, masks)[2:], start=2):
             if latent:
-                holds = inside(model.shape.value[latent], mu)
+                holds = inside(model.tables.value[latent], mu)
                 yield None if holds else {"supp(mu)": members(mu), "i": i}
 
 
@@ -185,72 +185,72 @@ def unprompted(i: int) -> int:
     return i - 1
 
 
-def claim_d_12(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_d_12(model: World, rows: Rows) -> Iterator[dict | None]:
     """supp P[H_i | X̂_-i = x̂_-i] is inside supp P[H_{i-1} | X_-(i-1) = x_-(i-1)], for i > 1 and x̂_-i possible."""
-    states, plain = model.shape.states, supports(model, rows)
+    states, plain = model.tables.states, latent_supports(model, rows)
     for mu, masks in prompts(model, rows):
-        for i, latent in enumerate(supports(model, masks)[2:], start=2):
+        for i, latent in enumerate(latent_supports(model, masks)[2:], start=2):
             if latent:
                 yield (
                     None if inside(states[latent], states[plain[unprompted(i)]]) else {"supp(mu)": members(mu), "i": i}
                 )
 
 
-def lemma_d_13(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_13(model: World, rows: Rows) -> Iterator[dict | None]:
     """If x̂ is impossible, every product that V sums, at every i > 1, is zero; with S* everything, so for every S*."""
-    of = model.shape
+    tables = model.tables
     for mu, masks in prompts(model, rows):
         if not possible(model, masks):
-            for i, latent in enumerate(supports(model, masks)[2:], start=2):
-                read = value_support(model, latent, masks[i - 1], mu, (1 << of.n_syntax) - 1)
+            for i, latent in enumerate(latent_supports(model, masks)[2:], start=2):
+                read = value_support(model, latent, masks[i - 1], mu, (1 << tables.n_syntax) - 1)
                 yield None if not read else {"supp(mu)": members(mu), "i": i}
 
 
-def claim_d_15(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_d_15(model: World, rows: Rows) -> Iterator[dict | None]:
     """x possible and x̂ not: then P[M_{j*} | x] misses supp(μ). And τ_i, so Ḡ_i, is zero exactly where x̂_-i is impossible."""
-    here = supports(model, rows)[0]
+    here = latent_supports(model, rows)[0]
     for mu, masks in prompts(model, rows):
         if here and not possible(model, masks):
-            yield None if not model.shape.value[here] & mu else {"supp(mu)": members(mu)}
-        for i, latent in enumerate(supports(model, masks)[1:], start=1):
+            yield None if not model.tables.value[here] & mu else {"supp(mu)": members(mu)}
+        for i, latent in enumerate(latent_supports(model, masks)[1:], start=1):
             holds = (latent != 0) == possible(model, without(model, masks, i))
             yield None if holds else {"supp(mu)": members(mu), "i": i}
 
 
 def attention(model: World, rows: Rows) -> Iterator[tuple[tuple[int, int, bool], list[int], list[int]]]:
     """For x in Z: supp(μ), S* and whether x̂ is possible; the positions Î of (D.8), if any; and those attended to, I."""
-    of, plain = model.shape, supports(model, rows)
+    tables, plain = model.tables, latent_supports(model, rows)
     positions = range(2, len(rows) + 2)
     for mu, masks in prompts(model, rows):
-        latents = supports(model, masks)
+        latents = latent_supports(model, masks)
         if all(latents[2:]):
             likely = latents[-1] & masks[-1] != 0
-            for essential in syntax_sets(of):
-                printed = [i for i in positions if concentrated(of, of.states[plain[unprompted(i)]], essential)]
+            for essential in syntax_sets(tables):
+                printed = [i for i in positions if concentrated(tables, tables.states[plain[unprompted(i)]], essential)]
                 if printed:
-                    attended = [i for i in positions if inside(of.states[latents[i]], essential)]
+                    attended = [i for i in positions if inside(tables.states[latents[i]], essential)]
                     yield (mu, essential, likely), printed, attended
 
 
 def attention_failure(choice: tuple[int, int, bool], printed: list[int], attended: list[int]) -> dict:
     mu, essential, likely = choice
-    found = {"supp(mu)": members(mu), "S*": members(essential), "I-hat": printed, "I": attended}
-    return {**found, "x-hat possible": likely}
+    sets = {"supp(mu)": members(mu), "S*": members(essential), "I-hat": printed, "I": attended}
+    return {**sets, "x-hat possible": likely}
 
 
-def lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
     """Î is inside I."""
-    for found in attention(model, rows):
-        yield None if set(found[1]) <= set(found[2]) else attention_failure(*found)
+    for choice, printed, attended in attention(model, rows):
+        yield None if set(printed) <= set(attended) else attention_failure(choice, printed, attended)
 
 
-def lemma_d_9_printed(model: World, rows: Rows) -> Iterator[dict | None]:
+def printed_pattern_lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
     """Î = I."""
-    for found in attention(model, rows):
-        yield None if found[1] == found[2] else attention_failure(*found)
+    for choice, printed, attended in attention(model, rows):
+        yield None if printed == attended else attention_failure(choice, printed, attended)
 
 
-# The registry
+# Each statement with the sizes that it is decided for
 
 
 @dataclass(frozen=True)
@@ -286,37 +286,37 @@ MEMORY = (
     Size(3, (1, 2), n_values=2, reduced=True),
 )
 PATTERNS: dict[str, Pattern] = {
-    "Claim B.1": Pattern(claim_b_1, WIDE),
-    "Lemma C.1": Pattern(lemma_c_1, SMALL),
-    "Lemma C.2": Pattern(lemma_c_2, VANILLA),
-    "Theorem 3.6": Pattern(theorem_3_6, VANILLA),
-    "Theorem 4.3": Pattern(theorem_4_3, MEMORY),
-    "Lemma D.2": Pattern(lemma_d_2, MEMORY),
-    "Lemma D.9": Pattern(lemma_d_9, MEMORY, lemma_d_9_printed),
-    "Proposition D.11": Pattern(proposition_d_11, MEMORY),
-    "Claim D.12": Pattern(claim_d_12, MEMORY),
-    "Lemma D.13": Pattern(lemma_d_13, MEMORY),
-    "Claim D.15": Pattern(claim_d_15, MEMORY),
+    "Claim B.1": Pattern(pattern_claim_b_1, WIDE),
+    "Lemma C.1": Pattern(pattern_lemma_c_1, SMALL),
+    "Lemma C.2": Pattern(pattern_lemma_c_2, VANILLA),
+    "Theorem 3.6": Pattern(pattern_theorem_3_6, VANILLA),
+    "Theorem 4.3": Pattern(pattern_theorem_4_3, MEMORY),
+    "Lemma D.2": Pattern(pattern_lemma_d_2, MEMORY),
+    "Lemma D.9": Pattern(pattern_lemma_d_9, MEMORY, printed_pattern_lemma_d_9),
+    "Proposition D.11": Pattern(pattern_proposition_d_11, MEMORY),
+    "Claim D.12": Pattern(pattern_claim_d_12, MEMORY),
+    "Lemma D.13": Pattern(pattern_lemma_d_13, MEMORY),
+    "Claim D.15": Pattern(pattern_claim_d_15, MEMORY),
 }
 """By the name that the paper prints."""
 
 
-def describe(model: World, x: tuple[int, ...], found: dict) -> dict:
-    """A pattern to be read: supports as 0 and 1, A by rows, W by token and value of the cell, then what was found."""
-    of, tokens = model.shape, sorted(set(x))
-    n = of.n_states
+def describe(model: World, x: tuple[int, ...], failure: dict) -> dict:
+    """A pattern to be read: supports as 0 and 1, A by rows, W by token and value of the cell, then what fails."""
+    tables, tokens = model.tables, sorted(set(x))
+    n = tables.n_states
     return {
         "A": [bits(mask, n) for mask in into(model.columns)],
-        "P[M]": [model.prior >> k * n & 1 for k in range(len(of.joint))],
-        "W": [[bits(row >> m * n, n) for m in range(of.n_values)] for row in tokens],
+        "P[M]": [model.prior >> k * n & 1 for k in range(len(tables.joint))],
+        "W": [[bits(row >> m * n, n) for m in range(tables.n_values)] for row in tokens],
         "x": [tokens.index(row) for row in x],
-        **found,
+        **failure,
     }
 
 
 def complexity(description: dict) -> tuple[int, int, int]:
     """What makes one pattern smaller than another: fewer states, a shorter input, fewer zeros."""
-    zeros = str([description[part] for part in ("A", "P[M]", "W")]).count("0")
+    zeros = str([description[name] for name in ("A", "P[M]", "W")]).count("0")
     return len(description["A"]), len(description["x"]), zeros
 
 
@@ -329,8 +329,8 @@ def smallest_failure(check: Check, sizes: tuple[Size, ...]) -> dict | None:
             for x in inputs:
                 if best and (size.n_states, len(x)) > complexity(best)[:2]:
                     break  # inputs only get longer
-                for found in filter(None, check(model, model.shape.lifted(x))):
-                    best = min(filter(None, (best, describe(model, x, found))), key=complexity)
+                for failure in filter(None, check(model, model.tables.lifted(x))):
+                    best = min(filter(None, (best, describe(model, x, failure))), key=complexity)
     return best
 
 
@@ -344,11 +344,11 @@ def decide(name: str, until_failure: bool = False) -> Decision:
     size = "; ".join(map(str, statement.sizes))
     for model, x in pairs(statement.sizes):
         patterns += 1
-        for found in statement.check(model, model.shape.lifted(x)):
+        for failure in statement.check(model, model.tables.lifted(x)):
             cases += 1
-            if found is not None:
+            if failure is not None:
                 failures += 1
-                example = describe(model, x, found) if failures == 1 else example
+                example = describe(model, x, failure) if failures == 1 else example
                 if until_failure:
                     return Decision(patterns, cases, size, failures, example)
     return Decision(patterns, cases, size, failures, example)

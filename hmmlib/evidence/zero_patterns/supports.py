@@ -21,7 +21,7 @@ def image(targets: list[int]) -> list[int]:
     return table
 
 
-class Shape:
+class MaskTables:
     """Tables between masks for a number of states, cells and values. Lifted masks have bits k * H + h, k joint values."""
 
     def __init__(self, n_states: int, n_cells: int, n_values: int):
@@ -56,36 +56,36 @@ class Shape:
 
 
 @lru_cache
-def shape(n_states: int, n_cells: int = 1, n_values: int = 1) -> Shape:
-    return Shape(n_states, n_cells, n_values)
+def mask_tables(n_states: int, n_cells: int = 1, n_values: int = 1) -> MaskTables:
+    return MaskTables(n_states, n_cells, n_values)
 
 
 class World(NamedTuple):
     """The support of a model (A and P[M]; P[H_0] is full): `ahead` and `back` carry a lifted mask one step along A."""
 
-    shape: Shape
+    tables: MaskTables
     columns: tuple[int, ...]
     ahead: list[int]
     back: list[int]
     prior: int
 
 
-def world(of: Shape, columns: tuple[int, ...], memory: int) -> World:
+def world(tables: MaskTables, columns: tuple[int, ...], memory: int) -> World:
     """`columns[h]` is the mask of states after h, `memory` that of possible joint values."""
-    n, blocks = of.n_states, range(len(of.joint))
+    n, blocks = tables.n_states, range(len(tables.joint))
     ahead = image([columns[h] << k * n for k in blocks for h in range(n)])
     back = image([before << k * n for k in blocks for before in into(columns)])
     prior = sum(((1 << n) - 1) << k * n for k in blocks if memory >> k & 1)
-    return World(of, columns, ahead, back, prior)
+    return World(tables, columns, ahead, back, prior)
 
 
-def supports(model: World, rows: Rows) -> list[int]:
+def latent_supports(model: World, rows: Rows) -> list[int]:
     """The support of P[H̃_i, evidence but that of i] for i = 0, …, t, lifted masks, from lifted rows."""
     message, before = model.ahead[model.prior], [model.prior]
     for row in rows:
         before.append(message)
         message = model.ahead[message & row]
-    after = model.shape.full
+    after = model.tables.full
     for i in range(len(rows), 0, -1):
         before[i] &= after
         after = model.back[after & rows[i - 1]]
@@ -103,25 +103,25 @@ def possible(model: World, rows: Rows) -> bool:
 
 def without(model: World, rows: Rows, i: int) -> Rows:
     """Nothing observed at position i, from 1."""
-    return (*rows[: i - 1], model.shape.full, *rows[i:])
+    return (*rows[: i - 1], model.tables.full, *rows[i:])
 
 
 @lru_cache
 def subsets(mask: int) -> list[int]:
     """The nonempty subsets of a mask."""
-    found, part = [], mask
-    while part:
-        found.append(part)
-        part = (part - 1) & mask
-    return found
+    result, subset = [], mask
+    while subset:
+        result.append(subset)
+        subset = (subset - 1) & mask
+    return result
 
 
 def members(mask: int) -> list[int]:
     return [b for b in range(mask.bit_length()) if mask >> b & 1]
 
 
-def inside(part: int, whole: int) -> bool:
-    return part & ~whole == 0
+def inside(mask: int, other: int) -> bool:
+    return mask & ~other == 0
 
 
 # Models and inputs
@@ -150,17 +150,17 @@ def stays_full(columns: tuple[int, ...]) -> bool:
 
 def matrices(n_states: int, wanted: Callable[[tuple[int, ...]], bool] = ergodic) -> list[tuple[int, ...]]:
     """All supports of A that are `wanted`, as columns; none of them zero."""
-    return [found for found in product(range(1, 1 << n_states), repeat=n_states) if wanted(found)]
+    return [columns for columns in product(range(1, 1 << n_states), repeat=n_states) if wanted(columns)]
 
 
-def up_to_relabelling(found: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def up_to_relabelling(matrices: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """One support of A for each class of those that a permutation of the states takes into each other."""
 
     def relabelled(columns: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
         moved = [sum(1 << order[b] for b in range(len(order)) if column >> b & 1) for column in columns]
         return tuple(moved[order.index(h)] for h in range(len(order)))
 
-    return [c for c in found if c == min(relabelled(c, order) for order in permutations(range(len(c))))]
+    return [c for c in matrices if c == min(relabelled(c, order) for order in permutations(range(len(c))))]
 
 
 @dataclass(frozen=True)
@@ -175,11 +175,11 @@ class Size:
     reduced: bool = False
 
     def worlds(self) -> Iterator[World]:
-        of = shape(self.n_states, self.n_cells, self.n_values)
-        found, whole = matrices(self.n_states, self.wanted), (1 << len(of.joint)) - 1
-        for columns in up_to_relabelling(found) if self.reduced else found:
-            for memory in [whole] if self.reduced else subsets(whole):
-                yield world(of, columns, memory)
+        tables = mask_tables(self.n_states, self.n_cells, self.n_values)
+        transitions, every = matrices(self.n_states, self.wanted), (1 << len(tables.joint)) - 1
+        for columns in up_to_relabelling(transitions) if self.reduced else transitions:
+            for memory in [every] if self.reduced else subsets(every):
+                yield world(tables, columns, memory)
 
     def inputs(self) -> list[Rows]:
         """Every sequence of rows of W, shortest first."""

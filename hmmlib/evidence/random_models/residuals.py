@@ -1,0 +1,47 @@
+"""How far a statement is from holding on an instance, as a number or as a record."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hmmlib.inference.messages import lifted_size
+from hmmlib.models.hmm import HMM, MemoryHMM
+
+
+class Printed(NamedTuple):
+    """How far a statement as printed is from holding on one instance, and the instance in words and size."""
+
+    residual: float
+    size: int
+    instance: str
+
+
+def in_words(model: HMM | MemoryHMM, length: int, seed: int) -> Printed:
+    """An empty record of an instance: its number of latent paths and inputs as size, and a description."""
+    size = lifted_size(model) * (model.n_states * model.n_tokens) ** length
+    cells = "" if isinstance(model, HMM) else f"{model.n_cells} × {model.n_memory} memory values, "
+    states, tokens = (
+        f"{n} {what}{'s' * (n > 1)}" for n, what in ((model.n_states, "state"), (model.n_tokens, "token"))
+    )
+    text = f"{cells}{states}, {tokens}, length {length}, seed {seed}"
+    return Printed(0.0, size, text)
+
+
+def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
+    """mantissa * 2**exponent as an array: for short inputs, where that is a float."""
+    return (mantissa * torch.exp2(exponent.double())).numpy()
+
+
+def largest(*differences) -> float:
+    """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
+    sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
+    return float(np.max(sizes))
+
+
+def twin_gap(probs: Tensor, truth: Tensor) -> float:
+    """How much two inputs differ in what a head should read there, if their outputs do not differ at all; else 0."""
+    return float((truth[0] - truth[1]).abs().max()) if largest(probs[0] - probs[1]) < 1e-12 else 0.0
