@@ -47,6 +47,20 @@ def between(name: str, value, low: float, high: float = math.inf) -> float:
     return value
 
 
+def index_to(name: str, value, last: int, of: str = "") -> int:
+    """`value` where it is an integer from 0 to `last`; ValueError otherwise, which names what the limit is `of`."""
+    if (value := at_least(name, value, 0)) > last:
+        raise ValueError(f"{name} must be 0 to {last}{of}, not {value}")
+    return value
+
+
+def size_to(name: str, value, most: int) -> int:
+    """`value` where it is an integer from 1 to `most`; ValueError otherwise."""
+    if (value := at_least(name, value, 1)) > most:
+        raise ValueError(f"{name} must be 1 to {most}, not {value}")
+    return value
+
+
 def one_of(name: str, value, choices: Collection[str]) -> str:
     """`value` where it is one of these words; ValueError otherwise."""
     if not isinstance(value, str) or value not in choices:
@@ -106,6 +120,21 @@ def of_width(name: str, value, width: int, ndim: int | None = None) -> Tensor:
     if value.ndim != ndim or value.shape[-1:] != (width,):
         axes = f"{ndim} {'axis' if ndim == 1 else 'axes'}, the last of them"
         raise ValueError(f"{name} must have {axes} of length {width}, not shape {tuple(value.shape)}")
+    return value
+
+
+def of_length(name: str, value: Tensor, lengths: Collection[int], where: str = "") -> Tensor:
+    """`value` where its last axis has one of these lengths; ValueError otherwise."""
+    if value.shape[-1] not in lengths:
+        wanted = " or ".join(map(str, sorted(set(lengths))))
+        raise ValueError(f"{name} must have {wanted} entries{where}, not {value.shape[-1]}")
+    return value
+
+
+def of_shape(name: str, value: Tensor, shape: tuple[int, ...], why: str = "") -> Tensor:
+    """`value` where it has that shape; ValueError otherwise."""
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}{why}, not {tuple(value.shape)}")
     return value
 
 
