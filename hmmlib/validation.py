@@ -143,6 +143,31 @@ MASK = -1
 
 
 SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+"""How far probabilities may be from a sum of 1, for each dtype that a model may have."""
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types that tokens and states can be drawn in."""
+
+
+def alike(name: str, *tensors: Tensor) -> None:
+    """ValueError unless these tensors, named together, have one dtype and one device."""
+    types = {(tensor.dtype, tensor.device) for tensor in tensors}
+    if len(types) > 1:
+        raise ValueError(f"{name} must share one dtype and one device, not {sorted(map(str, types))}")
+
+
+def as_precision(dtype) -> torch.dtype:
+    """`dtype` where a model may have it; ValueError otherwise."""
+    if not isinstance(dtype, torch.dtype) or dtype not in SUM_TOLERANCE:
+        raise ValueError(f"dtype must be {' or '.join(map(str, SUM_TOLERANCE))}, not {dtype!r}")
+    return dtype
+
+
+def as_integer_type(dtype, most: int) -> torch.dtype:
+    """`dtype` where it is one of integers that holds 0 to `most`; ValueError otherwise."""
+    if not isinstance(dtype, torch.dtype) or dtype not in INTEGERS or most > torch.iinfo(dtype).max:
+        raise ValueError(f"dtype must be an integer type of torch that holds 0 to {most}, not {dtype}")
+    return dtype
 
 
 def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False, like: Tensor | None = None) -> Tensor:

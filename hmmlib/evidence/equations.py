@@ -73,7 +73,11 @@ EQUATIONS = (
         "largest(tau[:, i - 1] - witness)",
     ),
     Equation(
-        "D.1", "Gᵢ as a mixture of columns", "notebooks/appendix-d", "inference/messages.py", "probs @ variable.columns.T"
+        "D.1",
+        "Gᵢ as a mixture of columns",
+        "notebooks/appendix-d",
+        "inference/messages.py",
+        "probs @ variable.columns.T",
     ),
     Equation(
         "D.2",
