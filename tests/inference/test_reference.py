@@ -137,8 +137,8 @@ def test_a_long_text_is_beyond_the_reference_and_not_beyond_the_fast_path():
 DAMAGE = {
     "messages along the transposed chain": ("_chain", lambda f: lambda m: (f(m)[0].T.contiguous(), f(m)[1])),
     "a start that is uniform": ("_chain", lambda f: lambda m: (f(m)[0], torch.full_like(f(m)[1], 1 / len(f(m)[1])))),
-    "the token itself seen": ("_tau", lambda f: lambda model, v: f(model, v) * v),
-    "positions one further on": ("_tau", lambda f: lambda model, v: f(model, v).roll(1, 0)),
+    "the token itself seen": ("_tau_from_start", lambda f: lambda m, v: f(m, v) * reference._from_start(m, v)),
+    "positions one further on": ("_tau_from_start", lambda f: lambda m, v: f(m, v).roll(1, 0)),
     "not divided by P[H_i]": ("_quotient", lambda f: lambda part, total: part),
 }
 

@@ -119,6 +119,7 @@ GOOD = {
     reference.masked_token_probs: dict(model=PLAIN, tokens=TOKENS, prompt=[1.0, 0.5, 0.0]),
     reference.masked_token_probs_from_embeddings: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
     reference.latent_given_others: dict(model=PLAIN, tokens=TOKENS, prompt=[1.0, 0.5, 0.0]),
+    reference.left_and_right: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
     reference.tau: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
     reference.posteriors: dict(model=PLAIN, tokens=TOKENS),
     reference.memory_posterior: dict(model=MEMORY, tokens=MEMORY_TOKENS, cell=0),
