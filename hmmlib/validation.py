@@ -61,6 +61,20 @@ def between(name: str, value, low: float, high: float = math.inf) -> float:
     return value
 
 
+def index_to(name: str, value, last: int, of: str = "") -> int:
+    """`value` where it is an integer from 0 to `last`; ValueError otherwise, which names what the limit is `of`."""
+    if (value := at_least(name, value, 0)) > last:
+        raise ValueError(f"{name} must be 0 to {last}{of}, not {value}")
+    return value
+
+
+def size_to(name: str, value, most: int) -> int:
+    """`value` where it is an integer from 1 to `most`; ValueError otherwise."""
+    if (value := at_least(name, value, 1)) > most:
+        raise ValueError(f"{name} must be 1 to {most}, not {value}")
+    return value
+
+
 def one_of(name: str, value, choices: Collection[str]) -> str:
     """`value` where it is one of these words; ValueError otherwise."""
     if not isinstance(value, str) or value not in choices:
@@ -123,11 +137,51 @@ def of_width(name: str, value, width: int, ndim: int | None = None) -> Tensor:
     return value
 
 
+def of_length(name: str, value: Tensor, lengths: Collection[int], where: str = "") -> Tensor:
+    """`value` where its last axis has one of these lengths; ValueError otherwise."""
+    if value.shape[-1] not in lengths:
+        wanted = " or ".join(map(str, sorted(set(lengths))))
+        raise ValueError(f"{name} must have {wanted} entries{where}, not {value.shape[-1]}")
+    return value
+
+
+def of_shape(name: str, value: Tensor, shape: tuple[int, ...], why: str = "") -> Tensor:
+    """`value` where it has that shape; ValueError otherwise."""
+    if value.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}{why}, not {tuple(value.shape)}")
+    return value
+
+
 MASK = -1
 """The token that means "nothing observed here"."""
 
 
 SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
+"""How far probabilities may be from a sum of 1, for each dtype that a model may have."""
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types that tokens and states can be drawn in."""
+
+
+def alike(name: str, *tensors: Tensor) -> None:
+    """ValueError unless these tensors, named together, have one dtype and one device."""
+    types = {(tensor.dtype, tensor.device) for tensor in tensors}
+    if len(types) > 1:
+        raise ValueError(f"{name} must share one dtype and one device, not {sorted(map(str, types))}")
+
+
+def as_precision(dtype) -> torch.dtype:
+    """`dtype` where a model may have it; ValueError otherwise."""
+    if not isinstance(dtype, torch.dtype) or dtype not in SUM_TOLERANCE:
+        raise ValueError(f"dtype must be {' or '.join(map(str, SUM_TOLERANCE))}, not {dtype!r}")
+    return dtype
+
+
+def as_integer_type(dtype, most: int) -> torch.dtype:
+    """`dtype` where it is one of integers that holds 0 to `most`; ValueError otherwise."""
+    if not isinstance(dtype, torch.dtype) or dtype not in INTEGERS or most > torch.iinfo(dtype).max:
+        raise ValueError(f"dtype must be an integer type of torch that holds 0 to {most}, not {dtype}")
+    return dtype
 
 
 def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False, like: Tensor | None = None) -> Tensor:

@@ -7,6 +7,7 @@ memory model one sequence with one joint value of the memory. A step of the chai
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg  # noqa: F401  (the library that computes numba's products: loaded here so that its threads can be limited)
@@ -21,6 +22,53 @@ NEVER = -(2**62)
 """The exponent of zero."""
 TINY = 2.0**-100
 """What is below, is not inverted."""
+
+
+class Chain(NamedTuple):
+    """A chain, and the prior of the memory by whose K values it is run; K is 1 for a vanilla model."""
+
+    step: np.ndarray  # (S, S), the transpose of A: a message is a row
+    back: np.ndarray  # (S, S), A
+    initial: np.ndarray  # P[H_0], (S,)
+    prior: np.ndarray  # P[M] as mantissas (K,) …
+    prior_exponent: np.ndarray  # … and exponents of two (K,)
+
+
+class Evidence(NamedTuple):
+    """Evidence by number: each position of each sequence has one of R rows."""
+
+    rows: np.ndarray  # (R, K * S); entry k * S + s where the memory has its value k and the state is s
+    lowest: np.ndarray  # (R,), the smallest positive entry of each row
+    index: np.ndarray  # (n, T); -1 is the last row
+
+
+class Asked(NamedTuple):
+    """Of which variable the law is sought, and at which positions."""
+
+    groups: np.ndarray  # (G, K), ones where a value of the memory belongs to a group, zeros elsewhere
+    entries: np.ndarray  # (D,), which of the G * S sums are its law; (0,) for all states of a vanilla model
+    columns: np.ndarray  # (D, X), by which that is multiplied; or (0, 0)
+    first: int  # the first position of the chain H_0, …, H_T
+    own: bool  # whether the evidence of the position itself counts
+
+
+class Scaling(NamedTuple):
+    """How messages are kept within the range of a float."""
+
+    powers: np.ndarray  # 2^-2bound, …, 2^bound
+    bound: int  # the largest exponent of two
+    every: int  # after how many steps a message is scaled
+    alone: bool  # whether each sequence is a block of its own
+
+
+class Results(NamedTuple):
+    """What `run_chain` writes, at P positions."""
+
+    laws: np.ndarray  # (n, P, D) or (n, P, X); zeros where v has probability zero
+    sizes: np.ndarray  # (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written
+    least: (
+        np.ndarray
+    )  # (n,), a number below no product in the sequence's block, zeros aside; or (0,), and none is sought
 
 
 @compiled
@@ -52,23 +100,23 @@ def lower(message, low):
 
 
 @compiled
-def rescale(message, exponent, powers, bound, scratch):
+def rescale(message, exponent, scaling, scratch):
     """Divide each lane by the power of two just above its sum, and count that power in its exponent."""
     total(message, scratch)
     for b in range(message.shape[0]):
-        power = min(max(math.frexp(scratch[b])[1], -bound), bound)
+        power = min(max(math.frexp(scratch[b])[1], -scaling.bound), scaling.bound)
         exponent[b] += power
-        factor = powers[2 * bound - power]
+        factor = scaling.powers[2 * scaling.bound - power]
         for s in range(message.shape[1]):
             message[b, s] *= factor
 
 
 @compiled
-def condition(message, evidence, rows, out):
-    """out = message times the evidence of each sequence, whose row of (R, K * S) `rows` says."""
-    before, after = message.reshape(len(rows), -1), out.reshape(len(rows), -1)
-    for c in range(len(rows)):
-        mine, here, product = before[c], evidence[rows[c]], after[c]
+def condition(message, rows, index, out):
+    """out = message times the evidence of each sequence, one of the rows (R, K * S)."""
+    before, after = message.reshape(len(index), -1), out.reshape(len(index), -1)
+    for c in range(len(index)):
+        mine, here, product = before[c], rows[index[c]], after[c]
         for s in range(len(here)):
             product[s] = mine[s] * here[s]
 
@@ -78,19 +126,19 @@ def meet(forward, backward, out):
     """out = forward * backward: what both sides say of a position."""
     for b in range(out.shape[0]):
         for s in range(out.shape[1]):
-            out[b, s] = forward[b, s] * backward[b, s]
+            out[b, s] = forward[b, s] * backward[b, s]  # (C.1)
 
 
 @compiled
-def weigh(tau, exponent, prior, prior_exponent, powers, bound, scratch, top):
+def weigh(tau, exponent, chain, scaling, scratch, top):
     """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two, which `top` takes."""
-    values = len(prior)
+    prior, values, bound = chain.prior, len(chain.prior), scaling.bound
     total(tau, scratch)
     for c in range(len(top)):
         top[c] = NEVER
         for k in range(values):
             b = c * values + k
-            exponent[b] += prior_exponent[k]
+            exponent[b] += chain.prior_exponent[k]
             if scratch[b] > 0 and prior[k] > 0:
                 top[c] = max(top[c], exponent[b] + max(math.frexp(scratch[b])[1], -bound))
         for k in range(values):
@@ -98,27 +146,29 @@ def weigh(tau, exponent, prior, prior_exponent, powers, bound, scratch, top):
             factor = tau.dtype.type(0)
             if scratch[b] > 0 and prior[k] > 0:
                 # What lies further below the largest than any float is lost anyway.
-                factor = prior[k] * powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
+                factor = prior[k] * scaling.powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
             for s in range(tau.shape[1]):
-                tau[b, s] *= factor
+                tau[b, s] *= factor  # (D.3)
 
 
 @compiled
-def gather(tau, groups, take, sums, out):
+def gather(tau, asked, sums, out):
     """Add up the lanes of each sequence that belong together, (G, S), and take D of these sums: out (sequences, D)."""
-    values, flat = groups.shape[1], sums.reshape(-1)
+    groups, entries, flat = asked.groups, asked.entries, sums.reshape(-1)
+    values = groups.shape[1]
     for c in range(len(out)):
         np.dot(groups, tau[c * values : (c + 1) * values], sums)
-        for d in range(len(take)):
-            out[c, d] = flat[take[d]]
+        for d in range(len(entries)):
+            out[c, d] = flat[entries[d]]
 
 
 @reduction
-def write(weights, readout, top, scratch, answer, out, sizes, begin, at):
-    """Divide each row of weights (sequences, D) by its sum, multiply by the readout if there is one, and store it.
+def write(weights, columns, top, scratch, answer, results, begin, at):
+    """Divide each row of weights (sequences, D) by its sum, multiply by the columns if there are any, and store it.
 
-    Row c goes to out[begin + c, at], and its sum's mantissa and exponent to sizes[begin + c, at], if it has room.
+    Row c goes to laws[begin + c, at], and its sum's mantissa and exponent to sizes[begin + c, at], if it has room.
     """
+    out, sizes = results.laws, results.sizes
     total(weights, scratch)
     for c in range(len(weights)):
         mine, mass = weights[c], scratch[c]
@@ -129,127 +179,127 @@ def write(weights, readout, top, scratch, answer, out, sizes, begin, at):
                 mine[d] /= mass
             mass = weights.dtype.type(1)
         inverse = 1 / mass if mass > 0 else weights.dtype.type(0)
-        target = mine if len(readout) else out[begin + c, at]
+        target = mine if len(columns) else out[begin + c, at]
         for d in range(len(mine)):
             target[d] = mine[d] * inverse
-    if len(readout):
-        np.dot(weights, readout, answer)
+    if len(columns):
+        np.dot(weights, columns, answer)  # (D.1)
         for c in range(len(weights)):
             out[begin + c, at] = answer[c]
 
 
+class _Room(NamedTuple):
+    """What a block of C sequences, L lanes, is worked on in."""
+
+    kept: np.ndarray  # (P, L, S), forward messages where they are asked for, and …
+    kept_exponent: np.ndarray  # … their exponents, (P, L)
+    turns: np.ndarray  # (2, L, S), a message and the next
+    product: np.ndarray  # (L, S)
+    tau: np.ndarray  # (L, S)
+    sums: np.ndarray  # (G, S)
+    weights: np.ndarray  # (C, D)
+    answer: np.ndarray  # (C, X)
+    exponent: np.ndarray  # (L,), that of the message
+    top: np.ndarray  # (C,), the largest exponent of a sequence
+    scratch: np.ndarray  # (L,)
+    low: np.ndarray  # (2, K * S), the smallest positive entries forward and backward; (2, 0) where none are sought
+
+
 @compiled
-def run_chain(
-    transition,
-    back,
-    initial,
-    prior,
-    prior_exponent,
-    powers,
-    evidence,
-    lowest,
-    rows,
-    groups,
-    take,
-    readout,
-    first,
-    own,
-    every,
-    bound,
-    alone,
-    out,
-    sizes,
-    least,
-):
-    """P[H_i, v] / P[v] of every sequence at the positions first, …, first + P - 1 of the chain H_0, …, H_T.
+def make_room(together, lanes, chain, asked, results):
+    """A `_Room` for blocks of so many sequences and lanes."""
+    kind, states, positions, columns = chain.initial.dtype, len(chain.initial), results.laws.shape[1], asked.columns
+    depth = len(columns) if len(columns) else results.laws.shape[2]
+    guarded = lanes // together * states if len(results.least) else 0
+    return _Room(
+        np.empty((positions, lanes, states), kind),
+        np.empty((positions, lanes), np.int64),
+        np.empty((2, lanes, states), kind),
+        np.empty((lanes, states), kind),
+        np.empty((lanes, states), kind),
+        np.empty((len(asked.groups), states), kind),
+        np.empty((together, depth), kind),
+        np.empty((together, columns.shape[1]), kind),
+        np.empty(lanes, np.int64),
+        np.empty(together, np.int64),
+        np.empty(lanes, kind),
+        np.empty((2, guarded), kind),
+    )
 
-    Args:
-        transition, back: the transpose of A, and A, (S, S): a message is a row.
-        initial: P[H_0], (S,).
-        prior, prior_exponent: P[M], (K,), as mantissas and exponents of two; a single 1 for a vanilla model.
-        powers: 2^-2bound, …, 2^bound.
-        evidence: (R, K * S); entry k * S + s where the memory has its value k and the state is s.
-        lowest: (R,), the smallest positive entry of each of these rows.
-        rows: (n, T), the row of evidence at each position; -1 is the last.
-        groups: (G, K), ones where a value of the memory belongs to a group, zeros elsewhere: its lanes are added up.
-        take: (D,), which of the G * S sums the result has; or (0,), where it has the states of a vanilla model.
-        readout: (D, X), multiplies the result; or (0, 0).
-        own: whether the evidence of position i itself counts.
-        every, bound: after how many steps a message is scaled, and the largest exponent of two.
-        alone: whether each sequence is a block of its own.
 
-    Writes:
-        out: (n, P, D) or (n, P, X); zeros where v has probability zero.
-        sizes: (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written.
-        least: (n,), a number that no product of message and evidence is below in the sequence's block, zeros aside; or (0,),
-            and none is sought.
-    """
-    n, length = rows.shape
-    positions, values, states = out.shape[1], len(prior), len(initial)
-    last, kind, width = first + positions - 1, initial.dtype, states * values
-    direct, guarded = len(take) == 0, len(least) > 0
-    most = 1 if alone else max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
+@compiled
+def forward_pass(index, last, chain, rows, asked, scaling, room):
+    """P[H_i, v_{1:i-1}] for a block of sequences, from H_0 up to the last position asked for: kept from the first on."""
+    fill(room.exponent, 0)
+    message = room.turns[0]
+    for i in range(last + 1):
+        after = room.kept[i - asked.first] if i >= asked.first else room.turns[1 - i % 2]
+        if i > 1:
+            condition(message, rows, index[:, i - 2], room.product)
+            np.dot(room.product, chain.step, after)
+        elif i == 1:  # H_0 emits nothing
+            np.dot(message, chain.step, after)
+        else:
+            for b in range(len(after)):
+                after[b] = chain.initial
+        message = after
+        if i % scaling.every == 0:
+            rescale(message, room.exponent, scaling, room.scratch)
+        if i >= asked.first:
+            room.kept_exponent[i - asked.first] = room.exponent
+        if room.low.size:
+            lower(message, room.low[0])
+
+
+@compiled
+def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results):
+    """P[v_{i+1:T} | H_i] for a block of sequences, down to the first position asked for, where both passes meet."""
+    direct = len(asked.entries) == 0
+    fill(room.exponent, 0)
+    message = room.turns[0]
+    message[:] = 1
+    for i in range(index.shape[1], asked.first - 1, -1):
+        if room.low.size:
+            lower(message, room.low[1])
+        if i > 0:
+            condition(message, rows, index[:, i - 1], room.product)
+        else:
+            room.product[:] = message
+        if i <= last:
+            at = i - asked.first
+            exponent = room.kept_exponent[at]
+            meet(room.kept[at], room.product if asked.own else message, room.weights if direct else room.tau)
+            for b in range(len(exponent)):
+                exponent[b] += room.exponent[b]
+            if direct:
+                room.top[:] = exponent
+            else:
+                weigh(room.tau, exponent, chain, scaling, room.scratch, room.top)
+                gather(room.tau, asked, room.sums, room.weights)
+            write(room.weights, asked.columns, room.top, room.scratch, room.answer, results, begin, at)
+        if i > asked.first:
+            np.dot(room.product, chain.back, message)
+            if i % scaling.every == 0:
+                rescale(message, room.exponent, scaling, room.scratch)
+
+
+@compiled
+def run_chain(chain, evidence, asked, scaling, results):
+    """P[H_i, v] / P[v] of every sequence at P positions of the chain, the first of them as asked, into the results."""
+    n, values, positions = len(evidence.index), len(chain.prior), results.laws.shape[1]
+    width, last = len(chain.initial) * values, asked.first + positions - 1
+    most = 1 if scaling.alone else max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
     together = -(-n // -(-n // most))  # as many blocks, but all of about the same size
-    lanes, depth = together * values, len(readout) if len(readout) else out.shape[2]
-    kept = np.empty((positions, lanes, states), kind)  # forward messages, where they are asked for
-    kept_exponent = np.empty((positions, lanes), np.int64)
-    two, product = np.empty((2, lanes, states), kind), np.empty((lanes, states), kind)
-    tau, sums = np.empty((lanes, states), kind), np.empty((len(groups), states), kind)
-    weights, answer = np.empty((together, depth), kind), np.empty((together, readout.shape[1]), kind)
-    exponent, top, scratch = np.empty(lanes, np.int64), np.empty(together, np.int64), np.empty(lanes, kind)
-    low_forward, low_backward = np.empty(width, kind), np.empty(width, kind)
+    room = make_room(together, together * values, chain, asked, results)
     for block in range(0, n, together):
         begin = min(block, n - together)  # the last block is as wide as the others
-        end = begin + together
-        fill(low_forward, 1)
-        fill(low_backward, 1)
-        fill(exponent, 0)
-        message = two[0]
-        for i in range(last + 1):
-            after = kept[i - first] if i >= first else two[1 - i % 2]
-            if i > 1:
-                condition(message, evidence, rows[begin:end, i - 2], product)
-                np.dot(product, transition, after)
-            elif i == 1:  # H_0 emits nothing
-                np.dot(message, transition, after)
-            else:
-                for b in range(lanes):
-                    after[b] = initial
-            message = after
-            if i % every == 0:
-                rescale(message, exponent, powers, bound, scratch)
-            if i >= first:
-                kept_exponent[i - first] = exponent
-            if guarded:
-                lower(message, low_forward)
-        fill(exponent, 0)
-        message = two[0]
-        message[:] = 1
-        for i in range(length, first - 1, -1):
-            if guarded:
-                lower(message, low_backward)
-            if i > 0:
-                condition(message, evidence, rows[begin:end, i - 1], product)
-            else:
-                product[:] = message
-            if i <= last:
-                at = i - first
-                meet(kept[at], product if own else message, weights if direct else tau)
-                for b in range(lanes):
-                    kept_exponent[at, b] += exponent[b]
-                if direct:
-                    top[:] = kept_exponent[at]
-                else:
-                    weigh(tau, kept_exponent[at], prior, prior_exponent, powers, bound, scratch, top)
-                    gather(tau, groups, take, sums, weights)
-                write(weights, readout, top, scratch, answer, out, sizes, begin, at)
-            if i > first:
-                np.dot(product, back, message)
-                if i % every == 0:
-                    rescale(message, exponent, powers, bound, scratch)
-        if guarded:
-            seen = kind.type(1)
-            for c in range(begin, end):
-                for i in range(length):
-                    seen = min(seen, lowest[rows[c, i]])
-            fill(least[begin:end], low_forward.min() * low_backward.min() * seen)
+        index = evidence.index[begin : begin + together]
+        room.low[:] = 1
+        forward_pass(index, last, chain, evidence.rows, asked, scaling, room)
+        backward_pass(index, begin, last, chain, evidence.rows, asked, scaling, room, results)
+        if len(results.least):
+            seen = evidence.rows.dtype.type(1)
+            for c in range(together):
+                for i in range(index.shape[1]):
+                    seen = min(seen, evidence.lowest[index[c, i]])
+            fill(results.least[begin : begin + together], room.low[0].min() * room.low[1].min() * seen)

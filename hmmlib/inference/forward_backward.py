@@ -1,4 +1,4 @@
-"""The two sweeps over a chain in torch: differentiable, on any device, and exact where a float would underflow.
+"""The forward and the backward pass over a chain in torch: differentiable, on any device, exact where a float would underflow.
 
 Inference never sees tokens, only *evidence*: a nonnegative array v of shape (n, T, S), one row for each position. A
 token contributes its row of W, a masked position a row of ones, a prompt any vector. Two verbs carry everything:
@@ -7,7 +7,7 @@ token contributes its row of W, a masked position a row of ones, a prompt any ve
 Probabilities of long sequences are far below the smallest float, and real zeros must stay zeros. So a message is a
 pair: a mantissa, and an exponent of two. Scaling by powers of two rounds nothing. One exponent for a whole message is
 enough for almost every sequence; where some entry sinks so low that a product could underflow, the sequence is run
-again with an exponent for each entry (`_sweep_each`). In float32 this guard is off: what lies 1e-38 below the largest
+again with an exponent for each entry (`_one_pass_by_entry`). In float32 this guard is off: what lies 1e-38 below the largest
 entry of a message may be lost there.
 """
 
@@ -19,22 +19,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-LARGEST = {torch.float64: 1000, torch.float32: 120}
+MAX_EXPONENT = {torch.float64: 1000, torch.float32: 120}
 """Exponents of two that a float surely has, and its inverse too."""
 
-EVERY = {torch.float64: 4, torch.float32: 1}
+SCALE_EVERY = {torch.float64: 4, torch.float32: 1}
 """After how many steps a message is scaled. A float64 has room for some steps, and what sinks too low is noticed."""
 
 
 def exponent_of(values: Tensor) -> Tensor:
     """The power of two just above each value, kept where its inverse is a float too; 0 for a zero."""
-    largest = LARGEST[values.dtype]
-    return torch.frexp(values.detach())[1].clamp(-largest, largest)
+    most = MAX_EXPONENT[values.dtype]
+    return torch.frexp(values.detach())[1].clamp(-most, most)
 
 
 def scaled(values: Tensor, exponent: Tensor) -> Tensor:
     """values * 2**exponent, in the dtype of `values` (torch.ldexp works out the power in float32)."""
-    return values * torch.exp2(exponent.clamp(max=LARGEST[values.dtype]).to(values.dtype))
+    return values * torch.exp2(exponent.clamp(max=MAX_EXPONENT[values.dtype]).to(values.dtype))
 
 
 def split(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,7 @@ def split(values: Tensor) -> tuple[Tensor, Tensor]:
     return scaled(values, -exponent), exponent
 
 
-def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Messages before, between and after L rows of evidence: condition, predict, condition, …, from `first` (S,).
 
     Each row is (R, S). Returns L + 1 mantissas (R, S), and one exponent for each message, (R, 1).
@@ -52,7 +52,7 @@ def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[
     exponent = torch.zeros(len(message), 1, dtype=torch.int64, device=first.device)
     messages, exponents = [message], [exponent]
     carry = transition.T.contiguous()
-    every = EVERY[first.dtype]
+    every = SCALE_EVERY[first.dtype]
     for k, row in enumerate(rows):
         message = (message * row) @ carry
         if k % every == 0:
@@ -63,10 +63,10 @@ def _sweep(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[
     return messages, exponents
 
 
-def _sweep_each(
+def _one_pass_by_entry(
     transition: Tensor, first: Tensor, rows: list[tuple[Tensor, Tensor]]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`_sweep` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step.
+    """`_one_pass` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step.
 
     Each row is given as its mantissas and exponents.
     """
@@ -94,31 +94,31 @@ def smallest(values: Tensor) -> Tensor:
 
 
 class _Passed(NamedTuple):
-    """Both sweeps over one chain, position by position: lists of T + 1 messages."""
+    """Both passes over one chain, position by position: lists of T + 1 messages, P[H_i, v_{1:i-1}] and P[v_{i+1:T} | H_i]."""
 
     forward: list[Tensor]
     backward: list[Tensor]
     exponents: list[Tensor]
 
     @classmethod
-    def over(cls, sweep, transition: Tensor, initial: Tensor, rows: list[Tensor]) -> _Passed:
-        forward, exponents = sweep(transition, initial, rows[:-1])
-        # Message k of the sweep from the end, after conditioning and predicting backwards, is P[X_{i+1:T} | H_i].
-        backward, from_end = sweep(transition.T, torch.ones_like(initial), rows[:0:-1])
+    def over(cls, one_pass: Callable, transition: Tensor, initial: Tensor, rows: list) -> _Passed:
+        forward, exponents = one_pass(transition, initial, rows[:-1])
+        # From ones at the end, conditioning and predicting with Aᵀ gives P[v_{i+1:T} | H_i]: no division by P[H_i].
+        backward, from_end = one_pass(transition.T, torch.ones_like(initial), rows[:0:-1])
         both = [a + b for a, b in zip(exponents, from_end[::-1], strict=True)]
         return cls(forward, backward[::-1], both)
 
     def weights(self, rows: list[Tensor], at: slice, own: bool) -> tuple[Tensor, Tensor]:
         """τ at the positions `at`, times their own evidence if `own`: mantissas and exponents, stacked."""
-        parts = zip(self.forward[at], self.backward[at], rows[at], strict=True)
-        tau = torch.stack([f * b * row if own else f * b for f, b, row in parts])  # (C.1)
+        positions = zip(self.forward[at], self.backward[at], rows[at], strict=True)
+        tau = torch.stack([f * b * row if own else f * b for f, b, row in positions])  # (C.1)
         return tau, torch.stack(self.exponents[at])
 
     def doubtful(self, transition: Tensor, rows: list[Tensor]) -> Tensor:
         """Rows in which some product may have underflowed, (R,)."""
         # All rows as one first: that is three times as fast, and mostly ends the matter.
-        whole = self._doubtful(transition, rows, lambda values: smallest(values.reshape(1, -1)))
-        return self._doubtful(transition, rows, smallest) if whole.any() else whole.expand(len(rows[0]))
+        any_row = self._doubtful(transition, rows, lambda values: smallest(values.reshape(1, -1)))
+        return self._doubtful(transition, rows, smallest) if any_row.any() else any_row.expand(len(rows[0]))
 
     def _doubtful(self, transition: Tensor, rows: list[Tensor], least_of: Callable[[Tensor], Tensor]) -> Tensor:
         # While no positive entry is below `safe`, no product of the next step underflows; so zeros are real.
@@ -142,7 +142,7 @@ def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
     return scaled(tau, (exponent - top)), top
 
 
-def sweep_chain(
+def both_passes(
     transition: Tensor, initial: Tensor, evidence: Tensor, scale: Tensor, at: slice, own: bool
 ) -> tuple[Tensor, Tensor]:
     """`chain_weights` with positions first: evidence (T, R, S) to (positions, R, S) and (positions, R, 1).
@@ -151,16 +151,16 @@ def sweep_chain(
     """
     nothing = torch.ones_like(evidence[:1])  # H_0 emits nothing
     rows = [*nothing, *scaled(evidence, -scale)]
-    passed = _Passed.over(_sweep, transition, initial, rows)
+    passed = _Passed.over(_one_pass, transition, initial, rows)
     tau, exponent = _align(*passed.weights(rows, at, own))
     scale = torch.cat([torch.zeros_like(scale[:1]), scale]).to(torch.int64)
     exponent = exponent + scale.sum(0) - (0 if own else scale[at])
     if initial.dtype == torch.float64 and tau.numel():
         redo = (passed.doubtful(transition, rows) | flushed(evidence, scale[1:])).nonzero().squeeze(-1)
         if len(redo):
-            parts, sizes = split(torch.cat([nothing[:, redo], evidence[:, redo]]))
-            pairs = list(zip(parts, sizes, strict=True))
-            again, size = _Passed.over(_sweep_each, transition, initial, pairs).weights(parts, at, own)
+            mantissas, sizes = split(torch.cat([nothing[:, redo], evidence[:, redo]]))
+            pairs = list(zip(mantissas, sizes, strict=True))
+            again, size = _Passed.over(_one_pass_by_entry, transition, initial, pairs).weights(mantissas, at, own)
             again = _align(again, size + own * sizes[at])
             tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
     return tau, exponent
@@ -186,5 +186,5 @@ def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: sli
         Mantissas (R, positions, S) and exponents of two (R, positions, 1): the joint is mantissa * 2**exponent.
     """
     scale = exponent_of(evidence.amax(-1, keepdim=True))
-    tau, exponent = sweep_chain(transition, initial, evidence.transpose(0, 1), scale.transpose(0, 1), at, own)
+    tau, exponent = both_passes(transition, initial, evidence.transpose(0, 1), scale.transpose(0, 1), at, own)
     return tau.transpose(0, 1), exponent.transpose(0, 1)

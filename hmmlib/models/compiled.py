@@ -31,7 +31,7 @@ def guide(cumulative):
 
 
 @compiled
-def choose(cumulative, start, row, uniform):
+def choose_one(cumulative, start, row, uniform):
     """How many entries of a row are at most `uniform`: the value that it draws."""
     k = start[row, int(uniform * GUIDES)]
     while cumulative[row, k] <= uniform:
@@ -44,7 +44,7 @@ def walk(cumulative, start, uniform, current, out):
     """Go on from the states `current` (n,), changed in place: a step for each row of uniform (steps, n), to out (n, steps)."""
     for i in range(uniform.shape[0]):
         for c in range(len(current)):
-            current[c] = choose(cumulative, start, current[c], uniform[i, c])
+            current[c] = choose_one(cumulative, start, current[c], uniform[i, c])
             out[c, i] = current[c]
 
 
@@ -56,4 +56,4 @@ def emit(cumulative, start, uniform, states, memory, n_states, out):
         for i in range(out.shape[1]):
             state = states[c, i]
             row = memory[c, state // n_syntax] * n_states + state
-            out[c, i] = choose(cumulative, start, row, uniform[c, i])
+            out[c, i] = choose_one(cumulative, start, row, uniform[c, i])

@@ -8,7 +8,7 @@ from torch import Tensor
 from hmmlib.models.appendix_e import _joint_values, softmax_of_uniform
 from hmmlib.models.chains import primitive
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import as_generator, at_least, between
+from hmmlib.validation import as_generator, at_least, between, size_to
 
 
 def as_share(zeros: float) -> float:
@@ -129,8 +129,7 @@ def essential_hmm(
     others may repeat them. Needs `n_tokens` ≥ `n_essential`. Rejection of sparse draws.
     """
     n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
-    if at_least("n_essential", n_essential, 1) > min(n_states, n_tokens):
-        raise ValueError(f"n_essential must be 1 to {min(n_states, n_tokens)}, not {n_essential}")
+    n_essential = size_to("n_essential", n_essential, min(n_states, n_tokens))
     generator, zeros = as_generator(seed), as_share(zeros)
     for _ in range(MOST_DRAWS):
         essential = sorted(torch.randperm(n_states, generator=generator)[:n_essential].tolist())
@@ -172,10 +171,7 @@ def recoverable_memory_hmm(
     """
     generator, zeros = as_generator(seed), as_share(zeros)
     n_syntax, (n_memory, n_cells, joint) = at_least("n_syntax", n_syntax, 1), _joint_values(n_memory, n_cells)
-    n_recoverable, values = at_least("n_recoverable", n_recoverable, 1), at_least("values", values, 1)
-    for name, size, most in (("n_recoverable", n_recoverable, n_syntax), ("values", values, n_memory)):
-        if size > most:
-            raise ValueError(f"{name} must be 1 to {most}, not {size}")
+    n_recoverable, values = size_to("n_recoverable", n_recoverable, n_syntax), size_to("values", values, n_memory)
     cell = int(torch.randint(n_cells, (1,), generator=generator))
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
     kept = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())

@@ -16,10 +16,18 @@ from torch import Tensor
 from hmmlib import backend
 from hmmlib.models.chains import eliminated, reachable
 from hmmlib.models.sampling import choose, cumulative_rows, draw
-from hmmlib.validation import SUM_TOLERANCE, as_distribution, as_generator, as_tensor, as_tokens, at_least, of_width
-
-WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-"""Types that tokens and states can be drawn in."""
+from hmmlib.validation import (
+    alike,
+    as_distribution,
+    as_generator,
+    as_integer_type,
+    as_precision,
+    as_tensor,
+    as_tokens,
+    at_least,
+    of_shape,
+    of_width,
+)
 
 
 class Sample(NamedTuple):
@@ -32,10 +40,8 @@ class Sample(NamedTuple):
 
 def recast(distribution: Tensor, device, dtype) -> Tensor:
     """A table of distributions over the first axis on another device or dtype, summing to 1 there as well."""
-    if dtype is not None and (not isinstance(dtype, torch.dtype) or dtype not in SUM_TOLERANCE):
-        raise ValueError(f"dtype must be {' or '.join(map(str, SUM_TOLERANCE))}, not {dtype!r}")
-    if device is not None:
-        device = backend.pick(str(device) if isinstance(device, torch.device) else device)
+    dtype = None if dtype is None else as_precision(dtype)
+    device = None if device is None else backend.pick(str(device) if isinstance(device, torch.device) else device)
     moved = distribution.to(device=device, dtype=dtype)
     return moved if moved.dtype == distribution.dtype else moved / moved.sum(0)
 
@@ -45,12 +51,12 @@ def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
     n_syntax = lifted.shape[-1] // (n_memory**n_cells * n_cells)
     table = lifted.reshape(*lifted.shape[:-1], *(n_memory,) * n_cells, n_cells, n_syntax)
     axes = range(lifted.ndim - 1, lifted.ndim - 1 + n_cells)
-    parts = []
+    means = []
     for cell in range(n_cells):
         others = [axis for axis in axes if axis != axes[cell]]
         part = table[..., cell, :]
-        parts.append(part.mean(others) if others else part)  # (D.4)
-    return torch.stack(parts, dim=-2).flatten(-3)
+        means.append(part.mean(others) if others else part)  # (D.4)
+    return torch.stack(means, dim=-2).flatten(-3)
 
 
 class _Chain:
@@ -66,23 +72,13 @@ class _Chain:
         self.initial = as_distribution("initial", initial, 1).clone()
         self.n_tokens = self.emission.shape[0]
         self.n_states = self.initial.shape[0]
-        if self.transition.shape != (self.n_states, self.n_states):
-            raise ValueError(
-                f"transition must have shape {(self.n_states, self.n_states)} to match initial, "
-                f"not {tuple(self.transition.shape)}"
-            )
+        of_shape("transition", self.transition, (self.n_states, self.n_states), " to match initial")
         if self.emission.shape[-1] != self.n_states:
             raise ValueError(
                 f"emission must have {self.n_states} entries on its last axis to match initial, "
                 f"not shape {tuple(self.emission.shape)}"
             )
-        self._same_kind(self.transition, self.emission, self.initial)
-
-    @staticmethod
-    def _same_kind(*parts: Tensor) -> None:
-        kinds = {(part.dtype, part.device) for part in parts}
-        if len(kinds) > 1:
-            raise ValueError(f"a model's arrays must share one dtype and one device, not {sorted(map(str, kinds))}")
+        alike("a model's arrays", self.transition, self.emission, self.initial)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -128,9 +124,7 @@ class _Chain:
         memory in use, and so does a small `dtype` for tokens and states. ValueError for a dtype that cannot hold them.
         """
         n, length = at_least("n", n, 1), at_least("length", length, 1)
-        most = max(self.n_tokens, self.n_states if states else 0) - 1
-        if not isinstance(dtype, torch.dtype) or dtype not in WHOLE or most > torch.iinfo(dtype).max:
-            raise ValueError(f"dtype must be an integer type of torch that holds 0 to {most}, not {dtype}")
+        dtype = as_integer_type(dtype, max(self.n_tokens, self.n_states if states else 0) - 1)
         generator = as_generator(seed, self.device)
         memory = self._sample_memory(n, generator)
         emission = self.emission.reshape(self.n_tokens, -1)
@@ -196,7 +190,7 @@ class MemoryHMM(_Chain):
         if self.n_states % self.n_cells:
             raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
         self.n_syntax = self.n_states // self.n_cells
-        self._same_kind(self.transition, self.memory)
+        alike("a model's arrays", self.transition, self.memory)
 
     def __repr__(self) -> str:
         return (

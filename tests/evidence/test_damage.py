@@ -151,8 +151,8 @@ def either_way(make):
 
 backwards = both(
     instead(messages, "_in_loops", transposed),
-    instead(messages, "sweep_chain", transposed),
-    instead(forward_backward, "sweep_chain", transposed),
+    instead(messages, "both_passes", transposed),
+    instead(forward_backward, "both_passes", transposed),
 )
 own_token_seen = either_way(lambda honest: lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest))
 prior_dropped = either_way(lambda honest: lambda model, *rest, **named: honest(flat_prior(model), *rest, **named))

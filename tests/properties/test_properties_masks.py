@@ -187,11 +187,11 @@ def read(dim):
 NOTICED = {
     test_other_names_for_states_and_tokens_permute_the_results: read(-1),
     test_masking_everything_gives_the_prior: around(_Chain, "marginal", turned(0)),
-    test_masks_at_the_end_change_nothing_before_them: instead(messages, "_rows", masks_as_tokens),
-    test_masks_at_the_end_are_predicted_by_the_chain: instead(messages, "_rows", masks_as_tokens),
-    test_masks_at_the_start_move_it_along_the_chain: instead(messages, "_rows", masks_as_tokens),
+    test_masks_at_the_end_change_nothing_before_them: instead(messages, "_evidence", masks_as_tokens),
+    test_masks_at_the_end_are_predicted_by_the_chain: instead(messages, "_evidence", masks_as_tokens),
+    test_masks_at_the_start_move_it_along_the_chain: instead(messages, "_evidence", masks_as_tokens),
     test_without_a_memory_in_the_chain_a_mask_is_felt_at_its_own_position_only: instead(
-        messages, "_rows", masks_as_tokens
+        messages, "_evidence", masks_as_tokens
     ),
     test_a_token_that_gives_its_state_away_parts_what_is_before_from_what_is_after: read(1),
     test_a_position_is_not_conditioned_on_its_own_token: instead(messages, "_read", own_token_too),

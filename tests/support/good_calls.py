@@ -16,7 +16,7 @@ from hmmlib.evidence.finite_field import identities
 from hmmlib.evidence.zero_patterns import patterns
 from hmmlib.experiments import cluster, labels, ladder, local, specs, store, summaries, trials
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.inference import messages
+from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.notebook import drawings, figure_3, figures, interactive, live
 from hmmlib.theory import assumptions, heads, separation, theorems
@@ -115,6 +115,15 @@ GOOD = {
     messages.memory_posterior: dict(model=MEMORY, tokens=MEMORY_TOKENS, cell=0),
     messages.log_likelihood: dict(model=PLAIN, tokens=TOKENS),
     messages.lifted_size: dict(model=PLAIN),
+    messages.as_evidence: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
+    reference.masked_token_probs: dict(model=PLAIN, tokens=TOKENS, prompt=[1.0, 0.5, 0.0]),
+    reference.masked_token_probs_from_embeddings: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
+    reference.latent_given_others: dict(model=PLAIN, tokens=TOKENS, prompt=[1.0, 0.5, 0.0]),
+    reference.left_and_right: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
+    reference.tau: dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
+    reference.posteriors: dict(model=PLAIN, tokens=TOKENS),
+    reference.memory_posterior: dict(model=MEMORY, tokens=MEMORY_TOKENS, cell=0),
+    reference.log_likelihood: dict(model=PLAIN, tokens=TOKENS),
     messages.aggregated_messages: dict(model=PLAIN, evidence=torch.ones(2, 3, 3).double()),
     # Assumptions and theorems
     assumptions.assumption_3_1: dict(model=PLAIN),

@@ -1,0 +1,128 @@
+"""τ, G, Ḡ, posteriors and likelihood as the paper prints them (Section 2, appendices C and D.2): to be read.
+
+`messages` computes the same fast, at any length; the tests hold it against this. Here the paper's own messages are passed,
+by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i of them. A memory model is passed along as the chain
+H̃_i = (M_1, …, M_N, H_i). Two things are added to the page: the messages go on to H_0, which emits nothing (v_0 is ones), and
+0 / 0 is 0 wherever something is divided. The paper says so of (D.3) and of Ḡ; of the chain in reverse it then is true of
+states that are never reached. The first and the last case of (C.1) are the middle one, where a message is P[H_i] itself.
+
+For short sequences and small models only: float64 without any scaling, so that the probability of a text of some hundred
+tokens is lost below the smallest float, and with it the result (zeros); and H̃ has |M|^N * |H| states, multiplied out.
+Arguments and shapes are those of the functions of the same name in `messages`; results are float64.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hmmlib.inference.messages import as_evidence, prompted
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.validation import index_to, of_type
+
+
+def _quotient(part: Tensor, total: Tensor) -> Tensor:
+    """part / total, entry by entry; 0 where the total is 0."""
+    return torch.where(total > 0, part / torch.where(total > 0, total, 1), 0)
+
+
+def _normalised(vectors: Tensor) -> Tensor:
+    """Each vector (last axis) divided by its 1-norm; the zero vector stays what it is."""
+    return _quotient(vectors, vectors.sum(-1, keepdim=True))
+
+
+def _chain(model: HMM | MemoryHMM) -> tuple[Tensor, Tensor]:
+    """P[H_i | H_{i-1}] and P[H_0]; for a memory model those of H̃: a step changes h and leaves the memory as it is."""
+    transition, initial = model.transition.double(), model.initial.double()
+    if isinstance(model, HMM):
+        return transition, initial
+    memory = model.memory.double().flatten()
+    return torch.kron(torch.eye(len(memory)).to(transition), transition), torch.kron(memory, initial)
+
+
+def _from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
+    """v_0, …, v_t, (t + 1, S, n), lifted for a memory model: a column for each sequence."""
+    v = as_evidence(model, embeddings).double().permute(1, 2, 0)
+    return torch.cat([torch.ones_like(v[:1]), v])
+
+
+def left_and_right(model: HMM | MemoryHMM, embeddings) -> tuple[Tensor, ...]:
+    """P[H_i], and the messages δ← from i + 1 and δ→ from i - 1, for i = 0, …, t.
+
+    Takes and refuses what `masked_token_probs_from_embeddings` does. All are
+    (t + 1, S, n): a column for each sequence, and one for all of P[H_i].
+    """
+    v, (A, start) = _from_start(model, embeddings), _chain(model)
+    t = len(v) - 1
+    p = [start[:, None]]
+    for i in range(t):
+        p.append(A @ p[i])
+    right = [p[0].expand_as(v[0])]
+    for i in range(t):
+        right.append(A @ (right[i] * v[i]))
+    left = [p[t].expand_as(v[0])]
+    for i in range(t, 0, -1):
+        back = _quotient(A * p[i - 1].T, p[i]).T  # P[H_{i-1} | H_i], by Bayes' rule
+        left.insert(0, back @ (left[0] * v[i]))
+    return torch.stack(p), torch.stack(left), torch.stack(right)
+
+
+def _tau_from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
+    """τ_0, …, τ_t, (t + 1, S, n)."""
+    p, left, right = left_and_right(model, embeddings)
+    return _quotient(left * right, p)  # (C.1), (D.3)
+
+
+def tau(model: HMM | MemoryHMM, embeddings) -> Tensor:
+    """τ_i(v) of (C.1), or of (D.3) for a memory model, (n, T, S) or (n, T, M^N * H): P[H_i, X_{-i} = x_{-i}] for tokens."""
+    return _tau_from_start(model, embeddings)[1:].permute(2, 0, 1)
+
+
+def _phi(model: HMM | MemoryHMM, taus: Tensor) -> Tensor:
+    """τ_i itself, (n, T, S); with memory φ(τ_i) of (D.4), (n, T, M*H)."""
+    return taus if isinstance(model, HMM) else model.unlift(taus)
+
+
+def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
+    """Ḡ_i(v) = W τ_i(v) / ‖τ_i(v)‖₁, with φ(τ_i(v)) for τ_i(v) in a memory model.
+
+    (n, T, X); the zero vector where ‖τ_i(v)‖₁ = 0.
+    """
+    W, taus = model.emission.double().flatten(1), _phi(model, tau(model, embeddings))
+    return _normalised(taus) @ W.T  # (D.1)
+
+
+def _embedded(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+    of_type("model", model, HMM, MemoryHMM)
+    return model.embed(tokens) if prompt is None else prompted(model, prompt, tokens)
+
+
+def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+    """G_i(x) = Ḡ_i(e(x)) = P[X_i | X_{-i} = x_{-i}], (n, T, X); Ḡ(ê(x)) behind a prompt, (n, T + 1, X)."""
+    return masked_token_probs_from_embeddings(model, _embedded(model, tokens, prompt))
+
+
+def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+    """P[H_i | X_{-i} = x_{-i}], (n, T, S); P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), with memory."""
+    return _normalised(_phi(model, tau(model, _embedded(model, tokens, prompt))))
+
+
+def posteriors(model: HMM | MemoryHMM, tokens) -> Tensor:
+    """P[H_i | X_{1:T} = x] for i from 0 to T, (n, T + 1, n_states): τ_i ⊙ e(x_i), summed over the memory, and scaled."""
+    embeddings = _embedded(model, tokens)
+    joint = (_tau_from_start(model, embeddings) * _from_start(model, embeddings)).permute(2, 0, 1)
+    return _normalised(joint.unflatten(-1, (-1, model.n_states)).sum(-2))
+
+
+def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
+    """P[M_cell | X_{1:T} = x], (n, n_memory): τ_0 summed over all other cells and over H_0, and scaled."""
+    of_type("model", model, MemoryHMM)
+    cell = index_to("cell", cell, model.n_cells - 1)
+    joint = _tau_from_start(model, _embedded(model, tokens))[0].T
+    by_cell = joint.unflatten(-1, (*model.memory.shape, model.n_states)).movedim(1 + cell, 1)
+    return _normalised(by_cell.flatten(2).sum(-1))
+
+
+def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
+    """log Pr(X_{1:T} = x) in nats, (n,): ‖τ_0‖₁, for H_0 has no token to leave out."""
+    return _tau_from_start(model, _embedded(model, tokens))[0].sum(0).log()
