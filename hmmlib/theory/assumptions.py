@@ -126,6 +126,40 @@ class StationarityReport(Report):
         return f"{self.regularity}; A P[H_0] differs from P[H_0] by up to {self.drift:.3g}"
 
 
+# Checks of what the predicates and the theorems are given
+
+
+def as_mu(model: HMM | MemoryHMM, mu, *kinds: type) -> Tensor:
+    """Check a model, which is of one of `kinds`, and μ; returns μ, (S,), or (M,) for a memory model, as `as_weights` does."""
+    of_type("model", model, *kinds)
+    return as_weights(mu, model.n_states if isinstance(model, HMM) else model.n_memory, model.emission)
+
+
+def as_cell(model: MemoryHMM, cell: int) -> int:
+    """Check a memory model and a cell j* of it. ValueError where it has no such."""
+    (cell,) = as_indices("cell", [cell], of_type("model", model, MemoryHMM).n_cells)
+    return cell
+
+
+def as_recoverable(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
+    """Check a cell j* and its syntax states S*; returns both, S* sorted. ValueError where the model has no such."""
+    return as_cell(model, cell), as_indices("syntax", syntax, model.n_syntax)
+
+
+def recoverable_states(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> list[int]:
+    """H* = {`cell`} × `syntax` as indices of hidden states, sorted. ValueError where the model has no such."""
+    cell, syntax = as_recoverable(model, cell, syntax)
+    return [cell * model.n_syntax + s for s in syntax]
+
+
+def weighted_values(model: MemoryHMM, mu) -> list[int]:
+    """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
+    return as_mu(model, mu, MemoryHMM).nonzero().squeeze(-1).tolist()
+
+
+# The assumptions
+
+
 def independence(assumption: str, columns: Tensor) -> IndependenceReport:
     """Whether the columns of a matrix (rows, k) are linearly independent."""
     rows, n_columns = columns.shape
@@ -232,24 +266,11 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
     return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
 
 
-def as_mu(model: HMM | MemoryHMM, mu, *kinds: type) -> Tensor:
-    """Check a model, which is of one of `kinds`, and μ; returns μ, (S,), or (M,) for a memory model, as `as_weights` does."""
-    of_type("model", model, *kinds)
-    return as_weights(mu, model.n_states if isinstance(model, HMM) else model.n_memory, model.emission)
-
-
-def as_recoverable(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
-    """Check a cell j* and its syntax states S*; returns both, S* sorted. ValueError where the model has no such."""
-    of_type("model", model, MemoryHMM)
-    (cell,) = as_indices("cell", [cell], model.n_cells)
-    return cell, as_indices("syntax", syntax, model.n_syntax)
-
-
 def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Recoverable states H* = {`cell`} × `syntax`: the columns of W at M × H* are independent, and their span meets
     that of all other columns in zero only. ValueError for a cell or a syntax state that the model does not have.
     """
-    return _recovery("Assumption 4.2 (recoverable states)", model, *as_recoverable(model, cell, syntax), None)
+    return _recovery("Assumption 4.2 (recoverable states)", model, cell, syntax, None)
 
 
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
@@ -262,18 +283,11 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
 
 def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.2 relaxed to the memory values in supp(μ), for one memory cell. ValueError for more cells."""
-    cell, syntax = as_recoverable(model, 0, syntax)
-    if model.n_cells > 1:
+    if of_type("model", model, MemoryHMM).n_cells > 1:
         raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
-    return _recovery("Assumption 4.5 (recoverable states)", model, cell, syntax, weighted_values(model, mu))
+    return _recovery("Assumption 4.5 (recoverable states)", model, 0, syntax, weighted_values(model, mu))
 
 
 def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.5 for several cells: M* × H* against M* × ({j*} × S \\ S*) and all values of the other cells."""
-    cell, syntax = as_recoverable(model, cell, syntax)
     return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, weighted_values(model, mu))
-
-
-def weighted_values(model: MemoryHMM, mu) -> list[int]:
-    """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
-    return as_mu(model, mu, MemoryHMM).nonzero().squeeze(-1).tolist()

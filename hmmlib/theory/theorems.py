@@ -16,6 +16,7 @@ from hmmlib.inference.messages import latent_given_others, memory_posterior, pos
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
     RecoveryReport,
+    as_cell,
     as_mu,
     as_recoverable,
     assumption_3_1,
@@ -26,6 +27,7 @@ from hmmlib.theory.assumptions import (
     assumption_4_5,
     assumption_d_5,
     recoverable_columns,
+    recoverable_states,
     span_basis,
     weighted_values,
 )
@@ -48,14 +50,20 @@ def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
 # Section 3
 
 
+def _full_start(model: HMM, statement: str) -> Tensor:
+    """P[H_0], (S,), by which a statement divides. ValueError where it is zero in some state."""
+    if not (of_type("model", model, HMM).initial > 0).all():
+        raise ValueError(f"{statement} divides by P[H_0], which is zero in some state")
+    return model.initial
+
+
 def claim_b_1(model: HMM, i: int) -> Tensor:
     """The diagonal of D in Claim B.1, P[H_i] / P[H_0], shape (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
 
     ValueError where P[H_0] has no full support.
     """
-    if not (of_type("model", model, HMM).initial > 0).all():
-        raise ValueError("Claim B.1 divides by P[H_0], which is zero in some state")
-    return model.marginal(i) / model.initial
+    start = _full_start(model, "Claim B.1")
+    return model.marginal(i) / start
 
 
 def _undone(mu: Tensor, factor: Tensor) -> Tensor:
@@ -91,10 +99,9 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
     ValueError where P[H_0] has no full support, and for a prompt of another shape.
     """
-    prompt = of_width("prompt", prompt, of_type("model", model, HMM).n_states, 1).to(model.initial)
-    if not (model.initial > 0).all():
-        raise ValueError("Lemma C.2 divides by P[H_0], which is zero in some state")
-    return model.transition @ (prompt * model.marginal(1)) / model.initial  # (3.3)
+    start = _full_start(model, "Lemma C.2")
+    prompt = of_width("prompt", prompt, model.n_states, 1).to(start)
+    return model.transition @ (prompt * model.marginal(1)) / start  # (3.3)
 
 
 def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
@@ -147,8 +154,7 @@ class Recovery:
                 f"recovery must be of a model of {size[0]} states, {size[1]} tokens and {model.n_memory} memory values, "
                 f"not of {self.theta_1.shape[0]}, {self.theta_1.shape[1]} and {self.theta_2.shape[1]}"
             )
-        cell, syntax = as_recoverable(model, self.cell, self.syntax)
-        return [cell * model.n_syntax + s for s in syntax]
+        return recoverable_states(model, self.cell, self.syntax)
 
 
 def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[int], values: list[int]) -> Recovery:
@@ -161,7 +167,7 @@ def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[i
     theta_2 = weights.new_zeros(len(syntax), model.n_memory, model.n_tokens)
     theta_2[:, values] = weights
     theta_1 = weights.new_zeros(model.n_states, model.n_tokens)
-    states = [cell * model.n_syntax + s for s in syntax]
+    states = recoverable_states(model, cell, syntax)
     theta_1[states] = weights.sum(1)  # columns of W sum to 1, so a ν^(h) sums to the probability of h
     outside = sorted(set(range(model.n_states)) - set(states))
     if outside:
@@ -251,7 +257,7 @@ def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Atten
 
 def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
     """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
-    cell, _ = as_recoverable(model, cell, [0])
+    cell = as_cell(model, cell)
     table = model.emission.new_zeros(*model.memory.shape, model.n_states)
     table.movedim(cell, 0)[weighted_values(model, mu)] = 1  # (D.6)
     return table.flatten()
@@ -263,7 +269,7 @@ def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
     Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
     stationary. ValueError where P[H_1] misses a state of P[H_0].
     """
-    cell, _ = as_recoverable(model, cell, [0])
+    cell = as_cell(model, cell)
     first = model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
         raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
@@ -306,10 +312,10 @@ def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], pro
     after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
     by one. Position 1 never counts, nor one whose other tokens are impossible.
     """
-    cell, syntax = as_recoverable(model, cell, syntax)
+    states = recoverable_states(model, cell, syntax)
     latent = latent_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).sum(2)
     outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
-    outside[[cell * model.n_syntax + s for s in syntax]] = False
+    outside[states] = False
     sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)  # (4.3)
     if prompt is not None:
         sure[:, 0] = False

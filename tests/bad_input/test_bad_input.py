@@ -310,7 +310,7 @@ INNER = {
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
     "notebook.figures": "legend_below done ink_on_shade",
-    "theory.assumptions": "as_mu as_recoverable independence span_basis",  # are checks, or follow them
+    "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence span_basis",  # checks, or after them
     "theory.heads": "unless_rounding",
     "training.bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
     "training.checkpoints": "digest seal previous broken as_path",
