@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from commands import call, one_line, usage_error  # noqa: F401 (the first is a fixture)
 from record import tried
 from runs import TINY
-from test_command_line import call, one_line, usage_error  # noqa: F401 (the first is a fixture)
 
 from hmmlib import __main__ as command_line
 from hmmlib.evidence import ledger

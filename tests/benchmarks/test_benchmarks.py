@@ -10,20 +10,19 @@ import sys
 import time
 from pathlib import Path
 
+import contest as contests
+import growth
 import numpy as np
+import posteriors
 import pytest
+import run
+import sampling
+import tables
+from contest import GIB, Contestant, Pool, contest
+
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "book" / "_ext")]
-import contest as contests  # noqa: E402
-import growth  # noqa: E402
-import posteriors  # noqa: E402
-import run  # noqa: E402
-import sampling  # noqa: E402
-import tables  # noqa: E402
-from contest import GIB, Contestant, Pool, contest  # noqa: E402
-
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm  # noqa: E402
 
 if sys.platform != "linux":
     pytest.skip("the benchmarks need Linux", allow_module_level=True)

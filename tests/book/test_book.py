@@ -7,26 +7,16 @@ import json
 import os
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
+import built_book
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from built_book import HTML, ROOT, chapters
 
 from hmmlib.evidence.equations import EQUATIONS
 
-ROOT = Path(__file__).resolve().parents[2]
-HTML = ROOT / "_build" / "html"
-
-if not (HTML / "index.html").is_file():
-    if os.environ.get("CI"):
-        raise FileNotFoundError(f"{HTML}: run `make book` before the tests")
-    pytest.skip("no book here: run `make book`", allow_module_level=True)
-
-
-def chapters() -> list[str]:
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+built_book.needed()
 
 
 class Page(HTMLParser):

@@ -7,11 +7,13 @@ import os
 import re
 from itertools import product
 
+import built_book
 import pytest
 from browser import ADVICE, Watched, barriers, chromium, executable, faults, served
+from built_book import HTML, ROOT, chapters
 from playwright.sync_api import expect
-from test_book import HTML, ROOT, chapters
 
+built_book.needed()
 if executable() is None:
     if os.environ.get("CI"):
         raise FileNotFoundError(ADVICE)

@@ -10,16 +10,15 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import companion
 import jupytext
 import nbformat
 import pytest
+import side_by_side
+
+import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]
-import companion  # noqa: E402
-import side_by_side  # noqa: E402
-
-import notebooks as pipeline  # noqa: E402
 
 REACHES = "%time\nif False:\n    from hmmlib.folder import x"
 

@@ -3,15 +3,13 @@
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
+import trust_tables as trust
 from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "book" / "_ext")]
-import trust_tables as trust  # noqa: E402
 
 if not (trust.RESULTS / "all.json").is_file():  # then the page is not in the book either
     pytest.skip("no stored run of all tests: run `make test-all`", allow_module_level=True)

@@ -18,10 +18,9 @@ from faults import fill
 from record import SLOW
 from runs import ENVIRONMENT, relatives, soon
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book"))
+import notebooks as pipeline
 
-import notebooks as pipeline  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 NOTEBOOK = """\
 ---

@@ -1,11 +1,11 @@
 """Where floating point is hard: underflow, long inputs, gradients, float32. And what inference refuses."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from integers import UNIT, ratio, whole
 
 from hmmlib.inference.messages import (
     log_likelihood,
@@ -24,19 +24,6 @@ KEPT = HMM(torch.eye(2, dtype=torch.float64), [[1 - TINY, TINY], [TINY, 1 - TINY
 """The state never changes; each token speaks for one of the two states by a factor of e^100."""
 REMEMBERED = MemoryHMM([[1.0]], KEPT.emission[:, :, None], [1.0], [0.5, 0.5])
 """The same with the memory in the role of the state."""
-
-UNIT = 2**1074
-"""Every float is a multiple of 1 / UNIT."""
-
-
-def whole(values):
-    """Floats times UNIT, as Python integers: sums and products of them are exact."""
-    return np.vectorize(lambda value: int(Fraction(value) * UNIT), otypes=[object])(np.asarray(values))
-
-
-def ratio(values, total):
-    """Floats from Python integers of any size; 0 for 0 alone, the smallest float for what rounds to it."""
-    return [(v / total or math.ulp(0.0)) if v else 0.0 for v in values]  # Python rounds the quotient of integers once
 
 
 def in_integers(model, embeddings):

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import notebooks as pipeline
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book"))
-import notebooks as pipeline  # noqa: E402
 
 
 def locked() -> list[str]:
