@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import call  # noqa: F401, a fixture
 from faults import disk, survived  # noqa: F401, fixtures
 from record import Record, counted
 

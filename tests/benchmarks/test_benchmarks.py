@@ -18,7 +18,9 @@ import pytest
 import run
 import sampling
 import tables
+import typer
 from contest import GIB, Contestant, Pool, contest
+from typer.testing import CliRunner
 
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
@@ -179,11 +181,10 @@ def test_a_missing_environment_is_refused(monkeypatch, tmp_path):
     [(["posterior"], "there is no benchmark 'posterior'; there are posteriors"), (["--fast"], "No such option")],
 )
 def test_the_command_line_refuses_what_it_does_not_know(arguments, message):
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "run.py", *arguments],
-        capture_output=True, text=True, env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )  # fmt: skip
-    assert done.returncode == 2
+    app = typer.Typer()
+    app.command()(run.main)
+    done = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, arguments)
+    assert done.exit_code == 2
     assert message in re.sub(r"\s+", " ", done.stderr)
 
 

@@ -77,7 +77,7 @@ def trial(preset: str, threads: int) -> dict:
     )
     found = subprocess.run(
         [sys.executable, "-c", code, preset, str(threads)],
-        cwd=ROOT / "tests",
+        cwd=ROOT / "tests" / "support",
         capture_output=True,
         text=True,
         check=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import call, one_line, usage_error  # noqa: F401 (the first is a fixture)
+from commands import one_line, usage_error
 from record import tried
 from runs import TINY, numbers, stored
 
