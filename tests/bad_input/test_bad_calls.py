@@ -21,6 +21,8 @@ from hmmlib.experiments import local
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import result_path
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
 

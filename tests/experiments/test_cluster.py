@@ -33,6 +33,8 @@ from hmmlib.experiments.store import checkpoint_path, result_path
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
+pytestmark = pytest.mark.outside
+
 pytest.importorskip("ray")
 STEPS = dict(steps=100)
 """Trials of about a second."""

@@ -32,6 +32,8 @@ from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
+pytestmark = pytest.mark.outside
+
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(4)]
 
 

@@ -29,6 +29,8 @@ from hmmlib.experiments.store import (
 )
 from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
 
+pytestmark = pytest.mark.outside
+
 TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
 
 

@@ -146,6 +146,7 @@ def test_gradients_survive_underflow():
     np.testing.assert_allclose(embeddings.grad[0, :-1], expected, rtol=1e-10)
 
 
+@pytest.mark.outside
 def test_a_sequence_of_200_000_tokens():
     model = sparse_hmm(3, 4, seed=4, zeros=0.0)
     tokens = torch.randint(0, 4, (1, 200_000), generator=torch.Generator().manual_seed(0))

@@ -14,6 +14,8 @@ from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, trai
 
 from hmmlib.training import checkpoints
 
+pytestmark = pytest.mark.outside
+
 
 @pytest.fixture
 def path(tmp_path):

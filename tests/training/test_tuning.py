@@ -260,6 +260,7 @@ def test_prompt_tuning_begins_where_it_is_told(network):
     assert not torch.allclose(prompt, initial_prompt(network, 3, 5), atol=0.01)
 
 
+@pytest.mark.outside
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_prompts_are_those_of_peft(network):
     """Its model for feature extraction, the one of its prompt tuning that returns what the network itself returns."""
