@@ -140,6 +140,9 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure(project, monkeypat
     assert not pipeline.ledger_up_to_date()
     pipeline.check_ledger(1)
     assert pipeline.ledger_up_to_date()
+    edited(project.root / "build" / "ledger.json", "ledger", "another")
+    assert not pipeline.ledger_up_to_date(), "a reader has written one of fewer instances there"
+    edited(project.root / "build" / "ledger.json", "another", "ledger")
     edited(project.root / "hmmlib" / "__main__.py", "", "x = 1")
     assert not pipeline.ledger_up_to_date()
     (project.root / "fails").touch()

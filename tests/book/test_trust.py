@@ -165,4 +165,6 @@ def test_a_missing_run_is_named(tmp_path, monkeypatch):
 def test_the_built_page_has_the_numbers():
     text = " ".join(BeautifulSoup(BUILT.read_text(), "html.parser").text.split())
     missing = {name: said for name, said in trust.phrases().items() if said not in text}
-    assert not missing, "run `make book`: the page is older than the stored runs"
+    assert not missing, (
+        "run `make book`: the page is older than the stored runs, or build/ledger.json is not the book's"
+    )
