@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from record import slow
 
 from hmmlib.notebook.parameters import Count, ParameterError, Preset, Seed, Sizes, check
 
@@ -85,8 +86,8 @@ def papermill(tmp_path, *arguments):
     ("arguments", "words"),
     [
         (["-p", "seeed", "7"], ["'seeed'", "did you mean 'seed'"]),
-        (["-p", "hidden_sizes", "abc"], ["hidden_sizes", "valid list"]),
         (["-p", "hidden_sizes", "[4, -3]"], ["hidden_sizes[1]", "-3"]),
+        pytest.param(["-p", "hidden_sizes", "abc"], ["hidden_sizes", "valid list"], marks=slow),
     ],
 )
 def test_papermill_stops_at_a_wrong_parameter(tmp_path, arguments, words):

@@ -9,6 +9,7 @@ import sys
 import pytest
 import short_pretraining
 import torch
+from record import SLOW
 from safetensors import SafetensorError
 from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
@@ -136,7 +137,7 @@ while not finished:
         train("long", Path(sys.argv[1]), lambda step, loss: os.write(into, bytes([step])), 0)
         os._exit(0)
     os.close(into)
-    if kills < 4:
+    if kills < int(sys.argv[4]):
         steps = os.read(out, 1)
         time.sleep(random.random() * 0.05)
         os.kill(child, signal.SIGKILL)
@@ -156,11 +157,12 @@ print(kills, seen == sorted(set(seen)), len(seen))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_process_killed_again_and_again_ends_with_the_same_weights(path):
+    times = 4 if SLOW else 1
     here = os.path.dirname(short_pretraining.__file__)
-    command = [sys.executable, "-c", KILLED, str(path), here, "3"]
+    command = [sys.executable, "-c", KILLED, str(path), here, "3", str(times)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     kills, never_twice, steps = done.stdout.split()
-    assert int(kills) >= 3
+    assert int(kills) >= times
     assert never_twice == "True"  # what has been reported is in a checkpoint, and is not done again
     assert 60 < int(steps) <= 120
     reports = []
