@@ -11,7 +11,7 @@ import pytest
 import short_pretraining
 import torch
 from faults import fill, no_longer_than
-from record import SLOW
+from record import SLOW, slow
 from runs import ENVIRONMENT, TINY, numbers, stored
 from short_pretraining import STEPS, leave_two, train, undisturbed
 
@@ -276,7 +276,7 @@ def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, surviv
 # Stores that cannot be written.
 
 
-@pytest.mark.parametrize("claims", [False, True], ids=["never used", "used before"])
+@pytest.mark.parametrize("claims", [pytest.param(False, marks=slow), True], ids=["never used", "used before"])
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     claims,
     results,
