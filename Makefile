@@ -7,6 +7,8 @@ export GOMP_SPINCOUNT ?= 1000
 TORCH := torch==2.13.0
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Who is done first takes over tests from the other. More than two have no room in a small machine's memory.
+SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install book test test-all lowest newest bench mutants lint notebooks serve pictures colab lock clean
@@ -35,12 +37,12 @@ book: $(INSTALLED) notebooks ## execute what has changed and build the book into
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
 
-test: $(INSTALLED) ## run the tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(INSTALLED) ## run the tests, two at a time: JOBS=1
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 test-all: export HMMLIB_SLOW = 1
 test-all: book ## run also the tests that take minutes, and store what was tried
-	$(BIN)/python -m pytest --record tests/results/all.json $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --record tests/results/all.json $(PYTEST_ARGS)
 
 lowest: RESOLUTION = lowest-direct## run the library's tests with the lowest versions that pyproject.toml admits
 newest: RESOLUTION = highest## the same with the newest versions: PYTHON=python3.14; TORCH=torch: torch too

@@ -192,19 +192,9 @@ def contest(
         call, "settled" after it, and at the "peak" of the others; "ratios", of medians per unit of work, and
         "differences", each by name; "agree", None if not asked or if there was nothing to compare.
 
-    ValueError for fewer than two contestants, two of one name, an environment that is not there, rounds below 1, or more
-    threads than processors.
+    ValueError for fewer than two contestants, two of one name, no environment, no rounds, or more threads than processors.
     """
-    names = [contestant.name for contestant in contestants]
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError(f"a contest needs two contestants or more, each with a name of its own, not {names}")
-    if missing := {str(contestant.python) for contestant in contestants if not contestant.python.is_file()}:
-        raise ValueError(f"there is no {' or '.join(missing)}: run `make bench`, which makes the peers' environment")
-    there = len(os.sched_getaffinity(0))
-    if not 1 <= threads <= there:
-        raise ValueError(f"threads must be 1 to {there}, the processors of this machine, not {threads!r}")
-    if rounds < 1:
-        raise ValueError(f"rounds must be 1 or more, not {rounds!r}")
+    check(contestants, threads, rounds)
     rows = {c.name: dict(name=c.name, call=c.call, options=c.options, peer=c.peer, work=c.work) for c in contestants}
     workers: dict[str, Worker] = {}
     answers: dict[str, np.ndarray] = {}
@@ -223,28 +213,44 @@ def contest(
         for c in contestants:
             workers[c.name] = worker = pool.worker(c, threads)
             options = c.options | ({"inputs": str(c.inputs)} if c.inputs else {})
-            found = ask(c.name, 4 * box, do="prepare", call=c.call, options=options, answer=str(worker.answer))
-            if found:
+            order = dict(do="prepare", call=c.call, options=options, answer=str(worker.answer))
+            if found := ask(c.name, 4 * box, **order):
                 rows[c.name] |= found | {"seconds": []}
-            if found and worker.answer.is_file():
-                answers[c.name] = np.load(worker.answer)
-        spent = 0.0
+                if worker.answer.is_file():
+                    answers[c.name] = np.load(worker.answer)
         for turn in range(rounds):
-            if turn >= LEAST and spent > budget:
-                break
-            for name in [*workers]:
-                if found := ask(name, box, do="time"):
-                    rows[name]["seconds"].append(found["seconds"])
-                    spent += found["seconds"]
+            if turn < LEAST or sum(sum(row.get("seconds", [])) for row in rows.values()) <= budget:
+                for name in [*workers]:
+                    if found := ask(name, box, do="time"):
+                        rows[name]["seconds"].append(found["seconds"])
         for name in [*workers]:
             rows[name] |= ask(name, box, do="finish") or {}
+    return {"threads": threads, "contestants": summarised(rows), **compared(rows, answers, tolerance)}
+
+
+def check(contestants: list[Contestant], threads: int, rounds: int) -> None:
+    """The ValueErrors of `contest`."""
+    names = [contestant.name for contestant in contestants]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"a contest needs two contestants or more, each with a name of its own, not {names}")
+    if missing := {str(contestant.python) for contestant in contestants if not contestant.python.is_file()}:
+        raise ValueError(f"there is no {' or '.join(missing)}: run `make bench`, which makes the peers' environment")
+    there = len(os.sched_getaffinity(0))
+    if not 1 <= threads <= there:
+        raise ValueError(f"threads must be 1 to {there}, the processors of this machine, not {threads!r}")
+    if rounds < 1:
+        raise ValueError(f"rounds must be 1 or more, not {rounds!r}")
+
+
+def summarised(rows: dict[str, dict]) -> list[dict]:
+    """The rows with median, least and most seconds of each contestant; none of one that has failed."""
     for row in rows.values():
         if "failed" in row:
             row.pop("seconds", None)
         else:
             seconds = row["seconds"]
             row |= {"median": statistics.median(seconds), "least": min(seconds), "most": max(seconds)}
-    return {"threads": threads, "contestants": [*rows.values()], **compared(rows, answers, tolerance)}
+    return [*rows.values()]
 
 
 def compared(rows: dict[str, dict], answers: dict[str, np.ndarray], tolerance: float | None) -> dict:

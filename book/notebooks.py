@@ -273,13 +273,15 @@ def execute(path: Path, parameters: Path) -> None:
 
 
 def check_ledger(workers: int) -> None:
-    """Check all statements and write the ledger; what it was made of is noted only when every verdict is as recorded."""
+    """Check all statements and write the ledger; what it was made of and what it says are noted only when every
+    verdict is as recorded.
+    """
     ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
     done_for.unlink(missing_ok=True)
     command = [sys.executable, "-m", "hmmlib", "ledger", "--out", str(ledger), "--workers", str(workers)]
     if code := subprocess.run(command, cwd=ROOT).returncode:
         sys.exit(code)
-    write_whole(done_for, wanted)
+    write_whole(done_for, digest(wanted, [ledger]))
 
 
 def ledger_key() -> str:
@@ -289,8 +291,9 @@ def ledger_key() -> str:
 
 
 def ledger_up_to_date() -> bool:
+    """Whether it is the book's own, whole and untouched: `hmmlib ledger` may have written another in its place."""
     ledger, done_for = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key"
-    return ledger.is_file() and done_for.is_file() and done_for.read_text() == ledger_key()
+    return ledger.is_file() and done_for.is_file() and done_for.read_text() == digest(ledger_key(), [ledger])
 
 
 def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:

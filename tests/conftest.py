@@ -1,15 +1,19 @@
 """One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for long."""
 
 import ast
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 import torch
+from commands import call  # noqa: F401, a fixture
 from faults import disk, survived  # noqa: F401, fixtures
-from record import Record
+from record import Record, counted
 
 torch.set_num_threads(1)
+
+EARLY = ["faults", "book", "training", "experiments", "notebook", "project", "benchmarks"]
+"""Folders whose tests are longer than others, and wait for processes; what is short fills the gaps at the end."""
 
 
 def pytest_addoption(parser):
@@ -21,13 +25,29 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tried(kind): each test of this table is a bad input of that kind")
-    if path := config.getoption("--record"):
+    config.addinivalue_line("markers", "outside: starts processes, takes long or looks at the code: not for mutants")
+    path = config.getoption("--record")
+    if path and not hasattr(config, "workerinput"):  # xdist's processes report to the one that records
         config.pluginmanager.register(Record(path))
+
+
+def pytest_collection_modifyitems(items):
+    """The folders of EARLY first, in their order."""
+    ranks = {name: rank for rank, name in enumerate(EARLY)}
+    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(EARLY)))
 
 
 def pytest_runtest_setup(item):
     for marker in item.iter_markers("tried"):
         item.user_properties.append((f"bad inputs: {marker.args[0]}", 1))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A property says for how many examples it has held."""
+    yield
+    if examples := getattr(item.function, "held", 0):
+        item.user_properties.append((f"properties: {item.function.plain.__name__}", examples))
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -42,7 +62,5 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_terminal_summary(terminalreporter):
     """How many properties held, and for how many examples, where there were any in the run."""
-    drawn = sys.modules.get("strategies")
-    if drawn and drawn.EXAMPLES:
-        count = drawn.EXAMPLES
-        terminalreporter.write_line(f"{len(count)} properties held for {count.total():,} examples")
+    if held := counted(terminalreporter.stats.get("passed", [])).get("properties"):
+        terminalreporter.write_line(f"{len(held)} properties held for {sum(held.values()):,} examples")

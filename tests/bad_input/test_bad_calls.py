@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from record import tried
+from commands import one_line, usage_error
+from record import slow, tried
 from runs import TINY
-from test_command_line import call, one_line, usage_error  # noqa: F401 (the first is a fixture)
 
 from hmmlib import __main__ as command_line
 from hmmlib.evidence import ledger
@@ -20,6 +20,8 @@ from hmmlib.evidence.statements import FAILS, find
 from hmmlib.experiments import local
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import result_path
+
+pytestmark = pytest.mark.outside
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
@@ -71,7 +73,7 @@ USAGE = [
 
 @tried("command lines")
 @pytest.mark.parametrize("case", USAGE, ids=lambda case: case[0])
-def test_a_call_that_is_none_ends_with_exit_code_2_and_says_why_on_stderr(case, call, tmp_path, monkeypatch):  # noqa: F811
+def test_a_call_that_is_none_ends_with_exit_code_2_and_says_why_on_stderr(case, call, tmp_path, monkeypatch):
     words, *said = case
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
@@ -121,21 +123,21 @@ FAILURES = [
 
 @tried("command lines")
 @pytest.mark.parametrize(("words", "make", "said"), FAILURES, ids=lambda part: getattr(part, "__name__", ""))
-def test_a_failure_is_one_line_on_stderr_with_exit_code_1_and_nothing_is_touched(words, make, said, call, tmp_path):  # noqa: F811
+def test_a_failure_is_one_line_on_stderr_with_exit_code_1_and_nothing_is_touched(words, make, said, call, tmp_path):
     place = make(tmp_path)
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
     one_line(call(*words, place), said)
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*") if path in before} == before
 
 
-def test_debug_shows_the_traceback_of_a_failure(call, tmp_path, monkeypatch):  # noqa: F811
+def test_debug_shows_the_traceback_of_a_failure(call, tmp_path, monkeypatch):
     words = ["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store", a_binary_result(tmp_path)]
     with pytest.raises(ValueError, match="is no readable result"):
         call("--debug", *words)
     assert call(*words)[0] == 1, "and the next call does not"
 
 
-def test_an_error_that_nobody_thought_of_is_one_line_too(call, tmp_path, monkeypatch):  # noqa: F811
+def test_an_error_that_nobody_thought_of_is_one_line_too(call, tmp_path, monkeypatch):
     def fail(*arguments):
         raise KeyError("two\nlines")
 
@@ -159,7 +161,7 @@ def test_a_process_of_its_own_shows_a_traceback_with_debug_only(debug, tmp_path)
     assert path.read_text() == "mine"
 
 
-def test_the_ledger_is_written_before_anything_is_said(call, tmp_path, monkeypatch):  # noqa: F811
+def test_the_ledger_is_written_before_anything_is_said(call, tmp_path, monkeypatch):
     def fail(*arguments, **options):
         raise OSError("No space left on device")
 
@@ -170,7 +172,7 @@ def test_the_ledger_is_written_before_anything_is_said(call, tmp_path, monkeypat
     assert (tmp_path / "ledger.json").is_file()
 
 
-@pytest.mark.parametrize("name", ["a[bold]b", "q[/x]z", "é ü"])
+@pytest.mark.parametrize("name", ["a[bold]b é ü", pytest.param("q[/x]z", marks=slow)])
 def test_any_folder_may_be_a_store_in_any_terminal(name, tmp_path):
     words = ["trial", "--preset", "smoke", "--n-states", "3", *CHANGES, "--store", tmp_path / name]
     done = subprocess.run(
@@ -185,7 +187,7 @@ def test_any_folder_may_be_a_store_in_any_terminal(name, tmp_path):
     assert done.stdout.splitlines()[-1] == str(stored).encode("ascii", "backslashreplace").decode()
 
 
-def test_a_changed_verdict_leaves_the_ledger_that_was_there(call, tmp_path, monkeypatch):  # noqa: F811
+def test_a_changed_verdict_leaves_the_ledger_that_was_there(call, tmp_path, monkeypatch):
     entry = replace(ledger.run(find("Proposition 3.4"), 1, 0), printed=FAILS)
     monkeypatch.setattr(ledger, "run_all", lambda *arguments, **options: [entry])
     out = tmp_path / "ledger.json"

@@ -25,6 +25,8 @@ from hmmlib.experiments.trials import run_trial
 from hmmlib.notebook import pages, parameters
 from hmmlib.training import checkpoints
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = TrialSpec("smoke")
 NAME = f"{SPEC.hash}.json"

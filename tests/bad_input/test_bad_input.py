@@ -385,6 +385,7 @@ def public() -> set[str]:
     return {name for name in found if ":_" not in name or ":_Chain." in name}
 
 
+@pytest.mark.outside
 def test_every_public_function_that_takes_data_has_a_case():
     cases = [*CASES, *TUNING_CASES, *FILE_CASES, *PARAMETER_CASES]
     covered = {f"{home(case.of)}:{case.of.__qualname__}" for case in cases}

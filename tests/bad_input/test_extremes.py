@@ -236,6 +236,7 @@ def test_lengths_that_are_given_are_kept():
     assert TrialSpec("smoke", **changed("smoke", task_length=100)).task_length == 100
 
 
+@pytest.mark.outside
 def test_that_no_set_of_states_is_essential_is_said_at_once():
     begun = time.monotonic()
     assert essential_states(regular_hmm(40, 39, 0, 0.85), torch.ones(40)) is None

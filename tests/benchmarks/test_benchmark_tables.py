@@ -3,21 +3,19 @@
 import io
 import json
 import re
-import sys
 from pathlib import Path
 
+import contest as contests
+import learning
 import numpy as np
 import pytest
+import records
+import run
+import tables
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "book" / "_ext")]
-import contest as contests  # noqa: E402
-import learning  # noqa: E402
-import records  # noqa: E402
-import run  # noqa: E402
-import tables  # noqa: E402
 
 
 def row(states: int = 30, **medians) -> dict:

@@ -10,20 +10,21 @@ import sys
 import time
 from pathlib import Path
 
+import contest as contests
+import growth
 import numpy as np
+import posteriors
 import pytest
+import run
+import sampling
+import tables
+import typer
+from contest import GIB, Contestant, Pool, contest
+from typer.testing import CliRunner
+
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "book" / "_ext")]
-import contest as contests  # noqa: E402
-import growth  # noqa: E402
-import posteriors  # noqa: E402
-import run  # noqa: E402
-import sampling  # noqa: E402
-import tables  # noqa: E402
-from contest import GIB, Contestant, Pool, contest  # noqa: E402
-
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm  # noqa: E402
 
 if sys.platform != "linux":
     pytest.skip("the benchmarks need Linux", allow_module_level=True)
@@ -180,11 +181,10 @@ def test_a_missing_environment_is_refused(monkeypatch, tmp_path):
     [(["posterior"], "there is no benchmark 'posterior'; there are posteriors"), (["--fast"], "No such option")],
 )
 def test_the_command_line_refuses_what_it_does_not_know(arguments, message):
-    done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / "run.py", *arguments],
-        capture_output=True, text=True, env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-    )  # fmt: skip
-    assert done.returncode == 2
+    app = typer.Typer()
+    app.command()(run.main)
+    done = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, arguments)
+    assert done.exit_code == 2
     assert message in re.sub(r"\s+", " ", done.stderr)
 
 

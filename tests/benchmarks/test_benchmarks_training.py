@@ -13,21 +13,21 @@ from typer.testing import CliRunner
 if sys.platform != "linux":
     pytest.skip("the benchmarks need Linux", allow_module_level=True)
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "contestants")]
-import learning  # noqa: E402
-import learning_curves  # noqa: E402
-import pretraining as contests  # noqa: E402
-import steps  # noqa: E402
-import tunings  # noqa: E402
-import with_trainer  # noqa: E402
+import learning
+import learning_curves
+import pretraining as contests
+import steps
+import tunings
+import with_trainer
 
-from hmmlib.experiments.specs import TrialSpec  # noqa: E402
-from hmmlib.experiments.trials import build_network, draw_model, trial_seeds  # noqa: E402
-from hmmlib.training import pretraining  # noqa: E402
-from hmmlib.training.bert import fingerprint  # noqa: E402
-from hmmlib.training.pretraining import rate_at  # noqa: E402
-from hmmlib.training.tuning import all_probs_at_mask, tune_head  # noqa: E402
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
+from hmmlib.training import pretraining
+from hmmlib.training.bert import fingerprint
+from hmmlib.training.pretraining import rate_at
+from hmmlib.training.tuning import all_probs_at_mask, tune_head
+
+ROOT = Path(__file__).resolve().parents[2]
 
 TRIAL = dict(preset="smoke", steps=8)
 SPEC = TrialSpec(**TRIAL)

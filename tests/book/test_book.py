@@ -6,27 +6,18 @@ Needs `make book` first; in CI it is never skipped.
 import json
 import os
 import re
+from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 
+import built_book
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from built_book import HTML, ROOT, chapters
 
 from hmmlib.notebook.pages import EQUATIONS, STATEMENTS
 
-ROOT = Path(__file__).resolve().parents[2]
-HTML = ROOT / "_build" / "html"
-
-if not (HTML / "index.html").is_file():
-    if os.environ.get("CI"):
-        raise FileNotFoundError(f"{HTML}: run `make book` before the tests")
-    pytest.skip("no book here: run `make book`", allow_module_level=True)
-
-
-def chapters() -> list[str]:
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+built_book.needed()
 
 
 class Page(HTMLParser):
@@ -57,23 +48,24 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-PAGES = {name: Page(name) for name in chapters()}
-each_page = pytest.mark.parametrize("name", PAGES)
+page_of = cache(Page)
+NAMES = chapters()
+each_page = pytest.mark.parametrize("name", NAMES)
 
 
 @each_page
 def test_nothing_is_loaded_from_another_host(name):
-    for address in PAGES[name].loaded:
+    for address in page_of(name).loaded:
         assert not re.match(r"(https?:)?//", address), address
         path = (HTML / name).parent / address.split("?")[0].split("#")[0]
         assert address.startswith("data:") or path.resolve().is_file(), address
-    for script in re.findall(r"<script(?![^>]*src=)[^>]*>(.*?)</script>", PAGES[name].html, re.DOTALL):
+    for script in re.findall(r"<script(?![^>]*src=)[^>]*>(.*?)</script>", page_of(name).html, re.DOTALL):
         assert not re.search(r"import\(|\.src\s*=|fetch\(", script), script[:200]
 
 
 @each_page
 def test_every_internal_link_lands(name):
-    for link in PAGES[name].links:
+    for link in page_of(name).links:
         if re.match(r"[a-z]+:|//", link):
             continue
         path, _, anchor = link.partition("#")
@@ -81,12 +73,12 @@ def test_every_internal_link_lands(name):
         assert target.resolve().exists(), link
         if anchor and target.suffix == ".html":
             page = str(target.resolve().relative_to(HTML).with_suffix(""))
-            assert anchor in (PAGES[page] if page in PAGES else Page(page)).ids, link
+            assert anchor in page_of(page).ids, link
 
 
 @each_page
 def test_no_unresolved_reference_and_no_error_output(name):
-    text = "".join(PAGES[name].text)
+    text = "".join(page_of(name).text)
     assert not re.search(
         r"\{(?:prf:ref|eq|cite|doc|ref|numref|glue)[^}]*\}|Traceback \(most recent call last\)|\?\?", text
     )
@@ -97,7 +89,7 @@ def test_links_to_the_repository_are_right(name):
     address = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
     if repository := os.environ.get("GITHUB_REPOSITORY"):
         address = f"https://github.com/{repository}"
-    outside = [link for link in PAGES[name].links if "github" in link]
+    outside = [link for link in page_of(name).links if "github" in link]
     assert outside
     assert all(link.startswith(address) or link.startswith("https://colab.research.google.com") for link in outside)
     if name.startswith("notebooks/"):
@@ -118,7 +110,7 @@ def test_links_to_the_repository_are_right(name):
     ],
 )
 def test_boxes_have_the_papers_numbers(name, anchor, title):
-    page = PAGES[name]
+    page = page_of(name)
     box = page.html[page.html.index(f'id="{anchor}"') :]
     assert title in re.sub(r"<[^>]+>", "", box[:600])
 
@@ -128,61 +120,64 @@ def test_boxes_have_the_papers_numbers(name, anchor, title):
     [("notebooks/2-setting", "paper-eq-3-1", "(3.1)"), ("notebooks/appendix-b", "paper-eq-b-1", "(B.1)")],
 )
 def test_equations_have_the_papers_numbers(name, label, number):
-    page = PAGES[name]
+    page = page_of(name)
     equation = page.html[page.html.index(f'id="equation-{label}"') :]
     assert f'<span class="eqno">{number}' in equation[:300]
 
 
 def test_references_show_the_papers_numbers():
-    assert re.search(r'href="[^"]*#equation-paper-eq-3-1"[^>]*>\(3\.1\)', PAGES["notebooks/3-hmm"].html)
-    assert re.search(r'href="#paper-asm-3-1"[^>]*>.*?Assumption 3\.1', PAGES["notebooks/3-hmm"].html)
+    assert re.search(r'href="[^"]*#equation-paper-eq-3-1"[^>]*>\(3\.1\)', page_of("notebooks/3-hmm").html)
+    assert re.search(r'href="#paper-asm-3-1"[^>]*>.*?Assumption 3\.1', page_of("notebooks/3-hmm").html)
 
 
 def test_ledger_shows_a_row_for_each_statement():
-    page = PAGES["book/ledger"]
+    page = page_of("book/ledger")
     for name, (shown_on, label) in STATEMENTS.items():
         assert f"{shown_on.split('/')[-1]}.html#{label}" in page.html
-        assert f'id="{label}"' in PAGES[shown_on].html
+        assert f'id="{label}"' in page_of(shown_on).html
         assert name in "".join(page.text)
 
 
 def test_ledger_shows_a_row_for_each_equation_and_links_to_code():
-    page = PAGES["book/ledger"]
+    page = page_of("book/ledger")
     for equation in EQUATIONS:
         anchor = f"equation-{equation.label}".lower()
         assert f"{equation.page.split('/')[-1]}.html#{anchor}" in page.html
-        assert f'id="{anchor}"' in PAGES[equation.page].html
+        assert f'id="{anchor}"' in page_of(equation.page).html
     links = set(re.findall(r"/blob/main/(hmmlib/[a-z0-9_/]+\.py)#L(\d+)", page.html))
     assert len(links) >= 29 + 10
     for path, line in links:
         assert (ROOT / path).read_text().splitlines()[int(line) - 1].strip()
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("notebooks/")])
 def test_figures_have_alternative_text(name):
-    pictures = [alt for alt in PAGES[name].alts if "logo" not in alt.lower()]
+    pictures = [alt for alt in page_of(name).alts if "logo" not in alt.lower()]
     assert pictures
     assert all(len(alt) > 20 for alt in pictures)
 
 
 @each_page
 def test_mathematics_is_typeset_and_brings_its_glyphs(name):
-    html = PAGES[name].html
+    html = page_of(name).html
     assert not re.search(r"merror|mathjax/|window\.MathJax", html)
     used = set(re.findall(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"', html))
-    assert used <= PAGES[name].ids
+    assert used <= page_of(name).ids
     if name == "notebooks/3-hmm":
         assert html.count("<mjx-container") > 50
         assert len(used) > 30
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("notebooks/")])
 def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
-    text = re.sub(r"\s+", " ", "".join(PAGES[name].text))
+    text = re.sub(r"\s+", " ", "".join(page_of(name).text))
     found = re.search(
         r"(\d+) min to read · \d+ (s|minutes) to run, when this page was built · open in Colab · source", text
     )
-    article = BeautifulSoup(PAGES[name].html, "html.parser").find("article")
+    html = re.sub(
+        r"<svg(?![^>]*picture).*?</svg>", "", page_of(name).html, flags=re.DOTALL
+    )  # glyphs take long to parse
+    article = BeautifulSoup(html, "html.parser").find("article")
     displays = len(article.select("mjx-container[display], svg.picture"))
     for part in article.select("pre, script, style, mjx-container, .moving, svg"):
         part.decompose()
@@ -190,14 +185,14 @@ def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
     assert f"papermill {name}.ipynb mine/out.ipynb -p " in text
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name != "book/index"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "book/index"])
 def test_each_page_says_where_it_stands(name):
-    assert "Where we are:" in "".join(PAGES[name].text)
+    assert "Where we are:" in "".join(page_of(name).text)
 
 
 def test_mentions_of_statements_are_links():
-    assert re.search(r'href="[^"]*3-hmm.html#paper-thm-3-3"[^>]*>Theorem 3.3<', PAGES["book/index"].html)
-    assert re.search(r'#paper-thm-4-3"[^>]*>Theorems 4.3<.*?#paper-thm-4-6"[^>]*>4.6<', PAGES["book/index"].html)
+    assert re.search(r'href="[^"]*3-hmm.html#paper-thm-3-3"[^>]*>Theorem 3.3<', page_of("book/index").html)
+    assert re.search(r'#paper-thm-4-3"[^>]*>Theorems 4.3<.*?#paper-thm-4-6"[^>]*>4.6<', page_of("book/index").html)
 
 
 def test_cards_have_every_statement_and_the_notation():
@@ -209,14 +204,14 @@ def test_cards_have_every_statement_and_the_notation():
     for equation in EQUATIONS:
         assert cards["data"][f"equation-{equation.label}".lower()]["title"] == f"Equation ({equation.number})"
     notation = json.loads(re.fullmatch(r"companion.notation\((.*)\);\n", (folder / "notation.js").read_text())[1])
-    assert notation["data"].count("<tr") == PAGES["book/notation"].html.count("<tr") >= 40
+    assert notation["data"].count("<tr") == page_of("book/notation").html.count("<tr") >= 40
     for data in (cards, notation):
         used = set(re.findall(r'<use href=\\?"#([A-Z0-9]+-[0-9A-F]+)', json.dumps(data)))
         assert used <= set(re.findall(r'<path id=\\?"([^"\\]+)', json.dumps(data)))
 
 
 def test_the_landing_page_is_short():
-    page = BeautifulSoup(PAGES["book/index"].html, "html.parser").find("article")
+    page = BeautifulSoup(page_of("book/index").html, "html.parser").find("article")
     for part in page.select(".facts, .headerlink, .sd-stretched-link, script"):
         part.decompose()
     assert 100 < len(page.get_text(" ").split()) < 200

@@ -1,22 +1,20 @@
 """What builds the book: plain Markdown for notebooks, formulas and pictures for pages, links and cards."""
 
 import re
-import sys
 from pathlib import Path
 
+import cards
+import mathematics
 import nbformat
+import page_facts
+import pictures
+import portable
 import pytest
 import yaml
 from bs4 import BeautifulSoup
 from docutils import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]
-import cards  # noqa: E402
-import mathematics  # noqa: E402
-import page_facts  # noqa: E402
-import pictures  # noqa: E402
-import portable  # noqa: E402
 
 ADDRESS, BRANCH = "https://github.com/OWNER/head-and-prompt-tuning", "main"
 

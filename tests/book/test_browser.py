@@ -1,17 +1,21 @@
 """The built book in a browser: what it loads, shows and reaches at two widths, in two themes, served and from a folder.
 
 Needs `make book` and a Chromium; in CI neither may be missing. Pictures of all pages are left in build/screenshots.
+Each page is opened in one of its four forms, and all four are met; HMMLIB_SLOW=1 opens each page in all of them.
 """
 
 import os
 import re
 from itertools import product
 
+import built_book
 import pytest
 from browser import ADVICE, Watched, barriers, chromium, executable, faults, served
+from built_book import HTML, ROOT, chapters
 from playwright.sync_api import expect
-from test_book import HTML, ROOT, chapters
+from record import slow
 
+built_book.needed()
 if executable() is None:
     if os.environ.get("CI"):
         raise FileNotFoundError(ADVICE)
@@ -19,6 +23,7 @@ if executable() is None:
 
 NAMES = [*chapters(), "search"]
 WIDTHS, THEMES = {1280: 900, 390: 844}, ("light", "dark")
+FORMS = [*product(WIDTHS, THEMES)]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TALLEST = 15_000
 MOVING = {"notebooks/3-hmm": 1, "notebooks/3-1-prompt": 1, "notebooks/4-1-attention-head": 2}
@@ -63,24 +68,29 @@ def photograph(page, name: str, width: int, theme: str) -> None:
     page.screenshot(path=path, type="jpeg", quality=60, full_page=True, clip=clip)
 
 
-@pytest.mark.parametrize(("width", "theme", "name"), [*product(WIDTHS, THEMES, NAMES)])
-def test_page(view, width, theme, name):
-    """One load: nothing fails, everything is typeset, named and in its place, and nobody is kept out.
+def in_turn(forms, names) -> list:
+    """Every form of every name, the form after that of the name before; all but one of each name are slow."""
+    return [
+        pytest.param(
+            *(form if isinstance(form, tuple) else (form,)), name, marks=() if k % len(forms) == turn else slow
+        )
+        for turn, form in enumerate(forms)
+        for k, name in enumerate(names)
+    ]
 
-    What axe-core finds on a phone does not depend on the theme, but for contrast, which does not depend on the width.
-    """
+
+@pytest.mark.parametrize(("width", "theme", "name"), in_turn(FORMS, NAMES))
+def test_page(view, width, theme, name):
+    """One load: nothing fails, everything is typeset, named and in its place, and nobody is kept out."""
     watched = view(width, theme)
     page = watched.open(f"{name}.html")
     photograph(page, name, width, theme)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
-    wrong = faults(page)
-    if width == 1280 or theme == "light":
-        wrong += barriers(page, contrast=width == 1280)
-    wrong += watched.wrong
+    wrong = [*faults(page), *barriers(page), *watched.wrong]
     assert not wrong, "\n".join(f"{name}, {width} px wide, {theme}: {what}" for what in wrong)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=slow if k % 8 else ()) for k, name in enumerate(NAMES)])
 def test_page_from_a_folder(view, name):
     watched = view(home=f"{HTML.as_uri()}/")
     wrong = [*faults(watched.open(f"{name}.html")), *watched.wrong]
@@ -146,16 +156,19 @@ LANDED = """async id => {
 }"""
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["notebooks/3-hmm", "notebooks/appendix-d", "book/ledger"])
+@pytest.mark.parametrize(
+    ("width", "name"), in_turn([*WIDTHS], ["notebooks/3-hmm", "notebooks/appendix-d", "book/ledger"])
+)
 def test_links_land_in_view(view, width, name):
     page = view(width).open(f"{name}.html")
     links = page.locator("article a:not(.headerlink)[href*='#']").evaluate_all(
         "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
     )
     assert len(links) > 3
-    for link in {links[0], links[len(links) // 2], links[-1]}:
-        view(width).open(f"{name}.html").locator(f"article a[href='{link}']").locator("visible=true").first.click()
+    for turn, link in enumerate(dict.fromkeys([links[0], links[len(links) // 2], links[-1]])):
+        if turn:
+            page = view(width).open(f"{name}.html")
+        page.locator(f"article a[href='{link}']").locator("visible=true").first.click()
         anchor = link.partition("#")[2]
         page.wait_for_url(f"**#{anchor}")
         page.wait_for_load_state()
@@ -231,7 +244,7 @@ def test_notation_panel(view, width):
     assert not watched.wrong
 
 
-@pytest.mark.parametrize("home", ["served", "from a folder"])
+@pytest.mark.parametrize("home", ["served", pytest.param("from a folder", marks=slow)])
 def test_cards_on_hovering(view, home):
     watched = view() if home == "served" else view(home=f"{HTML.as_uri()}/")
     box = watched.open("notebooks/3-hmm.html").locator("[id='paper-thm-3-3']")
@@ -322,9 +335,10 @@ def state(figure) -> tuple[str, list[str]]:
     return figure.inner_text(), figure.locator("svg").evaluate_all("all => all.map(e => e.outerHTML)")
 
 
-@pytest.mark.parametrize(("width", "home"), [(1280, "served"), (390, "served"), (1280, "from a folder")])
-@pytest.mark.parametrize("name", MOVING)
-def test_interactive_figures_move_and_return(view, name, width, home):
+@pytest.mark.parametrize(
+    ("width", "home", "name"), in_turn([(1280, "served"), (390, "served"), (1280, "from a folder")], MOVING)
+)
+def test_interactive_figures_move_and_return(view, width, home, name):
     watched = view(width) if home == "served" else view(home=f"{HTML.as_uri()}/")
     page = watched.open(f"{name}.html")
     figures = page.locator("div.moving")
@@ -370,7 +384,7 @@ CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].fil
   && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize("name", ["book/index", "notebooks/3-hmm", "notebooks/appendix-d"])
+@pytest.mark.parametrize("name", ["book/index", "notebooks/3-hmm", pytest.param("notebooks/appendix-d", marks=slow)])
 def test_page_on_paper(browser, served_book, name):
     """As wide as an A4 page between margins of 1 cm: no sidebar, no button, and nothing that would have to scroll."""
     watched = Watched(browser, served_book, 718, 1000)

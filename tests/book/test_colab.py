@@ -12,17 +12,16 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import colab
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from packaging.requirements import Requirement
 from record import slow
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book"))
-import colab  # noqa: E402
+import notebooks as pipeline
 
-import notebooks as pipeline  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 ADDRESS = "https://" + "example.invalid/someone/project"
 NOWHERE = f"{ADDRESS}/nowhere"

@@ -11,16 +11,15 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import companion
 import jupytext
 import nbformat
 import pytest
+import side_by_side
+
+import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book" / "_ext")]
-import companion  # noqa: E402
-import side_by_side  # noqa: E402
-
-import notebooks as pipeline  # noqa: E402
 
 REACHES = "%time\nif False:\n    from hmmlib.folder import x"
 
@@ -160,6 +159,9 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure(project, monkeypat
     assert not pipeline.ledger_up_to_date()
     pipeline.check_ledger(1)
     assert pipeline.ledger_up_to_date()
+    edited(project.root / "build" / "ledger.json", "ledger", "another")
+    assert not pipeline.ledger_up_to_date(), "a reader has written one of fewer instances there"
+    edited(project.root / "build" / "ledger.json", "another", "ledger")
     edited(project.root / "hmmlib" / "__main__.py", "", "x = 1")
     assert not pipeline.ledger_up_to_date()
     (project.root / "fails").touch()

@@ -12,6 +12,7 @@ import papermill
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from colab import copy_files
 from record import slow
 from runs import MEASURED, numbers
 
@@ -19,8 +20,6 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import run_trial
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book"))
-from colab import copy_files  # noqa: E402
 
 TIMES = re.compile(r"\b\d+([.,]\d+)? ?(ms|s|min|seconds?|minutes?|hours?)\b")
 WORDS_OF_TIMES = re.compile(r'"(\d[^"]*|ms|s|min)": (\d+|\[[\d, ]*\]),? ?')
@@ -78,7 +77,7 @@ def trial(preset: str, threads: int) -> dict:
     )
     found = subprocess.run(
         [sys.executable, "-c", code, preset, str(threads)],
-        cwd=ROOT / "tests",
+        cwd=ROOT / "tests" / "support",
         capture_output=True,
         text=True,
         check=True,

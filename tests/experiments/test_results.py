@@ -8,6 +8,8 @@ from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import load_result, result_path
 from hmmlib.experiments.summaries import LADDER, LEFT, RIGHT, along, gain, interval, reference, size
 
+pytestmark = pytest.mark.outside
+
 LEFT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "left", 20)]
 HEAD = "head tuned on the network"
 RIGHT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "right", 5)]

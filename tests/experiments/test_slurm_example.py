@@ -23,6 +23,8 @@ from hmmlib.experiments.local import Outcome
 from hmmlib.experiments.specs import panel_specs
 from hmmlib.experiments.store import load_results
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "book" / "slurm" / "sweep.sbatch"
 BIN = Path(sys.executable).parent

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from record import slow
 from runs import TINY
 
 import hmmlib
@@ -28,6 +29,8 @@ from hmmlib.experiments.store import (
     save_result,
 )
 from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
+
+pytestmark = pytest.mark.outside
 
 TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
 
@@ -297,7 +300,9 @@ def test_what_is_no_result_lies_in_hidden_folders(result, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "result", load_results("smoke"), ids=lambda r: f"{r.spec.n_memory}-{r.spec.n_states}-{r.spec.seed}"
+    "result",
+    [pytest.param(result, marks=slow if k % 4 else ()) for k, result in enumerate(load_results("smoke"))],
+    ids=lambda r: f"{r.spec.n_memory}-{r.spec.n_states}-{r.spec.seed}",
 )
 def test_a_stored_trial_is_what_its_spec_gives(result):
     """Exact quantities to rounding; what a trained network gives, to what another machine's rounding may change."""

@@ -331,6 +331,7 @@ def test_every_choice_runs_repeats_and_matters(choice, fields):
     assert np.isfinite([first.divergence, first.network_loss, first.best_loss]).all()
 
 
+@pytest.mark.outside
 def test_more_steps_bring_the_network_nearer_to_the_exact_law():
     """Mean divergence at the mask over seeds; the control is the law of another chain, from which it moves away."""
     own, other = [], []

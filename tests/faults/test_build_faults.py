@@ -15,13 +15,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from faults import fill
-from record import SLOW
+from record import slow
 from runs import ENVIRONMENT, relatives, soon
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book"))
+import notebooks as pipeline
 
-import notebooks as pipeline  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 NOTEBOOK = """\
 ---
@@ -120,7 +119,7 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("how", DEATHS)
+@pytest.mark.parametrize("how", [pytest.param(how, marks=() if how == "is killed" else slow) for how in DEATHS])
 def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(how, project, survived):
     (project.root / "b.act").write_text(DEATHS[how])
     done = build(project)
@@ -159,10 +158,9 @@ MOMENTS = [
     (signal.SIGINT, "in a cell"),
     (signal.SIGTERM, "in a cell"),
     (signal.SIGKILL, "in a cell"),
-    (signal.SIGKILL, 0.5),
     (signal.SIGKILL, "as a kernel starts"),
 ]
-MORE = list(itertools.product((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (0.1, 0.5, 1.0, 2.0, 3.0)))
+MORE = itertools.product((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (0.1, 0.5, 1.0, 2.0, 3.0))
 
 
 def heeding() -> None:
@@ -173,7 +171,7 @@ def heeding() -> None:
 @linux
 @pytest.mark.parametrize(
     ("how", "when"),
-    MOMENTS + (MORE if SLOW else []),
+    [*MOMENTS, *(pytest.param(*moment, marks=slow) for moment in MORE)],
     ids=lambda part: getattr(part, "name", str(part)),
 )
 def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(how, when, project, survived):

@@ -8,11 +8,12 @@ import sys
 import time
 
 import pytest
+import short_pretraining
 import torch
 from faults import fill, no_longer_than
-from record import SLOW
+from record import SLOW, slow
 from runs import ENVIRONMENT, TINY, numbers, stored
-from test_checkpoints import STEPS, leave_two, train, undisturbed
+from short_pretraining import STEPS, leave_two, train, undisturbed
 
 from hmmlib.experiments import local
 from hmmlib.experiments.cluster import GRACE, work
@@ -60,7 +61,7 @@ sys.path.insert(0, here)
 import torch
 torch.set_num_threads(1)
 from hmmlib.training import checkpoints
-from test_checkpoints import train
+from short_pretraining import train
 from hmmlib.training.bert import Shape, build
 from hmmlib.models.appendix_e import random_hmm
 build(Shape(1, 8, 2, 8), 4, 0), random_hmm(3, 4, 1).sample(2, 3, 0)  # imports once, not after each fork
@@ -130,7 +131,8 @@ print(json.dumps(told))
 def test_pretraining_killed_twenty_times_ends_with_the_same_weights(seed, tmp_path, survived):
     """Nine times in the midst of a checkpoint's writing, the others at random; each time it goes on where it was."""
     path = tmp_path / "runs" / "one.safetensors"
-    call = [sys.executable, "-W", "error", "-c", KILLS, str(path), os.path.dirname(__file__), str(seed)]
+    here = os.path.dirname(short_pretraining.__file__)
+    call = [sys.executable, "-W", "error", "-c", KILLS, str(path), here, str(seed)]
     done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -274,7 +276,7 @@ def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, surviv
 # Stores that cannot be written.
 
 
-@pytest.mark.parametrize("claims", [False, True], ids=["never used", "used before"])
+@pytest.mark.parametrize("claims", [pytest.param(False, marks=slow), True], ids=["never used", "used before"])
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     claims,
     results,

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 import torch
+from record import slow
 from runs import ENVIRONMENT, PANEL, TINY, command, relatives, soon, stored
 
 from hmmlib.experiments.local import describe, run_missing, run_side_by_side
@@ -66,7 +67,9 @@ def test_a_killed_workers_trial_is_named_and_can_be_run_again(tmp_path, survived
 
 
 @linux
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=slow)], ids=lambda how: how.name
+)
 def test_workers_end_with_the_command_that_began_them_and_keep_their_work(how, tmp_path, survived):
     """Two workers are in the midst of a trial; what they leave is whole, free, and where they were."""
     mark = f"HMMLIB_FAULT={tmp_path}"
@@ -77,7 +80,7 @@ def test_workers_end_with_the_command_that_began_them_and_keep_their_work(how, t
     try:
         locks = tmp_path / "smoke" / ".claims"
         assert soon(lambda: len(list(locks.glob("*.lock"))) == 2, 120)
-        time.sleep(5)  # some steps, unless the machine is very busy
+        time.sleep(2)  # some steps, unless the machine is very busy
         if how == signal.SIGINT:  # as Ctrl-C does
             os.killpg(running.pid, how)
         else:

@@ -275,6 +275,7 @@ def test_without_numba_everything_goes_through_torch(monkeypatch):
         backend.loops.cache_clear()
 
 
+@pytest.mark.outside
 def test_numba_is_loaded_only_when_it_is_needed():
     code = "import sys, hmmlib.inference.messages, hmmlib.theory.theorems; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -126,6 +126,7 @@ def test_arbitrary_embeddings_and_prompts_equal_the_sum_over_all_paths(family):
             assert error(found, lifted_masked_token(model, prompted[0])) <= 1e-12, seed
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("zeros", [0.0, 0.5])
 def test_hmmlearn_agrees(zeros):
     hmmlearn = pytest.importorskip("hmmlearn.hmm")
@@ -142,6 +143,7 @@ def test_hmmlearn_agrees(zeros):
             assert likelihood.item() == pytest.approx(score, rel=1e-12)
 
 
+@pytest.mark.outside
 def test_dynamax_agrees():
     jax, dynamax = pytest.importorskip("jax"), pytest.importorskip("dynamax.hidden_markov_model")
     with jax.enable_x64(True):

@@ -1,11 +1,12 @@
 """Where floating point is hard: underflow, long inputs, gradients, float32. And what inference refuses."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from integers import UNIT, ratio, whole
+from record import SLOW
 
 from hmmlib.inference.messages import (
     log_likelihood,
@@ -24,19 +25,6 @@ KEPT = HMM(torch.eye(2, dtype=torch.float64), [[1 - TINY, TINY], [TINY, 1 - TINY
 """The state never changes; each token speaks for one of the two states by a factor of e^100."""
 REMEMBERED = MemoryHMM([[1.0]], KEPT.emission[:, :, None], [1.0], [0.5, 0.5])
 """The same with the memory in the role of the state."""
-
-UNIT = 2**1074
-"""Every float is a multiple of 1 / UNIT."""
-
-
-def whole(values):
-    """Floats times UNIT, as Python integers: sums and products of them are exact."""
-    return np.vectorize(lambda value: int(Fraction(value) * UNIT), otypes=[object])(np.asarray(values))
-
-
-def ratio(values, total):
-    """Floats from Python integers of any size; 0 for 0 alone, the smallest float for what rounds to it."""
-    return [(v / total or math.ulp(0.0)) if v else 0.0 for v in values]  # Python rounds the quotient of integers once
 
 
 def in_integers(model, embeddings):
@@ -65,7 +53,7 @@ def extreme_columns(shape, rng):
 
 @pytest.mark.parametrize("kind", ["extreme", "appendix E"])
 def test_underflow_against_integer_arithmetic(kind):
-    for seed in range(25):
+    for seed in range(25 if SLOW else 5):
         rng = np.random.default_rng(seed)
         model = random_hmm(3, 4, seed)
         if kind == "extreme":
@@ -159,6 +147,7 @@ def test_gradients_survive_underflow():
     np.testing.assert_allclose(embeddings.grad[0, :-1], expected, rtol=1e-10)
 
 
+@pytest.mark.outside
 def test_a_sequence_of_200_000_tokens():
     model = sparse_hmm(3, 4, seed=4, zeros=0.0)
     tokens = torch.randint(0, 4, (1, 200_000), generator=torch.Generator().manual_seed(0))

@@ -21,6 +21,8 @@ from hmmlib.models.families import (
 from hmmlib.theory.assumptions import assumption_3_1, assumption_3_2
 from hmmlib.validation import MASK
 
+pytestmark = pytest.mark.outside
+
 SEEDS = range(60)
 
 

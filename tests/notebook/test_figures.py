@@ -3,8 +3,8 @@
 import matplotlib
 import numpy as np
 import pytest
+from colours import contrast
 from matplotlib.colors import to_rgb
-from test_drawings import contrast
 
 from hmmlib.notebook import figures
 

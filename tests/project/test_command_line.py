@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import one_line, usage_error
 from record import tried
 from runs import TINY, numbers, stored
 
-from hmmlib import __main__ as command_line
 from hmmlib.experiments.local import Outcome, describe, run_missing
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import Claim, load_result, result_path
@@ -21,26 +21,6 @@ from hmmlib.experiments.trials import run_trial
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {name: value for name, value in TINY.items() if name != "n_states"}
 CHANGES = [part for name, value in SMALL.items() for part in ("--set", f"{name}={value}")]
-
-
-@pytest.fixture
-def call(monkeypatch, capsys):
-    """Run the command line in this process: its exit code, and what it wrote to both streams."""
-    monkeypatch.setenv("COLUMNS", "300")
-
-    def run(*words) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hmmlib", *map(str, words)])
-        message, code = "", 0
-        try:
-            command_line.main()
-        except SystemExit as end:
-            code = end.code or 0
-        if isinstance(code, str):  # as the interpreter does
-            message, code = code + "\n", 1
-        out, err = capsys.readouterr()
-        return code, out, err + message
-
-    return run
 
 
 REFUSED = [
@@ -102,20 +82,6 @@ def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, mon
     monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
-
-
-def usage_error(result: tuple[int, str, str], *said: str) -> None:
-    code, out, err = result
-    flat = " ".join(err.replace("│", " ").split())
-    assert (code, out, "Traceback" in err) == (2, "", False), (out, err)
-    assert all(part in flat for part in said), flat
-
-
-def one_line(result: tuple[int, str, str], *said: str) -> None:
-    code, out, err = result
-    assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
-    assert err.startswith("hmmlib: ")
-    assert all(part in err for part in said), err
 
 
 @tried("command lines")

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import notebooks as pipeline
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book"))
-import notebooks as pipeline  # noqa: E402
 
 
 def locked() -> list[str]:
@@ -133,6 +133,18 @@ def test_one_address():
                 assert other.startswith(address), (name, other)
             for other in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)", path.read_text()):
                 assert address.endswith(f"/{other}"), (name, other)
+
+
+def test_what_a_user_makes_is_not_linted(tmp_path):
+    """Notebooks that git does not track, such as out.ipynb in the root, and the folder mine/."""
+    (tmp_path / "mine").mkdir()
+    cell = nbformat.v4.new_code_cell("import os")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "out.ipynb")
+    (tmp_path / "mine" / "own.py").write_text("import os\n")
+    call = [Path(sys.executable).parent / "ruff", "check", "--no-cache", "--config", ROOT / "pyproject.toml", tmp_path]
+    assert subprocess.run(call, check=False).returncode == 0
+    (tmp_path / "ours.py").write_text("import os\n")
+    assert subprocess.run(call, check=False).returncode == 1
 
 
 def test_workflow_calls_the_same_script():

@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import common
+import contest
 import nbformat
 import numpy as np
+import ours
 import pytest
 import torch
 import yaml
@@ -18,16 +21,11 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from safetensors.torch import save_file
 
+import notebooks as pipeline
 from hmmlib.experiments.store import load_result, load_results
 from hmmlib.training import checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book"), str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "contestants")]
-import common  # noqa: E402
-import contest  # noqa: E402
-import ours  # noqa: E402
-
-import notebooks as pipeline  # noqa: E402
 
 # What the code does not do
 

@@ -9,8 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from damages import around, by, instead, turned
 from hypothesis import assume
 from hypothesis import strategies as st
+from integers import UNIT, ratio, whole
 from strategies import (
     HARD,
     LOST,
@@ -27,8 +29,6 @@ from strategies import (
     properties,
     rounding,
 )
-from test_damage import around, by, instead, turned
-from test_numerics import UNIT, ratio, whole
 from witness import forward_backward
 
 from hmmlib.evidence.enumeration import Joint, conditional

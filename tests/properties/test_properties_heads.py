@@ -5,6 +5,8 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from constructions import behind_gap, check_3_6, check_4, mixed_inputs, read_3_6, telling_inputs
+from damages import around, by, instead, minus, turned, with_part
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -23,8 +25,6 @@ from strategies import (
     properties,
     rounding,
 )
-from test_constructions import behind_gap, check_3_6, check_4, mixed_inputs, read_3_6, telling_inputs
-from test_damage import around, by, instead, minus, turned, with_part
 from witness import forward_backward, surely
 
 from hmmlib.experiments import labels

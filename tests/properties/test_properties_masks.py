@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from damages import around, instead, turned
 from hypothesis import assume
 from hypothesis import strategies as st
 from strategies import (
@@ -24,7 +25,6 @@ from strategies import (
     properties,
     rounding,
 )
-from test_damage import around, instead, turned
 
 from hmmlib.inference import messages
 from hmmlib.models.hmm import HMM, MemoryHMM, _Chain

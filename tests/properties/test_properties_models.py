@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from damages import around, instead, turned
 from hypothesis import assume, example
 from hypothesis import strategies as st
 from strategies import (
@@ -25,7 +26,6 @@ from strategies import (
     properties,
     rounding,
 )
-from test_damage import around, instead, turned
 
 from hmmlib.inference import messages
 from hmmlib.models import hmm, sampling

@@ -255,17 +255,13 @@ def faults(page: Page) -> list[str]:
     return page.evaluate(FAULTS) + page.evaluate(CONTRAST)
 
 
-def barriers(page: Page, contrast: bool = True) -> list[str]:
-    """What axe-core holds against the page, serious or critical: rule, what to mend, first element. Prunes the page.
-
-    `contrast`: also that of text, which takes most of the time.
-    """
+def barriers(page: Page) -> list[str]:
+    """What axe-core holds against the page, serious or critical: rule, what to mend, first element. Prunes the page."""
     page.evaluate(PRUNE)
     options = {"resultTypes": ["violations"], "preload": False, "rules": {"color-contrast": {"enabled": False}}}
     violations = Axe().run(page, options=options).response["violations"]
-    if contrast:
-        options = {"resultTypes": ["violations"], "preload": False, "runOnly": ["color-contrast"]}
-        violations += Axe().run(page, context={"include": [["[data-sample]"]]}, options=options).response["violations"]
+    options = {"resultTypes": ["violations"], "preload": False, "runOnly": ["color-contrast"]}
+    violations += Axe().run(page, context={"include": [["[data-sample]"]]}, options=options).response["violations"]
     found: dict[str, list[str]] = {}
     for rule in violations:
         for node in rule["nodes"] if rule["impact"] in COSTLY else []:

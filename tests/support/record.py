@@ -1,14 +1,13 @@
 """`pytest --record FILE`: what a run of the tests has tried, as JSON, if all of it passed.
 
 Counted are the tests; the examples of each property; a bad input for each test of a table that is marked `tried`; and
-the faults that tests report by `survived`.
+the faults that tests report by `survived`. All of it comes with the tests' reports, also from xdist's processes.
 """
 
 import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from importlib.metadata import version
@@ -75,20 +74,18 @@ class Record:
             self.reports.append(report)
 
     def pytest_terminal_summary(self, terminalreporter, exitstatus, config):
-        chosen = any(config.getoption(name) for name in ("ignore", "ignore_glob", "collectonly"))
-        some = chosen or terminalreporter.stats.get("deselected") or config.args_source is config.ArgsSource.ARGS
+        ways = ("ignore", "ignore_glob", "collectonly", "keyword", "markexpr", "deselect", "lf")
+        some = any(map(config.getoption, ways)) or config.args_source is config.ArgsSource.ARGS
         if some or exitstatus != 0:
             why = "only some tests were run" if some else "not everything passed"
             terminalreporter.write_line(f"{self.path} is left as it was: {why}")
             return
         passed = [report for report in self.reports if report.passed]
-        drawn = sys.modules.get("strategies")
         found = {
             **self.where,
             "seconds": round(time.monotonic() - self.began),
             "passed": len(passed),
             "skipped": dict(Counter(reason(report) for report in self.reports if report.skipped)),
-            "properties": dict(sorted(drawn.EXAMPLES.items())) if drawn else {},
             **counted(passed),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_constructions import behind_gap, check_4, mixed_inputs, telling_inputs, weights_on
+from constructions import behind_gap, check_4, mixed_inputs, telling_inputs, weights_on
 from witness import forward_backward, of_cell, surely
 
 from hmmlib.inference.messages import (

@@ -25,6 +25,8 @@ from hmmlib.training.bert import (
 )
 from hmmlib.validation import MASK
 
+pytestmark = pytest.mark.outside
+
 SHAPE = Shape(layers=1, width=16, heads=2, max_length=12)
 DROPOUT = replace(SHAPE, layers=2, dropout=0.3)
 

@@ -16,6 +16,8 @@ from hmmlib.training.muon import Muon
 from hmmlib.training.pretraining import Pretraining, Run, corpus, hide, optimisers, pretrain, rate_at, visits
 from hmmlib.validation import MASK
 
+pytestmark = pytest.mark.outside
+
 SHAPE = Shape(layers=1, width=16, heads=2, max_length=12)
 PLAN = Pretraining(steps=300, batch=32, length=12, masked=0.2, learning_rate=1e-2, muon_rate=0.04, warmup=5)
 SHORT = replace(PLAN, steps=6, batch=8, warmup=2)

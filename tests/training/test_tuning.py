@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tiny_networks import inputs, lively
 
 from hmmlib.evidence.enumeration import Enumeration, normalised
 from hmmlib.experiments.labels import NONZERO, REDRAWS, draw_mu, draw_task
@@ -11,7 +12,7 @@ from hmmlib.models.appendix_e import mixed_permutations, random_hmm, random_memo
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
-from hmmlib.training.bert import Shape, build, fingerprint, to_ids
+from hmmlib.training.bert import fingerprint, to_ids
 from hmmlib.training.tuning import (
     Tuning,
     accuracy,
@@ -27,24 +28,9 @@ from hmmlib.validation import MASK
 PLAN = Tuning(epochs=3, batch=16, head_rate=0.1, prompt_rate=0.05)
 
 
-def lively(dropout=0.0):
-    """A network whose output hangs on its input; that of fresh weights, which are small, hardly does."""
-    network = build(Shape(layers=1, width=16, heads=2, max_length=10, dropout=dropout), 4, 0)
-    with torch.no_grad():
-        for matrix in (p for p in network.parameters() if p.ndim == 2):
-            matrix *= 20
-    return network.eval()
-
-
 @pytest.fixture
 def network():
     return lively()
-
-
-def inputs(n=40, length=6, seed=0):
-    tokens = torch.randint(0, 4, (n, length), generator=torch.Generator().manual_seed(seed))
-    tokens[:, 0] = MASK
-    return tokens
 
 
 @pytest.mark.parametrize("n_states", [1, 2, 3, 4, 10, 30])
@@ -274,6 +260,7 @@ def test_prompt_tuning_begins_where_it_is_told(network):
     assert not torch.allclose(prompt, initial_prompt(network, 3, 5), atol=0.01)
 
 
+@pytest.mark.outside
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_prompts_are_those_of_peft(network):
     """Its model for feature extraction, the one of its prompt tuning that returns what the network itself returns."""

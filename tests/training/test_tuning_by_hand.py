@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_tuning import inputs, lively
+from tiny_networks import inputs, lively
 
 from hmmlib.experiments import labels
 from hmmlib.experiments.labels import draw_task

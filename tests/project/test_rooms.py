@@ -1,0 +1,83 @@
+"""The rooms of the library, and the size of files: what import-linter and a count hold, and that they notice a breach."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import importlinter  # noqa: F401, without it these tests are left out
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("hmmlib", "book", "benchmarks", "tests")
+PLANTED = {
+    "No import upwards": ("theory/heads.py", "from hmmlib.training import bert"),
+    "Witnesses import nothing that they are to check": ("evidence/enumeration.py", "import hmmlib.inference.messages"),
+    "Evidence and experiments stand side by side": ("experiments/labels.py", "from hmmlib.evidence import enumeration"),
+}
+"""For each contract, a line that breaks it and no other, and a file where it would."""
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess:
+    """import-linter on the library in a folder, wherever else one may be installed."""
+    call = [Path(sys.executable).parent / "lint-imports", "--no-cache"]
+    return subprocess.run(
+        call, cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The library and its contracts, to be changed."""
+    shutil.copytree(ROOT / "hmmlib", tmp_path / "hmmlib", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_rooms_keep_their_order(copy):
+    done = lint_imports(copy)
+    assert done.returncode == 0, done.stdout
+    assert f"Contracts: {len(PLANTED)} kept, 0 broken." in done.stdout
+
+
+@pytest.mark.parametrize("contract", PLANTED)
+def test_a_breach_of_a_contract_is_caught(contract, copy):
+    file, line = PLANTED[contract]
+    with (copy / "hmmlib" / file).open("a") as module:
+        module.write(f"\n\ndef planted():\n    {line}\n")
+    done = lint_imports(copy)
+    assert done.returncode == 1, done.stdout
+    assert f"{contract} BROKEN" in done.stdout
+    assert f"Contracts: {len(PLANTED) - 1} kept, 1 broken." in done.stdout
+
+
+# Sizes
+
+
+def too_long(source: str) -> list[str]:
+    """What is longer than it may be: a file of more than 400 lines, a function of more than 60."""
+    lines = {"the file": source.count("\n")}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines[node.name] = node.end_lineno - node.lineno + 1
+    return [f"{name}: {count} lines" for name, count in lines.items() if count > (400 if name == "the file" else 60)]
+
+
+def test_no_file_and_no_function_is_too_long():
+    sources = {path: path.read_text() for folder in CODE for path in (ROOT / folder).rglob("*.py")}
+    assert len(sources) > 150
+    assert {str(path.relative_to(ROOT)): found for path, text in sources.items() if (found := too_long(text))} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = 1\n" * 400, []),
+        ("x = 1\n" * 401, ["the file: 401 lines"]),
+        ("def f():\n" + "    x = 1\n" * 59, []),
+        ("class A:\n    def f():\n" + "        x = 1\n" * 60, ["f: 61 lines"]),
+    ],
+)
+def test_lines_are_counted(source, expected):
+    assert too_long(source) == expected

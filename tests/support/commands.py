@@ -1,0 +1,41 @@
+"""The command line in the tests' own process, and how it is to end."""
+
+import sys
+
+import pytest
+
+from hmmlib import __main__ as command_line
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run the command line in this process: its exit code, and what it wrote to both streams."""
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def run(*words) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hmmlib", *map(str, words)])
+        message, code = "", 0
+        try:
+            command_line.main()
+        except SystemExit as end:
+            code = end.code or 0
+        if isinstance(code, str):  # as the interpreter does
+            message, code = code + "\n", 1
+        out, err = capsys.readouterr()
+        return code, out, err + message
+
+    return run
+
+
+def usage_error(result: tuple[int, str, str], *said: str) -> None:
+    code, out, err = result
+    flat = " ".join(err.replace("│", " ").split())
+    assert (code, out, "Traceback" in err) == (2, "", False), (out, err)
+    assert all(part in flat for part in said), flat
+
+
+def one_line(result: tuple[int, str, str], *said: str) -> None:
+    code, out, err = result
+    assert (code, out, err.count("\n")) == (1, "", 1), (out, err)
+    assert err.startswith("hmmlib: ")
+    assert all(part in err for part in said), err

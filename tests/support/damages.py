@@ -1,0 +1,178 @@
+"""How to damage the library: one sign, one index or one factor. Each takes a monkeypatch."""
+
+from copy import copy
+from dataclasses import replace
+
+import torch
+
+from hmmlib.evidence.random_models import assumptions as predicate_checks
+from hmmlib.inference import forward_backward, messages
+from hmmlib.models.hmm import HMM
+
+
+def around(place, name, change):
+    """Pass every result of `place.name` through `change`."""
+
+    def damage(patch):
+        honest = getattr(place, name)
+        patch.setattr(place, name, lambda *args, **kwargs: change(honest(*args, **kwargs)))
+
+    return damage
+
+
+def instead(place, name, make):
+    """Put `make(honest)` in the place of `place.name`."""
+    return lambda patch: patch.setattr(place, name, make(getattr(place, name)))
+
+
+def both(*damages):
+    def damage(patch):
+        for each in damages:
+            each(patch)
+
+    return damage
+
+
+def minus(value):
+    return -value
+
+
+def by(factor):
+    return lambda value: value * factor
+
+
+def turned(dim):
+    """The entries one place further on along an axis: an index off by one."""
+    return lambda value: value.roll(1, dim)
+
+
+def with_part(name, change):
+    """A head or a recovery with one of its tensors changed."""
+    return lambda whole: replace(whole, **{name: change(getattr(whole, name))})
+
+
+def second(change):
+    """Change the second of a pair, the head."""
+    return lambda pair: (pair[0], change(pair[1]))
+
+
+def prompt_of(change):
+    """Change the first of a pair, the prompt."""
+    return lambda pair: (change(pair[0]), pair[1])
+
+
+def chain_of(transition, model):
+    """The model with another matrix, whether that is one of transitions or not."""
+    made = copy(model)
+    object.__setattr__(made, "transition", transition)
+    return made
+
+
+def without_the_rest(honest):
+    """The row of all states outside H* left out: the one that makes probabilities sum to 1."""
+
+    def recovery(model, *place):
+        found = honest(model, *place)
+        theta_1 = torch.zeros_like(found.theta_1)
+        theta_1[found.states(model)] = found.theta_1[found.states(model)]
+        return replace(found, theta_1=theta_1)
+
+    return recovery
+
+
+def next_state(honest):
+    """μ weighs the memory in the states one further on, in the cell that is looked up one further on."""
+    return lambda model, recovery, mu: (honest(model, recovery, mu)[0].roll(1, 0), honest(model, recovery, mu)[1])
+
+
+def without_evidence(honest):
+    """The evidence of all later positions left out of every message from the front."""
+    return lambda transition, first, evidence: honest(transition, first, torch.ones_like(evidence))
+
+
+def transposed(honest):
+    """The chain's matrix is all that counts of a model here."""
+
+    def backwards(place, *rest, **named):
+        if isinstance(place, torch.Tensor):
+            return honest(place.T.contiguous(), *rest, **named)
+        model = copy(place)
+        model.transition = model.transition.T.contiguous()
+        return honest(model, *rest, **named)
+
+    return backwards
+
+
+def either_way(make):
+    """Messages are passed in torch or in compiled loops."""
+    return both(*(instead(messages, name, make) for name in ("aggregated_messages", "_in_loops")))
+
+
+backwards = both(
+    instead(messages, "_in_loops", transposed),
+    instead(messages, "both_passes", transposed),
+    instead(forward_backward, "both_passes", transposed),
+)
+
+
+own_token_seen = either_way(lambda honest: lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest))
+
+
+prior_dropped = either_way(lambda honest: lambda model, *rest, **named: honest(flat_prior(model), *rest, **named))
+
+
+def flat_prior(model):
+    """The model with all values of the memory equally likely."""
+    model = copy(model)
+    if not isinstance(model, HMM):
+        model.memory = torch.full_like(model.memory, 1 / model.memory.numel())
+    return model
+
+
+def squared(honest):
+    """A prompt that counts twice."""
+    return lambda model, prompt, tokens: honest(model, torch.as_tensor(prompt) ** 2, tokens)
+
+
+def no_prompt(honest):
+    """The prompt u replaced by ones: it tells nothing."""
+    return lambda model, tokens, prompt: honest(model, tokens, torch.ones_like(torch.as_tensor(prompt)))
+
+
+def everywhere(honest):
+    """Attention to all positions alike."""
+    return lambda head, probs: torch.ones_like(honest(head, probs))
+
+
+def everything(report):
+    return replace(report, holds=True)
+
+
+def loose(honest):
+    """Singular values up to a tenth of the largest count as zero."""
+
+    def independence(name, columns):
+        report = honest(name, columns)
+        rank = int((torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
+        return replace(report, holds=rank == report.n_columns, rank=rank, tolerance=0.1 * report.largest_singular_value)
+
+    return independence
+
+
+def strict(honest):
+    """No tolerance: rounding makes dependent columns independent."""
+
+    def independence(name, columns):
+        report = honest(name, columns)
+        return replace(report, holds=report.n_columns <= len(columns) and report.smallest_singular_value > 0)
+
+    return independence
+
+
+def judged(name, verdict):
+    """A predicate whose verdict is `verdict(report)`."""
+    return around(predicate_checks, name, lambda report: replace(report, holds=bool(verdict(report))))
+
+
+def on_recovery(place, name, part, change):
+    return around(place, name, with_part(part, change))
