@@ -1,7 +1,9 @@
 """One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for long."""
 
 import ast
+import os
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from faults import disk, survived  # noqa: F401, fixtures
 from record import Record
 
 torch.set_num_threads(1)
+MINE = tempfile.TemporaryDirectory(prefix="hmmlib-tests-")
+os.environ["HMMLIB_MINE"] = MINE.name  # the tests see none of the results that a user has made, and leave none
 
 
 def pytest_addoption(parser):

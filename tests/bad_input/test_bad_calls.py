@@ -74,6 +74,7 @@ USAGE = [
 def test_a_call_that_is_none_ends_with_exit_code_2_and_says_why_on_stderr(case, call, tmp_path, monkeypatch):  # noqa: F811
     words, *said = case
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HMMLIB_MINE", str(tmp_path / "mine"))
     monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())

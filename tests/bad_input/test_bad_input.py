@@ -294,6 +294,9 @@ INNER_MODULES = {
     "evidence.random_models": "each takes a seed that the ledger draws; `statements.run` is the door",
     "evidence.equations": "data",
     "experiments.presets": "data",
+    "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
+    "experiments.measurements": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
+    "experiments.provenance": "gets results that `load_result` has read",
 }
 INNER = {
     "backend": "half name fresh as_name loops shares side_by_side",  # get what `pick` gives
@@ -301,7 +304,7 @@ INNER = {
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
     "experiments.local": "pace store_safely merge",  # what a run does with its own results
-    "experiments.store": "as_store as_folder",
+    "experiments.store": "as_store as_folders",
     "experiments.summaries": "size gain as_results",  # read one field
     "files": "write_whole",  # gets what `store` and `ledger` have made
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
@@ -337,7 +340,11 @@ RESULTS = [
     "Built",
     "Built.judge",
     "Rung",
+    "Trial",
+    "Trial.measure",
     "TrialResult",
+    "LabelRule",
+    "Store",
     "Outcome",
     "Claim",
     "Interval",

@@ -28,7 +28,7 @@ from hmmlib.experiments.local import (
     summary,
 )
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path
+from hmmlib.experiments.store import Claim, as_store, checkpoint_path, load_result, result_path
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
@@ -202,7 +202,7 @@ def test_a_result_that_cannot_be_stored_is_rescued(results, tmp_path, monkeypatc
     save, store = local.save_result, tmp_path / "store"
 
     def full(result, where):
-        if where == store:
+        if where == as_store(store):
             raise OSError("no space left")
         return save(result, where)
 
@@ -381,8 +381,8 @@ assert not REFUSED & sys.modules.keys()
 """
 
 
-def test_torch_transformers_numpy_safetensors_and_filelock_are_enough(results, tmp_path):
-    allowed = needed("torch", "transformers", "numpy", "safetensors", "filelock")
+def test_torch_transformers_numpy_safetensors_pydantic_and_filelock_are_enough(results, tmp_path):
+    allowed = needed("torch", "transformers", "numpy", "safetensors", "pydantic", "filelock")
     modules = metadata.packages_distributions()
     refused = {
         name for name, owners in modules.items() if not {owner.lower().replace("_", "-") for owner in owners} & allowed

@@ -30,6 +30,7 @@ from hmmlib.experiments.store import (
 from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
 
 TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
+NUMBERS = [name for name in TYPES if TYPES[name].startswith(("Share", "Amount"))]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,7 @@ def test_a_result_survives_the_store(result, tmp_path):
     assert load_result(path).redraws == 3
     nothing = dict.fromkeys((name for name in TYPES if TYPES[name].endswith("None")), None)
     assert len(nothing) == 7
+    assert len(NUMBERS) == 17
     nothing["spec"] = replace(result.spec, n_memory=2)  # a vanilla model always has a prompt
     assert load_result(save_result(replace(result, **nothing), tmp_path)) == replace(result, **nothing)
 
@@ -191,7 +193,7 @@ def test_a_file_is_refused_under_another_name_or_preset(result, tmp_path):
         load_result(moved)
 
 
-@pytest.mark.parametrize("name", [name for name in TYPES if TYPES[name].startswith("float")])
+@pytest.mark.parametrize("name", NUMBERS)
 def test_no_result_is_written_that_could_not_be_read(name, result, tmp_path):
     with pytest.raises(FloatingPointError, match=f"{name} is inf"):
         save_result(replace(result, **{name: float("inf")}), tmp_path)
@@ -288,7 +290,7 @@ def test_what_is_no_result_lies_in_hidden_folders(result, tmp_path):
         )
         assert ignored.returncode == 0
     kept = subprocess.run(
-        ["git", "check-ignore", "--quiet", str(result_path(result.spec))], cwd=STORE.parent, check=False
+        ["git", "check-ignore", "--quiet", str(result_path(result.spec, STORE))], cwd=STORE.parent, check=False
     )
     assert kept.returncode == 1
 

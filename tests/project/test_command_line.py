@@ -99,6 +99,7 @@ REFUSED = [
     ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
+    monkeypatch.setenv("HMMLIB_MINE", str(tmp_path / "mine"))
     monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
@@ -176,7 +177,11 @@ def test_one_trial_is_run_once(call, tmp_path):
     assert first.splitlines()[0].startswith(f"{describe(spec)}: head ")
     assert first.splitlines()[1] == str(path)
     assert numbers(load_result(path)) == numbers(run_trial(spec))
-    assert call(*words) == (0, first, "")
+    line, where = first.splitlines()
+    commit = load_result(path).environment["commit"]
+    said = f"not run now, but stored on {load_result(path).environment['date']} by {commit}, by the library as it is"
+    code, again, err = call(*words)
+    assert (code, again.splitlines(), err) == (0, [line, said, where], "")
     assert path.read_bytes() == content
 
 
@@ -257,7 +262,17 @@ def test_info_names_what_a_result_depends_on(call):
     code, out, _ = call("info", "--device", "cpu")
     assert code == 0
     names = [line.split()[0] for line in out.splitlines()]
-    assert names == ["device", "precision", "machine", "threads", "python", "torch", "transformers", "commit"]
+    assert names == [
+        "device",
+        "precision",
+        "machine",
+        "threads",
+        "python",
+        "torch",
+        "transformers",
+        "commit",
+        "library",
+    ]
 
 
 def test_a_process_of_its_own_ends_in_the_same_way(tmp_path):
