@@ -221,6 +221,7 @@ def trial(
 ) -> None:
     """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
     from hmmlib.experiments.specs import TrialSpec
+    from hmmlib.experiments.store import PROJECT
 
     if missing != (panel is not None):
         raise typer.BadParameter("--missing and --panel left|right go together")
@@ -228,7 +229,7 @@ def trial(
         raise typer.BadParameter("a panel has its own --n-states, --n-memory and --seed")
     if not missing and (trials or workers > 1):
         raise typer.BadParameter("--trials and --workers are for --missing")
-    until = _until(max_minutes, device)
+    store, until = store or PROJECT, _until(max_minutes, device)
     if missing:
         _run_panel(_panel(preset, panel, trials, changes), workers, store, device, until, rerun)
         return
@@ -239,7 +240,7 @@ def trial(
     _run_one(spec, store, device, until, rerun)
 
 
-def _run_panel(specs, workers: int, store: Path | None, device: str, until: float, rerun: bool) -> None:
+def _run_panel(specs, workers: int, store, device: str, until: float, rerun: bool) -> None:
     """What the store lacks, in this process or in several."""
     from hmmlib.experiments.local import describe, run_missing, run_side_by_side
 
@@ -254,7 +255,7 @@ def _run_panel(specs, workers: int, store: Path | None, device: str, until: floa
         _conclude(run_missing(specs, store, device, until, _line, show, rerun=rerun), specs)
 
 
-def _run_one(spec, store: Path | None, device: str, until: float, rerun: bool) -> None:
+def _run_one(spec, store, device: str, until: float, rerun: bool) -> None:
     """The result of a spec, run now or stored before: then also by what code."""
     from hmmlib.experiments.local import describe, run_missing, summary
     from hmmlib.experiments.provenance import stored_by
@@ -298,6 +299,7 @@ def sweep(
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
     from hmmlib.experiments.cluster import reachable
     from hmmlib.experiments.cluster import sweep as run
+    from hmmlib.experiments.store import PROJECT
 
     specs = _panel(preset, panel, trials, changes)
     until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
@@ -308,7 +310,7 @@ def sweep(
         raise typer.BadParameter(str(error)) from None
     try:
         with console.status("starting Ray") as status:
-            outcome = run(specs, store, until, address, cpus, gpus, device, _line, status.update)
+            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, status.update)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None

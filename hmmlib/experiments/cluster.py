@@ -20,7 +20,7 @@ import torch
 from hmmlib import backend
 from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Claim, Store, as_folders, checkpoint_path, is_stored
+from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, checkpoint_path, is_stored
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.validation import all_of_type, between, of_type
 
@@ -119,7 +119,7 @@ def _alive(ray) -> list[dict[str, float]]:
 
 def sweep(
     specs: Sequence[TrialSpec],
-    store: Store | str | Path | None = None,
+    store: Store | str | Path = PROJECT,
     until: float = float("inf"),
     address: str | None = None,
     cpus: float = 1.0,

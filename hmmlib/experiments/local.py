@@ -23,7 +23,16 @@ import torch
 
 from hmmlib import backend
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Claim, Store, as_folders, checkpoint_path, is_stored, result_path, save_result
+from hmmlib.experiments.store import (
+    PROJECT,
+    Claim,
+    Store,
+    as_folders,
+    checkpoint_path,
+    is_stored,
+    result_path,
+    save_result,
+)
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.training import checkpoints
 from hmmlib.validation import all_of_type, at_least, between, of_type
@@ -77,7 +86,7 @@ def pace(specs: Sequence[TrialSpec], store: Store | Path, seconds: Sequence[floa
     return f"[{stored} of {len(specs)} stored" + (f", about {left:.0f} min left]" if stored < len(specs) else "]")
 
 
-def store_safely(result: TrialResult, store: Store | str | Path | None) -> Path:
+def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
     """Store a result and delete its checkpoint, no sooner: a result that can be stored nowhere must not take its network along.
 
     Where storing fails, it is kept in the system's temporary folder: OSError says where, or why not there.
@@ -103,7 +112,7 @@ def store_safely(result: TrialResult, store: Store | str | Path | None) -> Path:
 
 def run_missing(
     specs: Sequence[TrialSpec],
-    store: Store | str | Path | None = None,
+    store: Store | str | Path = PROJECT,
     device: str = "auto",
     until: float = float("inf"),
     say: Callable[[str], None] = print,
@@ -192,7 +201,7 @@ def _work(specs: Sequence[TrialSpec], store: Store, device: str, until: float, w
 def run_side_by_side(
     specs: Sequence[TrialSpec],
     workers: int,
-    store: Store | str | Path | None = None,
+    store: Store | str | Path = PROJECT,
     device: str = "auto",
     until: float = float("inf"),
     rerun: bool = False,

@@ -29,8 +29,6 @@ FORMAT = 2
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "results"
 """Where the committed results lie in a checkout of the project."""
-MINE = ROOT / "mine" / "results"
-"""Where in a checkout the results of its user lie, which git ignores; the variable HMMLIB_MINE names another folder."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +48,26 @@ class Store:
         return Store(self.folder.resolve(), tuple(other.resolve() for other in self.others))
 
 
-def as_store(store: Store | str | Path | None) -> Store:
-    """A store, be its folder there or not; None is the project's own: in a checkout the user's, then the committed one.
+def _of_project() -> Store:
+    """In a checkout the folder of its user, which git ignores (HMMLIB_MINE names another), then the committed results."""
+    mine = Path(os.environ.get("HMMLIB_MINE", ROOT / "mine" / "results"))
+    return Store(mine, (STORE,)) if (ROOT / "pyproject.toml").is_file() else Store(STORE)
 
-    TypeError for what is no path, ValueError for an empty one.
-    """
+
+PROJECT = _of_project()
+"""Where results are written and looked for that nobody names a store for."""
+
+
+def as_store(store: Store | str | Path) -> Store:
+    """A store, be its folder there or not. TypeError for what is no path, ValueError for an empty one."""
     if isinstance(store, Store):
         return store
-    if store is None:
-        mine = Path(os.environ.get("HMMLIB_MINE", MINE))
-        return Store(mine, (STORE,)) if (ROOT / "pyproject.toml").is_file() else Store(STORE)
     if store == "":  # Path("") would be the folder that one happens to be in
         raise ValueError("store must name a folder, not ''")
     return Store(Path(of_type("store", store, str, os.PathLike)))
 
 
-def as_folders(store: Store | str | Path | None) -> Store:
+def as_folders(store: Store | str | Path) -> Store:
     """A store before any work: NotADirectoryError where one of its folders is something else, or a link that leads nowhere."""
     store = as_store(store)
     for folder in store.folders:
@@ -79,7 +81,7 @@ def _unless_another(folder: Path) -> Path:
     return folder
 
 
-def result_path(spec: TrialSpec, store: Store | str | Path | None = None) -> Path:
+def result_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
     """Where the result of a spec lies, or would be written."""
     written, *others = (
         folder / of_type("spec", spec, TrialSpec).preset / f"{spec.hash}.json" for folder in as_store(store).folders
@@ -87,12 +89,12 @@ def result_path(spec: TrialSpec, store: Store | str | Path | None = None) -> Pat
     return next((path for path in (written, *others) if path.exists()), written)
 
 
-def _folder(spec: TrialSpec, store: Store | str | Path | None) -> Path:
+def _folder(spec: TrialSpec, store: Store | str | Path) -> Path:
     """Where results of a spec's preset are written. TypeError where the spec or the store is none."""
     return as_store(store).folder / of_type("spec", spec, TrialSpec).preset
 
 
-def save_result(result: TrialResult, store: Store | str | Path | None = None) -> Path:
+def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Path:
     """Write a result, whole or not at all: OSError, which names the file, where it cannot be written.
 
     FloatingPointError where a number of it is none, as it would be refused when read.
@@ -172,7 +174,7 @@ def load_result(path: Path) -> TrialResult:
     return result
 
 
-def load_results(preset: str, store: Store | str | Path | None = None) -> list[TrialResult]:
+def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[TrialResult]:
     """All stored results of a preset, ordered by memory values, hidden states, then seed."""
     one_of("preset", preset, PRESETS)
     folders = [_unless_another(folder / preset) for folder in reversed(as_folders(store).folders)]
@@ -183,7 +185,7 @@ def load_results(preset: str, store: Store | str | Path | None = None) -> list[T
     return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
 
 
-def is_stored(spec: TrialSpec, store: Store | str | Path | None = None, rerun: bool = False) -> bool:
+def is_stored(spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False) -> bool:
     """Whether the result of a spec is there; with `rerun` only if the library is known not to have changed since.
 
     ValueError, naming the file, where what is there is no result.
@@ -195,7 +197,7 @@ def is_stored(spec: TrialSpec, store: Store | str | Path | None = None, rerun: b
     return result.spec == spec and not (rerun and has_changed(result) is not False)
 
 
-def checkpoint_path(spec: TrialSpec, store: Store | str | Path | None = None) -> Path:
+def checkpoint_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
     """Where an unfinished trial keeps its network."""
     return _folder(spec, store) / ".unfinished" / f"{spec.hash}.safetensors"
 
@@ -210,7 +212,7 @@ class Claim:
         self._lock = lock
 
     @classmethod
-    def take(cls, spec: TrialSpec, store: Store | str | Path | None = None, rerun: bool = False) -> Claim | None:
+    def take(cls, spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False) -> Claim | None:
         """The claim, or None where another process holds it, or has finished the spec meanwhile, as `is_stored` says."""
         folder = _folder(spec, store) / ".claims"
         folder.mkdir(parents=True, exist_ok=True)

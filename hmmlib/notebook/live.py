@@ -9,7 +9,7 @@ from pathlib import Path
 from hmmlib.experiments.local import run_missing
 from hmmlib.experiments.provenance import stored_by
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Store, as_folders, as_store, load_result, result_path
+from hmmlib.experiments.store import PROJECT, Store, as_folders, as_store, load_result, result_path
 from hmmlib.experiments.trials import TrialResult
 from hmmlib.validation import all_of_type, at_least
 
@@ -36,7 +36,7 @@ def gather(
     specs: Sequence[TrialSpec],
     until: float,
     device: str = "auto",
-    store: Store | str | Path | None = None,
+    store: Store | str | Path = PROJECT,
     say: Callable[[str], None] = print,
     rerun: bool = False,
 ) -> list[TrialResult]:

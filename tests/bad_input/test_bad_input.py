@@ -304,6 +304,7 @@ INNER = {
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
     "experiments.local": "pace store_safely merge",  # what a run does with its own results
+    "experiments.specs": "added field_type",  # what a field is
     "experiments.store": "as_store as_folders",
     "experiments.summaries": "size gain as_results",  # read one field
     "files": "write_whole",  # gets what `store` and `ledger` have made

@@ -65,7 +65,7 @@ def test_what_another_holds_is_left_to_it(tmp_path):
 
 
 def test_what_another_has_just_finished_is_stored_not_taken(results, tmp_path, monkeypatch):
-    def finished_meanwhile(spec, store):
+    def finished_meanwhile(spec, store, rerun):
         store_safely(results[0], store)
 
     monkeypatch.setattr(local.Claim, "take", finished_meanwhile)
@@ -358,7 +358,7 @@ class Bare(PathFinder):
     def find_spec(cls, name, path=None, target=None):
         return None if name.split(".")[0] in refused else PathFinder.find_spec(name, path, target)
 
-refused = REFUSED | {"pydantic", "typer", "rich"}
+refused = REFUSED | {"typer", "rich"}
 for name in refused & sys.modules.keys():
     del sys.modules[name]
 sys.meta_path[:] = [Bare if finder is PathFinder else finder for finder in sys.meta_path]

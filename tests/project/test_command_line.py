@@ -15,7 +15,7 @@ from runs import TINY, numbers, stored
 from hmmlib import __main__ as command_line
 from hmmlib.experiments.local import Outcome, describe, run_missing
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, load_result, result_path
+from hmmlib.experiments.store import Claim, Store, load_result, result_path
 from hmmlib.experiments.trials import run_trial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,8 +99,7 @@ REFUSED = [
     ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
-    monkeypatch.setenv("HMMLIB_MINE", str(tmp_path / "mine"))
-    monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
+    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", Store(tmp_path / "mine", (tmp_path / "store",)))
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
 
@@ -247,8 +246,10 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     more = ["--address", "head:6379", "--cpus", 2, "--gpus", 0.25, "--device", "cuda"]
     assert call("sweep", *words, "--trials", 2, *more)[0] == 0
     assert call("sweep", *words)[0] == 0
-    assert call("trial", "--missing", "--workers", 3, *words)[0] == 0
-    (specs, *rest), (paper, *plain), (same, workers, store, device, until) = given
+    for rerun in ([], ["--rerun"]):
+        assert call("trial", "--missing", "--workers", 3, *words, *rerun)[0] == 0
+    (specs, *rest), (paper, *plain), (same, workers, store, device, until, rerun), (*_, again) = given
+    assert (rerun, again) == (False, True)
     assert specs == panel_specs("smoke", "right", 2, steps=7)
     assert rest[0] == tmp_path
     assert rest[1] == until == pytest.approx(end, abs=60) or rest[1] == pytest.approx(until, abs=60)
