@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from runs import TINY, numbers, stored
 from hmmlib import __main__ as command_line
 from hmmlib.experiments.local import Outcome, describe, run_missing
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, Store, load_result, result_path
+from hmmlib.experiments.store import Claim, Store, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,6 +183,24 @@ def test_one_trial_is_run_once(call, tmp_path):
     code, again, err = call(*words)
     assert (code, again.splitlines(), err) == (0, [line, said, where], "")
     assert path.read_bytes() == content
+
+
+def test_what_another_state_of_the_library_has_stored_is_called_so_and_run_again_on_request(call, tmp_path):
+    torch.set_num_threads(1)
+    words = ["trial", "--preset", "smoke", "--n-states", 3, "--store", tmp_path, *CHANGES]
+    spec = TrialSpec("smoke", n_states=3, **SMALL)
+    result = run_trial(spec)
+    old = {**result.environment, "library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
+    save_result(replace(result, environment=old), tmp_path)
+    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since"
+    code, out, _ = call(*words)
+    assert (code, out.splitlines()[1]) == (0, f"not run now, but {said} (--rerun runs it again)")
+    assert load_result(result_path(spec, tmp_path)).environment == old
+    code, out, _ = call(*words, "--rerun")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "stored" not in out
+    assert load_result(result_path(spec, tmp_path)).environment == result.environment
+    assert numbers(load_result(result_path(spec, tmp_path))) == numbers(result)
 
 
 def test_what_is_left_out_of_a_trial(call, tmp_path):
