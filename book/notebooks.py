@@ -350,6 +350,7 @@ def build(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Non
         parser.error(f"--jobs must be at least 1, not {slots}")
     print(f"executing notebooks ({arguments.preset}), {slots} at a time", flush=True)
     quiet_kernels()
+    os.environ.setdefault("HMMLIB_MINE", str(ROOT / "build" / "results"))  # the book has no results of its user
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, side_by_side.cores() // slots)))
     failed = side_by_side.run(jobs_to_do(parameters, slots), slots)
     if failed:

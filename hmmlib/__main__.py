@@ -17,13 +17,13 @@ debugging = False
 """Whether an error is to be shown with its traceback."""
 
 
-def number(name: str, kind: type, least: float | None = None, help: str = ""):
+def number(name: str, of: type, least: float | None = None, help: str = ""):
     """An option that takes an integer, or a number; its usage error has the value found and what is accepted."""
-    wanted = f"{'an integer' if kind is int else 'a number'}{'' if least is None else f' of {least} or more'}"
+    wanted = f"{'an integer' if of is int else 'a number'}{'' if least is None else f' of {least} or more'}"
 
     def parse(text: str):
         try:
-            value = kind(text)
+            value = of(text)
             fits = least is None or value >= least
         except ValueError:
             fits = False
@@ -31,7 +31,7 @@ def number(name: str, kind: type, least: float | None = None, help: str = ""):
             raise typer.BadParameter(f"{name} must be {wanted}, not {text!r}")
         return value
 
-    return typer.Option(parser=parse, metavar="INTEGER" if kind is int else "FLOAT", help=help)
+    return typer.Option(parser=parse, metavar="INTEGER" if of is int else "FLOAT", help=help)
 
 
 def folder(text: str) -> Path:
@@ -51,7 +51,12 @@ Minutes = Annotated[
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
 Store = Annotated[
-    Path | None, typer.Option(parser=folder, metavar="PATH", help="result store; the project's own if left out")
+    Path | None,
+    typer.Option(
+        parser=folder,
+        metavar="PATH",
+        help="result store; if left out mine/results, and what it lacks is looked for in results",
+    ),
 ]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="another field of the spec, such as steps=1100")
@@ -123,20 +128,20 @@ def _fields(changes: list[str] | None) -> dict:
     """`NAME=VALUE` pairs as fields of a TrialSpec; its own checks judge name and value."""
     from hmmlib.experiments.specs import as_field
 
-    found = {}
+    fields = {}
     for change in changes or []:
         name, equals, text = change.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not {change!r}")
         if name in {"preset", "seed", "n_states", "n_memory"}:
             raise typer.BadParameter(f"--set takes the other fields: {name} has its own option, or is the panel's")
-        if name in found:
+        if name in fields:
             raise typer.BadParameter(f"--set takes each field once, but {name} is there twice")
         try:
-            found[name] = as_field(name, text)
+            fields[name] = as_field(name, text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-    return found
+    return fields
 
 
 def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None):
@@ -211,11 +216,13 @@ def trial(
     device: Device = "auto",
     store: Store = None,
     changes: Changes = None,
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="run again what is stored, where the library may have changed since")
+    ] = False,
 ) -> None:
     """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
-    from hmmlib.experiments.local import describe, run_missing, run_side_by_side, summary
     from hmmlib.experiments.specs import TrialSpec
-    from hmmlib.experiments.store import STORE, load_result, result_path
+    from hmmlib.experiments.store import PROJECT
 
     if missing != (panel is not None):
         raise typer.BadParameter("--missing and --panel left|right go together")
@@ -223,38 +230,53 @@ def trial(
         raise typer.BadParameter("a panel has its own --n-states, --n-memory and --seed")
     if not missing and (trials or workers > 1):
         raise typer.BadParameter("--trials and --workers are for --missing")
-    store, until = store or STORE, _until(max_minutes, device)
+    store, until = store or PROJECT, _until(max_minutes, device)
     if missing:
-        specs = _panel(preset, panel, trials, changes)
-        if workers > 1:
-            _conclude(run_side_by_side(specs, workers, store, device, until), specs)
-            return
-        with console.status("starting") as status:
-
-            def show(spec, phase, share):
-                status.update(f"{describe(spec)}: {phase} {share:.0%}")
-
-            _conclude(run_missing(specs, store, device, until, _line, show), specs)
+        _run_panel(_panel(preset, panel, trials, changes), workers, store, device, until, rerun)
         return
     try:
         spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    _run_one(spec, store, device, until, rerun)
+
+
+def _run_panel(specs, workers: int, store, device: str, until: float, rerun: bool) -> None:
+    """What the store lacks, in this process or in several."""
+    from hmmlib.experiments.local import describe, run_missing, run_side_by_side
+
+    if workers > 1:
+        _conclude(run_side_by_side(specs, workers, store, device, until, rerun), specs)
+        return
+    with console.status("starting") as status:
+
+        def show(spec, phase, share):
+            status.update(f"{describe(spec)}: {phase} {share:.0%}")
+
+        _conclude(run_missing(specs, store, device, until, _line, show, rerun=rerun), specs)
+
+
+def _run_one(spec, store, device: str, until: float, rerun: bool) -> None:
+    """The result of a spec, run now or stored before: then also by what code."""
+    from hmmlib.experiments.local import describe, run_missing, summary
+    from hmmlib.experiments.provenance import stored_by
+    from hmmlib.experiments.store import is_stored, load_result, result_path
+
+    with console.status("starting") as status:
+
+        def show(spec, phase, share):
+            status.update(f"{phase} {share:.0%}")
+
+        outcome = run_missing([spec], store, device, until, lambda text: None, show, rerun=rerun)
+    if not is_stored(spec, store, rerun):
+        _conclude(outcome, [spec])
+        raise typer.Exit(1)
     path = result_path(spec, store)
-    if not path.exists():
-        with console.status("starting") as status:
-            outcome = run_missing(
-                [spec],
-                store,
-                device,
-                until,
-                lambda text: None,
-                lambda s, phase, share: status.update(f"{phase} {share:.0%}"),
-            )
-        if not path.exists():
-            _conclude(outcome, [spec])
-            raise typer.Exit(1)
-    _line(f"{describe(spec)}: {summary(load_result(path))}")
+    result = load_result(path)
+    _line(f"{describe(spec)}: {summary(result)}")
+    if not outcome.ran:
+        origin = stored_by(result)
+        _line(f"not run now, but {origin}{'' if origin.endswith('as it is') else ' (--rerun runs it again)'}")
     console.print(str(path), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -278,7 +300,7 @@ def sweep(
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
     from hmmlib.experiments.cluster import reachable
     from hmmlib.experiments.cluster import sweep as run
-    from hmmlib.experiments.store import STORE
+    from hmmlib.experiments.store import PROJECT
 
     specs = _panel(preset, panel, trials, changes)
     until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
@@ -289,7 +311,7 @@ def sweep(
         raise typer.BadParameter(str(error)) from None
     try:
         with console.status("starting Ray") as status:
-            outcome = run(specs, store or STORE, until, address, cpus, gpus, device, _line, status.update)
+            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, status.update)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
@@ -314,9 +336,9 @@ def main() -> None:
         if debugging:
             raise
         expected = isinstance(error, ValueError | OSError | FloatingPointError | RuntimeError)
-        kind = "" if expected else f"{type(error).__name__}: "
+        name = "" if expected else f"{type(error).__name__}: "
         hint = "" if expected else " (python -m hmmlib --debug … shows where)"
-        raise SystemExit(f"hmmlib: {kind}{' '.join(str(error).splitlines())}{hint}") from None
+        raise SystemExit(f"hmmlib: {name}{' '.join(str(error).splitlines())}{hint}") from None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for long."""
 
 import ast
+import os
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from faults import disk, survived  # noqa: F401, fixtures
 from record import Record, counted
 
 torch.set_num_threads(1)
+MINE = tempfile.TemporaryDirectory(prefix="hmmlib-tests-")
+os.environ["HMMLIB_MINE"] = MINE.name  # the tests see none of the results that a user has made, and leave none
 
 EARLY = ["faults", "book", "training", "experiments", "notebook", "project", "benchmarks"]
 """Folders whose tests are longer than others, and wait for processes; what is short fills the gaps at the end."""

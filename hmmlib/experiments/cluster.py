@@ -20,7 +20,7 @@ import torch
 from hmmlib import backend
 from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import STORE, Claim, as_folder, checkpoint_path, is_stored
+from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, checkpoint_path, is_stored
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.validation import all_of_type, between, of_type
 
@@ -77,7 +77,7 @@ def connect(address: str | None):
 
 
 def work(
-    spec: TrialSpec, store: Path, device: str, seconds: float, sent: float, threads: int
+    spec: TrialSpec, store: Store, device: str, seconds: float, sent: float, threads: int
 ) -> tuple[str, TrialResult | str | None]:
     """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
 
@@ -85,7 +85,9 @@ def work(
     """
     until = time.monotonic() + seconds - min(max(0.0, time.time() - sent), GRACE)
     torch.set_num_threads(threads)
-    checkpoint = checkpoint_path(spec, store) if store.is_dir() else None  # none where this node has no such store
+    checkpoint = (
+        checkpoint_path(spec, store) if store.folder.is_dir() else None
+    )  # none where this node has no such store
 
     def report(phase: str, share: float) -> None:
         if time.monotonic() >= until:
@@ -117,7 +119,7 @@ def _alive(ray) -> list[dict[str, float]]:
 
 def sweep(
     specs: Sequence[TrialSpec],
-    store: Path = STORE,
+    store: Store | str | Path = PROJECT,
     until: float = float("inf"),
     address: str | None = None,
     cpus: float = 1.0,
@@ -144,7 +146,7 @@ def sweep(
         raise ValueError(f"cpus must be positive and gpus not negative, not {cpus!r} and {gpus!r}")
     backend.as_name(device)
     between("until", until, 0)
-    store, queue, outcome = as_folder(store).resolve(), deque(), Outcome()
+    store, queue, outcome = as_folders(store).resolve(), deque(), Outcome()
     specs = list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     for spec in specs:
         if is_stored(spec, store):
@@ -223,5 +225,5 @@ def _settle(ray, reference, spec, outcome, store, say) -> None:
 
 
 def _sizes(ray) -> str:
-    found = {f"{node.get('CPU', 0):g} cores and {node.get('GPU', 0):g} GPUs" for node in _alive(ray)}
-    return " or ".join(sorted(found))
+    sizes = {f"{node.get('CPU', 0):g} cores and {node.get('GPU', 0):g} GPUs" for node in _alive(ray)}
+    return " or ".join(sorted(sizes))

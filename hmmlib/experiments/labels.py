@@ -1,8 +1,9 @@
-"""Downstream tasks: texts that begin with a mask, the posterior that the labels weigh, and the weights μ of appendix E."""
+"""Downstream tasks: texts that begin with a mask, the rule by which they are labelled, and the weights μ of appendix E."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,25 +11,14 @@ from torch.nn import functional as F
 
 from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import (
-    MASK,
-    as_generator,
-    at_least,
-    dense,
-    of_type,
-    one_of,
-)
+from hmmlib.theory.assumptions import assumption_3_1
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.theorems import theorem_3_3
+from hmmlib.validation import MASK, as_generator, at_least, dense, of_type, one_of
 
-if TYPE_CHECKING:
-    pass
-
-
-LABELS = ("masked", "before", "stepped")
 PLACES = ("distinct", "repeated")
 NONZERO = 6
 """Nonzero entries of μ (appendix E)."""
-
-
 REDRAWS = 20
 """How often μ is drawn again, at most, while all training labels agree."""
 
@@ -36,7 +26,7 @@ REDRAWS = 20
 class Task(NamedTuple):
     """A labelled data set. `tokens` (n, T) begin with MASK; `labels` (n,) bool; `mu`; `redraws` of μ; `sizes` sum to n.
 
-    `posteriors` are P[H_1 | X_{-1}], P[H_0 | X_{1:T}] or P[M | …], whichever the labels weigh: (n, S) or (n, |M|).
+    `posteriors` are what the labels weigh: those of the label rule, (n, S), or of a memory model P[M | …], (n, |M|).
     """
 
     tokens: Tensor
@@ -74,20 +64,73 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     return rows[:n] - rows[n:]
 
 
-def _inputs(model: HMM | MemoryHMM, n: int, length: int, law: str, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Sequences (n, length) that begin with MASK, and the posteriors that `law` means."""
-    if law == "masked":
-        tokens = model.sample(n, length, generator).tokens
-        tokens[:, 0] = MASK
-        seen = tokens
-    else:
-        seen = model.sample(n, length - 1, generator).tokens
-        tokens = F.pad(seen, (1, 0), value=MASK)
-    if isinstance(model, MemoryHMM):
-        return tokens, memory_posterior(model, seen)
-    if law == "stepped":
-        return tokens, posterior(model, seen, at=1) @ model.transition
-    return tokens, posterior(model, seen, at=int(law == "masked"))
+def _hidden_first_token(
+    model: HMM | MemoryHMM, n: int, length: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """(MASK, x_2, …, x_T), the first token of a sampled text hidden; what is observed is the same."""
+    tokens = model.sample(n, length, generator).tokens
+    tokens[:, 0] = MASK
+    return tokens, tokens
+
+
+def _mask_before_text(model: HMM | MemoryHMM, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(MASK, x), and the sampled text x that is observed: its H_0 is the state at the mask."""
+    text = model.sample(n, length - 1, generator).tokens
+    return F.pad(text, (1, 0), value=MASK), text
+
+
+def _one_step_back(model: HMM, text: Tensor) -> Tensor:
+    """Aᵀ P[H_1 | X_{1:T} = x], which the released scripts take for P[H_0 | X_{1:T} = x]."""
+    return posterior(model, text, at=1) @ model.transition
+
+
+def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
+    """(W†)ᵀμ, for labels that weigh the state at the mask itself: there is no step from H_0 to undo.
+
+    AssumptionError where Assumption 3.1 fails.
+    """
+    columns = assumption_3_1(model)
+    columns.require()
+    return LinearHead(torch.linalg.pinv(model.emission).T @ mu, columns.condition)
+
+
+class LabelRule(NamedTuple):
+    """How inputs are drawn, which posterior their labels weigh, and what the theory says of a vanilla HMM then.
+
+    - `inputs(model, n, length, generator)`: tokens (n, length) that begin with MASK, and what is observed, (n, ·).
+    - `posterior(model, observed)`: the distribution of the state that the labels weigh, (n, S). The labels of a memory model
+      weigh P[M | observed] by every rule.
+    - `head(model, mu)`: the head that the theory gives; AssumptionError where it gives none.
+    - `origin(model)`: the chain whose H_0 is that state, from which a prompt is read as in (3.3).
+    """
+
+    inputs: Callable[[HMM | MemoryHMM, int, int, torch.Generator], tuple[Tensor, Tensor]]
+    posterior: Callable[[HMM, Tensor], Tensor]
+    head: Callable[[HMM, Tensor], LinearHead]
+    origin: Callable[[HMM], HMM]
+
+
+LABEL_RULES = {
+    "masked": LabelRule(
+        inputs=_hidden_first_token,
+        posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{-1}], Section 5
+        head=_head_at_mask,
+        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1)),
+    ),
+    "before": LabelRule(
+        inputs=_mask_before_text,
+        posterior=lambda model, observed: posterior(model, observed, at=0),  # P[H_0 | X_{1:T} = x]
+        head=theorem_3_3,
+        origin=lambda model: model,
+    ),
+    "stepped": LabelRule(
+        inputs=_mask_before_text,
+        posterior=_one_step_back,
+        head=theorem_3_3,
+        origin=lambda model: model,
+    ),
+}
+"""What the word of `draw_task` and of a spec's field `labels` means."""
 
 
 def draw_task(
@@ -103,21 +146,23 @@ def draw_task(
     While all training labels agree, μ is drawn again, at most REDRAWS times; after that the one-class task stays.
 
     Args:
-        law: "masked": the first token of a sampled text is hidden, and the posterior is P[H_1 | X_{-1}] (Section 5);
-            "before": the text behind the mask is sampled from the start, and the posterior is P[H_0 | X_{1:T} = x], as in
-            (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the released scripts compute it.
+        law: a row of LABEL_RULES. "masked": the first token of a sampled text is hidden, and the posterior is
+            P[H_1 | X_{-1}] (Section 5); "before": the text behind the mask is sampled from the start, and the posterior is
+            P[H_0 | X_{1:T} = x], as in (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the released
+            scripts compute it.
         places: as in `draw_mu`.
 
     ValueError for a length below 2, sizes without a sequence to train on, or another word for law or places.
     """
     of_type("model", model, HMM, MemoryHMM)
     at_least("length", length, 2)
-    one_of("law", law, LABELS)
+    rule = LABEL_RULES[one_of("law", law, LABEL_RULES)]
     sizes = tuple(at_least("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
     if len(sizes) != 3 or not sizes[0]:
         raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
     generator = as_generator(seed)
-    tokens, posteriors = _inputs(model, sum(sizes), length, law, generator)
+    tokens, observed = rule.inputs(model, sum(sizes), length, generator)
+    posteriors = (memory_posterior if isinstance(model, MemoryHMM) else rule.posterior)(model, observed)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(posteriors.shape[1], generator, places)
         labels = posteriors.to(mu) @ mu >= 0

@@ -5,19 +5,20 @@ No network is pretrained, so what tuning falls short of here is not the network'
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from hmmlib.experiments.labels import LABELS, Task, draw_task
-from hmmlib.experiments.presets import LADDER
+from hmmlib.experiments.labels import LABEL_RULES, Task, draw_task
+from hmmlib.experiments.presets import LADDER_NUMBERS
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.assumptions import AssumptionError, assumption_3_1, essential_states
+from hmmlib.theory.assumptions import AssumptionError, essential_states
 from hmmlib.theory.heads import LinearHead
-from hmmlib.theory.theorems import theorem_3_3, theorem_3_6
+from hmmlib.theory.theorems import theorem_3_6
 from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt, tune_head
 from hmmlib.validation import as_tensor, of_type, one_of
 
@@ -65,7 +66,7 @@ class Rung:
 
 def ladder_plan(preset: str) -> Tuning:
     """How heads and prompts are tuned on the exact Ḡ. ValueError for an unknown preset."""
-    numbers = LADDER[one_of("preset", preset, LADDER)]
+    numbers = LADDER_NUMBERS[one_of("preset", preset, LADDER_NUMBERS)]
     return Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
 
 
@@ -74,7 +75,7 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
 
     ValueError for a size below 1 or an unknown preset.
     """
-    plan, numbers = ladder_plan(preset), LADDER[preset]
+    plan, numbers = ladder_plan(preset), LADDER_NUMBERS[preset]
     model = random_hmm(n_states, seed=seed)
     task = draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before")
     return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
@@ -83,23 +84,22 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
 def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: str = "before") -> Rung:
     """What can be had from the exact Ḡ on a task.
 
-    A prompt is read as in (3.3), from a chain whose H_0 is the state that the labels weigh.
+    The head of the theory and the chain from which a prompt is read as in (3.3) are those of the label rule.
 
     Args:
         probs: the exact distribution at the first token, (n, X).
-        law: how the task was drawn, as in `draw_task`.
+        law: the rule by which the task was drawn, as in `draw_task`.
     """
     of_type("model", model, HMM)
     of_type("task", task, Task)
-    one_of("law", law, LABELS)
-    probs = as_tensor("probs", probs, 2)
-    origin = HMM(model.transition, model.emission, model.marginal(1)) if law == "masked" else model
+    rule, probs = LABEL_RULES[one_of("law", law, LABEL_RULES)], as_tensor("probs", probs, 2)
+    origin = rule.origin(model)
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
     train_posteriors, _, test_posteriors = task.split(task.posteriors)
     head = tune_head(train, train_labels, plan, seed)
     prompt, behind = tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
-    linear, refusal = _linear(model, task.mu, test, labels, law)
-    essential, prompted = _prompted(origin, task.mu, test_posteriors, labels)
+    linear, refusal = _judged_head(rule.head, model, task.mu, test, labels)
+    essential, prompted = _judged_prompt(origin, task.mu, test_posteriors, labels)
     share = labels.double().mean().item()
     return Rung(
         n_states=model.n_states,
@@ -115,24 +115,17 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
     )
 
 
-def _linear(model: HMM, mu: Tensor, probs: Tensor, labels: Tensor, law: str) -> tuple[Built | None, str]:
-    """How Theorem 3.3's head does, or the reason why there is none.
-
-    Where the labels weigh the state at the mask itself, the head is (W†)ᵀμ: there is no step from H_0 to undo.
-    """
+def _judged_head(
+    theorem: Callable[[HMM, Tensor], LinearHead], model: HMM, mu: Tensor, probs: Tensor, labels: Tensor
+) -> tuple[Built | None, str]:
+    """How the head does that the theory gives, or the reason why there is none."""
     try:
-        if law == "masked":
-            columns = assumption_3_1(model)
-            columns.require()
-            head = LinearHead(torch.linalg.pinv(model.emission).T @ mu, columns.condition)
-        else:
-            head = theorem_3_3(model, mu)
+        return Built.judge(theorem(model, mu), probs, labels), ""
     except AssumptionError as error:
         return None, str(error)
-    return Built.judge(head, probs, labels), ""
 
 
-def _prompted(model: HMM, mu: Tensor, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
+def _judged_prompt(model: HMM, mu: Tensor, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
     """The size of a set H* that satisfies Assumption 3.5, and how Theorem 3.6's prompt and head do; or None."""
     essential = essential_states(model, mu)
     if essential is None:

@@ -1,7 +1,7 @@
 """Running the trials that a store lacks: in one process, or in several side by side, within a time limit.
 
-Needs no more than torch, transformers, NumPy and safetensors. A spec is claimed before it is run, so any number of
-processes may work on one store.
+Needs no more than torch, transformers, NumPy, safetensors, pydantic and filelock. A spec is claimed before it is run, so
+any number of processes may work on one store.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import torch
 from hmmlib import backend
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import (
-    STORE,
+    PROJECT,
     Claim,
-    as_folder,
+    Store,
+    as_folders,
     checkpoint_path,
     is_stored,
     result_path,
@@ -69,26 +70,23 @@ def describe(spec: TrialSpec) -> str:
 
 def summary(result: TrialResult) -> str:
     """A result in one line."""
-    parts = [
-        f"head {of_type('result', result, TrialResult).head_accuracy:.1%}",
-        f"attention {result.attention_accuracy:.1%}",
-    ]
-    if result.prompt_accuracy is not None:
-        parts.insert(1, f"prompt {result.prompt_accuracy:.1%}")
+    of_type("result", result, TrialResult)
+    prompt = "" if result.prompt_accuracy is None else f"prompt {result.prompt_accuracy:.1%}, "
     return (
-        f"{', '.join(parts)}; majority {result.majority_rate:.1%}, excess loss {result.excess_loss:.3f} nats, "
+        f"head {result.head_accuracy:.1%}, {prompt}attention {result.attention_accuracy:.1%}; "
+        f"majority {result.majority_rate:.1%}, excess loss {result.excess_loss:.3f} nats, "
         f"{sum(result.seconds.values()):.0f} s"
     )
 
 
-def pace(specs: Sequence[TrialSpec], store: Path, seconds: Sequence[float], workers: int) -> str:
+def pace(specs: Sequence[TrialSpec], store: Store | Path, seconds: Sequence[float], workers: int) -> str:
     """How many results there are, and about how long the others take at the pace of the trials so far."""
     stored = sum(result_path(spec, store).exists() for spec in specs)
     left = (len(specs) - stored) * sum(seconds) / max(1, len(seconds)) / workers / 60
     return f"[{stored} of {len(specs)} stored" + (f", about {left:.0f} min left]" if stored < len(specs) else "]")
 
 
-def store_safely(result: TrialResult, store: Path) -> Path:
+def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
     """Store a result and delete its checkpoint, no sooner: a result that can be stored nowhere must not take its network along.
 
     Where storing fails, it is kept in the system's temporary folder: OSError says where, or why not there.
@@ -114,12 +112,13 @@ def store_safely(result: TrialResult, store: Path) -> Path:
 
 def run_missing(
     specs: Sequence[TrialSpec],
-    store: Path = STORE,
+    store: Store | str | Path = PROJECT,
     device: str = "auto",
     until: float = float("inf"),
     say: Callable[[str], None] = print,
     on_progress: Callable[[TrialSpec, str, float], None] | None = None,
     workers: int = 1,
+    rerun: bool = False,
 ) -> Outcome:
     """Run, one after another, the specs whose result file is missing and that no other process is running.
 
@@ -127,25 +126,26 @@ def run_missing(
         until: when to stop, as time.monotonic() gives it. What then runs keeps a checkpoint and goes on at the next call.
         on_progress: called as on_progress(spec, phase, share) while a trial runs.
         workers: how many processes like this one work on these specs, for the estimate of the time left.
+        rerun: whether to run again what is stored by a library that is not known to be as it is now.
 
     Raises:
         OSError: a result cannot be written; everything finished is kept, the message says where.
         ValueError: there is no such device, or a file in the store is no result.
     """
     backend.pick(device)
-    store, until = as_folder(store), between("until", until, 0)
+    store, until = as_folders(store), between("until", until, 0)
     specs = all_of_type("specs", specs, TrialSpec)
     outcome, seconds = Outcome(), []
     for k, spec in enumerate(specs):
         if time.monotonic() >= until:
-            outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store)]
+            outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store, rerun)]
             break
-        if is_stored(spec, store):
+        if is_stored(spec, store, rerun):
             outcome.stored.append(spec.hash)
             continue
-        claim = Claim.take(spec, store)
+        claim = Claim.take(spec, store, rerun)
         if claim is None:  # it may have been finished a moment ago
-            (outcome.stored if is_stored(spec, store) else outcome.taken).append(spec.hash)
+            (outcome.stored if is_stored(spec, store, rerun) else outcome.taken).append(spec.hash)
             continue
 
         def report(phase: str, share: float) -> None:
@@ -172,7 +172,7 @@ def run_missing(
     return outcome
 
 
-def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, workers: int, told) -> None:
+def _work(specs: Sequence[TrialSpec], store: Store, device: str, until: float, workers: int, rerun: bool, told) -> None:
     """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
     asked = []
 
@@ -189,7 +189,7 @@ def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, wo
     threading.Thread(target=watch, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
-        told.send(run_missing(specs, store, device, until, workers=workers))
+        told.send(run_missing(specs, store, device, until, workers=workers, rerun=rerun))
     except BaseException as error:
         if asked:  # in the midst of an import the interrupt may have become another error
             raise SystemExit("interrupted") from None
@@ -199,14 +199,19 @@ def _work(specs: Sequence[TrialSpec], store: Path, device: str, until: float, wo
 
 
 def run_side_by_side(
-    specs: Sequence[TrialSpec], workers: int, store: Path = STORE, device: str = "auto", until: float = float("inf")
+    specs: Sequence[TrialSpec],
+    workers: int,
+    store: Store | str | Path = PROJECT,
+    device: str = "auto",
+    until: float = float("inf"),
+    rerun: bool = False,
 ) -> Outcome:
     """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
 
     RuntimeError where a process dies, which says what is now missing, and what `run_missing` raises in one; what is finished
     is kept.
     """
-    workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_folder(store)
+    workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_folders(store)
     backend.pick(device)
     workers = max(1, min(workers, len(specs)))
     context, running, outcomes, died = multiprocessing.get_context("spawn"), {}, [], 0
@@ -214,7 +219,7 @@ def run_side_by_side(
         for _ in range(workers):
             # One for each: what a process was saying when it died blocks no other.
             hears, told = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(specs, store, device, until, workers, told))
+            process = context.Process(target=_work, args=(specs, store, device, until, workers, rerun, told))
             process.start()
             running[hears] = process
             told.close()
@@ -234,25 +239,25 @@ def run_side_by_side(
     for outcome in outcomes:
         if isinstance(outcome, Exception):
             raise outcome
-    whole = merge(outcomes)
+    merged = merge(outcomes)
     if died:
-        known = {*whole.failed, *whole.left}
-        lost = [describe(spec) for spec in specs if spec.hash not in known and not is_stored(spec, store)]
+        known = {*merged.failed, *merged.left}
+        lost = [describe(spec) for spec in specs if spec.hash not in known and not is_stored(spec, store, rerun)]
         named = "; ".join(lost[:3]) + (f"; and {len(lost) - 3} more" if len(lost) > 3 else "")
         again = f". Run again what is missing: {named}" if lost else ", and nothing is missing"
         raise RuntimeError(f"{died} of {workers} processes died; the rest is kept{again}")
-    return whole
+    return merged
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
     """One outcome of several processes that worked on the same specs."""
-    whole = Outcome()
+    merged = Outcome()
     for outcome in outcomes:
-        whole.ran += outcome.ran
-        whole.failed |= outcome.failed
-    settled = {*whole.ran, *whole.failed}
+        merged.ran += outcome.ran
+        merged.failed |= outcome.failed
+    settled = {*merged.ran, *merged.failed}
     for name in ("stored", "left", "taken"):
-        found = dict.fromkeys(h for outcome in outcomes for h in getattr(outcome, name) if h not in settled)
-        setattr(whole, name, list(found))
-        settled |= found.keys()
-    return whole
+        hashes = dict.fromkeys(h for outcome in outcomes for h in getattr(outcome, name) if h not in settled)
+        setattr(merged, name, list(hashes))
+        settled |= hashes.keys()
+    return merged

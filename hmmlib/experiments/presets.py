@@ -47,8 +47,7 @@ PANELS: dict[str, list[dict[str, int]]] = {
 TRIALS = {"left": 20, "right": 5}
 """Trials of each point in the paper."""
 
-
 _LADDER = dict(length=33, train=4000, test=1000, epochs=20, batch=128, head_rate=0.3, prompt_rate=0.1)
-LADDER: dict[str, dict] = {name: _LADDER for name in PRESETS}
-LADDER["smoke"] = _LADDER | dict(length=17, train=400, test=200, epochs=5)
+LADDER_NUMBERS: dict[str, dict] = {name: _LADDER for name in PRESETS}
+LADDER_NUMBERS["smoke"] = _LADDER | dict(length=17, train=400, test=200, epochs=5)
 """Sizes and rates of the exact ladder: sequences (the mask included), examples, passes, AdamW's rates."""

@@ -6,40 +6,33 @@ import dataclasses
 import difflib
 import hashlib
 import json
-import reprlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal, get_type_hints
 
-import numpy as np
-
-from hmmlib.experiments.labels import LABELS, PLACES
+from hmmlib.experiments.fields import Count, CountOrZero, Positive, PositiveOrZero, Seed, TwoOrMore, base, checked
+from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.training.bert import Shape
 from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
-from hmmlib.validation import LARGEST, MOST, all_of_type, of_type, one_of
+from hmmlib.validation import all_of_type, of_type, one_of
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "weights": ("own", "shared"),
-    "permutations": ("states", "joint"),
-    "masking": MASKINGS,
-    "precision": ("single", "half"),
-    "labels": LABELS,
-    "places": PLACES,
-    "prompt_start": PROMPT_STARTS,
-    "attention_positions": ("learned", "none"),
-}
-"""What the fields that are words can be."""
-
-LEAST = dict(n_tokens=2, seed=0, prompt_length=0, warmup=0, documents=0, document_length=0)
-"""Smallest value an integer field takes, where that is not 1."""
-
-MAY_BE_ZERO = {"dropout", "muon_rate", "clip", "tuning_warmup"}
-"""Numbers that switch something off when they are 0; all others must be positive."""
-
+PRECISIONS = ("single", "half")
 LONGEST_PROMPT = 50
 MOST_TRIALS = 10_000
 """Of a point: more would take long to list."""
+OWN = None
+"""Stands for the preset's own value."""
+AS_BEFORE = "as before"
+
+
+def added(before):
+    """A field that TrialSpec did not have from the start, and its value that means "as before".
+
+    Presets need not name it; at this value hash and files leave it out, so that what is stored keeps its name.
+    """
+    return dataclasses.field(default=OWN, metadata={AS_BEFORE: before})
 
 
 @dataclass(frozen=True)
@@ -52,58 +45,55 @@ class TrialSpec:
     ValueError for an unknown preset or an impossible value; the message names the field and what it takes.
     """
 
-    preset: str = "quick"
-    n_states: int = 10
-    seed: int = 0
-    n_memory: int = 1
-    n_tokens: int = 10
-    temperature: float = 0.01
-    permutations: str | None = None
-    layers: int | None = None
-    width: int | None = None
-    heads: int | None = None
-    dropout: float | None = None
-    specials: int | None = None
-    weights: str | None = None
-    documents: int | None = None
-    document_length: int | None = None
-    steps: int | None = None
-    batch: int | None = None
-    length: int | None = None
-    masked: float | None = None
-    masking: str | None = None
-    learning_rate: float | None = None
-    muon_rate: float | None = None
-    clip: float | None = None
-    warmup: int | None = None
-    precision: str | None = None
-    labels: str | None = None
-    places: str | None = None
-    task_length: int | None = None
-    train: int | None = None
-    validation: int | None = None
-    test: int | None = None
-    epochs: int | None = None
-    tuning_batch: int | None = None
-    tuning_warmup: float | None = None
-    head_rate: float | None = None
-    prompt_rate: float | None = None
-    prompt_length: int | None = None
-    prompt_start: str | None = None
-    attention_heads: int | None = None
-    attention_positions: str | None = None
-    evaluation: int | None = None
+    preset: Literal[tuple(PRESETS)] = "quick"
+    n_states: Count = 10
+    seed: Seed = 0
+    n_memory: Count = 1
+    n_tokens: TwoOrMore = 10
+    temperature: Positive = 0.01
+    permutations: Literal["states", "joint"] = OWN
+    layers: Count = OWN
+    width: Count = OWN
+    heads: Count = OWN
+    dropout: PositiveOrZero = OWN
+    specials: Count = OWN
+    weights: Literal["own", "shared"] = OWN
+    documents: CountOrZero = OWN
+    document_length: CountOrZero = OWN
+    steps: Count = OWN
+    batch: Count = OWN
+    length: Count = OWN
+    masked: Positive = OWN
+    masking: Literal[MASKINGS] = OWN
+    learning_rate: Positive = OWN
+    muon_rate: PositiveOrZero = OWN
+    clip: PositiveOrZero = OWN
+    warmup: CountOrZero = OWN
+    precision: Literal[PRECISIONS] = OWN
+    labels: Literal[tuple(LABEL_RULES)] = OWN
+    places: Literal[PLACES] = OWN
+    task_length: Count = OWN
+    train: Count = OWN
+    validation: Count = OWN
+    test: Count = OWN
+    epochs: Count = OWN
+    tuning_batch: Count = OWN
+    tuning_warmup: PositiveOrZero = OWN
+    head_rate: Positive = OWN
+    prompt_rate: Positive = OWN
+    prompt_length: CountOrZero = OWN
+    prompt_start: Literal[PROMPT_STARTS] = OWN
+    attention_heads: Count = OWN
+    attention_positions: Literal["learned", "none"] = OWN
+    evaluation: Count = OWN
 
     def __post_init__(self) -> None:
-        one_of("preset", self.preset, PRESETS)
-        for field in dataclasses.fields(self)[1:]:
+        preset = PRESETS[one_of("preset", self.preset, PRESETS)]
+        for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is None:
-                value = PRESETS[self.preset].get(field.name, field.default)
-            if isinstance(value, np.integer | np.floating):
-                value = value.item()
-            _check_field(field.name, field.type.split(" ")[0], value)
-            object.__setattr__(self, field.name, float(value) if "float" in field.type else value)  # 1 and 1.0 are one
+            if value is OWN:
+                value = preset.get(field.name, field.metadata.get(AS_BEFORE, field.default))
+            object.__setattr__(self, field.name, checked(field.name, TYPES[field.name], value))
         self._check_together()
 
     def _check_together(self) -> None:
@@ -126,10 +116,15 @@ class TrialSpec:
         if self.documents and self.document_length < self.length:
             raise ValueError(f"document_length must be at least length = {self.length}, not {self.document_length}")
 
+    def content(self) -> dict[str, int | float | str]:
+        """The fields that hash and files have: all but those that were added and have the value that means "as before"."""
+        at_before = {f.name for f in dataclasses.fields(self) if f.metadata.get(AS_BEFORE) == getattr(self, f.name)}
+        return {name: value for name, value in asdict(self).items() if name not in at_before}
+
     @property
     def hash(self) -> str:
         """16 hexadecimal digits that the spec's content gives."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self.content(), sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def size(self) -> int:
@@ -150,20 +145,17 @@ class TrialSpec:
         return Tuning(self.epochs, self.tuning_batch, self.head_rate, self.prompt_rate, self.tuning_warmup)
 
 
-def _check_field(name: str, kind: str, value) -> None:
-    if name == "preset":
-        one_of(name, value, PRESETS)
-    elif name in CHOICES:
-        one_of(name, value, CHOICES[name])
-    elif isinstance(value, bool) or not isinstance(value, int | float if kind == "float" else int):
-        raise ValueError(f"{name} must be {'a number' if kind == 'float' else 'an integer'}, not {value!r}")
-    elif kind == "float" and not (0 < value <= LARGEST or (value == 0 and name in MAY_BE_ZERO)):
-        least = "0 or more" if name in MAY_BE_ZERO else "positive"
-        raise ValueError(f"{name} must be {least} and at most {LARGEST:g}, not {value}")
-    elif kind == "int" and value < LEAST.get(name, 1):
-        raise ValueError(f"{name} must be {LEAST.get(name, 1)} or more, not {value}")
-    elif kind == "int" and value > (2**63 - 1 if name == "seed" else MOST):
-        raise ValueError(f"{name} must be at most {'2**63 - 1' if name == 'seed' else MOST}, not {reprlib.repr(value)}")
+TYPES = get_type_hints(TrialSpec, include_extras=True)
+"""The type of each field, in the order of the fields."""
+
+
+def field_type(name: str):
+    """The type of a field of a TrialSpec. ValueError for an unknown name."""
+    if name not in TYPES:
+        near = difflib.get_close_matches(name, TYPES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(TYPES)}"
+        raise ValueError(f"unknown field {name!r}: {hint}")
+    return TYPES[name]
 
 
 def panel_points(panel: str) -> list[dict[str, int]]:
@@ -188,7 +180,7 @@ def select(results: Sequence, **fields) -> list:
     for result in results:
         of_type("the spec of each of results", getattr(result, "spec", None), TrialSpec)
     for name, value in fields.items():
-        _check_field(name, _kind(name), value)
+        checked(name, field_type(name), value)
 
     def fits(spec: TrialSpec) -> bool:
         own = TrialSpec(spec.preset, spec.n_states, spec.seed, spec.n_memory)
@@ -200,19 +192,8 @@ def select(results: Sequence, **fields) -> list:
 
 def as_field(name: str, text: str) -> int | float | str:
     """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
-    kind = _kind(of_type("name", name, str))
+    number, text = base(field_type(of_type("name", name, str))), of_type("text", text, str)
     try:
-        return {"int": int, "float": float, "str": str}[kind](of_type("text", text, str))
+        return number(text)
     except ValueError:
-        raise ValueError(f"{name} must be {'an integer' if kind == 'int' else 'a number'}, not {text!r}") from None
-
-
-def _kind(name: str) -> str:
-    """The type of a field of a TrialSpec, as a word. ValueError for an unknown name."""
-    kinds = {field.name: field.type.split(" ")[0] for field in dataclasses.fields(TrialSpec)}
-    if name not in kinds:
-        near = difflib.get_close_matches(name, kinds, n=1)
-        raise ValueError(
-            f"unknown field {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(kinds)}")
-        )
-    return kinds[name]
+        raise ValueError(f"{name} must be {'an integer' if number is int else 'a number'}, not {text!r}") from None

@@ -6,78 +6,117 @@ these files and never train.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
 import reprlib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 from filelock import FileLock, Timeout
 
+from hmmlib.experiments.fields import checked
+from hmmlib.experiments.measurements import measured_names
 from hmmlib.experiments.presets import PRESETS
+from hmmlib.experiments.provenance import has_changed
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import TrialResult, trial_seeds
 from hmmlib.files import write_whole
-from hmmlib.validation import FINITE, of_type, one_of
+from hmmlib.validation import of_type, one_of
 
 FORMAT = 2
-ROUNDING = 1e-5
-STORE = Path(__file__).resolve().parents[2] / "results"
-"""Where results lie in a checkout of the project."""
-KINDS = {"int": int, "str": str, "dict": dict}
-"""Types of the fields of a result that are neither a spec nor a float."""
+ROOT = Path(__file__).resolve().parents[2]
+STORE = ROOT / "results"
+"""Where the committed results lie in a checkout of the project."""
 
 
-def result_path(spec: TrialSpec, store: Path = STORE) -> Path:
-    """Where the result of a spec lies."""
-    return _folder(spec, store) / f"{spec.hash}.json"
+@dataclass(frozen=True)
+class Store:
+    """A folder that results are written to; they are looked for there first, then in other folders."""
+
+    folder: Path
+    others: tuple[Path, ...] = ()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where results are looked for, in order."""
+        return self.folder, *self.others
+
+    def resolve(self) -> Store:
+        """The same store, wherever one is."""
+        return Store(self.folder.resolve(), tuple(other.resolve() for other in self.others))
 
 
-def _folder(spec: TrialSpec, store: Path) -> Path:
-    """Where the results of a spec's preset lie. TypeError where the spec or the store is none."""
-    return as_store(store) / of_type("spec", spec, TrialSpec).preset
+def _of_project() -> Store:
+    """In a checkout the folder of its user, which git ignores (HMMLIB_MINE names another), then the committed results."""
+    mine = Path(os.environ.get("HMMLIB_MINE", ROOT / "mine" / "results"))
+    return Store(mine, (STORE,)) if (ROOT / "pyproject.toml").is_file() else Store(STORE)
 
 
-def as_store(store: str | Path) -> Path:
-    """The store's folder, be it there or not. TypeError for what is no path, ValueError for an empty one."""
+PROJECT = _of_project()
+"""Where results are written and looked for that nobody names a store for."""
+
+
+def as_store(store: Store | str | Path) -> Store:
+    """A store, be its folder there or not. TypeError for what is no path, ValueError for an empty one."""
+    if isinstance(store, Store):
+        return store
     if store == "":  # Path("") would be the folder that one happens to be in
         raise ValueError("store must name a folder, not ''")
-    return Path(of_type("store", store, str, os.PathLike))
+    return Store(Path(of_type("store", store, str, os.PathLike)))
 
 
-def as_folder(store: str | Path) -> Path:
-    """The store's folder before any work: NotADirectoryError where something else lies there, or a link that leads nowhere."""
+def as_folders(store: Store | str | Path) -> Store:
+    """A store before any work: NotADirectoryError where one of its folders is something else, or a link that leads nowhere."""
     store = as_store(store)
-    if os.path.lexists(store) and not store.is_dir():
-        raise NotADirectoryError(f"store must be a folder, or not yet there; {store} is something else")
+    for folder in store.folders:
+        _unless_another(folder)
     return store
 
 
-def save_result(result: TrialResult, store: Path = STORE) -> Path:
+def _unless_another(folder: Path) -> Path:
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise NotADirectoryError(f"store must be a folder, or not yet there; {folder} is something else")
+    return folder
+
+
+def result_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
+    """Where the result of a spec lies, or would be written."""
+    written, *others = (
+        folder / of_type("spec", spec, TrialSpec).preset / f"{spec.hash}.json" for folder in as_store(store).folders
+    )
+    return next((path for path in (written, *others) if path.exists()), written)
+
+
+def _folder(spec: TrialSpec, store: Store | str | Path) -> Path:
+    """Where results of a spec's preset are written. TypeError where the spec or the store is none."""
+    return as_store(store).folder / of_type("spec", spec, TrialSpec).preset
+
+
+def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Path:
     """Write a result, whole or not at all: OSError, which names the file, where it cannot be written.
 
     FloatingPointError where a number of it is none, as it would be refused when read.
     """
-    path = result_path(of_type("result", result, TrialResult).spec, store)
-    wild = [f"{name} is {value}" for name, value in asdict(result).items() if _infinite(value)]
+    spec = of_type("result", result, TrialResult).spec
+    path = _folder(spec, store) / f"{spec.hash}.json"
+    values = asdict(result) | {"spec": spec.content()}
+    values |= values.pop("added")
+    wild = [f"{name} is {value}" for name, value in values.items() if _infinite(value)]
     if wild:
         raise FloatingPointError(f"a result that cannot be stored: {', '.join(wild)}")
-    return write_whole(path, json.dumps({"format": FORMAT, **asdict(result)}, indent=1) + "\n")
+    return write_whole(path, json.dumps({"format": FORMAT, **values}, indent=1) + "\n")
+
+
+TYPES = {
+    name: field_type for name, field_type in get_type_hints(TrialResult, include_extras=True).items() if name != "spec"
+}
+"""The type of each field of a result."""
 
 
 def _infinite(value) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
-
-
-def _check_number(name: str, value) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
-    if name.endswith(("accuracy", "rate")) and not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a share, 0 to 1, not {value!r}")
-    if not -ROUNDING <= value <= FINITE:  # a divergence of zero may be rounded to less
-        raise ValueError(f"{name} must be a number of 0 or more, finite, not {reprlib.repr(value)}")
 
 
 def _check_together(result: TrialResult) -> None:
@@ -90,18 +129,14 @@ def _check_together(result: TrialResult) -> None:
         )
     if result.seeds != trial_seeds(result.spec.seed):
         raise ValueError(f"seeds must be those that seed {result.spec.seed} gives, not {reprlib.repr(result.seeds)}")
-    for name, value in result.environment.items():
-        if not isinstance(value, str | int | None):
-            raise ValueError(f"{name} of the environment must be a word or an integer, not {reprlib.repr(value)}")
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict:
     """An object of JSON. ValueError where a name stands twice in it."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
         raise ValueError(f"{next(name for name in names if names.count(name) > 1)} stands in it twice")
-    return found
+    return dict(pairs)
 
 
 def load_result(path: Path) -> TrialResult:
@@ -122,20 +157,13 @@ def load_result(path: Path) -> TrialResult:
         if not isinstance(given, dict):
             raise ValueError(f"its spec must be an object with the fields of a TrialSpec, not {given!r}")
         spec = TrialSpec(**given)
-        if given != asdict(spec):
-            open_ = [name for name, value in asdict(spec).items() if given.get(name) != value]
-            raise ValueError(f"its spec lacks {', '.join(sorted(open_))}")
-        result = TrialResult(spec=spec, **content)
-        for field in dataclasses.fields(result):
-            value = getattr(result, field.name)
-            if field.type.startswith("float") and not (value is None and field.type.endswith("None")):
-                _check_number(field.name, value)
-            kind = KINDS.get(field.type.split("[")[0])
-            if kind and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ValueError(f"{field.name} must be {field.type}, not {value!r}")
-        for name, value in result.seconds.items():
-            _check_number(f"seconds of {name}", value)
-        _check_number("redraws", result.redraws)
+        if wrong := [name for name in {**spec.content(), **given} if given.get(name) != getattr(spec, name)]:
+            raise ValueError(f"its spec lacks {', '.join(sorted(wrong))}")
+        later = measured_names() - TYPES.keys()
+        added = {name: content.pop(name) for name in list(content) if name in later}
+        result = TrialResult(spec=spec, **content, added=added)
+        for name, field_type in TYPES.items():
+            checked(name, field_type, getattr(result, name))
         _check_together(result)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no readable result: {error}") from error
@@ -146,20 +174,30 @@ def load_result(path: Path) -> TrialResult:
     return result
 
 
-def load_results(preset: str, store: Path = STORE) -> list[TrialResult]:
+def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[TrialResult]:
     """All stored results of a preset, ordered by memory values, hidden states, then seed."""
-    folder = as_folder(as_folder(store) / one_of("preset", preset, PRESETS))
-    results = (load_result(path) for path in sorted(folder.glob("*.json")))
+    one_of("preset", preset, PRESETS)
+    folders = [_unless_another(folder / preset) for folder in reversed(as_folders(store).folders)]
+    paths = {
+        path.name: path for folder in folders for path in sorted(folder.glob("*.json"))
+    }  # the first folder's count
+    results = (load_result(path) for path in paths.values())
     return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
 
 
-def is_stored(spec: TrialSpec, store: Path = STORE) -> bool:
-    """Whether the result of a spec is there. ValueError, naming the file, where what is there is no result."""
+def is_stored(spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False) -> bool:
+    """Whether the result of a spec is there; with `rerun` only if the library is known not to have changed since.
+
+    ValueError, naming the file, where what is there is no result.
+    """
     path = result_path(spec, store)
-    return path.exists() and load_result(path).spec == spec
+    if not path.exists():
+        return False
+    result = load_result(path)
+    return result.spec == spec and not (rerun and has_changed(result) is not False)
 
 
-def checkpoint_path(spec: TrialSpec, store: Path = STORE) -> Path:
+def checkpoint_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
     """Where an unfinished trial keeps its network."""
     return _folder(spec, store) / ".unfinished" / f"{spec.hash}.safetensors"
 
@@ -174,8 +212,8 @@ class Claim:
         self._lock = lock
 
     @classmethod
-    def take(cls, spec: TrialSpec, store: Path = STORE) -> Claim | None:
-        """The claim, or None where another process holds it, or has finished the spec meanwhile."""
+    def take(cls, spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False) -> Claim | None:
+        """The claim, or None where another process holds it, or has finished the spec meanwhile, as `is_stored` says."""
         folder = _folder(spec, store) / ".claims"
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / f"{spec.hash}.lock")
@@ -185,7 +223,7 @@ class Claim:
             return None
         free = False
         try:
-            free = not is_stored(spec, store)
+            free = not is_stored(spec, store, rerun)
         finally:
             if not free:
                 lock.release()

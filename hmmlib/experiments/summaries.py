@@ -70,12 +70,12 @@ LADDER: dict[str, Callable[[TrialResult], float | None]] = {
 def as_results(results) -> list[TrialResult]:
     """`results` as a list; TypeError for what is no sequence of results."""
     try:
-        found = list(results)
+        listed = list(results)
     except TypeError:
-        found = [None]
-    if not all(hasattr(result, "spec") for result in found):
+        listed = [None]
+    if not all(hasattr(result, "spec") for result in listed):
         raise TypeError(f"results must be a sequence of TrialResult, not {reprlib.repr(results)}")
-    return found
+    return listed
 
 
 def along(
@@ -110,8 +110,8 @@ def reference(panel: str) -> dict[str, dict[int, Interval]]:
         raise ValueError(f"panel must be left or right, not {panel!r}")
     lines = (files("hmmlib.experiments") / "figure3-reference.csv").read_text().splitlines()
     rows = [row for row in csv.DictReader(line for line in lines if not line.startswith("#")) if row["panel"] == panel]
-    found: dict[str, dict[int, Interval]] = {}
+    series: dict[str, dict[int, Interval]] = {}
     for row in rows:
         mean, low, high = (float(row[name]) / 100 for name in ("mean", "low", "high"))
-        found.setdefault(row["series"], {})[int(row["x"])] = Interval(mean, low, high, 20 if panel == "left" else 5)
-    return found
+        series.setdefault(row["series"], {})[int(row["x"])] = Interval(mean, low, high, 20 if panel == "left" else 5)
+    return series

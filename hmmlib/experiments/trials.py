@@ -1,26 +1,31 @@
-"""One trial of Section 5: a random model, a network pretrained on its text, a task, and what tuning makes of it.
+"""One trial of Section 5: a random model, a network pretrained on its text, a task, and what is measured of them.
 
 A trial is fixed by its `TrialSpec`. Exact quantities are computed on the CPU in float64, the network on any device.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache, cached_property
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from hmmlib import backend
-from hmmlib.experiments import labels
-from hmmlib.experiments.ladder import ladder_plan, rung
-from hmmlib.experiments.specs import CHOICES, TrialSpec
+from hmmlib.experiments import labels, provenance
+from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, giving, measured_names
+from hmmlib.experiments.specs import PRECISIONS, TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -41,34 +46,42 @@ class TrialResult:
       prompt; `untrained_prompt_accuracy`: behind one left as it was drawn. `attention_accuracy`: an attention head on the
       distributions at all positions.
     - `exact_…`: the same heads, tuned in the same way, on the exact G.
-    - `ladder_…`: a head, and one prompt vector with a head, tuned on the exact Ḡ in more passes (`presets.LADDER`).
-      `built_…`: the head of Theorem 3.3, prompt and head of Theorem 3.6, also on the exact Ḡ.
+    - `ladder_…`: a head, and one prompt vector with a head, tuned on the exact Ḡ in more passes
+      (`presets.LADDER_NUMBERS`). `built_…`: the head of Theorem 3.3, prompt and head of Theorem 3.6, also on the exact Ḡ.
     - `divergence`: from the exact distribution at the mask to the network's. `backbone`: the network's fingerprint.
+    - `added`: what later measurements gave, by name. Each is an attribute too, None in results that lack it.
     """
 
     spec: TrialSpec
-    head_accuracy: float
-    prompt_accuracy: float | None
-    attention_accuracy: float
-    exact_head_accuracy: float
-    exact_attention_accuracy: float
-    ladder_head_accuracy: float | None
-    ladder_prompt_accuracy: float | None
-    built_head_accuracy: float | None
-    built_prompt_accuracy: float | None
-    untrained_prompt_accuracy: float | None
-    validation_head_accuracy: float
-    validation_prompt_accuracy: float | None
-    validation_attention_accuracy: float
-    majority_rate: float
-    redraws: int
-    best_loss: float
-    network_loss: float
-    divergence: float
+    head_accuracy: Share
+    prompt_accuracy: Share | None
+    attention_accuracy: Share
+    exact_head_accuracy: Share
+    exact_attention_accuracy: Share
+    ladder_head_accuracy: Share | None
+    ladder_prompt_accuracy: Share | None
+    built_head_accuracy: Share | None
+    built_prompt_accuracy: Share | None
+    untrained_prompt_accuracy: Share | None
+    validation_head_accuracy: Share
+    validation_prompt_accuracy: Share | None
+    validation_attention_accuracy: Share
+    majority_rate: Share
+    redraws: CountOrZero
+    best_loss: Amount
+    network_loss: Amount
+    divergence: Amount
     backbone: str
     seeds: dict[str, int]
-    seconds: dict[str, float]
+    seconds: dict[str, Amount]
     environment: dict[str, str | int | None]
+    added: dict[str, Finite | str | None] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> float | str | None:
+        """What a later measurement gave; None where this result has no such one."""
+        if name in measured_names():
+            return self.added.get(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def excess_loss(self) -> float:
@@ -112,13 +125,65 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
     return labels.draw_task(model, spec.task_length, sizes, trial_seeds(spec.seed)["task"], spec.labels, spec.places)
 
 
+class Trial:
+    """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept."""
+
+    def __init__(
+        self, spec: TrialSpec, device: str = "auto", checkpoint: Path | None = None, tell: Callable | None = None
+    ):
+        self.spec, self.seeds = spec, trial_seeds(of_type("spec", spec, TrialSpec).seed)
+        self.device, self.checkpoint, self.tell = backend.pick(device), checkpoint, tell or (lambda phase, share: None)
+
+    @cached_property
+    def model(self) -> HMM | MemoryHMM:
+        return draw_model(self.spec)
+
+    @cached_property
+    def task(self) -> labels.Task:
+        return draw_trial_task(self.spec, self.model)
+
+    @cached_property
+    def exact(self) -> Tensor:
+        return masked_token_probs(self.model, self.task.tokens)
+
+    @cached_property
+    def network(self) -> torch.nn.Module:
+        network, plan = build_network(self.spec).to(self.device), self.spec.pretraining()
+
+        def report(step: int, loss: float) -> None:
+            self.tell("pretraining", (step + 1) / plan.steps)
+
+        pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
+        return network
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        return tuning.all_probs(self.network, self.task.tokens)
+
+    def measure(self, measurements: Iterable[Measurement], clock: _Clock) -> dict[str, float | int | str | None]:
+        """What these measurements give, by name; the clock has the seconds of their phases."""
+        vanilla = self.spec.n_memory == 1
+        measured = {name: None for one in measurements for name in one.names}
+        asked = [one for one in measurements if vanilla or not one.vanilla]
+        for phase, group in groupby(asked, key=lambda one: one.phase):
+            self.tick = lambda phase=phase: self.tell(phase, 1.0)
+            for one in group:
+                given = one.function(**{stage: getattr(self, stage) for stage in one.stages})
+                if set(given) != set(one.names):
+                    raise RuntimeError(f"{one.function.__name__} gives {', '.join(given)}, not {', '.join(one.names)}")
+                measured |= given
+            clock.lap(phase)
+        return measured
+
+
 def run_trial(
     spec: TrialSpec,
     report: Callable[[str, float], None] | None = None,
     device: str = "auto",
     checkpoint: Path | None = None,
 ) -> TrialResult:
-    """Run one trial. The same spec gives the same numbers on the same machine (threads and versions included).
+    """Run one trial: all measurements. The same spec gives the same numbers on the same machine (threads and versions
+    included).
 
     Args:
         report: called as report(phase, share done) while it runs. What it raises ends the trial.
@@ -130,63 +195,66 @@ def run_trial(
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device, or the checkpoint is another run's.
     """
-    tell = report or (lambda phase, share: None)
-    place, seeds, clock = backend.pick(device), trial_seeds(of_type("spec", spec, TrialSpec).seed), _Clock(tell)
-
-    model, network = draw_model(spec), build_network(spec).to(place)
-    plan = spec.pretraining()
-    pretrain(
-        network,
-        model,
-        plan,
-        seeds["pretraining"],
-        lambda step, _: tell("pretraining", (step + 1) / plan.steps),
-        checkpoint,
-    )
+    trial = Trial(spec, device, checkpoint, report)
+    clock = _Clock(trial.tell)
+    network = trial.network
     clock.lap("pretraining")
-
-    network_loss, best_loss = bert.masked_losses(
-        network, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"]
-    )
-    task = draw_trial_task(spec, model)
-    exact = masked_token_probs(model, task.tokens)
-    clock.lap("exact model")
-
-    how, backbone = spec.tuning(), bert.fingerprint(network)
-    outputs = tuning.all_probs(network, task.tokens)
-    measured = _heads(spec, task, exact, outputs, how, seeds["tuning"])
-    clock.lap("head tuning")
-
-    if isinstance(model, HMM):
-        exactly = rung(model, task, exact[:, 0], ladder_plan(spec.preset), seeds["tuning"], spec.labels)
-        measured |= dict(
-            ladder_head_accuracy=exactly.head,
-            ladder_prompt_accuracy=exactly.prompt_and_head,
-            built_head_accuracy=exactly.theorem_3_3 and exactly.theorem_3_3.accuracy,
-            built_prompt_accuracy=exactly.theorem_3_6 and exactly.theorem_3_6.accuracy,
-        )
-        clock.lap("exact ladder")
-        measured |= _prompts(spec, network, task, how, seeds["tuning"], lambda: tell("prompt tuning", 1.0))
-        clock.lap("prompt tuning")
-    if bert.fingerprint(network) != backbone:
+    _ = trial.exact  # its seconds are the exact model's
+    measured = trial.measure(MEASUREMENTS, clock)
+    if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
-
-    share = task.split(task.labels)[2].double().mean().item()
-    test, exact_test = task.split(outputs[:, 0, : spec.n_tokens].cpu())[2], task.split(exact[:, 0])[2]
-    result = TrialResult(
+    return TrialResult(
         spec=spec,
-        **{name: measured.get(name) for name in TrialResult.__annotations__ if name.endswith("_accuracy")},
-        majority_rate=max(share, 1 - share),
-        redraws=task.redraws,
-        best_loss=best_loss,
-        network_loss=network_loss,
-        divergence=torch.nn.functional.kl_div(test.double().log(), exact_test, reduction="batchmean").item(),
-        backbone=backbone,
-        seeds=seeds,
+        **{name: measured.pop(name) for name in ORIGINAL},
+        seeds=trial.seeds,
         seconds=clock.laps,
-        environment=environment(place, spec.precision),
+        environment=environment(trial.device, spec.precision) | {"date": _today()},
+        added=measured,
     )
-    return result
+
+
+def measure(
+    result: TrialResult,
+    names: Sequence[str],
+    report: Callable[[str, float], None] | None = None,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+) -> TrialResult:
+    """The result with these measurements added, for which no more of the trial is run than they need; all else stays.
+
+    Args:
+        names: those of measurements that came after the result was stored. The others are as `run_trial` takes them.
+
+    ValueError for a name that no measurement gives, for one that every result has, and where a network is needed and the one
+    that is pretrained here is not the result's: other machines and versions make others.
+    """
+    wanted = giving(names)
+    if fixed := sorted(set(names) & set(ORIGINAL)):
+        raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
+    trial = Trial(of_type("result", result, TrialResult).spec, device, checkpoint, report)
+    clock = _Clock(trial.tell)
+    if {"network", "outputs"} & {stage for one in wanted for stage in one.stages}:
+        backbone = bert.fingerprint(trial.network)
+        if backbone != result.backbone:
+            raise ValueError(f"the network that is pretrained here is {backbone}, the result's is {result.backbone}")
+        clock.lap("pretraining")
+    measured = trial.measure(wanted, clock)
+    here = environment(trial.device, result.spec.precision)
+    source = f"{_today()}, commit {here['commit']}, library {here['library']}"
+    return dataclasses.replace(
+        result,
+        added=result.added | measured,
+        seconds=result.seconds | {phase: s for phase, s in clock.laps.items() if phase not in result.seconds},
+        environment=result.environment | {f"{name} measured": source for name in measured},
+    )
+
+
+ORIGINAL = tuple(
+    one.name
+    for one in dataclasses.fields(TrialResult)
+    if one.name not in ("spec", "seeds", "seconds", "environment", "added")
+)
+"""What every result holds, in the order of its file."""
 
 
 class _Clock:
@@ -201,36 +269,8 @@ class _Clock:
         self._tell(phase, 1.0)
 
 
-def _heads(spec, task, exact, outputs, how, seed) -> dict[str, float]:
-    """Accuracies of the linear and the attention head, on the network's distributions and on the exact ones."""
-    train, validation, test = task.split(task.labels)
-    place = spec.attention_positions == "learned"
-    found = {}
-    for kind, probs in (("", outputs), ("exact_", exact.float())):
-        parts = task.split(probs)
-        head = tuning.tune_head(parts[0][:, 0], train, how, seed)
-        attention = tuning.tune_attention(parts[0], train, how, seed, spec.attention_heads, place)
-        found[f"{kind}head_accuracy"] = tuning.accuracy(head, parts[2][:, 0], test)
-        found[f"{kind}attention_accuracy"] = tuning.accuracy(attention, parts[2], test)
-        if not kind:
-            found["validation_head_accuracy"] = tuning.accuracy(head, parts[1][:, 0], validation)
-            found["validation_attention_accuracy"] = tuning.accuracy(attention, parts[1], validation)
-    return found
-
-
-def _prompts(spec, network, task, how, seed, tick) -> dict[str, float]:
-    """Accuracies behind a tuned prompt, and behind one left as it was drawn."""
-    tokens, (train, validation, test) = task.split(task.tokens), task.split(task.labels)
-    prompt, head = tuning.tune_prompt(network, tokens[0], train, spec.prompt_length, how, seed, spec.prompt_start, tick)
-    behind = [tuning.all_probs_at_mask(network, part, prompt) for part in tokens[1:]]
-    drawn = tuning.initial_prompt(network, spec.prompt_length, seed, spec.prompt_start)
-    behind_drawn = [tuning.all_probs_at_mask(network, part, drawn) for part in (tokens[0], tokens[2])]
-    untrained = tuning.tune_head(behind_drawn[0], train, how, seed)
-    return dict(
-        prompt_accuracy=tuning.accuracy(head, behind[1], test),
-        validation_prompt_accuracy=tuning.accuracy(head, behind[0], validation),
-        untrained_prompt_accuracy=tuning.accuracy(untrained, behind_drawn[1], test),
-    )
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 @cache
@@ -251,14 +291,15 @@ def git_commit() -> str | None:
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
-    kind = backend.half(device) if one_of("precision", precision, CHOICES["precision"]) == "half" else None
+    half = backend.half(device) if one_of("precision", precision, PRECISIONS) == "half" else None
     return {
         "device": backend.name(device),
-        "precision": str(kind or torch.float32).removeprefix("torch."),
+        "precision": str(half or torch.float32).removeprefix("torch."),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": version("transformers"),
         "commit": git_commit(),
+        "library": provenance.library_digest(),
     }

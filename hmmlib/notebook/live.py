@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hmmlib.experiments.local import run_missing
+from hmmlib.experiments.provenance import stored_by
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import STORE, as_folder, load_result, result_path
+from hmmlib.experiments.store import PROJECT, Store, as_folders, as_store, load_result, result_path
 from hmmlib.experiments.trials import TrialResult
 from hmmlib.validation import all_of_type, at_least
 
@@ -34,25 +36,31 @@ def gather(
     specs: Sequence[TrialSpec],
     until: float,
     device: str = "auto",
-    store: Path = STORE,
+    store: Store | str | Path = PROJECT,
     say: Callable[[str], None] = print,
+    rerun: bool = False,
 ) -> list[TrialResult]:
     """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones until then.
 
-    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing.
+    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing,
+    and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing.
     """
-    store, specs = as_folder(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
-    if not store.is_dir():
+    store, specs = as_folders(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
+    if not any(folder.is_dir() for folder in store.folders):
         say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
-        store, first = Path("results"), min((spec.seed for spec in specs), default=0)
+        store, first = as_store("results"), min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    outcome = run_missing(specs, store, device, until, say)
-    found = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
-    if len(found) < len(specs):
+    outcome = run_missing(specs, store, device, until, say, rerun=rerun)
+    results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
+    if len(results) < len(specs):
         say(
-            f"{len(found)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
+            f"{len(results)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
         )
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
-    return found
+    origins = Counter(stored_by(result) for result in results if result.spec.hash not in outcome.ran)
+    for origin, count in origins.items():
+        changed = "" if origin.endswith("as it is") else " (rerun=True runs them again)"
+        say(f"{count} of {len(results)} trials were not run now, but {origin}{changed}.")
+    return results

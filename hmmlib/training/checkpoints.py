@@ -36,17 +36,17 @@ def as_path(path: str | Path) -> Path:
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """16 hexadecimal digits that the names and contents of tensors give."""
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     for name, value in tensors.items():
-        found.update(name.encode())
-        found.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:16]
+        content.update(name.encode())
+        content.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()[:16]
 
 
 def seal(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
     """16 hexadecimal digits that all of a checkpoint gives: facts, types, shapes and contents."""
-    kinds = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in tensors.items()}
-    words = repr((sorted(facts.items()), sorted(kinds.items()), digest(tensors)))
+    layouts = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in tensors.items()}
+    words = repr((sorted(facts.items()), sorted(layouts.items()), digest(tensors)))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 

@@ -85,11 +85,9 @@ def corpus(model: HMM | MemoryHMM, plan: Pretraining, generator: torch.Generator
         if plan.document_length < plan.length:
             raise ValueError(f"document_length must be at least length = {plan.length}, not {plan.document_length}")
         tokens = model.sample(plan.documents, plan.document_length, generator, states=False, dtype=small).tokens
-        whole = plan.document_length // plan.length
-        tokens = tokens[:, : whole * plan.length].reshape(-1, plan.length)
-    else:
-        tokens = model.sample(plan.steps * plan.batch, plan.length, generator, states=False, dtype=small).tokens
-    return tokens
+        chunks = plan.document_length // plan.length
+        return tokens[:, : chunks * plan.length].reshape(-1, plan.length)
+    return model.sample(plan.steps * plan.batch, plan.length, generator, states=False, dtype=small).tokens
 
 
 def visits(chunks: int, plan: Pretraining, generator: torch.Generator) -> Tensor:
@@ -152,8 +150,8 @@ class Gradients:
         if self.graph is None:
             self.network.zero_grad(set_to_none=True)
             return self.compute(ids, positions, target)
-        for place, value in zip(self.inputs, (ids, positions, target), strict=True):
-            place.copy_(value)
+        for recorded, value in zip(self.inputs, (ids, positions, target), strict=True):
+            recorded.copy_(value)
         self.graph.replay()
         return self.loss
 
@@ -188,15 +186,15 @@ class Run:
         self.rates = [group["lr"] for optimiser in self.optimisers for group in optimiser.param_groups]
         self.gradients = Gradients(network, backend.half(device) if plan.half else None)
         self.losses = torch.full((plan.steps,), math.nan, device=device)
-        self.done, self.whole = 0, True
-        parts = {name: value for name, value in vars(model).items() if isinstance(value, Tensor)}
+        self.done, self.between_steps = 0, True
+        tables = {name: value for name, value in vars(model).items() if isinstance(value, Tensor)}
         self.identity = {
             "plan": repr(asdict(plan)),
             "seed": str(seed),
-            "model": checkpoints.digest(parts),
+            "model": checkpoints.digest(tables),
             "network at the start": fingerprint(network),
         }
-        self.place = f"{device.type} in {self.gradients.half or torch.float32}"
+        self.hardware = f"{device.type} in {self.gradients.half or torch.float32}"
 
     def batch(self, step: int, draws: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Input ids, positions and targets of a step."""
@@ -212,7 +210,7 @@ class Run:
 
     def step(self) -> None:
         """One step of both optimisers."""
-        self.whole = False
+        self.between_steps = False
         self.losses[self.done] = self.gradients(*self.batch(self.done, self.draws))
         groups = [group for optimiser in self.optimisers for group in optimiser.param_groups]
         for group, rate in zip(groups, self.rates, strict=True):
@@ -226,7 +224,7 @@ class Run:
         for optimiser in self.optimisers:
             scaler.step(optimiser)
         scaler.update()
-        self.done, self.whole = self.done + 1, True
+        self.done, self.between_steps = self.done + 1, True
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on from here."""
@@ -236,23 +234,23 @@ class Run:
                 tensors |= {f"optimiser.{k}.{index}.{name}": value for name, value in state.items()}
         tensors |= {"losses": self.losses, "draws": self.draws.get_state(), "dropout": _dropout_state(self.device)}
         scale = {name: str(value) for name, value in self.gradients.scaler.state_dict().items()}
-        checkpoints.save(path, tensors, {**self.identity, "place": self.place, "done": str(self.done), **scale})
+        checkpoints.save(path, tensors, {**self.identity, "place": self.hardware, "done": str(self.done), **scale})
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint of the same run, if there is a whole one at `path`."""
-        found = checkpoints.load(path, self.identity)
-        if found is None:
+        checkpoint = checkpoints.load(path, self.identity)
+        if checkpoint is None:
             return
         try:
-            self._continue(path, *found)
+            self._continue(path, *checkpoint)
         except (LookupError, RuntimeError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path} is whole, but no checkpoint of this version of hmmlib; move it away: {error}"
             ) from error
 
     def _continue(self, path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
-        if facts["place"] != self.place:  # random states and loss scale are of no use here
-            warnings.warn(f"{path} was made on {facts['place']}, this is {self.place}: begun anew", stacklevel=4)
+        if facts["place"] != self.hardware:  # random states and loss scale are of no use here
+            warnings.warn(f"{path} was made on {facts['place']}, this is {self.hardware}: begun anew", stacklevel=4)
             return
         states: list[dict[int, dict]] = [{} for _ in self.optimisers]
         for name, value in tensors.items():
@@ -267,8 +265,8 @@ class Run:
         self.draws.set_state(tensors["draws"])
         _set_dropout_state(self.device, tensors["dropout"])
         if self.gradients.scaler.is_enabled():
-            kinds = {name: type(value) for name, value in self.gradients.scaler.state_dict().items()}
-            self.gradients.scaler.load_state_dict({name: kind(facts[name]) for name, kind in kinds.items()})
+            scale = self.gradients.scaler.state_dict()
+            self.gradients.scaler.load_state_dict({name: type(value)(facts[name]) for name, value in scale.items()})
         self.done = between("done", int(facts["done"]), 0, self.plan.steps)
 
 
@@ -324,16 +322,9 @@ def pretrain(
         FloatingPointError: the loss is no number.
         ValueError: the checkpoint is that of another run, or the seed is no integer.
     """
-    of_type("plan", plan, Pretraining)
-    of_type("model", model, HMM, MemoryHMM)
-    between("every", every, 0)
     checkpoint = None if checkpoint is None else checkpoints.as_path(checkpoint)
-    if model.n_tokens >= as_network(network).config.vocab_size:
-        words = network.config.vocab_size - 1
-        raise ValueError(f"model must have at most {words} tokens, as the network has words, not {model.n_tokens}")
-    if plan.length > network.config.max_position_embeddings:
-        longest = network.config.max_position_embeddings
-        raise ValueError(f"plan: its length must be at most {longest}, as the network is, not {plan.length}")
+    between("every", every, 0)
+    _check_sizes(network, model, plan)
     fork = [network.device] if network.device.type == "cuda" else []
     with torch.random.fork_rng(devices=fork), _repeatable(network.device):
         network.train().requires_grad_(True)
@@ -342,27 +333,41 @@ def pretrain(
         torch.manual_seed(run.dropout_seed)
         if checkpoint:
             run.resume(checkpoint)
-        look, saved, begun = LOOK.get(run.device.type, SELDOM), time.monotonic(), run.done
         try:
-            while run.done < plan.steps:
-                run.step()
-                if run.done % look and run.done < plan.steps:
-                    continue
-                loss = run.losses[run.done - 1].item()
-                if not math.isfinite(loss):
-                    first = int((~run.losses.isfinite()).nonzero()[0])
-                    raise FloatingPointError(f"pretraining diverged: the loss at step {first} is {run.losses[first]}")
-                if checkpoint and time.monotonic() - saved > every:
-                    run.save(checkpoint)
-                    saved = time.monotonic()
-                if report:
-                    report(run.done - 1, loss)
-            if checkpoint and run.done > begun:
-                run.save(checkpoint)
+            _go_on(run, report, checkpoint, every)
         except (FloatingPointError, checkpoints.CheckpointError):
             raise
         except BaseException:
-            if checkpoint and run.whole:  # between two steps
+            if checkpoint and run.between_steps:
                 run.save(checkpoint)
             raise
     return run.losses.tolist()
+
+
+def _check_sizes(network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretraining) -> None:
+    """TypeError or ValueError unless the network has a word for each of the model's tokens, and positions for the plan."""
+    words, positions = as_network(network).config.vocab_size - 1, network.config.max_position_embeddings
+    if of_type("model", model, HMM, MemoryHMM).n_tokens > words:
+        raise ValueError(f"model must have at most {words} tokens, as the network has words, not {model.n_tokens}")
+    if of_type("plan", plan, Pretraining).length > positions:
+        raise ValueError(f"plan: its length must be at most {positions}, as the network is, not {plan.length}")
+
+
+def _go_on(run: Run, report: Callable[[int, float], None] | None, checkpoint: Path | None, every: float) -> None:
+    """The steps that are left, with a look at the loss and a checkpoint now and then, and one at the end."""
+    look, saved, begun = LOOK.get(run.device.type, SELDOM), time.monotonic(), run.done
+    while run.done < run.plan.steps:
+        run.step()
+        if run.done % look and run.done < run.plan.steps:
+            continue
+        loss = run.losses[run.done - 1].item()
+        if not math.isfinite(loss):
+            first = int((~run.losses.isfinite()).nonzero()[0])
+            raise FloatingPointError(f"pretraining diverged: the loss at step {first} is {run.losses[first]}")
+        if checkpoint and time.monotonic() - saved > every:
+            run.save(checkpoint)
+            saved = time.monotonic()
+        if report:
+            report(run.done - 1, loss)
+    if checkpoint and run.done > begun:
+        run.save(checkpoint)

@@ -74,7 +74,7 @@ def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor |
     """`probs_at_mask` in blocks, without gradients and without dropout."""
     tokens = to_tokens(network, tokens)
     network.eval()
-    return torch.cat([probs_at_mask(network, part, prompt) for part in tokens.split(512)])
+    return torch.cat([probs_at_mask(network, block, prompt) for block in tokens.split(512)])
 
 
 @torch.no_grad()
@@ -82,8 +82,8 @@ def all_probs(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
     """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
     tokens = to_tokens(network, tokens)
     network.eval()
-    parts = (network.get_input_embeddings()(to_ids(network, part)) for part in tokens.split(512))
-    return torch.cat([logits_at(network, part, None).softmax(-1) for part in parts])
+    embedded = (network.get_input_embeddings()(to_ids(network, block)) for block in tokens.split(512))
+    return torch.cat([logits_at(network, block, None).softmax(-1) for block in embedded])
 
 
 def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> list[dict]:
@@ -125,7 +125,7 @@ def _fit(
             loss.backward()
             optimiser.step()
             scheduler.step()
-    if not all(part.isfinite().all() for group in groups for part in group["params"]):
+    if not all(trained.isfinite().all() for group in groups for trained in group["params"]):
         rates = ", ".join(f"{group['initial_lr']:g}" for group in groups)
         raise FloatingPointError(f"tuning diverged, at rates of {rates}: what was trained is no longer finite")
 
@@ -180,9 +180,9 @@ def tune_attention(
         nn.Parameter(start.to(probs)),
         nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
     )
-    groups = _groups(plan, [part for part in head if part.requires_grad])
+    groups = _groups(plan, [tensor for tensor in head if tensor.requires_grad])
     _fit(head, groups, probs, labels, plan, seed)
-    return TunedAttention(*(part.detach() for part in head))
+    return TunedAttention(*(tensor.detach() for tensor in head))
 
 
 def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str = "uniform") -> Tensor:
@@ -252,7 +252,8 @@ def tune_exact_prompt(
 
     `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
     """
-    model = HMM(*(part.detach() for part in (of_type("model", model, HMM).transition, model.emission, model.initial)))
+    of_type("model", model, HMM)
+    model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach())
     posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
     start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
     raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))

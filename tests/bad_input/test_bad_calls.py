@@ -19,7 +19,7 @@ from hmmlib.evidence import ledger
 from hmmlib.evidence.statements import FAILS, find
 from hmmlib.experiments import local
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import result_path
+from hmmlib.experiments.store import Store, result_path
 
 pytestmark = pytest.mark.outside
 
@@ -76,7 +76,7 @@ USAGE = [
 def test_a_call_that_is_none_ends_with_exit_code_2_and_says_why_on_stderr(case, call, tmp_path, monkeypatch):
     words, *said = case
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
+    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", Store(tmp_path / "mine", (tmp_path / "store",)))
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
 

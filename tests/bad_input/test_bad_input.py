@@ -293,6 +293,9 @@ INNER_MODULES = {
     "evidence.zero_patterns.supports": "bit masks that `patterns` makes; `patterns.decide` is the door",
     "evidence.random_models": "each takes a seed that the ledger draws; `ledger.run` is the door",
     "experiments.presets": "data",
+    "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
+    "experiments.measurements": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
+    "experiments.provenance": "gets results that `load_result` has read",
 }
 INNER = {
     "backend": "half name fresh as_name shares side_by_side",  # get what `pick` gives
@@ -300,7 +303,8 @@ INNER = {
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
     "experiments.local": "pace store_safely merge",  # what a run does with its own results
-    "experiments.store": "as_store as_folder",
+    "experiments.specs": "added field_type",  # what a field is
+    "experiments.store": "as_store as_folders",
     "experiments.summaries": "size gain as_results",  # read one field
     "files": "write_whole",  # gets what `store` and `ledger` have made
     "notebook.pages": "Equation",  # data
@@ -337,7 +341,11 @@ RESULTS = [
     "Built",
     "Built.judge",
     "Rung",
+    "Trial",
+    "Trial.measure",
     "TrialResult",
+    "LabelRule",
+    "Store",
     "Outcome",
     "Claim",
     "Interval",

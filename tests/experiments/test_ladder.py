@@ -6,7 +6,7 @@ import torch
 
 from hmmlib.experiments.labels import draw_task
 from hmmlib.experiments.ladder import Built, climb, ladder_plan, rung
-from hmmlib.experiments.presets import LADDER, PRESETS
+from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import regular_hmm
@@ -115,7 +115,7 @@ def test_a_rung_with_labels_at_the_mask_reads_its_prompt_one_state_later():
 
 
 def test_climbing_is_a_rung_on_a_task_of_its_own():
-    plan, numbers = ladder_plan("smoke"), LADDER["smoke"]
+    plan, numbers = ladder_plan("smoke"), LADDER_NUMBERS["smoke"]
     model = random_hmm(4, seed=3)
     tasks = [
         draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before") for seed in (3, 4)
@@ -129,7 +129,7 @@ def test_climbing_is_a_rung_on_a_task_of_its_own():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_plan_of_a_preset(preset):
-    plan, numbers = ladder_plan(preset), LADDER[preset]
+    plan, numbers = ladder_plan(preset), LADDER_NUMBERS[preset]
     assert plan == Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
     assert plan.epochs == (5 if preset == "smoke" else 20)
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import load_result, result_path
+from hmmlib.experiments.store import STORE, load_result, result_path
 from hmmlib.experiments.summaries import LADDER, LEFT, RIGHT, along, gain, interval, reference, size
 
 pytestmark = pytest.mark.outside
 
-LEFT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "left", 20)]
+LEFT_RESULTS = [load_result(result_path(spec, STORE)) for spec in panel_specs("quick", "left", 20)]
 HEAD = "head tuned on the network"
-RIGHT_RESULTS = [load_result(result_path(spec)) for spec in panel_specs("quick", "right", 5)]
+RIGHT_RESULTS = [load_result(result_path(spec, STORE)) for spec in panel_specs("quick", "right", 5)]
 
 
 @pytest.mark.parametrize("n_states", [8, 10, 15, 25, 30])
@@ -79,7 +79,7 @@ def test_up_to_an_excess_of_three_tenths_prompts_are_as_good_as_on_the_exact_mod
 
 def at_thirty(**fields):
     specs = [TrialSpec("quick", 30, seed, **fields) for seed in range(5)]
-    return [load_result(result_path(spec)) for spec in specs]
+    return [load_result(result_path(spec, STORE)) for spec in specs]
 
 
 def test_prompts_need_a_network_that_has_learned_and_then_more_passes():

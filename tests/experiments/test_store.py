@@ -21,6 +21,7 @@ from hmmlib.experiments.store import (
     FORMAT,
     STORE,
     Claim,
+    Store,
     checkpoint_path,
     is_stored,
     load_result,
@@ -33,6 +34,7 @@ from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
 pytestmark = pytest.mark.outside
 
 TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
+NUMBERS = [name for name in TYPES if TYPES[name].startswith(("Share", "Amount"))]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,7 @@ def test_a_result_survives_the_store(result, tmp_path):
     assert load_result(path).redraws == 3
     nothing = dict.fromkeys((name for name in TYPES if TYPES[name].endswith("None")), None)
     assert len(nothing) == 7
+    assert len(NUMBERS) == 17
     nothing["spec"] = replace(result.spec, n_memory=2)  # a vanilla model always has a prompt
     assert load_result(save_result(replace(result, **nothing), tmp_path)) == replace(result, **nothing)
 
@@ -194,7 +197,7 @@ def test_a_file_is_refused_under_another_name_or_preset(result, tmp_path):
         load_result(moved)
 
 
-@pytest.mark.parametrize("name", [name for name in TYPES if TYPES[name].startswith("float")])
+@pytest.mark.parametrize("name", NUMBERS)
 def test_no_result_is_written_that_could_not_be_read(name, result, tmp_path):
     with pytest.raises(FloatingPointError, match=f"{name} is inf"):
         save_result(replace(result, **{name: float("inf")}), tmp_path)
@@ -244,6 +247,56 @@ def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
     assert load_results("quick", tmp_path) == []
 
 
+def test_a_store_is_written_to_in_one_folder_and_read_in_all(result, tmp_path):
+    store = Store(tmp_path / "mine", (tmp_path / "theirs",))
+    other = replace(result, spec=replace(result.spec, seed=1), seeds=trial_seeds(1))
+    theirs = save_result(result, tmp_path / "theirs")
+    assert result_path(result.spec, store) == theirs
+    assert result_path(other.spec, store) == tmp_path / "mine" / "smoke" / f"{other.spec.hash}.json"
+    assert is_stored(result.spec, store)
+    assert Claim.take(result.spec, store) is None
+    assert checkpoint_path(result.spec, store).is_relative_to(tmp_path / "mine")
+    assert save_result(other, store).is_relative_to(tmp_path / "mine")
+    assert load_results("smoke", store) == [result, other]
+    newer = replace(result, redraws=3)
+    assert save_result(newer, store) == result_path(result.spec, store) != theirs
+    assert load_results("smoke", store) == [newer, other]
+    assert load_result(theirs) == result
+    theirs.write_text("{")
+    assert load_results("smoke", store) == [newer, other]  # what lies behind is not read
+
+
+def test_a_rerun_counts_what_another_state_of_the_library_has_stored_as_missing(result, tmp_path):
+    environment = result.environment | {"library": "0123456789abcdef"}
+    save_result(replace(result, environment=environment), tmp_path)
+    assert is_stored(result.spec, tmp_path)
+    assert not is_stored(result.spec, tmp_path, rerun=True)
+    claim = Claim.take(result.spec, tmp_path, rerun=True)
+    assert claim is not None
+    claim.release()
+    save_result(result, tmp_path)
+    assert is_stored(result.spec, tmp_path, rerun=True)
+    assert Claim.take(result.spec, tmp_path, rerun=True) is None
+
+
+def test_in_a_checkout_new_results_are_the_users_and_git_ignores_them():
+    code = "from hmmlib.experiments.store import PROJECT; print(*PROJECT.folders)"
+    environment = {**os.environ, "PYTHONPATH": str(STORE.parent)}
+    for mine in (None, "/somewhere"):
+        changed = {**environment, "HMMLIB_MINE": mine} if mine else environment
+        changed = changed if mine else {name: value for name, value in changed.items() if name != "HMMLIB_MINE"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=changed)
+        assert done.stdout.split() == [mine or str(STORE.parent / "mine" / "results"), str(STORE)]
+    ignored = subprocess.run(["git", "check-ignore", "--quiet", "mine/results/a.json"], cwd=STORE.parent, check=False)
+    assert ignored.returncode == 0
+
+
+@pytest.mark.parametrize("path", sorted(STORE.glob("*/*.json")), ids=lambda path: path.stem)
+def test_a_committed_file_is_saved_to_the_same_bytes(path, tmp_path):
+    again = save_result(load_result(path), tmp_path)
+    assert (again.name, again.read_bytes()) == (path.name, path.read_bytes())
+
+
 def hold(spec, store, pipe):
     claim = Claim.take(spec, store)
     pipe.send(claim is not None)
@@ -291,7 +344,7 @@ def test_what_is_no_result_lies_in_hidden_folders(result, tmp_path):
         )
         assert ignored.returncode == 0
     kept = subprocess.run(
-        ["git", "check-ignore", "--quiet", str(result_path(result.spec))], cwd=STORE.parent, check=False
+        ["git", "check-ignore", "--quiet", str(result_path(result.spec, STORE))], cwd=STORE.parent, check=False
     )
     assert kept.returncode == 1
 
@@ -301,7 +354,7 @@ def test_what_is_no_result_lies_in_hidden_folders(result, tmp_path):
 
 @pytest.mark.parametrize(
     "result",
-    [pytest.param(result, marks=slow if k % 4 else ()) for k, result in enumerate(load_results("smoke"))],
+    [pytest.param(result, marks=slow if k % 4 else ()) for k, result in enumerate(load_results("smoke", STORE))],
     ids=lambda r: f"{r.spec.n_memory}-{r.spec.n_states}-{r.spec.seed}",
 )
 def test_a_stored_trial_is_what_its_spec_gives(result):
@@ -322,13 +375,13 @@ def test_a_stored_trial_is_what_its_spec_gives(result):
 
 
 def test_there_are_smoke_trials_of_both_kinds_to_rerun():
-    assert {result.spec.n_memory > 1 for result in load_results("smoke")} == {False, True}
+    assert {result.spec.n_memory > 1 for result in load_results("smoke", STORE)} == {False, True}
 
 
 @pytest.mark.parametrize(("panel", "trials"), [("left", 20), ("right", 5)])
 def test_quick_has_all_trials_of_a_panel(panel, trials):
     wanted = panel_specs("quick", panel, trials)
-    stored = {result.spec for result in select(load_results("quick"))}
+    stored = {result.spec for result in select(load_results("quick", STORE))}
     missing = [spec.hash for spec in wanted if spec not in stored]
     assert missing == [], (
         f"{len(missing)} of {len(wanted)} are missing: python -m hmmlib trial --panel {panel} --missing"
@@ -337,12 +390,12 @@ def test_quick_has_all_trials_of_a_panel(panel, trials):
 
 @pytest.mark.parametrize("preset", sorted(path.name for path in STORE.iterdir() if path.is_dir()))
 def test_stored_trials_were_run_from_a_clean_commit_and_make_sense(preset):
-    for result in load_results(preset):
+    for result in load_results(preset, STORE):
         assert re.fullmatch(r"[0-9a-f]{12}", result.environment["commit"] or ""), "a tree with uncommitted changes"
         assert result.excess_loss > -0.02
         assert result.divergence >= 0
         assert (result.prompt_accuracy is None) == (result.spec.n_memory > 1)
-        assert json.loads(result_path(result.spec).read_text())["spec"] == asdict(result.spec)
+        assert json.loads(result_path(result.spec, STORE).read_text())["spec"] == asdict(result.spec)
 
 
 def test_no_stray_files_in_the_store():

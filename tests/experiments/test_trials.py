@@ -12,7 +12,7 @@ import transformers
 from runs import MEASURED, TINY, numbers
 
 from hmmlib import backend
-from hmmlib.experiments import labels, trials
+from hmmlib.experiments import labels, measurements, provenance, trials
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, environment, run_trial, trial_seeds
@@ -74,7 +74,18 @@ def test_what_a_trial_measures(result, memory_result):
     phases = ["pretraining", "exact model", "head tuning", "exact ladder", "prompt tuning"]
     assert list(result.seconds) == phases
     assert list(memory_result.seconds) == phases[:3]
-    names = {"device", "precision", "machine", "threads", "python", "torch", "transformers", "commit"}
+    names = {
+        "device",
+        "precision",
+        "machine",
+        "threads",
+        "python",
+        "torch",
+        "transformers",
+        "commit",
+        "library",
+        "date",
+    }
     assert set(result.environment) == names
     assert result.environment["precision"] == "float32"
 
@@ -159,8 +170,9 @@ def test_heads_are_tuned_and_judged_at_the_mask(positions, monkeypatch):
     task = task._replace(labels=probs[:, 0, 0] >= probs[:, 0, 1])
     asked, tune = [], tuning.tune_attention
     monkeypatch.setattr(tuning, "tune_attention", lambda *given: (asked.append(given[-1]), tune(*given))[1])
-    plan = replace(spec.tuning(), head_rate=0.1)
-    found = trials._heads(spec, task, probs, probs, plan, 0)
+    assert spec.head_rate == 0.1
+    found = measurements.heads(spec, task, probs, {"tuning": 0})
+    found |= measurements.exact_heads(spec, task, probs, {"tuning": 0})
     assert found["head_accuracy"] == found["exact_head_accuracy"] > 0.95
     assert found["validation_head_accuracy"] >= 0.9
     assert asked == [positions == "learned"] * 2
@@ -171,7 +183,8 @@ def test_what_is_judged_behind_a_prompt_is_read_behind_it(monkeypatch):
     network, task, seed = build_network(spec), draw_trial_task(spec, draw_model(spec)), spec.seed
     read = tuning.all_probs_at_mask
     monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
-    trials._prompts(spec, network, task, spec.tuning(), seed, lambda: ticks.append(1))
+    measurements.tuned_prompt(spec, network, task, {"tuning": seed}, lambda: ticks.append(1))
+    measurements.untrained_prompt(spec, network, task, {"tuning": seed})
     train, validation, test = task.split(task.tokens)
     how = spec.prompt_length, spec.tuning(), seed, spec.prompt_start
     prompt, _ = tuning.tune_prompt(network, train, task.split(task.labels)[0], *how)
@@ -236,6 +249,7 @@ def test_the_environment_by_its_values():
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "commit": trials.git_commit(),
+        "library": provenance.library_digest(),
     }
 
 
@@ -253,7 +267,7 @@ def test_a_trial_of_what_is_no_spec_is_none():
 @pytest.mark.parametrize("labels", ["masked", "before", "stepped"])
 def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
     asked = []
-    monkeypatch.setattr(trials, "rung", lambda *given: (asked.append(given), rung(*given))[1])
+    monkeypatch.setattr(measurements, "rung", lambda *given: (asked.append(given), rung(*given))[1])
     spec = TrialSpec("smoke", labels=labels, **TINY)
     run_trial(spec)
     ((model, task, probs, _, _, told),) = asked

@@ -17,7 +17,9 @@ from hmmlib.notebook import figure_3
 
 def made_up(n_states, seed, head, prompt, attention=0.5, n_memory=1, steps=60, excess=0.1):
     """A result with these numbers, and nothing behind them."""
-    values = {field.name: 0.5 for field in dataclasses.fields(TrialResult) if field.type.startswith("float")}
+    values = {
+        field.name: 0.5 for field in dataclasses.fields(TrialResult) if field.type.startswith(("Share", "Amount"))
+    }
     spec = TrialSpec("smoke", n_states, seed, n_memory, steps=steps)
     values |= dict(head_accuracy=head, prompt_accuracy=prompt, attention_accuracy=attention)
     values |= dict(best_loss=1.0, network_loss=1.0 + excess)

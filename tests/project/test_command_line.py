@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from runs import TINY, numbers, stored
 
 from hmmlib.experiments.local import Outcome, describe, run_missing
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, load_result, result_path
+from hmmlib.experiments.store import Claim, Store, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +80,7 @@ REFUSED = [
     ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
-    monkeypatch.setattr("hmmlib.experiments.store.STORE", tmp_path / "store")
+    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", Store(tmp_path / "mine", (tmp_path / "store",)))
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
 
@@ -142,8 +143,30 @@ def test_one_trial_is_run_once(call, tmp_path):
     assert first.splitlines()[0].startswith(f"{describe(spec)}: head ")
     assert first.splitlines()[1] == str(path)
     assert numbers(load_result(path)) == numbers(run_trial(spec))
-    assert call(*words) == (0, first, "")
+    line, where = first.splitlines()
+    commit = load_result(path).environment["commit"]
+    said = f"not run now, but stored on {load_result(path).environment['date']} by {commit}, by the library as it is"
+    code, again, err = call(*words)
+    assert (code, again.splitlines(), err) == (0, [line, said, where], "")
     assert path.read_bytes() == content
+
+
+def test_what_another_state_of_the_library_has_stored_is_called_so_and_run_again_on_request(call, tmp_path):
+    torch.set_num_threads(1)
+    words = ["trial", "--preset", "smoke", "--n-states", 3, "--store", tmp_path, *CHANGES]
+    spec = TrialSpec("smoke", n_states=3, **SMALL)
+    result = run_trial(spec)
+    old = {**result.environment, "library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
+    save_result(replace(result, environment=old), tmp_path)
+    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since"
+    code, out, _ = call(*words)
+    assert (code, out.splitlines()[1]) == (0, f"not run now, but {said} (--rerun runs it again)")
+    assert load_result(result_path(spec, tmp_path)).environment == old
+    code, out, _ = call(*words, "--rerun")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "stored" not in out
+    assert load_result(result_path(spec, tmp_path)).environment == result.environment
+    assert numbers(load_result(result_path(spec, tmp_path))) == numbers(result)
 
 
 def test_what_is_left_out_of_a_trial(call, tmp_path):
@@ -208,8 +231,10 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     more = ["--address", "head:6379", "--cpus", 2, "--gpus", 0.25, "--device", "cuda"]
     assert call("sweep", *words, "--trials", 2, *more)[0] == 0
     assert call("sweep", *words)[0] == 0
-    assert call("trial", "--missing", "--workers", 3, *words)[0] == 0
-    (specs, *rest), (paper, *plain), (same, workers, store, device, until) = given
+    for rerun in ([], ["--rerun"]):
+        assert call("trial", "--missing", "--workers", 3, *words, *rerun)[0] == 0
+    (specs, *rest), (paper, *plain), (same, workers, store, device, until, rerun), (*_, again) = given
+    assert (rerun, again) == (False, True)
     assert specs == panel_specs("smoke", "right", 2, steps=7)
     assert rest[0] == tmp_path
     assert rest[1] == until == pytest.approx(end, abs=60) or rest[1] == pytest.approx(until, abs=60)
@@ -223,7 +248,17 @@ def test_info_names_what_a_result_depends_on(call):
     code, out, _ = call("info", "--device", "cpu")
     assert code == 0
     names = [line.split()[0] for line in out.splitlines()]
-    assert names == ["device", "precision", "machine", "threads", "python", "torch", "transformers", "commit"]
+    assert names == [
+        "device",
+        "precision",
+        "machine",
+        "threads",
+        "python",
+        "torch",
+        "transformers",
+        "commit",
+        "library",
+    ]
 
 
 def test_a_process_of_its_own_ends_in_the_same_way(tmp_path):

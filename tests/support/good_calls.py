@@ -217,6 +217,7 @@ GOOD = {
     trials.draw_model: dict(spec=SPEC),
     trials.build_network: dict(spec=SPEC),
     trials.draw_trial_task: dict(spec=SPEC, model=appendix_e.random_hmm(10, 10)),
+    trials.measure: dict(result=result, names=[], device="cpu"),
     trials.environment: dict(device=torch.device("cpu"), precision="half"),
     backend.pick: dict(name="cpu"),
     store.result_path: dict(spec=SPEC, store=NOWHERE),

@@ -1,0 +1,74 @@
+"""What a field of a spec or of a result can be, as types that pydantic checks, and what is said of any other value."""
+
+from __future__ import annotations
+
+import reprlib
+from functools import cache
+from typing import Annotated, Literal, get_args, get_origin
+
+import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
+
+from hmmlib.validation import FINITE, LARGEST, MOST
+
+ROUNDING = 1e-5
+"""How far below zero rounding may bring a divergence that is none."""
+
+Count = Annotated[int, Field(ge=1, le=MOST), f"at most {MOST}"]
+CountOrZero = Annotated[int, Field(ge=0, le=MOST), f"at most {MOST}"]
+TwoOrMore = Annotated[int, Field(ge=2, le=MOST), f"at most {MOST}"]
+Seed = Annotated[int, Field(ge=0, lt=2**63), "at most 2**63 - 1"]
+Positive = Annotated[float, Field(gt=0, le=LARGEST), f"positive and at most {LARGEST:g}"]
+PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST), f"0 or more and at most {LARGEST:g}"]
+Share = Annotated[float, Field(ge=0, le=1), "a share, 0 to 1"]
+Amount = Annotated[float, Field(ge=-ROUNDING, le=FINITE), "a number of 0 or more, finite"]
+Finite = Annotated[float, Field(ge=-FINITE, le=FINITE), "a finite number"]
+"""The last word of each is what a number beyond its bounds should be; of an integer, one above them."""
+
+WORDS = {"int_type": "an integer", "float_type": "a number", "string_type": "a word", "dict_type": "an object"}
+"""What pydantic's errors of type ask for."""
+
+
+@cache
+def _adapter(field_type) -> TypeAdapter:
+    return TypeAdapter(field_type)
+
+
+def checked(name: str, field_type, value):
+    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1. ValueError where it is none of the type."""
+    value = value.item() if isinstance(value, np.integer | np.floating) else value
+    try:
+        return _adapter(field_type).validate_python(value, strict=True)
+    except ValidationError as error:
+        first, *others = error.errors()
+        inside = first["loc"][:1]  # the name within an object, where the field is one
+        alike = [first, *(other for other in others if other["loc"][:1] == inside)]
+        accepted = " or ".join(dict.fromkeys(_accepted(field_type, one) for one in alike))
+        named = f"{name}: {inside[0]}" if inside else name
+        given = first["input"] if inside else value
+        shown = repr(given) if isinstance(given, str) else reprlib.repr(given)
+        raise ValueError(f"{named} must be {accepted}, not {shown}") from None
+
+
+def _accepted(field_type, error: dict) -> str:
+    """What a type takes, as far as an error of pydantic says that a value misses it."""
+    number = isinstance(error["input"], int) and not isinstance(error["input"], bool)
+    if error["type"] == "literal_error":
+        return f"one of {', '.join(get_args(field_type))}"
+    if error["type"] in WORDS and not (number and error["type"] == "float_type"):  # an integer that no float holds
+        return WORDS[error["type"]]
+    if isinstance(error.get("ctx", {}).get("ge"), int):  # of an integer, the bound itself says it
+        return f"{error['ctx']['ge']} or more"
+    return _said(field_type)
+
+
+def _said(field_type) -> str:
+    """The last word of the first of our types in it."""
+    if get_origin(field_type) is Annotated:
+        return field_type.__metadata__[-1]
+    return next(filter(None, map(_said, get_args(field_type))), "")
+
+
+def base(field_type) -> type:
+    """int, float or str: what the values of a spec's field are."""
+    return str if get_origin(field_type) is Literal else get_args(field_type)[0]

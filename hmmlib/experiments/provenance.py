@@ -1,0 +1,88 @@
+"""What code made a result, and whether it has changed since: a digest of the sources that the numbers of a trial hang on."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hmmlib.experiments.trials import TrialResult
+
+LIBRARY = Path(__file__).resolve().parents[1]
+SOURCES = (
+    "backend.py",
+    "models",
+    "inference",
+    "theory/assumptions.py",
+    "theory/heads.py",
+    "theory/theorems.py",
+    "training",
+    *(f"experiments/{name}.py" for name in ("labels", "ladder", "measurements", "presets", "specs", "trials")),
+)
+"""The part of the library that computes a trial, below `hmmlib`; the rest checks, stores, shows or proves."""
+
+
+@cache
+def library_digest() -> str:
+    """16 hexadecimal digits that the names and contents of SOURCES give, as they are when first asked for."""
+    digest = hashlib.sha256()
+    for source in SOURCES:
+        path = LIBRARY / source
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(f"{file.relative_to(LIBRARY).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _git(*words: str) -> subprocess.CompletedProcess | None:
+    """A command of git in the library's folder; None where there is no git."""
+    try:
+        return subprocess.run(["git", "-C", str(LIBRARY), *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+
+
+@cache
+def _changed_since_commit(commit: str) -> bool | None:
+    """Whether SOURCES are not what they were at a commit; None where git or the commit is not at hand."""
+    done = _git("diff", "--quiet", commit, "--", *SOURCES)
+    return None if done is None or done.returncode not in (0, 1) else bool(done.returncode)
+
+
+@cache
+def _commit_date(commit: str) -> str | None:
+    """The date of a commit, as its author's clock had it; None where git or the commit is not at hand."""
+    done = _git("show", "--no-patch", "--format=%cs", commit)
+    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+
+
+def _commit(result: TrialResult) -> tuple[str | None, bool]:
+    """The commit that a result names, and whether tracked files differed from it (`+`)."""
+    commit = str(result.environment.get("commit"))
+    return (commit.removesuffix("+") if re.fullmatch(r"[0-9a-f]+\+?", commit) else None), commit.endswith("+")
+
+
+def has_changed(result: TrialResult) -> bool | None:
+    """Whether the library has changed since it made a result; None where that cannot be told.
+
+    Results have the digest of the library since version 0.2.0; older ones the commit alone.
+    """
+    digest, (commit, edited) = result.environment.get("library"), _commit(result)
+    if digest is not None:
+        return digest != library_digest()
+    changed = _changed_since_commit(commit) if commit else None
+    return changed or (None if edited else changed)
+
+
+def stored_by(result: TrialResult) -> str:
+    """When a result was stored, by what commit, and whether the library has changed since, in words."""
+    commit, edited = _commit(result)
+    date = result.environment.get("date") or (commit and _commit_date(commit))
+    origin = f"stored{f' on {date}' if date else ''} by {commit + '+' * edited if commit else 'an unknown commit'}"
+    changed = has_changed(result)
+    if changed is None:
+        return f"{origin}; whether the library has changed since cannot be told here"
+    return f"{origin}; the library has changed since" if changed else f"{origin}, by the library as it is"

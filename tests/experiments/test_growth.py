@@ -1,0 +1,210 @@
+"""Three additions to experiments, tried on a copy of the library: a field, a measurement, a label rule.
+
+Each is a few lines in at most three files; after each, all stored results are read under the same names, with the same
+numbers, and saved again to the same bytes.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from runs import TINY, numbers
+
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import STORE, save_result
+from hmmlib.experiments.trials import run_trial
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FIELD = [
+    (
+        "experiments/specs.py",
+        "    evaluation: Count = OWN\n",
+        "    evaluation: Count = OWN\n    weight_decay: PositiveOrZero = added(before=0.0)\n",
+    ),
+    (
+        "training/pretraining.py",
+        "    half: bool = False\n\n",
+        "    half: bool = False\n    weight_decay: float = 0.0\n\n",
+    ),
+    (
+        "training/pretraining.py",
+        'for name in ("learning_rate", "muon_rate", "clip"):',
+        'for name in ("learning_rate", "muon_rate", "clip", "weight_decay"):',
+    ),
+    (
+        "training/pretraining.py",
+        "lr=plan.learning_rate, weight_decay=0.0",
+        "lr=plan.learning_rate, weight_decay=plan.weight_decay",
+    ),
+]
+FIELD_SHOWN = """
+plain, changed = TrialSpec("smoke", **TINY), TrialSpec("smoke", **TINY, weight_decay=0.5)
+assert plain.weight_decay == 0.0 and plain == TrialSpec("smoke", **TINY, weight_decay=0)
+assert plain.hash == HASH != changed.hash
+assert "weight_decay" not in plain.content() and changed.content()["weight_decay"] == 0.5
+as_before, other = run_trial(plain), run_trial(changed)
+assert numbers(as_before) == NUMBERS, "at the value that means as before, nothing is another"
+assert other.backbone != as_before.backbone
+path = save_result(other, mine)
+assert path.name == f"{changed.hash}.json" and load_result(path) == other
+assert [result for result in load_results("smoke") if result.spec.weight_decay] == []
+assert as_field("weight_decay", "0.5") == 0.5
+"""
+
+MEASUREMENT = [
+    (
+        "experiments/measurements.py",
+        '@measurement("divergence"',
+        '''@measurement("posterior_entropy")
+def posterior_entropy(task: Task) -> dict:
+    """Entropy of what the labels weigh, nats, mean over test inputs."""
+    return dict(posterior_entropy=torch.special.entr(task.split(task.posteriors)[2]).sum(1).mean().item())
+
+
+@measurement("confidence")
+def confidence(task: Task, outputs: Tensor) -> dict:
+    """The network's largest probability at the mask, mean over test inputs."""
+    return dict(confidence=task.split(outputs[:, 0])[2].amax(1).double().mean().item())
+
+
+@measurement("divergence"''',
+    )
+]
+MEASUREMENT_SHOWN = """
+new = run_trial(TrialSpec("smoke", **TINY))
+assert numbers(new) | {"added": {}} == NUMBERS | {"added": {}}
+assert set(new.added) == {"posterior_entropy", "confidence"}
+assert 0 < new.posterior_entropy < 1.1 and 0.25 < new.confidence < 1
+assert {"posterior entropy", "confidence"} <= set(new.seconds)
+assert load_result(save_result(new, mine)) == new
+
+bare, _ = load_result(OLD), trials.pretrain  # a trial of the unchanged library, run on this machine
+assert bare.posterior_entropy is None and bare.confidence is None
+with_network = measure(bare, ["confidence"])
+assert with_network.confidence == new.confidence and with_network.posterior_entropy is None
+
+def pretrained(*_):
+    raise AssertionError("a network was pretrained that the measurement does not need")
+
+trials.pretrain = pretrained
+stored = next(result for result in load_results("smoke") if result.spec.n_memory > 1)
+before = json.loads(result_path(stored.spec).read_text())
+more = measure(stored, ["posterior_entropy"])
+assert more.posterior_entropy > 0 and more.confidence is None
+after = json.loads(save_result(more).read_text())
+assert after.pop("posterior_entropy") == more.posterior_entropy
+assert after["seconds"].pop("posterior entropy") >= 0 and after["environment"].pop("posterior_entropy measured")
+assert after == before, "all else is kept"
+assert load_result(result_path(stored.spec)) == more
+assert measure(bare, ["posterior_entropy"]).posterior_entropy == new.posterior_entropy
+try:
+    measure(replace(bare, backbone="another"), ["confidence"])
+except AssertionError:
+    pass
+else:
+    raise RuntimeError("no network was pretrained for what needs one")
+"""
+
+LABEL_RULE = [
+    (
+        "experiments/labels.py",
+        '    "stepped": LabelRule(\n',
+        """    "ahead": LabelRule(
+        inputs=_mask_before_text,
+        posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{1:T} = x]
+        head=theorem_3_3,
+        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1)),
+    ),
+    "stepped": LabelRule(
+""",
+    )
+]
+LABEL_RULE_SHOWN = """
+spec = TrialSpec("smoke", **TINY, labels="ahead")
+model = draw_model(spec)
+task, before = (draw_trial_task(TrialSpec("smoke", **TINY, labels=word), model) for word in ("ahead", "before"))
+assert torch.equal(task.tokens, before.tokens) and not torch.equal(task.posteriors, before.posteriors)
+assert torch.equal(task.posteriors, posterior(model, task.tokens[:, 1:], at=1))
+result = run_trial(spec)
+assert spec.hash != HASH and load_result(save_result(result, mine)) == result
+assert result.ladder_prompt_accuracy is not None and result.built_head_accuracy is not None
+assert run_trial(TrialSpec("smoke", **TINY, labels="ahead", n_memory=2)).attention_accuracy is not None
+for wrong in (
+    lambda: TrialSpec("smoke", labels="ahed"),
+    lambda: draw_task(model, 5, (4, 0, 0), 0, "ahed"),
+    lambda: rung(model, task, torch.ones(120, 4), spec.tuning(), 0, "ahed"),
+):
+    try:
+        wrong()
+    except ValueError as error:
+        assert "must be one of masked, before, ahead, stepped, not 'ahed'" in str(error), error
+    else:
+        raise AssertionError("a word without a row was taken for another")
+"""
+
+START = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+import torch
+from hmmlib.experiments import trials
+from hmmlib.experiments.labels import draw_task
+from hmmlib.experiments.ladder import rung
+from hmmlib.experiments.specs import TrialSpec, as_field
+from hmmlib.experiments.store import STORE, load_result, load_results, result_path, save_result
+from hmmlib.experiments.trials import draw_model, draw_trial_task, measure, run_trial
+from hmmlib.inference.messages import posterior
+from runs import TINY, numbers
+
+torch.set_num_threads(1)
+HASH, NUMBERS, OLD, mine = json.loads(sys.argv[1])
+mine = Path(mine)
+assert Path(trials.__file__).is_relative_to(mine.parent), "the copy is what runs"
+paths = sorted(STORE.glob("*/*.json"))
+for path in paths:
+    copy = save_result(load_result(path), mine)
+    assert (copy.name, copy.read_bytes()) == (path.name, path.read_bytes()), path
+"""
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    """A tiny trial of the library as it is: hash, numbers and file."""
+    torch.set_num_threads(1)
+    result = run_trial(TrialSpec("smoke", **TINY))
+    return result.spec.hash, numbers(result), str(save_result(result, tmp_path_factory.mktemp("before")))
+
+
+@pytest.mark.parametrize(
+    ("edits", "shown"),
+    [(FIELD, FIELD_SHOWN), (MEASUREMENT, MEASUREMENT_SHOWN), (LABEL_RULE, LABEL_RULE_SHOWN)],
+    ids=["a field of a spec", "a measurement", "a label rule"],
+)
+def test_an_addition_is_a_few_lines_and_all_results_stay_as_they_are(edits, shown, before, tmp_path):
+    shutil.copytree(ROOT / "hmmlib", tmp_path / "hmmlib")  # compiled loops with it, which are not compiled again
+    shutil.copytree(STORE, tmp_path / "results", ignore=shutil.ignore_patterns(".*"))
+    for name, old, new in edits:
+        path = tmp_path / "hmmlib" / name
+        text = path.read_text()
+        assert text.count(old) == 1, old
+        path.write_text(text.replace(old, new))
+    assert len({name for name, _, _ in edits}) <= 3
+    assert sum(len(set(new.splitlines()) - set(old.splitlines())) for _, old, new in edits) <= 25
+    given = json.dumps([*before, str(tmp_path / "mine")])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "tests" / "support")])}
+    call = [sys.executable, "-c", START + shown, given]
+    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(STORE.glob("*/*.json"))) == len(list((tmp_path / "results").glob("*/*.json")))
+
+
+def test_the_library_as_it_is_has_none_of_them():
+    for fields in (dict(labels="ahead"), dict(weight_decay=0.1)):
+        with pytest.raises((ValueError, TypeError), match=r"must be one of masked, before, stepped, not|weight_decay"):
+            TrialSpec("smoke", **fields)

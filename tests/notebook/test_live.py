@@ -1,0 +1,53 @@
+"""What a notebook is told of results that it did not compute itself."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from runs import TINY, numbers
+
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import Store, result_path, save_result
+from hmmlib.experiments.trials import run_trial
+from hmmlib.notebook.live import gather
+
+SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def results():
+    torch.set_num_threads(1)
+    return [run_trial(spec) for spec in SPECS]
+
+
+def test_stored_results_are_called_stored_and_are_run_again_on_request(results, tmp_path):
+    store, lines = Store(tmp_path / "mine", (tmp_path / "theirs",)), []
+    old = {"library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
+    for result in results[:2]:
+        save_result(replace(result, environment=result.environment | old), tmp_path / "theirs")
+    assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append))) == list(map(numbers, results))
+    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since (rerun=True runs them again)"
+    assert lines[1:] == [f"2 of 3 trials were not run now, but {said}."]
+    assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
+    assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
+
+    lines.clear()
+    assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append, rerun=True))) == list(
+        map(numbers, results)
+    )
+    commit, date = (results[0].environment[name] for name in ("commit", "date"))
+    assert len(lines) == 3
+    assert lines[2].startswith(
+        f"1 of 3 trials were not run now, but stored on {date} by {commit}, by the library as it is."
+    )
+    assert all(result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS)
+
+
+def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = []
+    (result,) = gather(SPECS[:1], math.inf, "cpu", tmp_path / "nowhere", lines.append)
+    assert result.spec == SPECS[0]
+    assert result_path(SPECS[0], tmp_path / "results").exists()
+    assert lines[0].startswith("There is no result store here")
