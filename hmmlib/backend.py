@@ -17,8 +17,8 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 """What can be asked for; "cuda:1" and the like too."""
 
 
-def _there(kind: str) -> bool:
-    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[kind]
+def _available(name: str) -> bool:
+    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[name]
 
 
 def as_name(name: str) -> str:
@@ -34,12 +34,12 @@ def pick(name: str = "auto") -> torch.device:
     ValueError for an unknown name, or a device that this machine does not have.
     """
     if as_name(name) == "auto":
-        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if _there(kind)))
+        return torch.device(next(each for each in ("cuda", "mps", "cpu") if _available(each)))
     try:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}") from None
-    present = [kind for kind in ("cpu", "cuda", "mps") if _there(kind)]
+    present = [each for each in ("cpu", "cuda", "mps") if _available(each)]
     if device.type not in present or (device.index or 0) >= max(1, torch.cuda.device_count()):
         raise ValueError(f"device {name!r} is not on this machine, which has {', '.join(present)}")
     return device
@@ -73,8 +73,7 @@ def loops(name: str) -> ModuleType | None:
 
 def fresh(*shape: int, dtype: torch.dtype) -> torch.Tensor:
     """A tensor without values, on the CPU. Unlike torch, numpy asks for large pages, which take a sixth of the time."""
-    kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
-    return torch.from_numpy(np.empty(shape, kind))
+    return torch.from_numpy(np.empty(shape, torch.empty(0, dtype=dtype, device="cpu").numpy().dtype))
 
 
 @cache
@@ -114,9 +113,13 @@ def shares(n: int, threads: int) -> list[slice]:
 
 
 def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
-    """work(part) for equal parts of n sequences, a thread for each."""
+    """work(share) for equal shares of n sequences, a thread for each."""
     first, *rest = shares(n, threads)
-    with ONE_THREAD, ThreadPoolExecutor(max(1, len(rest))) as pool:  # a thread begins with its first work
+    if not rest:  # a pool would take longer than a short call
+        with ONE_THREAD:
+            work(first)
+        return
+    with ONE_THREAD, ThreadPoolExecutor(len(rest)) as pool:
         others = pool.map(work, rest)
         work(first)
         list(others)

@@ -100,13 +100,13 @@ def lower(message, low):
 
 
 @compiled
-def rescale(message, exponent, scaling, scratch):
+def rescale(message, exponent, powers, bound, scratch):
     """Divide each lane by the power of two just above its sum, and count that power in its exponent."""
     total(message, scratch)
     for b in range(message.shape[0]):
-        power = min(max(math.frexp(scratch[b])[1], -scaling.bound), scaling.bound)
+        power = min(max(math.frexp(scratch[b])[1], -bound), bound)
         exponent[b] += power
-        factor = scaling.powers[2 * scaling.bound - power]
+        factor = powers[2 * bound - power]
         for s in range(message.shape[1]):
             message[b, s] *= factor
 
@@ -132,13 +132,14 @@ def meet(forward, backward, out):
 @compiled
 def weigh(tau, exponent, chain, scaling, scratch, top):
     """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two, which `top` takes."""
-    prior, values, bound = chain.prior, len(chain.prior), scaling.bound
+    prior, prior_exponent, values = chain.prior, chain.prior_exponent, len(chain.prior)
+    powers, bound = scaling.powers, scaling.bound
     total(tau, scratch)
     for c in range(len(top)):
         top[c] = NEVER
         for k in range(values):
             b = c * values + k
-            exponent[b] += chain.prior_exponent[k]
+            exponent[b] += prior_exponent[k]
             if scratch[b] > 0 and prior[k] > 0:
                 top[c] = max(top[c], exponent[b] + max(math.frexp(scratch[b])[1], -bound))
         for k in range(values):
@@ -146,7 +147,7 @@ def weigh(tau, exponent, chain, scaling, scratch, top):
             factor = tau.dtype.type(0)
             if scratch[b] > 0 and prior[k] > 0:
                 # What lies further below the largest than any float is lost anyway.
-                factor = prior[k] * scaling.powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
+                factor = prior[k] * powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
             for s in range(tau.shape[1]):
                 tau[b, s] *= factor  # (D.3)
 
@@ -230,57 +231,64 @@ def make_room(together, lanes, chain, asked, results):
 @compiled
 def forward_pass(index, last, chain, rows, asked, scaling, room):
     """P[H_i, v_{1:i-1}] for a block of sequences, from H_0 up to the last position asked for: kept from the first on."""
-    fill(room.exponent, 0)
-    message = room.turns[0]
+    # Fields that every step needs are read once: each reading counts a reference.
+    first, step, powers, bound = asked.first, chain.step, scaling.powers, scaling.bound
+    turns, kept, product, exponent, scratch, low = (
+        room.turns, room.kept, room.product, room.exponent, room.scratch, room.low,
+    )  # fmt: skip
+    fill(exponent, 0)
+    message = turns[0]
     for i in range(last + 1):
-        after = room.kept[i - asked.first] if i >= asked.first else room.turns[1 - i % 2]
+        after = kept[i - first] if i >= first else turns[1 - i % 2]
         if i > 1:
-            condition(message, rows, index[:, i - 2], room.product)
-            np.dot(room.product, chain.step, after)
+            condition(message, rows, index[:, i - 2], product)
+            np.dot(product, step, after)
         elif i == 1:  # H_0 emits nothing
-            np.dot(message, chain.step, after)
+            np.dot(message, step, after)
         else:
             for b in range(len(after)):
                 after[b] = chain.initial
         message = after
         if i % scaling.every == 0:
-            rescale(message, room.exponent, scaling, room.scratch)
-        if i >= asked.first:
-            room.kept_exponent[i - asked.first] = room.exponent
-        if room.low.size:
-            lower(message, room.low[0])
+            rescale(message, exponent, powers, bound, scratch)
+        if i >= first:
+            room.kept_exponent[i - first] = exponent
+        if low.size:
+            lower(message, low[0])
 
 
 @compiled
 def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results):
     """P[v_{i+1:T} | H_i] for a block of sequences, down to the first position asked for, where both passes meet."""
-    direct = len(asked.entries) == 0
-    fill(room.exponent, 0)
+    first, back, powers, bound = asked.first, chain.back, scaling.powers, scaling.bound
+    kept, product, exponent, scratch, low = room.kept, room.product, room.exponent, room.scratch, room.low
+    tau, weights, top, direct = room.tau, room.weights, room.top, len(asked.entries) == 0
+    fill(exponent, 0)
     message = room.turns[0]
     message[:] = 1
-    for i in range(index.shape[1], asked.first - 1, -1):
-        if room.low.size:
-            lower(message, room.low[1])
+    for i in range(index.shape[1], first - 1, -1):
+        if low.size:
+            lower(message, low[1])
         if i > 0:
-            condition(message, rows, index[:, i - 1], room.product)
+            condition(message, rows, index[:, i - 1], product)
         else:
-            room.product[:] = message
+            product[:] = message
         if i <= last:
-            at = i - asked.first
-            exponent = room.kept_exponent[at]
-            meet(room.kept[at], room.product if asked.own else message, room.weights if direct else room.tau)
-            for b in range(len(exponent)):
-                exponent[b] += room.exponent[b]
+            at = i - first
+            both = room.kept_exponent[at]
+            meet(kept[at], product if asked.own else message, weights if direct else tau)
+            for b in range(len(both)):
+                both[b] += exponent[b]
             if direct:
-                room.top[:] = exponent
+                top[:] = both
             else:
-                weigh(room.tau, exponent, chain, scaling, room.scratch, room.top)
-                gather(room.tau, asked, room.sums, room.weights)
-            write(room.weights, asked.columns, room.top, room.scratch, room.answer, results, begin, at)
-        if i > asked.first:
-            np.dot(room.product, chain.back, message)
+                weigh(tau, both, chain, scaling, scratch, top)
+                gather(tau, asked, room.sums, weights)
+            write(weights, asked.columns, top, scratch, room.answer, results, begin, at)
+        if i > first:
+            np.dot(product, back, message)
             if i % scaling.every == 0:
-                rescale(message, room.exponent, scaling, room.scratch)
+                rescale(message, exponent, powers, bound, scratch)
 
 
 @compiled

@@ -12,6 +12,7 @@ lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -241,8 +242,6 @@ def _in_loops(
     prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=dtype, device="cpu")
     columns = fresh(0, 0, dtype=dtype) if variable.columns is None else variable.columns
     entries = variable.entries[: 0 if isinstance(model, HMM) else None]
-    bound = MAX_EXPONENT[dtype]
-    powers = torch.exp2(torch.arange(-2 * bound, bound + 1, dtype=dtype, device="cpu"))
     first, stop, _ = at.indices(length + 1)
     laws = fresh(n, stop - first, len(columns) or len(variable.entries), dtype=dtype)
     sizes = fresh(n, stop - first, 2 * sized, dtype=dtype)
@@ -250,7 +249,7 @@ def _in_loops(
     chain = loops.Chain(*_arrays(model.transition.T, model.transition, model.initial, *torch.frexp(prior)))
     observed = loops.Evidence(*_arrays(rows, smallest(rows), evidence.index))
     asked = loops.Asked(*_arrays(variable.groups, entries, columns.T), first, own)
-    scaling = loops.Scaling(*_arrays(powers), bound, SCALE_EVERY[dtype], alone)
+    scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], SCALE_EVERY[dtype], alone)
     results = loops.Results(*_arrays(laws, sizes, least))
 
     def work(some: slice) -> None:
@@ -272,6 +271,13 @@ def _doubtful(model: HMM | MemoryHMM, evidence: _Evidence, scale: Tensor, least:
     tiny = torch.finfo(model.dtype).tiny
     lost |= (least * smallest(model.transition.flatten()) < tiny) | (smallest(model.initial) < tiny)
     return lost.nonzero().squeeze(-1)
+
+
+@cache
+def _powers(dtype: torch.dtype) -> np.ndarray:
+    """2^-2b, …, 2^b for the largest exponent b: the loops look powers up."""
+    bound = MAX_EXPONENT[dtype]
+    return torch.exp2(torch.arange(-2 * bound, bound + 1, dtype=dtype, device="cpu")).numpy()
 
 
 def _arrays(*tensors: Tensor) -> list[np.ndarray]:

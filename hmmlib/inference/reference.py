@@ -88,7 +88,8 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
 
     (n, T, X); the zero vector where ‖τ_i(v)‖₁ = 0.
     """
-    taus, W = _phi(model, tau(model, embeddings)), model.emission.double().flatten(1)
+    taus = _phi(model, tau(model, embeddings))
+    W = model.emission.double().flatten(1)
     return _normalised(taus) @ W.T  # (D.1)
 
 

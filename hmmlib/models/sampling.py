@@ -47,9 +47,9 @@ def draw(
         memory: (n, N), the values that each sequence remembers; state h looks up that of cell h // (S / N).
         states: whether they are wanted.
     """
-    parts = [cumulative_rows(part) for part in (transition, emission, initial.unsqueeze(1))]
+    rows = [cumulative_rows(columns) for columns in (transition, emission, initial.unsqueeze(1))]
     way = _in_torch if memory.device.type != "cpu" or compiled_loops() is None else _in_loops
-    return way(*parts, memory, length, generator, states, dtype)
+    return way(*rows, memory, length, generator, states, dtype)
 
 
 def _uniform(shape: tuple[int, int], like: Tensor, generator: torch.Generator) -> Tensor:
@@ -66,8 +66,8 @@ def _in_torch(step, emission, first, memory, length, generator, states, dtype):
     cell = drawn[:, 1:] // (n_states // memory.shape[1])
     column = memory.gather(1, cell) * n_states + drawn[:, 1:]
     uniform = _uniform((n, length), step, generator)
-    parts = zip(column.split(64, dim=1), uniform.split(64, dim=1), strict=True)
-    tokens = torch.cat([choose(emission[row], u) for row, u in parts], dim=1)
+    blocks = zip(column.split(64, dim=1), uniform.split(64, dim=1), strict=True)
+    tokens = torch.cat([choose(emission[row], u) for row, u in blocks], dim=1)
     return tokens.to(dtype), drawn.to(dtype) if states else None
 
 
@@ -94,7 +94,7 @@ def _in_loops(step, emission, first, memory, length, generator, states, dtype):
 
 
 def _overlapped(
-    work: Callable[[int, Tensor, slice], None], rows: range, columns: int, across: bool, kind: torch.dtype,
+    work: Callable[[int, Tensor, slice], None], rows: range, columns: int, across: bool, dtype: torch.dtype,
     generator: torch.Generator, threads: int,
 ) -> None:  # fmt: skip
     """work(row to begin with, random numbers, part) for blocks of rows, while the next block's numbers are drawn.
@@ -102,7 +102,7 @@ def _overlapped(
     The threads share the columns of a block if `across`, else its rows.
     """
     some = max(1, BLOCK // columns)
-    buffers = [torch.empty(min(some, len(rows)), columns, dtype=kind, device="cpu") for _ in range(2)]
+    buffers = [torch.empty(min(some, len(rows)), columns, dtype=dtype, device="cpu") for _ in range(2)]
     running: list[Future] = []
     with ThreadPoolExecutor(threads) as pool:
         for k, begin in enumerate(rows[::some]):
