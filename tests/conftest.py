@@ -56,6 +56,8 @@ def pytest_runtest_call(item):
 
 def pytest_ignore_collect(collection_path, config):
     """With --library, leave out what tests the book, the benchmarks, or the library beside its peers."""
+    if config.getoption("--library") and collection_path.name in ("book", "benchmarks"):
+        return True
     if config.getoption("--library") and collection_path.suffix == ".py":
         nodes = list(ast.walk(ast.parse(collection_path.read_text())))
         names = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}

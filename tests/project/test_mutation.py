@@ -80,7 +80,7 @@ def test_functions_with_a_decorator_are_left_out(tmp_path):
 def test_only_tests_that_failed_and_time_kill_a_mutant(monkeypatch):
     known = {0: "survived", 1: "killed", -signal.SIGXCPU: "timeout", None: "not checked"}
     ends = known | {code: f"exit code {code}" for code in (2, 3, 4, 5, 33, 255, -9, -11, -6)}
-    path = ROOT / "hmmlib" / "heads.py"
+    path = ROOT / "hmmlib" / "theory" / "heads.py"
     data = SimpleNamespace(
         exit_code_by_key={f"hmmlib.theory.heads.x_b__mutmut_{code}": code for code in ends}, load=lambda: 0
     )
@@ -109,7 +109,7 @@ def test_what_nothing_has_survived_needs_a_run_without_a_change():
 def test_results_are_of_a_commit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-    for name in ("hmmlib/heads.py", "tests/test_heads.py", "tests/results/mutants.json", "README.md"):
+    for name in ("hmmlib/theory/heads.py", "tests/theory/test_heads.py", "tests/results/mutants.json", "README.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
     for call in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
@@ -120,7 +120,7 @@ def test_results_are_of_a_commit(tmp_path, monkeypatch):
     for name in ("tests/results/mutants.json", "README.md"):  # of these no mutant is made
         (tmp_path / name).write_text("2\n")
     assert mutation.of_that_commit(commit)
-    (tmp_path / "tests/test_heads.py").write_text("2\n")
+    (tmp_path / "tests/theory/test_heads.py").write_text("2\n")
     assert not mutation.of_that_commit(commit)
     subprocess.run([*git, "commit", "-qam", "second"], check=True)
     mutation.begin()  # goes on with what there is
