@@ -23,7 +23,9 @@ FOLDER = ROOT / "book" / "pictures"
 
 def left_panel() -> None:
     figures.use_style()
-    trials = [store.load_result(store.result_path(spec)) for spec in specs.panel_specs("quick", "left", 20)]
+    trials = [
+        store.load_result(store.result_path(spec, store.STORE)) for spec in specs.panel_specs("quick", "left", 20)
+    ]
     figure_3.panel(trials, "left").savefig(FOLDER / "head-against-prompt.png", dpi=150)
 
 

@@ -20,7 +20,7 @@ import torch
 from hmmlib import backend
 from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, checkpoint_path, is_stored
+from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, as_store, checkpoint_path, is_stored
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.validation import all_of_type, between, of_type
 
@@ -77,7 +77,7 @@ def connect(address: str | None):
 
 
 def work(
-    spec: TrialSpec, store: Store, device: str, seconds: float, sent: float, threads: int
+    spec: TrialSpec, store: Store | Path, device: str, seconds: float, sent: float, threads: int
 ) -> tuple[str, TrialResult | str | None]:
     """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
 
@@ -86,7 +86,7 @@ def work(
     until = time.monotonic() + seconds - min(max(0.0, time.time() - sent), GRACE)
     torch.set_num_threads(threads)
     checkpoint = (
-        checkpoint_path(spec, store) if store.folder.is_dir() else None
+        checkpoint_path(spec, store) if as_store(store).folder.is_dir() else None
     )  # none where this node has no such store
 
     def report(phase: str, share: float) -> None:

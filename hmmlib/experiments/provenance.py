@@ -48,8 +48,11 @@ def _git(*words: str) -> subprocess.CompletedProcess | None:
 @cache
 def _changed_since_commit(commit: str) -> bool | None:
     """Whether SOURCES are not what they were at a commit; None where git or the commit is not at hand."""
+    tracked = _git("ls-files", "--error-unmatch", *SOURCES)  # not so in an environment that lies in some repository
+    if tracked is None or tracked.returncode:
+        return None
     done = _git("diff", "--quiet", commit, "--", *SOURCES)
-    return None if done is None or done.returncode not in (0, 1) else bool(done.returncode)
+    return None if done.returncode not in (0, 1) else bool(done.returncode)
 
 
 @cache

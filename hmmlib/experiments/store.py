@@ -50,7 +50,7 @@ class Store:
 
 def _of_project() -> Store:
     """In a checkout the folder of its user, which git ignores (HMMLIB_MINE names another), then the committed results."""
-    mine = Path(os.environ.get("HMMLIB_MINE", ROOT / "mine" / "results"))
+    mine = Path(os.environ.get("HMMLIB_MINE") or ROOT / "mine" / "results")
     return Store(mine, (STORE,)) if (ROOT / "pyproject.toml").is_file() else Store(STORE)
 
 

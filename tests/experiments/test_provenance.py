@@ -113,6 +113,13 @@ def test_where_the_commit_is_not_at_hand_it_cannot_be_told(commit, repository, r
     assert not (repository[0] / "made").exists()
 
 
+def test_what_lies_in_another_repository_is_not_judged_by_it(repository, result, monkeypatch):
+    folder, commit = repository
+    (folder / "environment").mkdir()
+    library_at(monkeypatch, folder / "environment")
+    assert has_changed(of(result, commit=commit)) is None
+
+
 def test_without_git_it_cannot_be_told(result, monkeypatch):
     monkeypatch.setenv("PATH", "")
     library_at(monkeypatch, LIBRARY)
