@@ -21,7 +21,6 @@ from hmmlib.experiments.store import (
     FORMAT,
     STORE,
     Claim,
-    Store,
     checkpoint_path,
     is_stored,
     load_result,
@@ -245,50 +244,6 @@ def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
     found = load_results("smoke", tmp_path)
     assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order
     assert load_results("quick", tmp_path) == []
-
-
-def test_a_store_is_written_to_in_one_folder_and_read_in_all(result, tmp_path):
-    store = Store(tmp_path / "mine", (tmp_path / "theirs",))
-    other = replace(result, spec=replace(result.spec, seed=1), seeds=trial_seeds(1))
-    theirs = save_result(result, tmp_path / "theirs")
-    assert result_path(result.spec, store) == theirs
-    assert result_path(other.spec, store) == tmp_path / "mine" / "smoke" / f"{other.spec.hash}.json"
-    assert is_stored(result.spec, store)
-    assert Claim.take(result.spec, store) is None
-    assert checkpoint_path(result.spec, store).is_relative_to(tmp_path / "mine")
-    assert save_result(other, store).is_relative_to(tmp_path / "mine")
-    assert load_results("smoke", store) == [result, other]
-    newer = replace(result, redraws=3)
-    assert save_result(newer, store) == result_path(result.spec, store) != theirs
-    assert load_results("smoke", store) == [newer, other]
-    assert load_result(theirs) == result
-    theirs.write_text("{")
-    assert load_results("smoke", store) == [newer, other]  # what lies behind is not read
-
-
-def test_a_rerun_counts_what_another_state_of_the_library_has_stored_as_missing(result, tmp_path):
-    environment = result.environment | {"library": "0123456789abcdef"}
-    save_result(replace(result, environment=environment), tmp_path)
-    assert is_stored(result.spec, tmp_path)
-    assert not is_stored(result.spec, tmp_path, rerun=True)
-    claim = Claim.take(result.spec, tmp_path, rerun=True)
-    assert claim is not None
-    claim.release()
-    save_result(result, tmp_path)
-    assert is_stored(result.spec, tmp_path, rerun=True)
-    assert Claim.take(result.spec, tmp_path, rerun=True) is None
-
-
-def test_in_a_checkout_new_results_are_the_users_and_git_ignores_them():
-    code = "from hmmlib.experiments.store import PROJECT; print(*PROJECT.folders)"
-    environment = {**os.environ, "PYTHONPATH": str(STORE.parent)}
-    for mine in (None, "/somewhere"):
-        changed = {**environment, "HMMLIB_MINE": mine} if mine else environment
-        changed = changed if mine else {name: value for name, value in changed.items() if name != "HMMLIB_MINE"}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=changed)
-        assert done.stdout.split() == [mine or str(STORE.parent / "mine" / "results"), str(STORE)]
-    ignored = subprocess.run(["git", "check-ignore", "--quiet", "mine/results/a.json"], cwd=STORE.parent, check=False)
-    assert ignored.returncode == 0
 
 
 @pytest.mark.parametrize("path", sorted(STORE.glob("*/*.json")), ids=lambda path: path.stem)
