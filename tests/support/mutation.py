@@ -102,7 +102,8 @@ def ended() -> dict[Path, dict[str, str]]:
     for path in sorted(walk_mutatable_files()):
         data = SourceFileMutationData(path=path)
         data.load()
-        found[path] = {name: ENDS.get(code, f"exit code {code}") for name, code in data.exit_code_by_key.items()}
+        if data.exit_code_by_key:  # an __init__ has none
+            found[path] = {name: ENDS.get(code, f"exit code {code}") for name, code in data.exit_code_by_key.items()}
     return found
 
 
