@@ -1,7 +1,6 @@
 """The result store: files that survive, files that are refused, claims; and what is committed."""
 
 import dataclasses
-import importlib
 import json
 import multiprocessing
 import os
@@ -15,7 +14,6 @@ import torch
 from record import slow
 from runs import TINY
 
-import hmmlib
 from hmmlib.experiments.specs import TrialSpec, panel_specs, select
 from hmmlib.experiments.store import (
     FORMAT,
@@ -359,13 +357,3 @@ def test_no_stray_files_in_the_store():
     assert all(re.fullmatch(r"[a-z-]+/[0-9a-f]{16}\.json", path.as_posix()) for path in visible), visible
     hidden = {path.parts[1] for path in files if path not in visible}
     assert hidden <= {".claims", ".unfinished"}
-
-
-@pytest.mark.parametrize("name", hmmlib.__all__)
-def test_the_names_that_others_call_are_at_the_top(name):
-    assert getattr(hmmlib, name) is getattr(importlib.import_module(f"hmmlib.{hmmlib._MODULE[name]}"), name)
-
-
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="theorem_9_9"):
-        _ = hmmlib.theorem_9_9

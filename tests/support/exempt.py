@@ -1,0 +1,84 @@
+"""Which functions of the library need no case of bad input, and why: parts, results, and what others look at first."""
+
+INNER_MODULES = {
+    "__main__": "the command line: test_command_line.py and test_bad_files.py",
+    "validation": "the checks themselves",
+    "inference.compiled": "compiled loops: they get only what `messages` and `hmm` have looked at",
+    "models.sampling": "likewise",
+    "inference.forward_backward": "likewise; `messages.aggregated_messages` is the door",
+    "evidence.enumeration": "the witness: it gets the tables of models that `hmm` has looked at",
+    "evidence.finite_field.field": "integers modulo a prime that its own callers draw; `identities.confirm` is the door",
+    "evidence.finite_field.vanilla": "likewise",
+    "evidence.finite_field.memory": "likewise",
+    "evidence.zero_patterns.supports": "bit masks that `patterns` makes; `patterns.decide` is the door",
+    "evidence.random_models": "each takes a seed that the ledger draws; `ledger.run` is the door",
+    "experiments.presets": "data",
+    "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
+    "experiments.measurements": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
+    "experiments.provenance": "gets results that `load_result` has read",
+}
+INNER = {
+    "backend": "half name fresh as_name shares side_by_side",  # get what `pick` gives
+    "evidence.finite_field.identities": "joint_degree table_degree quotient_degree memory_degree attention_degree",
+    "evidence.ledger": "where",
+    "experiments.cluster": "connect work slots",  # what driver and workers tell each other
+    "experiments.local": "pace store_safely merge",  # what a run does with its own results
+    "experiments.specs": "added field_type",  # what a field is
+    "experiments.store": "as_store as_folders",
+    "experiments.summaries": "size gain as_results",  # read one field
+    "files": "write_whole",  # gets what `store` and `ledger` have made
+    "notebook.pages": "Equation",  # data
+    "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
+    "models.chains": "chain_period primitive reachable eliminated",
+    "models.families": "as_share sparse_columns",  # likewise
+    "models.hmm": "recast unlift",
+    "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
+    "notebook.figures": "legend_below done ink_on_shade",
+    "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence span_basis",  # checks, or after them
+    "theory.heads": "unless_rounding",
+    "training.bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
+    "training.checkpoints": "digest seal previous broken as_path",
+    "training.muon": "orthogonal Muon Muon.step",
+    "training.pretraining": "corpus visits hide optimisers rate_at Gradients Gradients.__call__ Gradients.compute "
+    "Gradients.capture Run Run.batch Run.save Run.resume",  # parts of `pretrain`
+    "training.tuning": "to_tokens",
+}
+"""Parts that a reader does not call: they get what the public functions have looked at."""
+RESULTS = [
+    "Report",
+    "IndependenceReport",
+    "RegularityReport",
+    "EssentialReport",
+    "RecoveryReport",
+    "StationarityReport",
+    "AssumptionError",
+    "Sample",
+    "Recovery",
+    "Impossible",
+    "Sentences",
+    "Task",
+    "TunedAttention",
+    "Built",
+    "Built.judge",
+    "Rung",
+    "Trial",
+    "Trial.measure",
+    "TrialResult",
+    "LabelRule",
+    "Store",
+    "Outcome",
+    "Claim",
+    "Interval",
+    "Moving",
+    "Tally",
+    "Entry",
+    "Statement",
+    "Identity",
+    "Confirmation",
+    "Pattern",
+    "Decision",
+    "ParameterError",
+    "CheckpointError",
+    "TimeUp",
+]
+"""What the library makes and a reader is given."""
