@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import re
 import subprocess
+import tokenize
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,17 +29,16 @@ SOURCES = (
 """The part of the library that computes a trial, below `hmmlib`; the rest checks, stores, shows or proves."""
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
 def code_of(source: str) -> str:
-    """What a module does: its syntax tree, without the comments and docstrings, which no number hangs on."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(getattr(node, "body", None), list):
-            node.body = [part for part in node.body if not _is_text(part)]
-    return ast.dump(tree)
+    """The lines of a module without comments, docstrings and blank lines: no number hangs on these."""
+    lines = source.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] = lines[token.start[0] - 1][: token.start[1]]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 @cache

@@ -44,6 +44,18 @@ def test_the_sources_that_count_are_those_that_a_trial_runs():
     assert not any(source.startswith(("notebook", "evidence")) for source in SOURCES)
 
 
+def test_comments_docstrings_and_blank_lines_are_no_change():
+    source = (
+        '"""Old."""\n\nx = 1  # why\n\n\ndef f(y):\n    """Words\n    of two lines."""\n    # more\n    return y + 1\n'
+    )
+    assert provenance.code_of(source) == "x = 1\ndef f(y):\n    return y + 1"
+    assert provenance.code_of(source.replace("Words", "Other words").replace("why", "for that")) == provenance.code_of(
+        source
+    )
+    assert provenance.code_of(source.replace("y + 1", "y + 2")) != provenance.code_of(source)
+    assert provenance.code_of("x = '# no comment'\n") == "x = '# no comment'"
+
+
 def library_at(monkeypatch, folder):
     """Take another folder for the library."""
     for cached in (library_digest, provenance._changed_since_commit, provenance._commit_date):
