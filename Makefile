@@ -7,8 +7,8 @@ export GOMP_SPINCOUNT ?= 1000
 TORCH := torch==2.13.0
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Who is done first takes over tests from the other. More than two have no room in a small machine's memory.
-SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist worksteal
+# Who is done first takes over tests from the others; a third of the time a test waits for processes that it has begun.
+SIDE_BY_SIDE = --numprocesses $(or $(JOBS),3) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install book test test-all lowest newest bench mutants lint notebooks serve pictures colab lock clean
@@ -37,7 +37,9 @@ book: $(INSTALLED) notebooks ## execute what has changed and build the book into
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
 
-test: $(INSTALLED) ## run the tests, two at a time: JOBS=1
+# What Python compiles is kept, also where a machine's settings say otherwise: that is half a minute for each process.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+test: $(INSTALLED) ## run the tests, three at a time: JOBS=1
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 test-all: export HMMLIB_SLOW = 1

@@ -40,11 +40,11 @@ def project(tmp_path, monkeypatch):
     nbformat.write(notebook, path)
     cells[0].source = "A claim: {prf:ref}`paper-thm-3-3`"
     jupytext.write(notebook, path.with_suffix(".md"), fmt="md:myst")
-    for folder in ("moving", "folder"):
+    for folder in ("moving", "folder", "experiments"):
         (tmp_path / "hmmlib" / folder).mkdir()
     (tmp_path / "requirements.lock").write_text("a==1\n")
     (tmp_path / "hmmlib" / "folder" / "x.py").write_text("def f():\n    import hmmlib.y\n")
-    for name in ("__init__", "folder/__init__", "y", "unread", "store"):
+    for name in ("__init__", "folder/__init__", "y", "unread", "experiments/store"):
         (tmp_path / "hmmlib" / f"{name}.py").write_text("x = 1\n")
     (tmp_path / "seed.yaml").write_text("seed: 3\n")
     monkeypatch.setattr(pipeline, "ROOT", tmp_path)

@@ -87,8 +87,8 @@ def trial(preset: str, threads: int) -> dict:
 
 @pytest.mark.parametrize("preset", ["smoke", pytest.param("quick", marks=slow)])
 def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(preset):
-    one, again, two = trial(preset, 1), trial(preset, 1), trial(preset, 2)
-    assert one == again
+    one, two = trial(preset, 1), trial(preset, 2)
+    assert one == numbers(run_trial(TrialSpec(preset, 10, 3), device="cpu"))
     assert one != numbers(run_trial(TrialSpec(preset, 10, 4), device="cpu"))
     for name in MEASURED:
         if name in EXACT:

@@ -115,8 +115,9 @@ def with_kills(times: int, at_once: int, trials: int, store: Path, ray_folder: P
     assert visible == {f"{spec.hash}.json" for spec in specs}
 
 
-def test_kills_of_two_sweeps_on_one_store_change_nothing(undisturbed, ray_folder, tmp_path):
-    with_kills(2 if SLOW else 1, 2, 1, tmp_path, ray_folder)
+def test_kills_of_sweeps_on_one_store_change_nothing(undisturbed, ray_folder, tmp_path):
+    times, at_once = (2, 2) if SLOW else (1, 1)
+    with_kills(times, at_once, 1, tmp_path, ray_folder)
     assert stored(tmp_path) == undisturbed
 
 
@@ -130,7 +131,7 @@ def test_ten_kills_of_a_sweep_change_nothing(ray_folder, tmp_path):
 
 
 BOX = """
-import json, sys, time
+import json, os, sys, time
 from contextlib import suppress
 from pathlib import Path
 import psutil
@@ -148,7 +149,7 @@ def look(state):
 
 until = deadline(0.5)
 specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
-outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu", show=look)
+outcome = sweep(specs, Path(sys.argv[1]), until, cpus=os.cpu_count(), device="cpu", show=look)  # one at a time
 print(json.dumps([vars(outcome), time.monotonic() - until, listening]))
 """
 
