@@ -7,8 +7,8 @@ export GOMP_SPINCOUNT ?= 1000
 TORCH := torch==2.13.0
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Who is done first takes over tests from the others; a third of the time a test waits for processes that it has begun.
-SIDE_BY_SIDE = --numprocesses $(or $(JOBS),3) --dist worksteal
+# A file's tests stay together, for what they share; a third of the time a test waits for processes that it has begun.
+SIDE_BY_SIDE = --numprocesses $(or $(JOBS),3) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install book test test-all lowest newest bench mutants lint notebooks serve pictures colab lock clean

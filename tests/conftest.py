@@ -16,8 +16,8 @@ torch.set_num_threads(1)
 MINE = tempfile.TemporaryDirectory(prefix="hmmlib-tests-")
 os.environ["HMMLIB_MINE"] = MINE.name  # the tests see none of the results that a user has made, and leave none
 
-EARLY = ["faults", "book", "training", "experiments", "notebook", "project", "benchmarks"]
-"""Folders whose tests are longer than others, and wait for processes; what is short fills the gaps at the end."""
+EARLY = ["experiments", "faults", "book", "notebook", "benchmarks", "evidence", "training", "project"]
+"""Folders whose files take longer than others; what is short fills the gaps at the end."""
 
 
 def pytest_addoption(parser):
@@ -36,9 +36,13 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """The folders of EARLY first, in their order."""
+    """What starts processes first, as it takes long, and the folders of EARLY in their order."""
     ranks = {name: rank for rank, name in enumerate(EARLY)}
-    items.sort(key=lambda item: ranks.get(item.path.parent.name, len(EARLY)))
+
+    def order(item) -> tuple[bool, int]:
+        return item.get_closest_marker("outside") is None, ranks.get(item.path.parent.name, len(EARLY))
+
+    items.sort(key=order)
 
 
 def pytest_runtest_setup(item):
