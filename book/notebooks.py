@@ -246,20 +246,24 @@ def execute(path: Path, parameters: Path) -> None:
     import papermill
 
     wanted, copy = key(path, parameters), EXECUTED / path.name
+    call = partial(
+        papermill.execute_notebook,
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=ROOT / "notebooks",
+        coalesce_streams=True,  # where a busy kernel sends a line in two parts, pages would show two lines
+    )
     running, failed = copy.with_suffix(".running.ipynb"), copy.with_suffix(".failed.ipynb")
     EXECUTED.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
     values = read_parameters(parameters)
     try:
-        run = papermill.execute_notebook(
-            path,
-            running,
-            values,
-            kernel_name="python3",
-            progress_bar=False,
-            cwd=ROOT / "notebooks",
-            coalesce_streams=True,  # where a busy kernel sends a line in two parts, pages would show two lines
-        )
+        try:
+            run = call(path, running, values)
+        except RuntimeError as error:
+            if "before replying" not in str(error):
+                raise
+            run = call(path, running, values)  # a port that was chosen for the kernel may be another's by now
         write(page(path, run, wanted), copy)
     except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
         with suppress(FileNotFoundError):

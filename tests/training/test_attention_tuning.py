@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from tiny_networks import inputs, lively
 
 from hmmlib.experiments.labels import draw_task
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.theory.heads import AttentionHead
-from hmmlib.training.bert import Shape, build, fingerprint, to_ids
+from hmmlib.training.bert import fingerprint, to_ids
 from hmmlib.training.tuning import (
     TunedAttention,
     Tuning,
@@ -27,18 +28,7 @@ LONG = Tuning(epochs=15, batch=32, head_rate=0.3, prompt_rate=0.1)
 
 @pytest.fixture
 def network():
-    """Its weights are large, so that the output hangs on the input."""
-    network = build(Shape(layers=1, width=16, heads=2, max_length=10), 4, 0)
-    with torch.no_grad():
-        for matrix in (p for p in network.parameters() if p.ndim == 2):
-            matrix *= 20
-    return network.eval()
-
-
-def inputs(n=40, length=6, seed=0):
-    tokens = torch.randint(0, 4, (n, length), generator=torch.Generator().manual_seed(seed))
-    tokens[:, 0] = MASK
-    return tokens
+    return lively()
 
 
 def random_probs(n=50, length=7, n_tokens=5, seed=0):
