@@ -52,7 +52,7 @@ def library_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _git(*words: str) -> subprocess.CompletedProcess | None:
+def git(*words: str) -> subprocess.CompletedProcess | None:
     """A command of git in the library's folder; None where there is no git."""
     try:
         return subprocess.run(["git", "-C", str(LIBRARY), *words], capture_output=True, text=True, check=False)
@@ -63,17 +63,17 @@ def _git(*words: str) -> subprocess.CompletedProcess | None:
 @cache
 def _changed_since_commit(commit: str) -> bool | None:
     """Whether SOURCES are not what they were at a commit; None where git or the commit is not at hand."""
-    tracked = _git("ls-files", "--error-unmatch", *SOURCES)  # not so in an environment that lies in some repository
+    tracked = git("ls-files", "--error-unmatch", *SOURCES)  # not so in an environment that lies in some repository
     if tracked is None or tracked.returncode:
         return None
-    done = _git("diff", "--quiet", commit, "--", *SOURCES)
+    done = git("diff", "--quiet", commit, "--", *SOURCES)
     return None if done.returncode not in (0, 1) else bool(done.returncode)
 
 
 @cache
 def _commit_date(commit: str) -> str | None:
     """The date of a commit, as its author's clock had it; None where git or the commit is not at hand."""
-    done = _git("show", "--no-patch", "--format=%cs", commit)
+    done = git("show", "--no-patch", "--format=%cs", commit)
     return done.stdout.strip() if done is not None and done.returncode == 0 else None
 
 

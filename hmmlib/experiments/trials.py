@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -275,17 +274,12 @@ def _today() -> str:
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the checkout that this module lies in, with `+` where tracked files differ from it; None elsewhere.
+    """The commit of the checkout that the library lies in, with `+` where tracked files differ from it; None elsewhere.
 
     As it was when first asked for: a later commit is not what this process runs.
     """
-    here = Path(__file__).resolve().parent
-    command = ["git", "-C", str(here), "describe", "--always", "--abbrev=12", "--dirty=+"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
+    return done.stdout.strip() if done is not None and done.returncode == 0 else None
 
 
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
