@@ -24,8 +24,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	.ci/install $(BIN)/pip
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	@# The compiled loops are compiled when first called, and then kept.
-	$(BIN)/python -c 'from hmmlib import masked_token_probs, random_hmm; masked_token_probs(random_hmm(2, 2), [[0]])'
+	@# The compiled loops are compiled when first called, for each precision, and then kept.
+	$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
+	  chain.sample(1, 1, 0).tokens) for dtype in (torch.float64, torch.float32)]'
 	@touch $@
 
 book: $(INSTALLED) notebooks ## execute what has changed and build the book into _build/html; JOBS=1: one notebook at a time

@@ -78,6 +78,13 @@ def fill(values, value):
         values[b] = value
 
 
+@compiled
+def copy(values, out):
+    """out = values. An assignment to a slice takes seconds to compile, for the message that its shapes do not fit."""
+    for b in range(len(values)):
+        out[b] = values[b]
+
+
 @reduction
 def total(message, out):
     """The sum of each lane."""
@@ -186,7 +193,7 @@ def write(weights, columns, top, scratch, answer, results, begin, at):
     if len(columns):
         np.dot(weights, columns, answer)  # (D.1)
         for c in range(len(weights)):
-            out[begin + c, at] = answer[c]
+            copy(answer[c], out[begin + c, at])
 
 
 class _Room(NamedTuple):
@@ -247,12 +254,12 @@ def forward_pass(index, last, chain, rows, asked, scaling, room):
             np.dot(message, step, after)
         else:
             for b in range(len(after)):
-                after[b] = chain.initial
+                copy(chain.initial, after[b])
         message = after
         if i % scaling.every == 0:
             rescale(message, exponent, powers, bound, scratch)
         if i >= first:
-            room.kept_exponent[i - first] = exponent
+            copy(exponent, room.kept_exponent[i - first])
         if low.size:
             lower(message, low[0])
 
@@ -272,7 +279,7 @@ def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results
         if i > 0:
             condition(message, rows, index[:, i - 1], product)
         else:
-            product[:] = message
+            copy(message.reshape(-1), product.reshape(-1))
         if i <= last:
             at = i - first
             both = room.kept_exponent[at]
@@ -280,7 +287,7 @@ def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results
             for b in range(len(both)):
                 both[b] += exponent[b]
             if direct:
-                top[:] = both
+                copy(both, top)
             else:
                 weigh(tau, both, chain, scaling, scratch, top)
                 gather(tau, asked, room.sums, weights)

@@ -16,6 +16,7 @@ import jupytext
 import nbformat
 import pytest
 import side_by_side
+from faults import heeding
 
 import notebooks as pipeline
 
@@ -275,7 +276,7 @@ notebooks.EXECUTED = Path({str(project.copy.parent)!r})
 job = partial(notebooks.execute, Path({str(project.path)!r}), Path({str(project.values)!r}))
 side_by_side.run([side_by_side.Job("a", job)], 1)
 """
-    running = subprocess.Popen([sys.executable, "-c", build], stderr=subprocess.PIPE)
+    running = subprocess.Popen([sys.executable, "-c", build], stderr=subprocess.PIPE, preexec_fn=heeding)
     told = project.root / "kernel"
     until = time.monotonic() + 60
     while not (told.is_file() and told.read_text()) and time.monotonic() < until:

@@ -23,9 +23,8 @@ from hmmlib.training import bert, tuning
 from hmmlib.training.pretraining import Pretraining, pretrain
 from hmmlib.validation import MASK
 
-PROMPTED = dict(n_states=4, n_tokens=4, steps=150, train=200, test=200, epochs=3, seed=1)
 ATTENTIVE = dict(n_states=8, n_tokens=8, steps=40, train=200, test=200, epochs=5, seed=1)
-"""Enough for a prompt, and for an attention head, to make a difference."""
+"""Enough for an attention head to make a difference."""
 ACCURACIES = [name for name in MEASURED if name.endswith("accuracy")]
 ON_VANILLA_ONLY = {name for name in ACCURACIES if "prompt" in name or name.startswith(("ladder", "built"))}
 BUILT = {"built_head_accuracy", "built_prompt_accuracy"}
@@ -178,18 +177,21 @@ def test_heads_are_tuned_and_judged_at_the_mask(positions, monkeypatch):
     assert asked == [positions == "learned"] * 2
 
 
-def test_what_is_judged_behind_a_prompt_is_read_behind_it(monkeypatch):
-    spec, seen, ticks = TrialSpec("smoke", **PROMPTED), [], []
+@pytest.mark.parametrize(("start", "other"), [("uniform", "vocabulary"), ("vocabulary", "uniform")])
+def test_what_is_judged_behind_a_prompt_is_read_behind_it(start, other, monkeypatch):
+    spec = TrialSpec("smoke", **{**TINY, "train": 200, "epochs": 3}, prompt_start=start)
+    seen, ticks = [], []
     network, task, seed = build_network(spec), draw_trial_task(spec, draw_model(spec)), spec.seed
     read = tuning.all_probs_at_mask
     monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
     measurements.tuned_prompt(spec, network, task, {"tuning": seed}, lambda: ticks.append(1))
     measurements.untrained_prompt(spec, network, task, {"tuning": seed})
     train, validation, test = task.split(task.tokens)
-    how = spec.prompt_length, spec.tuning(), seed, spec.prompt_start
+    how = spec.prompt_length, spec.tuning(), seed, start
     prompt, _ = tuning.tune_prompt(network, train, task.split(task.labels)[0], *how)
-    drawn = tuning.initial_prompt(network, spec.prompt_length, seed, spec.prompt_start)
+    drawn = tuning.initial_prompt(network, spec.prompt_length, seed, start)
     assert not torch.equal(prompt, drawn)
+    assert not torch.equal(drawn, tuning.initial_prompt(network, spec.prompt_length, seed, other))
     expected = [(validation, prompt), (test, prompt), (train, drawn), (test, drawn)]
     assert len(seen) == len(expected)
     for found, wanted in zip(seen, expected, strict=True):
@@ -330,7 +332,6 @@ def test_joint_permutations_make_another_memory_model():
         (dict(dropout=0.1), {}),
         (dict(clip=0.1), {}),
         (dict(muon_rate=0.0), {}),
-        (dict(prompt_start="vocabulary"), PROMPTED),
         (dict(attention_heads=3), ATTENTIVE),
         (dict(attention_positions="none"), ATTENTIVE),
         (dict(n_states=1), {}),

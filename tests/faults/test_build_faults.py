@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from faults import fill
+from faults import fill, heeding
 from record import slow
 from runs import ENVIRONMENT, relatives, soon
 
@@ -161,11 +161,6 @@ MOMENTS = [
     (signal.SIGKILL, "as a kernel starts"),
 ]
 MORE = itertools.product((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), (0.1, 0.5, 1.0, 2.0, 3.0))
-
-
-def heeding() -> None:
-    """As in a terminal, also where these tests run in the background of a shell, which lets all ignore an interrupt."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @linux

@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+
+def heeding() -> None:
+    """As in a terminal, also where these tests run in the background of a shell, which lets all ignore an interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
