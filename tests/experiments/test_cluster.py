@@ -21,10 +21,23 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from record import SLOW, slow
-from runs import ENVIRONMENT, PANEL, TINY, command, kill_at_random, numbers, runs, stored, to_the_end
+from runs import (
+    ENVIRONMENT,
+    PANEL,
+    TINY,
+    command,
+    kill_at_random,
+    numbers,
+    relatives,
+    runs,
+    soon,
+    stored,
+    to_the_end,
+)
 
 from hmmlib.experiments.cluster import reachable, slots, sweep
 from hmmlib.experiments.local import Outcome, describe, run_missing
@@ -115,9 +128,58 @@ def with_kills(times: int, at_once: int, trials: int, store: Path, ray_folder: P
     assert visible == {f"{spec.hash}.json" for spec in specs}
 
 
+def listening(mark: str) -> dict[str, set[str]]:
+    """By name of a process with `mark` in its environment: the addresses where it listens."""
+    found: dict[str, set[str]] = {}
+    for line in relatives(mark):
+        with suppress(psutil.Error):
+            process = psutil.Process(int(line.split(":")[0]))
+            ends = [end.laddr.ip for end in process.net_connections() if end.status == psutil.CONN_LISTEN]
+            found.setdefault(process.name(), set()).update(ends)
+    return found
+
+
+@pytest.fixture(scope="module")
+def beside_a_killed_one(tmp_path_factory):
+    """Two sweeps on one store, of which one is killed: what the other said, the store, and who listened where meanwhile."""
+    store = tmp_path_factory.mktemp("beside")
+    call = command("sweep", store, "--trials", "1", "--device", "cpu", **STEPS)
+    with sessions() as folder:
+        streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(folder))
+        killed, other = running = [subprocess.Popen(call, **streams) for _ in range(2)]
+        locks = store / "smoke" / ".claims"
+        assert soon(
+            lambda: any(process.poll() is not None for process in running) or len(list(locks.glob("*"))) > 1, 120
+        )
+        listened = listening(f"RAY_TMPDIR={folder}")
+        killed.kill()
+        _, (out, err) = killed.communicate(), other.communicate(timeout=300)
+        assert other.returncode == 0, err
+    return out, store, listened
+
+
+def test_a_sweep_goes_on_beside_one_that_is_killed_and_what_that_held_is_free(beside_a_killed_one, undisturbed):
+    out, store, _ = beside_a_killed_one
+    specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
+    before = [spec for spec in specs if result_path(spec, store).exists()]
+    assert {*runs([out])} <= {describe(spec) for spec in before}
+    assert len(runs([out])) == int(re.search(r"(\d+) run, ", out)[1]) > 0
+    rest = run_missing(specs, store, say=str)
+    assert sorted(rest.ran + rest.stored) == sorted(spec.hash for spec in specs)
+    assert rest.stored == [spec.hash for spec in before]
+    assert stored(store) == undisturbed
+    assert {path.name for path in (store / "smoke").glob("[!.]*")} == {f"{spec.hash}.json" for spec in specs}
+
+
+def test_a_sweep_on_this_machine_listens_on_loopback_alone(beside_a_killed_one):
+    *_, listened = beside_a_killed_one
+    assert {"gcs_server", "raylet"} < {name for name, addresses in listened.items() if addresses}
+    assert {*chain.from_iterable(listened.values())} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+@slow
 def test_kills_of_sweeps_on_one_store_change_nothing(undisturbed, ray_folder, tmp_path):
-    times, at_once = (2, 2) if SLOW else (1, 1)
-    with_kills(times, at_once, 1, tmp_path, ray_folder)
+    with_kills(2, 2, 1, tmp_path, ray_folder)
     assert stored(tmp_path) == undisturbed
 
 
@@ -128,65 +190,6 @@ def test_ten_kills_of_a_sweep_change_nothing(ray_folder, tmp_path):
     with_kills(10, 1, 6, tmp_path / "killed", ray_folder)
     print(f"ten kills and the end: {time.time() - start:.0f} s")
     assert stored(tmp_path / "killed") == stored(tmp_path / "undisturbed")
-
-
-BOX = """
-import json, subprocess, sys, time
-from contextlib import suppress
-from pathlib import Path
-import psutil
-from hmmlib.experiments.local import deadline
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.cluster import sweep
-
-listening = {}
-
-def look(state):
-    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        with suppress(psutil.Error):
-            found = {c.laddr.ip for c in process.net_connections() if c.status == psutil.CONN_LISTEN}
-            listening[process.name()] = sorted(found.union(listening.get(process.name(), [])))
-
-start = time.monotonic()
-subprocess.run([sys.executable, "-c", "import hmmlib.experiments.trials, transformers.models.bert.modeling_bert"])
-until = deadline(max(30, 8 * (time.monotonic() - start)) / 60)  # a busy machine needs longer to begin
-specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
-outcome = sweep(specs, Path(sys.argv[1]), until, device="cpu", show=look)
-print(json.dumps([vars(outcome), time.monotonic() - until, listening]))
-"""
-
-
-@pytest.fixture(scope="module")
-def boxed(tmp_path_factory):
-    """What became of a sweep with a time box: specs, outcome, seconds too late, which process listened where, the store."""
-    store = tmp_path_factory.mktemp("boxed")
-    long = {**TINY, **dict(steps=100_000, batch=8, documents=20, document_length=2500)}
-    specs = [TrialSpec("smoke", **TINY), *(TrialSpec("smoke", seed=seed, **long) for seed in range(60))]
-    call = [sys.executable, "-c", BOX, str(store), json.dumps([asdict(spec) for spec in specs])]
-    with sessions() as folder:
-        done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return specs, *json.loads(done.stdout.splitlines()[-1]), store
-
-
-def test_a_sweep_ends_with_its_time_box_keeps_what_is_finished_and_leaves_checkpoints(boxed):
-    specs, outcome, late, _, store = boxed
-    assert late < 30
-    assert outcome["ran"] == [specs[0].hash]
-    assert sorted(outcome["left"]) == sorted(spec.hash for spec in specs[1:])
-    assert stored(store) == {f"{specs[0].hash}.json": numbers(run_trial(specs[0]))}
-    begun = [spec for spec in specs if checkpoint_path(spec, store).exists()]
-    assert begun == specs[1 : 1 + len(begun)]
-    claims = len(list((store / "smoke" / ".claims").iterdir()))
-    assert len(begun) == claims - 1 >= 1
-    for spec in begun:
-        assert int(checkpoints.load(checkpoint_path(spec, store), {})[1]["done"]) > 0
-
-
-def test_a_sweep_on_this_machine_listens_on_loopback_alone(boxed):
-    *_, listening, _ = boxed
-    assert {"gcs_server", "raylet"} < {name for name, addresses in listening.items() if addresses}
-    assert {*chain.from_iterable(listening.values())} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray listens on loopback by itself")
@@ -201,7 +204,7 @@ def test_a_ray_that_would_listen_on_all_addresses_is_not_started(ray_folder):
 
 
 CLUSTER = """
-import json, os, sys
+import json, os, sys, time
 for name, value in dict(initial_delay_ms=0, period_ms=1000, timeout_ms=5000, failure_threshold=4).items():
     os.environ[f"RAY_health_check_{name}"] = str(value)
 from pathlib import Path
@@ -211,7 +214,7 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.cluster import sweep
 
 report, store = {}, Path(sys.argv[1])
-bad, specs = ([TrialSpec(**fields) for fields in part] for part in json.loads(sys.argv[2]))
+bad, specs, long = ([TrialSpec(**fields) for fields in part] for part in json.loads(sys.argv[2]))
 cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, include_dashboard=False))
 worker = cluster.add_node(num_cpus=1)
 cluster.wait_for_nodes()
@@ -228,21 +231,29 @@ def remove_a_busy_node(state):
         cluster.remove_node(worker, allow_graceful=False)
         gone.append(done)
 
-work = [*bad, *specs]
-outcome = sweep(work, store, address=cluster.address, device="cpu", say=lines.append, show=remove_a_busy_node)
+work, first = [*bad, *specs], []
+say = lambda line: (lines.append(line), first.append(time.monotonic()))
+start = time.monotonic()
+outcome = sweep(work, store, address=cluster.address, device="cpu", say=say, show=remove_a_busy_node)
 report["outcome"], report["lines"], report["removed after"] = vars(outcome), lines, gone
+until = time.monotonic() + 3 + 2 * (first[0] - start)  # a busy machine needs longer to begin
+report["boxed"] = vars(sweep([*long, *specs], store, until, cluster.address, device="cpu", say=str))
+report["late"] = time.monotonic() - until
 cluster.shutdown()
 print(json.dumps(report))
 """
 FAULTS = (dict(learning_rate=1e30), dict(learning_rate=1e3), dict(width=2_000_000))
 BAD = [TrialSpec("smoke", **{**TINY, **fault}) for fault in FAULTS]
+LONG = dict(steps=100_000, batch=8, documents=20, document_length=2500)
+BOXED = [TrialSpec("smoke", seed=9, **TINY), *(TrialSpec("smoke", seed=s, **{**TINY, **LONG}) for s in range(20))]
+"""A short trial, and others of many minutes."""
 
 
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory):
-    """What happened on a cluster of two nodes, of which one was taken away; also the store."""
+    """What happened on a cluster of two nodes, of which one was taken away, then in a time box; store and specs."""
     store, specs = tmp_path_factory.mktemp("two-nodes"), panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
-    work = json.dumps([[asdict(spec) for spec in part] for part in (BAD, specs)])
+    work = json.dumps([[asdict(spec) for spec in part] for part in (BAD, specs, BOXED)])
     call = [sys.executable, "-c", CLUSTER, str(store), work]
     with sessions() as folder:
         done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=600)
@@ -258,7 +269,19 @@ def test_every_result_arrives_once_when_a_node_goes_in_mid_sweep(two_nodes, undi
     assert not any(report["outcome"][name] for name in ("stored", "taken", "left"))
     arrived = [line.split(":")[0] for line in report["lines"] if ": head " in line]
     assert sorted(arrived) == sorted(describe(spec) for spec in specs)
-    assert stored(store) == undisturbed
+    assert {name: values for name, values in stored(store).items() if name != f"{BOXED[0].hash}.json"} == undisturbed
+
+
+def test_a_sweep_ends_with_its_time_box_keeps_what_is_finished_and_leaves_checkpoints(two_nodes):
+    report, store, specs = two_nodes
+    assert report["late"] < 30
+    assert report["boxed"]["stored"] == [spec.hash for spec in specs]
+    assert report["boxed"]["ran"] == [BOXED[0].hash]
+    assert sorted(report["boxed"]["left"]) == sorted(spec.hash for spec in BOXED[1:])
+    assert stored(store)[f"{BOXED[0].hash}.json"] == numbers(run_trial(BOXED[0]))
+    begun = [spec for spec in BOXED if checkpoint_path(spec, store).exists()]
+    assert begun == BOXED[1:2], "one at a time, on the node that is left"
+    assert int(checkpoints.load(checkpoint_path(begun[0], store), {})[1]["done"]) > 0
 
 
 def test_a_trial_must_fit_on_one_node(two_nodes):

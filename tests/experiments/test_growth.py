@@ -19,6 +19,8 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import STORE, save_result
 from hmmlib.experiments.trials import run_trial
 
+pytestmark = pytest.mark.outside
+
 ROOT = Path(__file__).resolve().parents[2]
 
 FIELD = [

@@ -25,6 +25,7 @@ def result():
     return run_trial(TrialSpec("smoke", **TINY))
 
 
+@pytest.mark.outside
 def test_the_sources_that_count_are_those_that_a_trial_runs():
     code = (
         "import json, sys; from hmmlib.experiments.specs import TrialSpec; from hmmlib.experiments.trials import run_trial\n"

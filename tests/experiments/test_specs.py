@@ -82,6 +82,7 @@ def test_the_hash_changes_with_every_field():
     assert len(hashes) == len(TYPES) + 1
 
 
+@pytest.mark.outside
 def test_the_hash_is_the_same_in_every_process():
     assert set(EXPLICIT.content()) == ORIGINAL
     assert len(ORIGINAL) == 41

@@ -62,6 +62,7 @@ def test_a_rerun_counts_what_another_state_of_the_library_has_stored_as_missing(
     assert Claim.take(result.spec, tmp_path, rerun=True) is None
 
 
+@pytest.mark.outside
 def test_in_a_checkout_new_results_are_the_users_and_git_ignores_them():
     code = "from hmmlib.experiments.store import PROJECT; print(*PROJECT.folders)"
     environment = {**os.environ, "PYTHONPATH": str(STORE.parent)}

@@ -53,6 +53,15 @@ def test_only_the_limits_of_this_project_end_a_mutant():
     assert settings["timeout_constant"] >= 1_000_000
 
 
+def test_no_test_that_mutants_meet_is_of_a_file_that_starts_processes_and_marks_none():
+    """A process begun by a test sees mutmut's environment, and not its modules."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]
+    folders = [word for word in settings["pytest_add_cli_args_test_selection"] if word.startswith("tests/")]
+    texts = {path: path.read_text() for folder in folders for path in (ROOT / folder).glob("test_*.py")}
+    assert len(texts) > 30
+    assert not [path for path, text in texts.items() if "import subprocess" in text and "mark.outside" not in text]
+
+
 def test_tests_that_have_noticed_other_mutants_of_the_function_come_first(tmp_path, monkeypatch):
     mutant, tests = "hmmlib.theory.heads.x__length__mutmut_3", dict(quick=0.2, fair=8, long=10, brief=2)
     monkeypatch.setenv("MUTANT_UNDER_TEST", mutant)
