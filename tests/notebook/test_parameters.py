@@ -86,7 +86,7 @@ def papermill(tmp_path, *arguments):
     ("arguments", "words"),
     [
         (["-p", "seeed", "7"], ["'seeed'", "did you mean 'seed'"]),
-        (["-p", "hidden_sizes", "[4, -3]"], ["hidden_sizes[1]", "-3"]),
+        pytest.param(["-p", "hidden_sizes", "[4, -3]"], ["hidden_sizes[1]", "-3"], marks=slow),
         pytest.param(["-p", "hidden_sizes", "abc"], ["hidden_sizes", "valid list"], marks=slow),
     ],
 )

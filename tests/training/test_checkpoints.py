@@ -9,7 +9,7 @@ import sys
 import pytest
 import short_pretraining
 import torch
-from record import SLOW
+from record import slow
 from safetensors import SafetensorError
 from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
@@ -155,9 +155,10 @@ print(kills, seen == sorted(set(seen)), len(seen))
 """
 
 
+@slow  # tests/faults/test_faults.py kills one twenty times
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_a_process_killed_again_and_again_ends_with_the_same_weights(path):
-    times = 4 if SLOW else 1
+    times = 4
     here = os.path.dirname(short_pretraining.__file__)
     command = [sys.executable, "-c", KILLED, str(path), here, "3", str(times)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
