@@ -17,6 +17,7 @@ import nbformat
 import pytest
 import side_by_side
 from faults import heeding
+from record import slow
 
 import notebooks as pipeline
 
@@ -184,7 +185,10 @@ def test_a_line_that_the_kernel_sends_in_parts_is_one_line(project):
 
 @pytest.mark.parametrize(
     ("cell", "reason"),
-    [("assert seed < 3, 'seed too large'", "seed too large"), ("import os; os.kill(os.getpid(), 9)", "Kernel died")],
+    [
+        ("assert seed < 3, 'seed too large'", "seed too large"),
+        pytest.param("import os; os.kill(os.getpid(), 9)", "Kernel died", marks=slow),  # as in test_build_faults.py
+    ],
 )
 def test_a_failing_cell_stops_the_build_and_leaves_no_copy(project, cell, reason):
     pipeline.execute(project.path, project.values)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from colab import copy_files
-from record import slow
+from record import SLOW, slow
 from runs import MEASURED, numbers
 
 from hmmlib.experiments.specs import TrialSpec
@@ -51,7 +51,7 @@ def said(notebook: nbformat.NotebookNode) -> list[str]:
 )
 def test_a_notebook_says_the_same_twice_and_not_with_another_seed(name, tmp_path):
     values = yaml.safe_load((ROOT / "parameters" / "smoke.yaml").read_text())
-    first, again, other = (
+    first, again, *other = (
         said(
             papermill.execute_notebook(
                 ROOT / "notebooks" / f"{name}.ipynb",
@@ -62,10 +62,10 @@ def test_a_notebook_says_the_same_twice_and_not_with_another_seed(name, tmp_path
                 cwd=ROOT / "notebooks",
             )
         )
-        for seed in (0, 0, 1)
+        for seed in ((0, 0, 1) if SLOW else (0, 0))
     )
-    assert first == again
-    assert first != other
+    assert first == again != []
+    assert other != [first]
 
 
 TRIALS = """

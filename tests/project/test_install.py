@@ -10,6 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from record import slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PIP = Path(sys.executable).parent / "pip"
@@ -64,7 +65,7 @@ def test_files_with_the_locks_hashes_are_installed(install, tmp_path):
     assert there == ["a-1.0", "torch-2.13.0"]
 
 
-@pytest.mark.parametrize("build", ["2.13.0", "2.13.0+cpu"])
+@pytest.mark.parametrize("build", [pytest.param("2.13.0", marks=slow), "2.13.0+cpu"])
 def test_a_file_with_another_hash_is_refused_and_nothing_installed(build, install, tmp_path):
     b, torch = wheel(tmp_path / "files", "b", "1.0"), wheel(tmp_path / "files", "torch", build)
     wheel(tmp_path / "files", "a", "1.0")
