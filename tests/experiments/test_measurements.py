@@ -53,6 +53,11 @@ def test_a_measurement_needs_stages_and_says_which(registry):
         giving(["rain"])
 
 
+def test_only_a_result_can_be_measured_again():
+    with pytest.raises(TypeError, match="^result must be of type TrialResult, not TrialSpec$"):
+        measure(TrialSpec("smoke", **TINY), [])
+
+
 def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, tmp_path):
     torch.set_num_threads(1)
     spec = TrialSpec("smoke", **TINY)

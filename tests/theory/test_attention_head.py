@@ -268,6 +268,12 @@ def test_parts_that_are_not_finite_or_of_another_dtype_are_refused(part):
         AttentionHead(*parts)
 
 
+def test_no_positions_are_of_the_dtype_of_the_rest():
+    parts = [torch.zeros(shape) for name, shape in GOOD.items() if name != "positions"]
+    head = AttentionHead(*parts, torch.zeros(0, len(parts[0]), dtype=torch.float64))
+    assert (head.positions.dtype, tuple(head.positions.shape)) == (torch.float32, (0, len(parts[0])))
+
+
 def test_whole_numbers_in_lists_make_a_head_of_float64():
     lists = [[1, 0, 2], [[1, 0], [0, 1], [1, 1]], [[1, 2], [3, 4]], [1, -1]]
     tensors = [torch.tensor(part, dtype=torch.float64) for part in lists]
