@@ -54,7 +54,7 @@ def test_a_measurement_needs_stages_and_says_which(registry):
 
 
 def test_only_a_result_can_be_measured_again():
-    with pytest.raises(TypeError, match="^result must be of type TrialResult, not TrialSpec$"):
+    with pytest.raises(TypeError, match=r"^result must be of type TrialResult, not TrialSpec$"):
         measure(TrialSpec("smoke", **TINY), [])
 
 
