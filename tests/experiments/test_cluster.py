@@ -29,6 +29,7 @@ from runs import (
     ENVIRONMENT,
     PANEL,
     TINY,
+    claimed,
     command,
     kill_at_random,
     numbers,
@@ -140,39 +141,32 @@ def listening(mark: str) -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def beside_a_killed_one(tmp_path_factory):
-    """Two sweeps on one store, of which one is killed: what the other said, the store, and who listened where meanwhile."""
-    store = tmp_path_factory.mktemp("beside")
+def killed(tmp_path_factory):
+    """A sweep that is killed, and `run_missing` on the same store before and after: both outcomes, the store, and who
+    listened where meanwhile."""
+    store, specs = tmp_path_factory.mktemp("killed"), panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
     call = command("sweep", store, "--trials", "1", "--device", "cpu", **STEPS)
     with sessions() as folder:
-        streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(folder))
-        killed, other = running = [subprocess.Popen(call, **streams) for _ in range(2)]
-        locks = store / "smoke" / ".claims"
-        assert soon(
-            lambda: any(process.poll() is not None for process in running) or len(list(locks.glob("*"))) > 1, 120
-        )
-        listened = listening(f"RAY_TMPDIR={folder}")
-        killed.kill()
-        _, (out, err) = killed.communicate(), other.communicate(timeout=300)
-        assert other.returncode == 0, err
-    return out, store, listened
+        sweeps = subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment(folder))
+        assert soon(lambda: sweeps.poll() is not None or claimed(store, 0), 120)
+        beside, listened = run_missing(specs[-2:], store, say=str), listening(f"RAY_TMPDIR={folder}")
+        sweeps.kill()
+        assert sweeps.communicate() == (None, b"")
+        return beside, run_missing(specs, store, say=str), store, listened
 
 
-def test_a_sweep_goes_on_beside_one_that_is_killed_and_what_that_held_is_free(beside_a_killed_one, undisturbed):
-    out, store, _ = beside_a_killed_one
+def test_a_sweep_takes_what_is_free_and_what_it_held_when_it_was_killed_is_free(killed, undisturbed):
+    beside, after, store, _ = killed
     specs = panel_specs("smoke", "left", 1, **{**PANEL, **STEPS})
-    before = [spec for spec in specs if result_path(spec, store).exists()]
-    assert {*runs([out])} <= {describe(spec) for spec in before}
-    assert len(runs([out])) == int(re.search(r"(\d+) run, ", out)[1]) > 0
-    rest = run_missing(specs, store, say=str)
-    assert sorted(rest.ran + rest.stored) == sorted(spec.hash for spec in specs)
-    assert rest.stored == [spec.hash for spec in before]
+    assert beside.ran
+    assert set(beside.ran) <= set(after.stored)
+    assert sorted(after.ran + after.stored) == sorted(spec.hash for spec in specs)
     assert stored(store) == undisturbed
     assert {path.name for path in (store / "smoke").glob("[!.]*")} == {f"{spec.hash}.json" for spec in specs}
 
 
-def test_a_sweep_on_this_machine_listens_on_loopback_alone(beside_a_killed_one):
-    *_, listened = beside_a_killed_one
+def test_a_sweep_on_this_machine_listens_on_loopback_alone(killed):
+    *_, listened = killed
     assert {"gcs_server", "raylet"} < {name for name, addresses in listened.items() if addresses}
     assert {*chain.from_iterable(listened.values())} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
