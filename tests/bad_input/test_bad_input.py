@@ -193,7 +193,7 @@ OTHERS = [
             (separation.fit_or_refute, "labels"),
         )
     ),
-    Case(messages.posterior, "at", 4, "0 to 3", "4"),
+    Case(messages.posterior, "at", 4, "0 to 3 for sequences of length 3", "4"),
     Case(messages.masked_token_probs_from_embeddings, "embeddings", np.ones((2, 0, 3)), "one position", "(2, 0, 3)"),
     Case(messages.aggregated_messages, "evidence", torch.ones(2, 3), "3 axes", "(2, 3)"),
     Case(messages.aggregated_messages, "evidence", torch.ones(2, 3, 4), "length 3", "(2, 3, 4)"),
