@@ -75,7 +75,7 @@ _HOME = {
         "essential_states",
     ],
     "theory.heads": ["AttentionHead", "LinearHead"],
-    "theory.separation": ["Impossible", "fit_or_refute"],
+    "theory.separation": ["Impossible", "Undecided", "fit_or_refute"],
     "theory.theorems": [
         "attention_head",
         "claim_b_1",

@@ -1,4 +1,5 @@
-"""Whether some linear head gives inputs their labels: the head, or a proof that there is none."""
+"""Whether some linear head gives inputs their labels: the head, a proof that there is none, or neither where floats cannot
+tell."""
 
 from __future__ import annotations
 
@@ -8,8 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.heads import ZERO, LinearHead
 from hmmlib.validation import SUM_TOLERANCE, as_labels, as_tensor
+
+ROUNDING = ZERO * torch.finfo(torch.float64).eps
+"""Two mixtures of distributions that differ by less, entries summed, get scores that differ by no more than rounding."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +21,8 @@ class Impossible:
     """A proof that no linear head gives a set of inputs their labels, up to rounding.
 
     A mixture of negative inputs (weights `negative`, which sum to 1) equals a nonnegative combination of positive ones
-    (weights `positive`), up to `residual`. A head that fits would score the first below zero and the second not; so it would
-    need weights so large that `residual` times their sum exceeds its margin.
+    (weights `positive`), up to `residual`, the sum of the sizes of all differences, which is at most `ROUNDING`. A head that
+    fits would score the first below zero and the second not; so its scores would be within rounding of each other.
     """
 
     positive: Tensor
@@ -26,40 +30,109 @@ class Impossible:
     residual: float
 
 
-def fit_or_refute(probs, labels) -> LinearHead | Impossible:
+@dataclass(frozen=True)
+class Undecided:
+    """Inputs and labels that lie too near the edge for floats: no head was found that fits, and no proof that there is none.
+
+    `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score within
+    rounding of 0; `residual` that of the combination which is nearest to a proof: `Impossible` where at most `ROUNDING`.
+    """
+
+    wrong: int
+    inputs: int
+    residual: float
+
+    def __str__(self) -> str:
+        return (
+            f"undecided: the best head found fits {self.inputs - self.wrong} of {self.inputs} inputs, and what comes nearest "
+            f"to a proof that none fits all is off by {self.residual:.2g}, where rounding is {ROUNDING:.2g}"
+        )
+
+
+def fit_or_refute(probs, labels) -> LinearHead | Impossible | Undecided:
     """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
 
-    Two linear programs, each the other's alternative (Farkas' lemma): b·p ≥ 1 on positive and b·p ≤ -1 on negative
-    rows, or nonnegative weights as in `Impossible`. Asking for a margin costs nothing: distributions sum to 1, so the
-    scores of a head can all be moved by one constant.
+    By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative rows, or there are weights as in
+    `Impossible`. Nonnegative least squares finds the weights that come nearest; what they leave over is the head. The rows
+    are first spread evenly in all directions in which they differ, which moves no input to the other side of a plane.
 
     Args:
         probs: (n, X), each row a distribution, or zero (then its score is 0 and its label 1, whatever the head).
 
     Raises:
         ValueError: another shape, or a row that sums to neither 1 nor 0.
-        RuntimeError: the solver decides neither.
     """
-    from scipy.optimize import linprog
-
     probs = as_tensor("probs", probs, 2).detach().cpu().double()
     labels, sums = as_labels(labels, len(probs)).cpu(), probs.sum(1)
     off = ((sums - 1).abs() > SUM_TOLERANCE[torch.float32]) & (sums != 0)
     if off.any():
         raise ValueError(f"each row of probs must sum to 1, or be zero; one sums to {sums[off][0]:.6g}")
-    positive, negative = probs[labels].numpy(), probs[~labels].numpy()
-    rows = np.concatenate([-positive, negative])
-    margin = np.concatenate([np.where(positive.any(1), -1.0, 0.0), -np.ones(len(negative))])
-    fit = linprog(np.zeros(probs.shape[1]), rows, margin, bounds=(None, None))
-    if fit.status == 0:
-        head = LinearHead(torch.as_tensor(fit.x))
-        if torch.equal(head.label(probs), labels):
+    rows, negative = probs.numpy(), ~labels.numpy()
+    spread, back = _spread(rows)
+    signed = np.where(negative, -1.0, 1.0)[:, None] * spread
+    weights, direction = _nearest(signed, negative)
+    fewest = len(rows)
+    for found in (
+        lambda: direction,
+        lambda: _by_margin(signed[rows.any(1)]),
+    ):  # the second where the first does not fit
+        head, wrong = _head(back @ found(), probs, labels)
+        if not wrong:
             return head
-    share = np.concatenate([np.zeros(len(positive)), np.ones(len(negative))])
-    columns, target = np.vstack([-rows.T, share]), np.append(np.zeros(probs.shape[1]), 1.0)
-    refutation = linprog(np.zeros(len(probs)), A_eq=columns, b_eq=target)
-    if refutation.status != 0:
-        raise RuntimeError(f"neither a head nor a refutation was found: {refutation.message}")
-    weights = torch.as_tensor(refutation.x)
-    residual = float(abs(columns @ refutation.x - target).max())
-    return Impossible(weights[: len(positive)], weights[len(positive) :], residual)
+        fewest = min(fewest, wrong)
+    total = weights[negative].sum()
+    weights = weights / total if total > 0 else weights
+    residual = float(abs(weights[~negative] @ rows[~negative] - weights[negative] @ rows[negative]).sum())
+    if total > 0 and residual <= ROUNDING:
+        return Impossible(torch.as_tensor(weights[~negative]), torch.as_tensor(weights[negative]), residual)
+    return Undecided(fewest, len(rows), residual if total > 0 else float("inf"))
+
+
+def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (n, X) in coordinates (n, k + 1) in which those that sum to 1 spread evenly around 0, then the sum itself; and the
+    matrix (X, k + 1) by which a direction there becomes the weights of a head."""
+    sums = rows.sum(1, keepdims=True)
+    centre = rows.sum(0) / max(1.0, sums.sum())
+    moved = rows - sums * centre
+    _, sizes, axes = np.linalg.svd(moved, full_matrices=False)
+    seen = sizes > max(rows.shape) * np.finfo(float).eps * np.linalg.norm(rows)
+    scale = axes[seen].T / sizes[seen] * len(rows) ** 0.5
+    return np.hstack([moved @ scale, sums]), np.hstack([scale - centre @ scale, np.ones((rows.shape[1], 1))])
+
+
+def _nearest(signed: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights ≥ 0 of the combination that is nearest to 0, where those of negative inputs are to sum to 1; and a direction.
+
+    What is left over, (β, γ), has β·row ≤ 0 for positive rows and ≥ γ > 0 for negative ones, unless it is 0: so -β fits, and
+    γ / 2 more for each row puts positive and negative rows at the same distance.
+    """
+    from scipy.optimize import nnls
+
+    columns = np.vstack([signed.T, negative])
+    target = np.append(np.zeros(signed.shape[1]), 1.0)
+    try:
+        weights, _ = nnls(columns, target)
+    except RuntimeError:  # too many steps
+        weights = np.zeros(len(signed))
+    *beta, gamma = target - columns @ weights
+    direction = -np.array(beta)
+    direction[-1] += gamma / 2
+    return weights, direction
+
+
+def _by_margin(signed: np.ndarray) -> np.ndarray:
+    """A direction in which all rows lie at 1 or beyond, by a linear program; or 0 where it finds none."""
+    from scipy.optimize import linprog
+
+    found = linprog(np.zeros(signed.shape[1]), -signed, -np.ones(len(signed)), bounds=(None, None))
+    return found.x if found.status == 0 else np.zeros(signed.shape[1])
+
+
+def _head(weights: np.ndarray, probs: Tensor, labels: Tensor) -> tuple[LinearHead, int]:
+    """A head with these weights, scaled to a margin of 1; and how many inputs it labels otherwise, or within rounding of 0."""
+    head = LinearHead(torch.as_tensor(weights))
+    scores = head(probs)
+    fits = torch.where(probs.any(1), torch.where(labels, scores, -scores) > 0, labels)
+    if fits.all() and probs.any():
+        head = LinearHead(head.weights / scores[probs.any(1)].abs().min())
+    return head, int((~fits).sum())

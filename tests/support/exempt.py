@@ -55,6 +55,7 @@ RESULTS = [
     "Sample",
     "Recovery",
     "Impossible",
+    "Undecided",
     "Sentences",
     "Task",
     "TunedAttention",

@@ -1,11 +1,10 @@
 """Linear heads: the construction of Theorem 3.3 on many models, its refusals, and heads found or refuted."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 from record import SLOW
+from test_separation import check_refutation
 
 from hmmlib.evidence.enumeration import Enumeration, normalised, over_inputs
 from hmmlib.evidence.random_models.section_3 import balanced
@@ -160,85 +159,6 @@ def test_the_weights_of_a_linear_head():
     for wrong in ([[1.0, 2.0]], torch.ones(1, 2)):
         with pytest.raises(ValueError, match=r"^weights must have shape \(.*,\), not \(1, 2\)$"):
             LinearHead(wrong)
-
-
-def check_refutation(proof, probs, labels):
-    """A mixture of the negative rows equals a nonnegative combination of the positive ones."""
-    assert isinstance(proof, Impossible)
-    assert (proof.positive >= 0).all()
-    assert (proof.negative >= 0).all()
-    assert proof.negative.sum().item() == pytest.approx(1, abs=1e-9)
-    gap = (proof.positive @ probs[labels] - proof.negative @ probs[~labels]).abs().max()
-    assert gap < 1e-9
-    assert proof.residual < 1e-9
-
-
-def distributions(n, n_tokens, seed):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.softmax(2 * torch.randn(n, n_tokens, generator=draw, dtype=torch.float64), 1)
-
-
-def test_a_head_is_found_where_there_is_one():
-    for seed in range(60):
-        probs = distributions(20, 6, seed)
-        labels = probs @ torch.randn(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) >= 0
-        if seed % 10 == 0:
-            labels[:] = seed % 20 == 0  # one class only
-        head = fit_or_refute(probs, labels)
-        assert isinstance(head, LinearHead)
-        scores = head(probs)
-        assert (scores[labels] >= -1e-7).all()  # within what the solver promises
-        assert (scores[~labels] < 0).all()
-
-
-def test_a_head_that_is_found_gives_the_labels_themselves():
-    for seed in range(60):
-        probs = distributions(20, 6, seed)
-        labels = probs @ torch.randn(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) >= 0
-        assert torch.equal(fit_or_refute(probs, labels).label(probs), labels), seed
-
-
-def test_a_refutation_is_found_where_there_is_no_head():
-    for seed in range(30):
-        probs = distributions(20, 5, seed)
-        labels = torch.arange(20) < 10
-        probs[0] = probs[10:14].mean(0)  # a positive among negatives
-        check_refutation(fit_or_refute(probs, labels), probs, labels)
-    with pytest.raises(ValueError, match=r"labels must have shape \(2,\), not \(3,\)"):
-        fit_or_refute([[0.5, 0.5], [1, 0]], [True, False, True])
-
-
-def test_labels_and_rows_that_a_fit_takes():
-    """Labels as numbers; rows of zeros, whose label is 1 whatever the head; sums that are off by rounding of float32."""
-    probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], [0.3, 0.7 + 0.9e-5]])
-    head = fit_or_refute(probs, [1, 1, 0, 0])
-    assert head.label(probs).tolist() == [True, True, False, False]
-    none = torch.tensor([[0.5, 0.5], [0.0, 0.0]])
-    check_refutation(fit_or_refute(none, torch.tensor([True, False])), none.double(), torch.tensor([True, False]))
-
-
-@pytest.mark.parametrize(
-    ("probs", "labels", "message"),
-    [
-        ([0.5, 0.5], [1], "^probs must have 2 dimensions, not shape"),
-        ([[[0.5, 0.5]]], [1], "^probs must have 2 dimensions, not shape"),
-        ([[0.5, 0.5]], [2], "^labels must be bool, or 0 and 1"),
-        ([[0.5, 0.5], [1, 0]], [1], r"^labels must have shape \(2,\).*, not \(1,\)$"),
-        ([[0.5, 0.6], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
-        ([[0.5, 0.5 + 1.1e-5], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
-        ([[0.0, 1e-4], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
-    ],
-)
-def test_what_a_fit_refuses(probs, labels, message):
-    with pytest.raises(ValueError, match=message):
-        fit_or_refute(probs, labels)
-
-
-def test_a_solver_that_decides_nothing_is_quoted(monkeypatch):
-    undecided = SimpleNamespace(status=1, message="too many steps")
-    monkeypatch.setattr("scipy.optimize.linprog", lambda *args, **options: undecided)
-    with pytest.raises(RuntimeError, match=r"^neither a head nor a refutation was found: too many steps$"):
-        fit_or_refute([[0.5, 0.5]], [True])
 
 
 def inputs(model, mu, length=3):
