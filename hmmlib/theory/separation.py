@@ -34,8 +34,8 @@ class Impossible:
 class Undecided:
     """Inputs and labels that lie too near the edge for floats: no head was found that fits, and no proof that there is none.
 
-    `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score within
-    rounding of 0; `residual` that of the combination which is nearest to a proof: `Impossible` where at most `ROUNDING`.
+    `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score that rounding
+    could move across 0; `residual` that of the combination that was found: a proof, if it were at most `ROUNDING`.
     """
 
     wrong: int
@@ -44,8 +44,8 @@ class Undecided:
 
     def __str__(self) -> str:
         return (
-            f"undecided: the best head found fits {self.inputs - self.wrong} of {self.inputs} inputs, and what comes nearest "
-            f"to a proof that none fits all is off by {self.residual:.2g}, where rounding is {ROUNDING:.2g}"
+            f"undecided: the best head found fits {self.inputs - self.wrong} of {self.inputs} inputs, and the combination "
+            f"found, which is to prove that none fits all, is off by {self.residual:.2g}, where rounding is {ROUNDING:.2g}"
         )
 
 
@@ -129,10 +129,11 @@ def _by_margin(signed: np.ndarray) -> np.ndarray:
 
 
 def _head(weights: np.ndarray, probs: Tensor, labels: Tensor) -> tuple[LinearHead, int]:
-    """A head with these weights, scaled to a margin of 1; and how many inputs it labels otherwise, or within rounding of 0."""
-    head = LinearHead(torch.as_tensor(weights))
-    scores = head(probs)
-    fits = torch.where(probs.any(1), torch.where(labels, scores, -scores) > 0, labels)
-    if fits.all() and probs.any():
-        head = LinearHead(head.weights / scores[probs.any(1)].abs().min())
-    return head, int((~fits).sum())
+    """A head with these weights, scaled to a margin of 1 to 2; and how many inputs it labels otherwise, or only by rounding."""
+    weights, rows = torch.as_tensor(weights), probs.any(1)
+    scores = torch.where(labels, probs @ weights, -(probs @ weights))
+    beyond = scores > 2 * ROUNDING * (probs @ weights.abs())  # twice, so that no other order of the sums decides
+    fits = torch.where(rows, beyond, labels)
+    if fits.all() and rows.any():  # a power of two changes no rounding
+        weights = torch.ldexp(weights, -torch.frexp(scores[rows].min()).exponent + 1)
+    return LinearHead(weights), int((~fits).sum())
