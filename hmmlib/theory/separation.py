@@ -95,7 +95,7 @@ def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centre = rows.sum(0) / max(1.0, sums.sum())
     moved = rows - sums * centre
     _, sizes, axes = np.linalg.svd(moved, full_matrices=False)
-    seen = sizes > max(rows.shape) * np.finfo(float).eps * np.linalg.norm(rows)
+    seen = sizes > max(ZERO, *rows.shape) * np.finfo(float).eps * np.linalg.norm(rows)
     scale = axes[seen].T / sizes[seen] * len(rows) ** 0.5
     return np.hstack([moved @ scale, sums]), np.hstack([scale - centre @ scale, np.ones((rows.shape[1], 1))])
 

@@ -115,7 +115,7 @@ def test_a_head_that_is_found_gives_the_labels_row_by_row_too():
 
 
 def test_points_that_no_float_tells_apart_are_refuted_up_to_rounding():
-    near = [[0.5, 0.5], [0.5 + 2.0**-52, 0.5 - 2.0**-52]]
+    near = [[0.5, 0.5], [0.5 + 1e-15, 0.5 - 1e-15]]
     assert 0 < fit_or_refute(near, [True, False]).residual <= ROUNDING
 
 
