@@ -59,6 +59,7 @@ _HOME = {
         "masked_token_probs",
         "masked_token_probs_from_embeddings",
         "memory_posterior",
+        "possible_given_others",
         "posterior",
         "posteriors",
         "prompted",
@@ -74,7 +75,8 @@ _HOME = {
         "assumption_d_5",
         "essential_states",
     ],
-    "theory.heads": ["AttentionHead", "LinearHead"],
+    "theory.heads": ["AttentionHead", "LinearHead", "UnsureHead"],
+    "theory.ranks": ["Verdict"],
     "theory.separation": ["Impossible", "Undecided", "fit_or_refute"],
     "theory.theorems": [
         "attention_head",

@@ -91,7 +91,7 @@ def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
     """
     columns = assumption_3_1(model)
     columns.require()
-    return LinearHead(torch.linalg.pinv(model.emission).T @ mu, columns.condition)
+    return LinearHead.reading(model.emission, mu, columns.condition)
 
 
 class LabelRule(NamedTuple):

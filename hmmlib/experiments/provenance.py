@@ -22,6 +22,7 @@ SOURCES = (
     "inference",
     "theory/assumptions.py",
     "theory/heads.py",
+    "theory/ranks.py",
     "theory/theorems.py",
     "training",
     *(f"experiments/{name}.py" for name in ("labels", "ladder", "measurements", "presets", "specs", "trials")),

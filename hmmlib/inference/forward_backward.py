@@ -43,10 +43,11 @@ def split(values: Tensor) -> tuple[Tensor, Tensor]:
     return scaled(values, -exponent), exponent
 
 
-def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor], lanes: int) -> tuple[list[Tensor], list[Tensor]]:
     """Messages before, between and after L rows of evidence: condition, predict, condition, …, from `first` (S,).
 
-    Each row is (R, S). Returns L + 1 mantissas (R, S), and one exponent for each message, (R, 1).
+    Each row is (R, S). Returns L + 1 mantissas (R, S), and one exponent for each message, (R, 1). A message of zeros has
+    a size too, that of its derivative: it is scaled as the largest of the `lanes` rows beside it.
     """
     message = first.expand(rows[0].shape) if rows else first
     exponent = torch.zeros(len(message), 1, dtype=torch.int64, device=first.device)
@@ -56,7 +57,9 @@ def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[li
     for k, row in enumerate(rows):
         message = (message * row) @ carry
         if k % every == 0:
-            shift = exponent_of(message.amax(-1, keepdim=True))
+            largest = message.detach().amax(-1, keepdim=True)
+            beside = largest.unflatten(0, (-1, lanes)).amax(1).repeat_interleave(lanes, 0)
+            shift = exponent_of(torch.where(largest > 0, largest, beside))
             message, exponent = scaled(message, -shift), exponent + shift
         messages.append(message)
         exponents.append(exponent)
@@ -64,24 +67,35 @@ def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor]) -> tuple[li
 
 
 def _one_pass_by_entry(
-    transition: Tensor, first: Tensor, rows: list[tuple[Tensor, Tensor]]
+    transition: Tensor, first: Tensor, rows: list[tuple[Tensor, Tensor]], lanes: int
 ) -> tuple[list[Tensor], list[Tensor]]:
     """`_one_pass` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step.
 
-    Each row is given as its mantissas and exponents.
+    Each row is given as its mantissas and exponents. A zero has a size too, that of its derivative: the exponent that the
+    entry would have if what is zero had been one.
     """
     message, exponent = split(first.expand(rows[0][0].shape))
     # Everything is split: half the smallest float is zero.
     carry, steps = split(transition)
     messages, exponents = [message], [exponent]
     never = torch.iinfo(torch.int64).min // 2
+    instead = torch.where(message > 0, message, 1).detach()
     for row, size in rows:
-        message, shift = split(message * row)
-        terms = carry * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
+        message, instead = message * row, instead * torch.where(row > 0, row, 1).detach()
+        shift = exponent_of(instead)
+        message, instead = scaled(message, -shift), scaled(instead, -shift)
+        terms, others = (
+            carry * message.unsqueeze(-2),
+            (carry * instead.unsqueeze(-2)).detach(),
+        )  # (R, S, S): into h' from h
         sizes = (exponent + size + shift).unsqueeze(-2) + steps
-        top = torch.where(terms.detach() > 0, exponent_of(terms) + sizes, never).amax(-1)
-        top = torch.where(top == never, 0, top)
-        message, exponent = scaled(terms, sizes - top.unsqueeze(-1)).sum(-1), top
+        alive = (terms.detach() > 0).any(-1, keepdim=True)
+        others = torch.where(alive, terms.detach(), others)
+        top = torch.where(others > 0, exponent_of(others) + sizes, never).amax(-1)
+        exponent = torch.where(top == never, 0, top)
+        away = sizes - exponent.unsqueeze(-1)
+        message, instead = scaled(terms, away).sum(-1), scaled(others, away).sum(-1)
+        instead = torch.where(instead > 0, instead, 1)
         messages.append(message)
         exponents.append(exponent)
     return messages, exponents
@@ -101,10 +115,10 @@ class _Passed(NamedTuple):
     exponents: list[Tensor]
 
     @classmethod
-    def over(cls, one_pass: Callable, transition: Tensor, initial: Tensor, rows: list) -> _Passed:
-        forward, exponents = one_pass(transition, initial, rows[:-1])
+    def over(cls, one_pass: Callable, transition: Tensor, initial: Tensor, rows: list, lanes: int) -> _Passed:
+        forward, exponents = one_pass(transition, initial, rows[:-1], lanes)
         # From ones at the end, conditioning and predicting with Aᵀ gives P[v_{i+1:T} | H_i]: no division by P[H_i].
-        backward, from_end = one_pass(transition.T, torch.ones_like(initial), rows[:0:-1])
+        backward, from_end = one_pass(transition.T, torch.ones_like(initial), rows[:0:-1], lanes)
         both = [a + b for a, b in zip(exponents, from_end[::-1], strict=True)]
         return cls(forward, backward[::-1], both)
 
@@ -143,15 +157,16 @@ def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def both_passes(
-    transition: Tensor, initial: Tensor, evidence: Tensor, scale: Tensor, at: slice, own: bool
+    transition: Tensor, initial: Tensor, evidence: Tensor, scale: Tensor, at: slice, own: bool, lanes: int = 1
 ) -> tuple[Tensor, Tensor]:
     """`chain_weights` with positions first: evidence (T, R, S) to (positions, R, S) and (positions, R, 1).
 
-    Each row of evidence is first divided by two to the power `scale`, (T, R, 1), which is put back in the end.
+    Each `lanes` rows, one after the other, belong to one sequence. Each row of evidence is first divided by two to the
+    power `scale`, (T, R, 1), which is put back in the end.
     """
     nothing = torch.ones_like(evidence[:1])  # H_0 emits nothing
     rows = [*nothing, *scaled(evidence, -scale)]
-    passed = _Passed.over(_one_pass, transition, initial, rows)
+    passed = _Passed.over(_one_pass, transition, initial, rows, lanes)
     tau, exponent = _align(*passed.weights(rows, at, own))
     scale = torch.cat([torch.zeros_like(scale[:1]), scale]).to(torch.int64)
     exponent = exponent + scale.sum(0) - (0 if own else scale[at])
@@ -160,7 +175,8 @@ def both_passes(
         if len(redo):
             mantissas, sizes = split(torch.cat([nothing[:, redo], evidence[:, redo]]))
             pairs = list(zip(mantissas, sizes, strict=True))
-            again, size = _Passed.over(_one_pass_by_entry, transition, initial, pairs).weights(mantissas, at, own)
+            passed = _Passed.over(_one_pass_by_entry, transition, initial, pairs, 1)
+            again, size = passed.weights(mantissas, at, own)
             again = _align(again, size + own * sizes[at])
             tau, exponent = tau.index_copy(1, redo, again[0]), exponent.index_copy(1, redo, again[1])
     return tau, exponent

@@ -65,7 +65,7 @@ def aggregated_messages(
     # One chain for each joint value of the memory.
     rows = evidence.transpose(0, 1).unflatten(2, (len(prior), model.n_states)).flatten(1, 2)
     scale = exponent_of(evidence.amax(-1, keepdim=True)).transpose(0, 1).repeat_interleave(len(prior), 1)
-    tau, exponent = both_passes(model.transition, model.initial, rows, scale, at, own)
+    tau, exponent = both_passes(model.transition, model.initial, rows, scale, at, own, len(prior))
     tau, exponent = tau.unflatten(1, (n, len(prior))), exponent.unflatten(1, (n, len(prior)))
     # P[M] times the message given M; all values of the memory then get the exponent of the largest.
     size = exponent + exponent_of(prior)[:, None]
@@ -217,10 +217,13 @@ def _in_torch(
         sums = torch.einsum("gk,npks->npgs", variable.groups, lanes).flatten(2)
         weights = sums[..., variable.entries]
         total = weights.sum(-1, keepdim=True)
-        probs = weights / torch.where(total > 0, total, 1)
+        probs = torch.where(total > 0, weights, 0) / torch.where(
+            total > 0, total, 1
+        )  # no gradient where nothing is possible
         laws.append(probs if variable.columns is None else probs @ variable.columns.T)  # (D.1)
         sizes.append(torch.cat([total, exponent.to(total.dtype)], -1))
-    return torch.cat(laws), torch.cat(sizes)
+    # At T = 1 nothing is conditioned on: that has a gradient too, of zeros.
+    return torch.cat(laws) + 0 * evidence.rows[0, 0], torch.cat(sizes)
 
 
 def _in_loops(
@@ -294,6 +297,27 @@ def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _latent(model))[0]
 
 
+def possible_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+    """Where `latent_given_others` is positive, bool of its shape: from zeros alone, so also where a float would underflow."""
+    evidence, variable = _evidence(model, tokens, prompt), _latent(model)
+    rows = (evidence.rows > 0)[evidence.index].unflatten(2, (-1, model.n_states)).to(model.dtype)  # (n, T, K, S)
+    follows = (model.transition.detach() > 0).to(model.dtype)
+
+    def passed(message: Tensor, step: Tensor, order: range) -> list[Tensor]:
+        """The message, and what it has become before each position in that order, as zeros and ones."""
+        messages = [message.expand_as(rows[:, 0])]
+        for i in order:
+            messages.append(((messages[-1] * rows[:, i]) @ step > 0).to(message.dtype))
+        return messages
+
+    length, prior = rows.shape[1], model.memory.reshape(-1, 1) if isinstance(model, MemoryHMM) else 1
+    start = ((prior * (follows @ (model.initial > 0).to(model.dtype)).detach()) > 0).to(model.dtype)
+    forward = passed(start, follows.T, range(length - 1))
+    backward = passed(torch.ones_like(start), follows, range(length - 1, 0, -1))
+    lanes = torch.stack(forward, 1) * torch.stack(backward[::-1], 1)
+    return torch.einsum("gk,npks->npgs", variable.groups, lanes).flatten(2)[..., variable.entries] > 0
+
+
 def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
     """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, the zero vector where ‖τ_i‖₁ = 0. As printed: `reference`.
 
@@ -301,7 +325,8 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
         embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
 
     Returns:
-        (n, T, X), differentiable in `embeddings` (backwards).
+        (n, T, X), differentiable in `embeddings` (backwards), at zeros too. Where ‖τ_i‖₁ = 0 there is no derivative, and the
+        gradient is zero.
 
     Raises:
         ValueError: a negative or non-finite entry, or a last axis of another length.
@@ -352,5 +377,6 @@ def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
 
 __all__ = [
     "MASK", "aggregated_messages", "chain_weights", "latent_given_others", "lifted_size", "log_likelihood",
-    "masked_token_probs", "masked_token_probs_from_embeddings", "memory_posterior", "posterior", "posteriors", "prompted",
+    "masked_token_probs", "masked_token_probs_from_embeddings", "memory_posterior", "possible_given_others", "posterior",
+    "posteriors", "prompted",
 ]  # fmt: skip

@@ -38,6 +38,12 @@ def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Genera
     return weights / weights.sum(0, keepdim=True)
 
 
+def on_a_grid(columns: Tensor) -> Tensor:
+    """Distributions over the first axis in units of 2^-10: sums of products of two such are exact, in float32 too."""
+    units = (columns * 2**10).floor()
+    return units.scatter_add(0, units.argmax(0, keepdim=True), 2**10 - units.sum(0, keepdim=True)) / 2**10
+
+
 def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """An HMM with exact zeros and ties in A, W and P[H_0]; it may be reducible or periodic."""
     _as_sizes(n_states=n_states, n_tokens=n_tokens)
@@ -104,8 +110,8 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
 def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
     """Assumption 3.2 holds and 3.1 fails: the last column of W is a mixture of two others (a copy at two states)."""
     model = regular_hmm(at_least("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
-    emission = model.emission.clone()
-    emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2
+    emission = on_a_grid(model.emission)
+    emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2  # exactly
     return HMM(model.transition, emission, model.initial)
 
 
@@ -164,7 +170,7 @@ def recoverable_memory_hmm(
     """A memory model with a cell j*, syntax states S* and memory values M* that satisfy Assumptions 3.2 and D.5.
 
     With `values` = `n_memory`, M* is all of M and Assumption 4.2 holds. The columns of W outside M* × H* are mixtures
-    of one or two distributions, those at values outside M* in cell j* are free. P[M] may have zeros.
+    of one or two distributions, without rounding, those at values outside M* in cell j* are free. P[M] may have zeros.
 
     Returns:
         The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
@@ -195,7 +201,8 @@ def recoverable_memory_hmm(
     emission[:, inside] = columns[:, :n_own]
     if n_rest:
         rest = ~inside & ~free
-        emission[:, rest] = columns[:, n_own:] @ sparse_columns((n_rest, int(rest.sum())), zeros, generator)
+        shares = sparse_columns((n_rest, int(rest.sum())), zeros, generator)
+        emission[:, rest] = on_a_grid(columns[:, n_own:]) @ on_a_grid(shares)
     initial = sparse_columns((n_states,), 0.0, generator)
     memory = sparse_columns((joint,), zeros / 2, generator).reshape((n_memory,) * n_cells)
     model = MemoryHMM(transition, emission, initial, memory)

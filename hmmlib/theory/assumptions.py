@@ -12,37 +12,47 @@ from torch import Tensor
 
 from hmmlib.models.chains import chain_period
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.ranks import Verdict, apart, independent, of_bool, rounding, together
 from hmmlib.validation import SUM_TOLERANCE, as_indices, as_weights, of_type
 
 
 class AssumptionError(ValueError):
-    """A theorem was asked for a model that breaks one of its assumptions; `report` says how."""
+    """A theorem was asked for a model that breaks one of its assumptions, or may: `report` says how."""
 
     def __init__(self, report: Report):
-        super().__init__(f"{report.assumption} does not hold: {report}")
+        way_on = "; allow_close=True goes on all the same" if report.verdict is Verdict.CLOSE else ""
+        super().__init__(f"{report.assumption} {report.verdict.value}: {report}{way_on}")
         self.report = report
 
 
 @dataclass(frozen=True)
 class Report:
-    """`assumption` is the paper's name and number, `holds` the verdict. True in a condition where it holds."""
+    """`assumption` is the paper's name and number, `verdict` one of three. True in a condition where it holds."""
 
     assumption: str
-    holds: bool
+    verdict: Verdict
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict is that it holds. Where this is False it fails, or is too close to tell."""
+        return self.verdict is Verdict.HOLDS
 
     def __bool__(self) -> bool:
         return self.holds
 
-    def require(self) -> Self:
-        """The report itself where the assumption holds; AssumptionError otherwise."""
-        if not self.holds:
+    def require(self, allow_close: bool = False) -> Self:
+        """The report itself where the assumption holds, or may hold if `allow_close`; AssumptionError otherwise."""
+        if not self.holds and not (allow_close and self.verdict is Verdict.CLOSE):
             raise AssumptionError(self)
         return self
 
 
 @dataclass(frozen=True)
 class IndependenceReport(Report):
-    """Linear independence of columns, judged as numpy.linalg.matrix_rank does: singular values above `tolerance`."""
+    """Linear independence of columns, judged as numpy.linalg.matrix_rank does: singular values above `tolerance`.
+
+    Where some are not, a rank without rounding says whether it fails; if not, it is too close to tell.
+    """
 
     n_columns: int
     rank: int
@@ -52,7 +62,7 @@ class IndependenceReport(Report):
 
     @property
     def condition(self) -> float:
-        """σ_max / σ_min; infinity where the columns are dependent."""
+        """σ_max / σ_min; infinity where the columns are dependent, or within rounding of it."""
         return self.largest_singular_value / self.smallest_singular_value if self.holds else math.inf
 
     def __str__(self) -> str:
@@ -100,30 +110,41 @@ class EssentialReport(Report):
 class RecoveryReport(Report):
     """Assumptions 4.2, 4.5, D.5: the recoverable columns of W, and how far their span is from that of the others.
 
-    `rest_rank` is the dimension of the other span (𝒱̄), `angle` the smallest angle between the two in radians,
-    `condition` that of the recoverable columns beside an orthonormal basis of 𝒱̄: what a left inverse can magnify.
+    `rest_rank` is the dimension of the other span (𝒱̄), `angle` the smallest angle between the two in radians, known to
+    within `angle_error`, `condition` that of the recoverable columns beside an orthonormal basis of 𝒱̄: what a left
+    inverse can magnify.
     """
 
     columns: IndependenceReport
     rest_rank: int
     angle: float
+    angle_error: float
     condition: float
 
     def __str__(self) -> str:
         return (
-            f"{self.columns}; smallest angle to the span of the others (dimension {self.rest_rank}): {self.angle:.3g}"
+            f"{self.columns}; smallest angle to the span of the others (dimension {self.rest_rank}): "
+            f"{self.angle:.3g} (give or take {self.angle_error:.2g})"
         )
 
 
 @dataclass(frozen=True)
 class StationarityReport(Report):
-    """Assumption 4.4: `regularity` as in Assumption 3.2, and `drift` = max |A P[H_0] - P[H_0]|."""
+    """Assumption 4.4: `regularity` as in Assumption 3.2, and `drift`, the largest |A P[H_0] / P[H_0] - 1| of a state.
+
+    An equation holds in floats only within rounding: up to `tolerance`. Above it, but within what the sums of columns
+    may be off, it is too close to tell.
+    """
 
     regularity: RegularityReport
     drift: float
+    tolerance: float
 
     def __str__(self) -> str:
-        return f"{self.regularity}; A P[H_0] differs from P[H_0] by up to {self.drift:.3g}"
+        return (
+            f"{self.regularity}; A P[H_0] differs from P[H_0] by a factor of up to 1 + {self.drift:.3g} "
+            f"(tolerance {self.tolerance:.2g})"
+        )
 
 
 # Checks of what the predicates and the theorems are given
@@ -162,18 +183,14 @@ def weighted_values(model: MemoryHMM, mu) -> list[int]:
 
 def independence(assumption: str, columns: Tensor) -> IndependenceReport:
     """Whether the columns of a matrix (rows, k) are linearly independent."""
-    rows, n_columns = columns.shape
-    if n_columns == 0:
-        return IndependenceReport(assumption, True, 0, 0, 1.0, 1.0, 0.0)
-    singular = torch.linalg.svdvals(columns.detach())
-    tolerance = max(rows, n_columns) * torch.finfo(columns.dtype).eps * singular[0].item()
-    rank = int((singular > tolerance).sum())
-    smallest = singular[-1].item() if n_columns <= rows else 0.0
-    return IndependenceReport(assumption, rank == n_columns, n_columns, rank, smallest, singular[0].item(), tolerance)
+    found = independent(columns.detach())
+    return IndependenceReport(
+        assumption, found.verdict, columns.shape[1], found.rank, found.smallest, found.largest, found.tolerance
+    )
 
 
 def assumption_3_1(model: HMM) -> IndependenceReport:
-    """Non-degeneracy: the columns of W are linearly independent, as far as floats can tell."""
+    """Non-degeneracy: the columns of W are linearly independent."""
     of_type("model", model, HMM)
     return independence("Assumption 3.1 (non-degeneracy)", model.emission)
 
@@ -183,8 +200,8 @@ def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
     of_type("model", model, HMM, MemoryHMM)
     irreducible, period = chain_period(model.transition)
     start = int((model.initial > 0).sum())
-    holds = irreducible and period == 1 and start == model.n_states
-    return RegularityReport("Assumption 3.2 (regularity)", holds, irreducible, period, start, model.n_states)
+    verdict = of_bool(irreducible and period == 1 and start == model.n_states)
+    return RegularityReport("Assumption 3.2 (regularity)", verdict, irreducible, period, start, model.n_states)
 
 
 def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
@@ -201,9 +218,9 @@ def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
     into = ~(follows & ~inside[:, None]).any(0)  # from these states one step leads into H* only
     uncovered = (mu != 0) & ~inside
     unreached = inside & ~(follows & into).any(1)
-    holds = columns.holds and not uncovered.any() and not unreached.any()
+    verdict = together([columns.verdict, of_bool(not uncovered.any() and not unreached.any())])
     states = [tuple(part.nonzero().squeeze(-1).tolist()) for part in (uncovered, into, unreached)]
-    return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, columns, *states)
+    return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", verdict, columns, *states)
 
 
 def essential_states(model: HMM, mu) -> list[int] | None:
@@ -248,22 +265,10 @@ def recoverable_columns(
     return torch.stack(recoverable, 1), torch.stack(rest, 1) if rest else table.new_zeros(len(table), 0)
 
 
-def span_basis(columns: Tensor) -> Tensor:
-    """An orthonormal basis of the span of the columns, (rows, rank), rank judged as by `independence`."""
-    left, _, _ = torch.linalg.svd(columns, full_matrices=False)
-    rank = independence("", columns).rank
-    return left[:, :rank]
-
-
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
     columns, rest = recoverable_columns(model, cell, syntax, values)
-    own, basis = independence("columns of W at M* x H*", columns), span_basis(rest)
-    both = independence("", torch.cat([columns, basis], 1))
-    outside = span_basis(columns)
-    outside = outside - basis @ (basis.T @ outside)
-    sine = torch.linalg.svdvals(outside)[-1].item()
-    holds = own.holds and both.holds
-    return RecoveryReport(assumption, holds, own, basis.shape[1], math.asin(min(1.0, sine)), both.condition)
+    own, (verdict, *numbers) = independence("columns of W at M* x H*", columns), apart(columns, rest)
+    return RecoveryReport(assumption, together([own.verdict, verdict]), own, *numbers)
 
 
 def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> RecoveryReport:
@@ -274,11 +279,17 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recove
 
 
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
-    """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0], within the tolerance of the model's columns."""
-    regularity = assumption_3_2(model)
-    drift = (model.transition @ model.initial - model.initial).detach().abs().max().item()
-    holds = regularity.holds and drift <= SUM_TOLERANCE[model.dtype]
-    return StationarityReport("Assumption 4.4 (stationarity)", holds, regularity, drift)
+    """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0], state by state, within rounding."""
+    regularity, start = assumption_3_2(model), model.initial.detach()
+    after = model.transition.detach() @ start
+    drift = torch.where(after == start, 0, after / start - 1).abs().max().item()
+    tolerance = 4 * rounding(model.transition)
+    if drift <= tolerance:
+        verdict = regularity.verdict
+    else:
+        far = drift > SUM_TOLERANCE[model.dtype]
+        verdict = together([regularity.verdict, Verdict.FAILS if far else Verdict.CLOSE])
+    return StationarityReport("Assumption 4.4 (stationarity)", verdict, regularity, drift, tolerance)
 
 
 def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:

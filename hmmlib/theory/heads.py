@@ -2,53 +2,122 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import unlift
-from hmmlib.validation import FINITE, as_parameter, as_rows, as_tensor, at_least, between
+from hmmlib.validation import FINITE, alike, as_parameter, as_rows, as_tensor, at_least, between, of_shape
 
 ZERO = 16
-"""Scores within this many rounding units of the sum of their terms' sizes are zero: so a tie is label 1, not a guess."""
+"""A probability, or a sum of terms of that size, is known to within this many rounding units of it, relatively."""
+
+
+class UnsureHead(UserWarning):
+    """A head was built whose own error exceeds every score that it can give: each label would be a guess."""
+
+
+def unit(dtype: torch.dtype) -> float:
+    """The relative error that a probability, or a sum of numbers of one sign, may have."""
+    return ZERO * torch.finfo(dtype).eps
+
+
+def unless_within(score: Tensor, bound: Tensor) -> Tensor:
+    """The score, or exactly 0 where it is no larger than its `bound`; same gradient."""
+    return torch.where(score.detach().abs() <= bound, score - score.detach(), score)
 
 
 def unless_rounding(score: Tensor, size: Tensor) -> Tensor:
     """The score, or exactly 0 where it is no larger than the rounding of a sum of terms of that `size`; same gradient."""
-    small = score.detach().abs() <= ZERO * torch.finfo(score.dtype).eps * size
-    return torch.where(small, score - score.detach(), score)
+    return unless_within(score, unit(score.dtype) * size)
+
+
+STEPS = 24
+"""Times at most that a linear system's residual is solved for again: each makes it smaller by about 10^16 / condition."""
+
+
+def _refined(left_inverse: Tensor, columns: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """W†ᵀ target, (X,), with what W†'s rounding leaves of Wᵀb = target solved for again; and what is left then, (k,)."""
+    weights, left, precision = torch.zeros_like(columns[:, 0]), target, torch.finfo(target.dtype)
+    for _ in range(STEPS):
+        weights = weights + left_inverse.T @ left
+        weights = torch.where(weights.abs() < precision.tiny / precision.eps**2, 0, weights)  # it would never end
+        left = target - columns.T @ weights
+        if (left.abs() <= precision.eps * (columns.T @ weights.abs())).all():
+            break
+    return weights, left.abs()
 
 
 @dataclass(frozen=True, eq=False)
 class LinearHead:
     """The linear head of Section 3: score b·p, label 1 where the score is ≥ 0.
 
-    `weights` is b, (X,). `condition` is the condition number of the left inverse that a construction went through
-    (1 where there was none): scores carry a relative error of about `condition` times the rounding unit.
+    A score within `bound(p)` of zero counts as zero, so that a tie has label 1; `sure(p)` says where it is beyond, and the
+    label no guess.
+
+    `weights` is b, (X,). `condition` is the condition number of the left inverse that a construction went through (1 where
+    there was none). `error`, (X,), says how well the weights are known: an upper bound on what is missing in b·p is
+    error·p (zero where they are what they are).
     """
 
     weights: Tensor
     condition: float = 1.0
+    error: Tensor | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_parameter("weights", self.weights, 1))
         if not len(self.weights):
             raise ValueError("weights must have one entry for each token, and not be empty")
         between("condition", self.condition, 0)
+        error = torch.zeros_like(self.weights.detach()) if self.error is None else as_parameter("error", self.error, 1)
+        object.__setattr__(self, "error", of_shape("error", error, (len(self.weights),), " to match weights"))
+        alike("a head's parts", self.weights, error)
+
+    @classmethod
+    def reading(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
+        """The head that gives W q, for every q ≥ 0, the score target·q: b = W†ᵀ target, (X,), for `columns` W, (X, k).
+
+        W† is the pseudoinverse: where it is a left inverse, b solves Wᵀb = target, and what its rounding leaves of that
+        equation bounds the error of a score. Warns, as `UnsureHead`, where no score exceeds that bound.
+        """
+        left_inverse = torch.linalg.pinv(columns)
+        weights, missing = _refined(left_inverse, columns, target)
+        error, left = _refined(left_inverse, columns, 2 * missing + unit(target.dtype) * target.abs())
+        # What is left belongs to a state, and whatever token it emits may stand for it.
+        head = cls(weights, condition, error + (left * (columns > 0)).amax(1))
+        if (target.abs() <= head.bound(columns.T)).all():
+            warnings.warn(
+                f"no score of this head exceeds its error: the columns of W have condition {condition:.2g}",
+                UnsureHead,
+                stacklevel=3,
+            )
+        return head
+
+    def _scored(self, probs) -> tuple[Tensor, Tensor]:
+        """Scores and their bounds."""
+        probs = as_rows("probs", probs, len(self.weights), 2, like=self.weights)
+        with torch.no_grad():
+            sizes = probs @ (self.weights.abs() + self.error.abs())
+            bounds = (probs @ self.error).clamp(min=0) + unit(probs.dtype) * sizes
+        return probs @ self.weights, bounds
 
     def __call__(self, probs) -> Tensor:
-        """Scores (n,) of token distributions (n, X); 0 where within rounding of it. ValueError for another shape."""
-        probs = as_rows("probs", probs, len(self.weights), 2, like=self.weights)
-        return unless_rounding(probs @ self.weights, probs @ self.weights.detach().abs())
+        """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape."""
+        return unless_within(*self._scored(probs))
 
     def label(self, probs) -> Tensor:
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs) >= 0
 
+    def bound(self, probs) -> Tensor:
+        """By how much a score may be off, (n,): rounding of `probs` and of the sum, and the error of the weights."""
+        return self._scored(probs)[1]
 
-TIES = 256
-"""Scores within this many rounding units of the largest, times the head's condition, count as equal to it."""
+    def sure(self, probs) -> Tensor:
+        """Where the score is beyond its bound, (n,), bool: elsewhere it is 0, and its label a guess, or right for a tie."""
+        return self(probs) != 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +127,18 @@ class AttentionHead:
     Position i scores qᵀ(Θ^(K) p_i + β_i); the head averages bᵀ((Θ^(V) p_i) ⊙ φ(v_i)) over the positions of the largest
     score, where p_i is a token distribution and v_i an embedding.
 
+    What is *sure* in floats is what its bound cannot change. A position is attended if its score may be the largest, given
+    the bounds of all; a value within its bound is zero; and `sure` says where all that is attended has values of one sign
+    beyond their bounds, so that the label is that of the exact head, whichever of them it attends to.
+
     Args:
         query: q, (H+1,). key: Θ^(K), (H+1, X). value: Θ^(V), (M*H, X). output: b, (M*H,).
         positions: β_1, β_2, … as rows, (P, H+1); zero from position P + 1 on.
-        condition: condition number of the left inverse that a construction went through. Scores that differ by less
-            than rounding times this are ties.
+        condition: condition number of the left inverse that a construction went through.
         n_cells: N; embeddings may then be lifted, and φ of (D.4) is applied to them.
+        key_error: by how much qᵀΘ^(K)p may be off because of Θ^(K), for a distribution p.
+        value_error: likewise each entry of Θ^(V)p, (M*H,); zero where it is None.
+        drift: the relative error of the probabilities p that is not rounding: that of a start which is nearly stationary.
 
     ValueError where the shapes do not fit each other.
     """
@@ -75,9 +150,13 @@ class AttentionHead:
     positions: Tensor | None = None
     condition: float = 1.0
     n_cells: int = 1
+    key_error: float = 0.0
+    value_error: Tensor | None = None
+    drift: float = 0.0
 
     def __post_init__(self) -> None:
-        between("condition", self.condition, 0)
+        for name in ("condition", "key_error", "drift"):
+            between(name, getattr(self, name), 0)
         at_least("n_cells", self.n_cells, 1)
         query = as_parameter("query", self.query, 1)
         positions = query.new_zeros(0, len(query)) if self.positions is None else self.positions
@@ -89,6 +168,11 @@ class AttentionHead:
             "output": as_parameter("output", self.output, 1),
             "positions": positions if positions.numel() else positions.to(query),
         }
+        nothing = torch.zeros_like(parameters["output"].detach())
+        error = nothing if self.value_error is None else as_parameter("value_error", self.value_error, 1)
+        if (error < 0).any():
+            raise ValueError(f"value_error must be nonnegative, but its smallest entry is {error.min().item():.6g}")
+        parameters["value_error"] = error
         for name, parameter in parameters.items():
             object.__setattr__(self, name, parameter)
         self._check_shapes()
@@ -99,6 +183,7 @@ class AttentionHead:
             "key": (self.key, (width, tokens)),
             "value": (self.value, (len(self.output), tokens)),
             "positions": (self.positions, (len(self.positions), width)),
+            "value_error": (self.value_error, (len(self.output),)),
         }
         for name, (parameter, shape) in shapes.items():
             if tuple(parameter.shape) != shape:
@@ -107,27 +192,31 @@ class AttentionHead:
             raise ValueError(f"output must have a multiple of |H| = {n_states} entries, not {len(self.output)}")
         if n_states % self.n_cells:
             raise ValueError(f"n_cells must divide |H| = {n_states}, as each cell has its states, not {self.n_cells}")
-        parameters = (self.query, self.key, self.value, self.output, self.positions)
-        types = {(parameter.dtype, parameter.device) for parameter in parameters}
-        if len(types) > 1:
-            raise ValueError(f"a head's parts must share one dtype and one device, not {sorted(map(str, types))}")
+        alike("a head's parts", self.query, self.key, self.value, self.output, self.positions, self.value_error)
 
     def _probs(self, probs) -> Tensor:
         return as_rows("probs", probs, self.key.shape[1], 3, like=self.key)
 
+    @property
+    def _unit(self) -> float:
+        return unit(self.key.dtype) + 2 * self.drift
+
+    def _with_positions(self, scores: Tensor, positions: Tensor) -> Tensor:
+        placed = min(len(positions), scores.shape[1])
+        return torch.cat([scores[:, :placed] + positions[:placed], scores[:, placed:]], 1)
+
     def scores(self, probs) -> Tensor:
         """Attention scores qᵀ(K(p_i) + β_i) of (4.1), (n, T), for distributions (n, T, X)."""
         probs = self._probs(probs)
-        scores = probs @ (self.key.T @ self.query)
-        placed = min(len(self.positions), scores.shape[1])
-        return torch.cat([scores[:, :placed] + self.positions[:placed] @ self.query, scores[:, placed:]], 1)
+        return self._with_positions(probs @ (self.key.T @ self.query), self.positions @ self.query)
 
     def attended(self, probs) -> Tensor:
-        """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, ties to rounding included."""
-        scores = self.scores(probs)
-        largest = scores.amax(1, keepdim=True)
-        slack = TIES * torch.finfo(scores.dtype).eps * self.condition * largest.abs().clamp(min=1)
-        return scores >= largest - slack  # (4.1)
+        """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, and those that may have it given their bounds."""
+        probs = self._probs(probs).detach()
+        scores, sizes = self.scores(probs).detach(), probs @ (self.key.abs().T @ self.query.abs())
+        sizes = self._with_positions(sizes, self.positions.abs() @ self.query.abs())
+        bounds = self._unit * sizes.detach() + self.key_error * probs.sum(-1)
+        return scores + bounds >= (scores - bounds).amax(1, keepdim=True)  # (4.1)
 
     def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
         """Both checked; lifted embeddings go through φ."""
@@ -145,14 +234,13 @@ class AttentionHead:
         return probs, embeddings
 
     def values(self, probs, embeddings) -> Tensor:
-        """V(p_i, v_i), (n, T), 0 where within rounding of it. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
+        """V(p_i, v_i), (n, T), 0 where within their bound. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
         probs, embeddings = self._inputs(probs, embeddings)
         values = ((probs @ self.value.T) * embeddings) @ self.output
         with torch.no_grad():
-            # What Θ^(V) reads is off by its own rounding, and by that of the left inverse it came from.
-            read = probs @ self.value.abs().T + self.condition * probs.sum(-1, keepdim=True)
-            size = (read * embeddings) @ self.output.abs()
-        return unless_rounding(values, size)
+            read = self._unit * (probs @ self.value.abs().T) + self.value_error * probs.sum(-1, keepdim=True)
+            bounds = (read * embeddings) @ self.output.abs()
+        return unless_within(values, bounds)
 
     def __call__(self, probs, embeddings) -> Tensor:
         """Attn of (4.2), scores (n,): the mean of V over the attended positions."""
@@ -168,3 +256,8 @@ class AttentionHead:
     def label(self, probs, embeddings) -> Tensor:
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs, embeddings) >= 0
+
+    def sure(self, probs, embeddings) -> Tensor:
+        """Where rounding cannot change the label, (n,), bool: all attended values are beyond their bounds, of one sign."""
+        chosen, values = self.attended(probs), self.values(probs, embeddings)
+        return ((values > 0) | ~chosen).all(1) | ((values < 0) | ~chosen).all(1)

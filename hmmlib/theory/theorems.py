@@ -1,18 +1,20 @@
 """The proofs as constructions: from a model and μ to the head, or the prompt and the head, that a theorem says exist.
 
 Where a proof says that a left inverse exists, the pseudoinverse is taken: the one of least norm, found by least squares.
-Its condition number travels with the head.
+Its condition number travels with the head, and how far it misses what it is to be. With `allow_close` a construction goes on
+where floats cannot tell whether an assumption holds; its head then says how little it knows.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from hmmlib.inference.messages import latent_given_others, memory_posterior, posterior
+from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
     RecoveryReport,
@@ -28,10 +30,10 @@ from hmmlib.theory.assumptions import (
     assumption_d_5,
     recoverable_columns,
     recoverable_states,
-    span_basis,
     weighted_values,
 )
-from hmmlib.theory.heads import AttentionHead, LinearHead, unless_rounding
+from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unless_rounding
+from hmmlib.theory.ranks import span_of
 from hmmlib.validation import as_indices, at_least, of_type, of_width
 
 
@@ -74,7 +76,7 @@ def _undone(mu: Tensor, factor: Tensor) -> Tensor:
     return undone
 
 
-def theorem_3_3(model: HMM, mu) -> LinearHead:
+def theorem_3_3(model: HMM, mu, allow_close: bool = False) -> LinearHead:
     """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
     Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. W† is the pseudoinverse, which is a left inverse here.
@@ -88,9 +90,8 @@ def theorem_3_3(model: HMM, mu) -> LinearHead:
     """
     mu = as_mu(model, mu, HMM)
     assumption_3_2(model).require()
-    independent = assumption_3_1(model).require()
-    left_inverse = torch.linalg.pinv(model.emission)
-    return LinearHead(left_inverse.T @ _undone(mu, claim_b_1(model, 1)), independent.condition)  # (B.1)
+    condition = assumption_3_1(model).require(allow_close).condition
+    return LinearHead.reading(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
 
 
 def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
     return model.transition @ (prompt * model.marginal(1)) / start  # (3.3)
 
 
-def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
+def theorem_3_6(model: HMM, mu, essential: Sequence[int], allow_close: bool = False) -> tuple[Tensor, LinearHead]:
     """Prompt u, (S,), and head b of Theorem 3.6; the head reads position 2 of (u, a row of ones, e(x)).
 
     u is 1 at the states from which one step leads into H* only (the largest 𝓑), else 0. The score is
@@ -120,12 +121,11 @@ def theorem_3_6(model: HMM, mu, essential: Sequence[int]) -> tuple[Tensor, Linea
     """
     mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
     assumption_3_2(model).require()
-    report = assumption_3_5(model, mu, essential).require()
+    report = assumption_3_5(model, mu, essential).require(allow_close)
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
-    left_inverse = torch.linalg.pinv(model.emission[:, essential])
     undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
-    return prompt, LinearHead(left_inverse.T @ undone, report.columns.condition)
+    return prompt, LinearHead.reading(model.emission[:, essential], undone, report.columns.condition)
 
 
 # Section 4: what both theorems share
@@ -137,7 +137,8 @@ class Recovery:
 
     `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one more
     row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it reads
-    P[M_{j*}, H_i = (j*, s) | …].
+    P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound what is wrong with these readings: of the
+    probability of H*, and of each row of Θ^(2,s).
     """
 
     theta_1: Tensor
@@ -145,6 +146,8 @@ class Recovery:
     cell: int
     syntax: list[int]
     condition: float
+    key_error: float = 0.0
+    value_error: Tensor | None = None
 
     def states(self, model: MemoryHMM) -> list[int]:
         """H*, as indices of hidden states. ValueError where the model is of another size than that of the matrices."""
@@ -160,36 +163,50 @@ class Recovery:
 def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[int], values: list[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) by a left inverse of the recoverable columns beside a basis of 𝒱̄."""
     columns, rest = recoverable_columns(model, cell, syntax, values)
-    basis = span_basis(rest)
-    left_inverse = torch.linalg.pinv(torch.cat([columns, basis], 1))
+    basis, size = span_of(rest).basis, (len(syntax), len(values))
+    beside = torch.cat([columns, basis], 1)
+    left_inverse = torch.linalg.pinv(beside)
+    left_inverse = 2 * left_inverse - (left_inverse @ beside) @ left_inverse  # a step of Newton's: rounding, once more
     own, others = left_inverse[: columns.shape[1]], left_inverse[columns.shape[1] :]
-    weights = own.reshape(len(syntax), len(values), model.n_tokens)
-    theta_2 = weights.new_zeros(len(syntax), model.n_memory, model.n_tokens)
-    theta_2[:, values] = weights
-    theta_1 = weights.new_zeros(model.n_states, model.n_tokens)
+    every = torch.cat([columns, rest], 1)
+    wanted = torch.eye(*columns.shape[1:], every.shape[1]).to(every)
+    theta_1, theta_2 = (
+        every.new_zeros(model.n_states, model.n_tokens),
+        every.new_zeros(size[0], model.n_memory, len(every)),
+    )
+    theta_2[:, values] = own.unflatten(0, size)
     states = recoverable_states(model, cell, syntax)
-    theta_1[states] = weights.sum(1)  # columns of W sum to 1, so a ν^(h) sums to the probability of h
+    theta_1[states] = own.unflatten(0, size).sum(1)  # columns of W sum to 1, so a ν^(h) sums to the probability of h
     outside = sorted(set(range(model.n_states)) - set(states))
     if outside:
         theta_1[outside[0]] = (basis @ others).sum(0)
-    return Recovery(theta_1, theta_2, cell, syntax, report.condition)
+    key_error = (own.sum(0) @ every - wanted.sum(0)).abs().max().item()
+    value_error = theta_2.new_zeros(len(syntax), model.n_memory)
+    value_error[:, values] = (own @ every - wanted).abs().amax(1).unflatten(0, size)
+    if (unit(own.dtype) * (own.abs() @ columns).diagonal() + (own @ every - wanted).abs().amax(1) >= 1).all():
+        warnings.warn(
+            f"no reading of these columns exceeds its error: they have condition {report.condition:.2g}",
+            UnsureHead,
+            stacklevel=4,
+        )
+    return Recovery(theta_1, theta_2, cell, syntax, report.condition, key_error, value_error)
 
 
-def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
+def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int], allow_close: bool = False) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
     cell, syntax = as_recoverable(model, cell, syntax)
-    report = assumption_4_2(model, cell, syntax).require()
+    report = assumption_4_2(model, cell, syntax).require(allow_close)
     return _recover(model, report, cell, syntax, list(range(model.n_memory)))
 
 
-def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Recovery:
+def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_close: bool = False) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6).
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
     """
     cell, syntax = as_recoverable(model, cell, syntax)
     report = assumption_4_5(model, mu, syntax) if model.n_cells == 1 else assumption_d_5(model, mu, cell, syntax)
-    return _recover(model, report.require(), cell, syntax, weighted_values(model, mu))
+    return _recover(model, report.require(allow_close), cell, syntax, weighted_values(model, mu))
 
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
@@ -232,13 +249,21 @@ def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Ten
 # Theorems 4.3, 4.6 and D.6
 
 
+def _errors(model: MemoryHMM, recovery: Recovery) -> dict:
+    """What an attention head knows of the errors of its matrices."""
+    error = recovery.theta_2.new_zeros(model.n_memory, model.n_states)
+    if recovery.value_error is not None:
+        error[:, recovery.states(model)] = recovery.value_error.T
+    return {"key_error": recovery.key_error, "value_error": error.flatten()}
+
+
 def attention_head(model: MemoryHMM, mu, recovery: Recovery) -> AttentionHead:
     """The attention head of Theorem 4.3's proof, for G(x) and e(x); no position embeddings. It never uses regularity."""
     key, value = lemma_d_2(model, recovery), lemma_d_4(model, recovery, mu)
-    return AttentionHead(*key, *value, None, recovery.condition, model.n_cells)
+    return AttentionHead(*key, *value, None, recovery.condition, model.n_cells, **_errors(model, recovery))
 
 
-def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> AttentionHead:
+def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_close: bool = False) -> AttentionHead:
     """The attention head of Theorem 4.3 (proof in appendix D.1) for H* = {`cell`} × `syntax`.
 
     Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3).
@@ -250,7 +275,7 @@ def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> Atten
         AssumptionError: H* does not satisfy Assumption 4.2, or the chain is not regular (3.2).
         ValueError: `mu`, `cell` or `syntax` does not fit the model.
     """
-    recovery = claim_d_3(model, cell, syntax)
+    recovery = claim_d_3(model, cell, syntax, allow_close)
     assumption_3_2(model).require()
     return attention_head(model, mu, recovery)
 
@@ -279,13 +304,19 @@ def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
     return (prompt_d_6(model, mu, cell).unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
 
 
-def prompted_head(model: MemoryHMM, mu, recovery: Recovery) -> AttentionHead:
-    """The attention head of Theorem D.6's proof, for Ḡ and embeddings of (prompt, x); position 1 is never attended."""
+def prompted_head(model: MemoryHMM, mu, recovery: Recovery, drift: float = 0.0) -> AttentionHead:
+    """The attention head of Theorem D.6's proof, for Ḡ and embeddings of (prompt, x); position 1 is never attended.
+
+    `drift` is that of P[H_0] in Assumption 4.4, where the theorem rests on it.
+    """
     query, key, positions = lemma_d_9(model, recovery)
-    return AttentionHead(query, key, *lemma_d_4(model, recovery, mu), positions, recovery.condition, model.n_cells)
+    value, errors = lemma_d_4(model, recovery, mu), {**_errors(model, recovery), "drift": drift}
+    return AttentionHead(query, key, *value, positions, recovery.condition, model.n_cells, **errors)
 
 
-def theorem_4_6(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> tuple[Tensor, AttentionHead]:
+def theorem_4_6(
+    model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_close: bool = False
+) -> tuple[Tensor, AttentionHead]:
     """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
 
     Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a positive
@@ -300,9 +331,9 @@ def theorem_4_6(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> tuple
         AssumptionError: H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4).
         ValueError: `mu`, `cell` or `syntax` does not fit the model.
     """
-    recovery = claim_d_10(model, mu, cell, syntax)
-    assumption_4_4(model).require()
-    return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery)
+    recovery = claim_d_10(model, mu, cell, syntax, allow_close)
+    drift = assumption_4_4(model).require(allow_close).drift
+    return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery, drift)
 
 
 def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], prompt=None) -> Tensor:
@@ -310,13 +341,14 @@ def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], pro
 
     𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the positions
     after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
-    by one. Position 1 never counts, nor one whose other tokens are impossible.
+    by one. Position 1 never counts, nor one whose other tokens are impossible. *Surely* means what the zeros of the model
+    say, whatever a probability is as a float: what is left outside H* may be less than the smallest of them.
     """
     states = recoverable_states(model, cell, syntax)
-    latent = latent_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).sum(2)
+    possible = possible_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).any(2)
     outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
     outside[states] = False
-    sure = (latent.sum(-1) > 0) & (latent[..., outside] == 0).all(-1)  # (4.3)
+    sure = possible.any(-1) & ~possible[..., outside].any(-1)  # (4.3)
     if prompt is not None:
         sure[:, 0] = False
     return sure

@@ -217,6 +217,9 @@ OTHERS = [
     Case(heads.LinearHead, "weights", [], "one entry for each token", "empty"),
     Case(heads.LinearHead, "weights", [1j], "floating-point numbers", "complex"),
     Case(heads.LinearHead, "condition", -1.0, "0 or more", "-1.0"),
+    Case(heads.LinearHead, "error", [1.0], "shape (2,) to match weights", "(1,)"),
+    Case(heads.LinearHead, "error", [NAN, 1.0], "finite", "NaN"),
+    Case(heads.LinearHead, "error", np.float32([0.0, 1.0]), "one dtype and one device", "float32", said="parts"),
     *(
         Case(heads.AttentionHead, argument, value, accepted, found)
         for argument in ("query", "key", "value", "output", "positions")
@@ -231,6 +234,11 @@ OTHERS = [
     Case(heads.AttentionHead, "value", np.full((2, 3), INF), "finite", "infinity"),
     Case(heads.AttentionHead, "output", [1.0], "value must have shape (1, 3)", "(2, 3)", said="match the others"),
     Case(heads.AttentionHead, "positions", torch.ones(1, 2), "one dtype and one device", "float32", said="parts"),
+    Case(heads.AttentionHead, "key_error", -1.0, "0 or more", "-1.0"),
+    Case(heads.AttentionHead, "drift", "none", "0 or more", "'none'"),
+    Case(heads.AttentionHead, "value_error", [1.0] * 5, "match the others", "(5,)"),
+    Case(heads.AttentionHead, "value_error", [-1.0], "nonnegative", "-1"),
+    Case(theorems.prompted_head, "drift", NAN, "0 or more", "nan"),
     Case(ATTENTION.soft, "sharpness", INF, "finite", "inf"),
     Case(ATTENTION.soft, "sharpness", "high", "0 or more", "'high'"),
     Case(LINEAR.__call__, "probs", torch.ones(2, 5), "shape (n, 4)", "(2, 5)"),

@@ -118,7 +118,7 @@ def test_an_attention_head_is_the_mean_over_what_it_attends_to_wherever_that_sta
     assert ((scores - means).abs() <= 8 * EPS * sizes).all()
     order = data.draw(st.permutations(range(probs.shape[1])))
     # A product of matrices may round otherwise in another order of its rows, by as much as a score counts for zero.
-    slack = heads.TIES * EPS * sizes
+    slack = 256 * EPS * sizes
     moved = head(probs[:, order], embeddings[:, order])
     assert ((moved - scores).abs() <= slack).all()
     larger = AttentionHead(head.query, head.key, head.value, factor * head.output)
@@ -319,13 +319,13 @@ def first_word_louder(honest):
 
 
 def nothing_impossible(honest):
-    return lambda *args: honest(*args) + 1e-12
+    return lambda *args: honest(*args) | True
 
 
 opposite = with_part("output", minus)
 
 NOTICED = {
-    test_a_linear_head_is_linear_and_its_labels_know_no_scale: instead(heads, "unless_rounding", not_quite),
+    test_a_linear_head_is_linear_and_its_labels_know_no_scale: instead(heads, "unless_within", not_quite),
     test_a_head_fits_or_a_certificate_says_that_none_does: around(separation, "fit_or_refute", the_other),
     test_an_attention_head_is_the_mean_over_what_it_attends_to_wherever_that_stands: around(
         AttentionHead, "attended", lambda chosen: chosen & (chosen.cumsum(1) == 1)
@@ -341,7 +341,7 @@ NOTICED = {
     test_theorem_4_3_labels_as_the_memory_does: around(theorems, "attention_head", opposite),
     test_theorem_4_6_labels_as_the_memory_does: around(theorems, "prompted_head", opposite),
     test_where_the_state_is_surely_in_a_set_is_what_exact_zeros_say: instead(
-        theorems, "latent_given_others", nothing_impossible
+        theorems, "possible_given_others", nothing_impossible
     ),
     test_a_network_gives_distributions_and_those_of_a_batch_are_those_of_its_sequences: around(
         tuning, "all_probs_at_mask", turned(0)

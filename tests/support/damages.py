@@ -8,6 +8,7 @@ import torch
 from hmmlib.evidence.random_models import assumptions as predicate_checks
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
+from hmmlib.theory.ranks import Verdict, of_bool
 
 
 def around(place, name, change):
@@ -145,7 +146,7 @@ def everywhere(honest):
 
 
 def everything(report):
-    return replace(report, holds=True)
+    return replace(report, verdict=Verdict.HOLDS)
 
 
 def loose(honest):
@@ -154,7 +155,8 @@ def loose(honest):
     def independence(name, columns):
         report = honest(name, columns)
         rank = int((torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
-        return replace(report, holds=rank == report.n_columns, rank=rank, tolerance=0.1 * report.largest_singular_value)
+        tolerance, verdict = 0.1 * report.largest_singular_value, of_bool(rank == report.n_columns)
+        return replace(report, verdict=verdict, rank=rank, tolerance=tolerance)
 
     return independence
 
@@ -164,14 +166,15 @@ def strict(honest):
 
     def independence(name, columns):
         report = honest(name, columns)
-        return replace(report, holds=report.n_columns <= len(columns) and report.smallest_singular_value > 0)
+        verdict = of_bool(report.n_columns <= len(columns) and report.smallest_singular_value > 0)
+        return replace(report, verdict=verdict)
 
     return independence
 
 
 def judged(name, verdict):
     """A predicate whose verdict is `verdict(report)`."""
-    return around(predicate_checks, name, lambda report: replace(report, holds=bool(verdict(report))))
+    return around(predicate_checks, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
 
 
 def on_recovery(place, name, part, change):

@@ -6,6 +6,7 @@ INNER_MODULES = {
     "inference.compiled": "compiled loops: they get only what `messages` and `hmm` have looked at",
     "models.sampling": "likewise",
     "inference.forward_backward": "likewise; `messages.aggregated_messages` is the door",
+    "theory.ranks": "columns of models that `assumptions` has looked at",
     "evidence.enumeration": "the witness: it gets the tables of models that `hmm` has looked at",
     "evidence.finite_field.field": "integers modulo a prime that its own callers draw; `identities.confirm` is the door",
     "evidence.finite_field.vanilla": "likewise",
@@ -30,12 +31,12 @@ INNER = {
     "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
     "models.chains": "chain_period primitive reachable eliminated",
-    "models.families": "as_share sparse_columns",  # likewise
+    "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
     "notebook.figures": "legend_below done ink_on_shade",
-    "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence span_basis",  # checks, or after them
-    "theory.heads": "unless_rounding",
+    "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
+    "theory.heads": "unit unless_within unless_rounding LinearHead.reading",  # of models that theorems have looked at
     "training.bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
     "training.checkpoints": "digest seal previous broken as_path",
     "training.muon": "orthogonal Muon Muon.step",
@@ -46,6 +47,7 @@ INNER = {
 """Parts that a reader does not call: they get what the public functions have looked at."""
 RESULTS = [
     "Report",
+    "Report.require",
     "IndependenceReport",
     "RegularityReport",
     "EssentialReport",

@@ -29,7 +29,10 @@ from hmmlib.theory.assumptions import (
     independence,
     recoverable_columns,
 )
+from hmmlib.theory.ranks import Verdict
 from hmmlib.validation import as_indices
+
+HOLDS, FAILS, CLOSE = Verdict.HOLDS, Verdict.FAILS, Verdict.CLOSE
 
 
 def by_powers(transition):
@@ -156,7 +159,7 @@ EPS = 2.0**-52
 )
 def test_the_report_on_columns_along_the_axes(columns, expected):
     report = independence("these columns", torch.tensor(columns, dtype=torch.float64))
-    assert report == IndependenceReport("these columns", *expected)
+    assert report == IndependenceReport("these columns", HOLDS if expected[0] else FAILS, *expected[1:])
     if expected[0]:
         assert report.condition == expected[4] / expected[3]
 
@@ -170,9 +173,9 @@ def test_the_rank_of_float32_columns_is_judged_by_their_own_rounding():
 
 
 HALF = [[0.0, 0.5], [1.0, 0.5]]
-AXES = IndependenceReport("columns of W at H*", True, 1, 1, 1.0, 1.0, 3 * EPS)
-TWO_AXES = IndependenceReport("columns of W at H*", True, 2, 2, 1.0, 1.0, 3 * EPS)
-REGULAR = RegularityReport("Assumption 3.2 (regularity)", True, True, 1, 2, 2)
+AXES = IndependenceReport("columns of W at H*", HOLDS, 1, 1, 1.0, 1.0, 3 * EPS)
+TWO_AXES = IndependenceReport("columns of W at H*", HOLDS, 2, 2, 1.0, 1.0, 3 * EPS)
+REGULAR = RegularityReport("Assumption 3.2 (regularity)", HOLDS, True, 1, 2, 2)
 
 
 def test_a_regular_chain_is_reported_whole():
@@ -181,7 +184,7 @@ def test_a_regular_chain_is_reported_whole():
     assert str(REGULAR) == "the chain is irreducible of period 1; P[H_0] is positive on 2 of 2 states"
     REGULAR.require()
     swap = assumption_3_2(HMM([[0, 1], [1, 0]], np.eye(2), [1.0, 0]))
-    assert swap == RegularityReport("Assumption 3.2 (regularity)", False, True, 2, 1, 2)
+    assert swap == RegularityReport("Assumption 3.2 (regularity)", FAILS, True, 2, 1, 2)
     with pytest.raises(AssumptionError) as caught:
         swap.require()
     assert str(caught.value) == (
@@ -192,11 +195,11 @@ def test_a_regular_chain_is_reported_whole():
 
 def test_a_stationary_start_is_reported_whole():
     third = assumption_4_4(HMM(HALF, np.eye(2), [1 / 3, 2 / 3]))
-    assert third == StationarityReport("Assumption 4.4 (stationarity)", True, REGULAR, third.drift)
+    assert third == StationarityReport("Assumption 4.4 (stationarity)", HOLDS, REGULAR, third.drift, 8 * EPS)
     assert third.drift < 1e-15
     half = assumption_4_4(HMM(HALF, np.eye(2), [0.5, 0.5]))
-    assert half == StationarityReport("Assumption 4.4 (stationarity)", False, REGULAR, 0.25)
-    assert str(half) == f"{REGULAR}; A P[H_0] differs from P[H_0] by up to 0.25"
+    assert half == StationarityReport("Assumption 4.4 (stationarity)", FAILS, REGULAR, 0.5, 8 * EPS)
+    assert str(half) == f"{REGULAR}; A P[H_0] differs from P[H_0] by a factor of up to 1 + 0.5 (tolerance 1.8e-15)"
     still = assumption_4_4(HMM(np.eye(2), np.eye(2), [0.5, 0.5]))  # stationary, but not regular
     assert (still.holds, still.drift) == (False, 0.0)
 
@@ -223,7 +226,7 @@ def test_essential_states_are_reported_whole(columns, mu, essential, holds, rest
         "still": chain_of([1.0, 0, 0], [1.0, 0, 0], [0.3, 0.3, 0.4]),
     }
     report, own = assumption_3_5(chains[columns], mu, essential), AXES if len(essential) == 1 else TWO_AXES
-    assert report == EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", holds, own, *rest)
+    assert report == EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", HOLDS if holds else FAILS, own, *rest)
     assert str(report).startswith(f"{own}; states of supp(mu) outside H*: ")
     assert words in str(report)
 
@@ -296,7 +299,8 @@ def test_recovery_is_reported_as_scipy_says(n_cells):
             assert report.angle == pytest.approx(angle, rel=1e-7)
             assert report.condition == pytest.approx(condition, rel=1e-9)
             assert str(report) == (
-                f"{report.columns}; smallest angle to the span of the others (dimension {rank}): {report.angle:.3g}"
+                f"{report.columns}; smallest angle to the span of the others (dimension {rank}): {report.angle:.3g} "
+                f"(give or take {report.angle_error:.2g})"
             )
 
 

@@ -83,34 +83,36 @@ def key_of(scores):
     value = 10.0 ** torch.arange(n, dtype=torch.float64)[None]
     one = torch.ones(1, dtype=torch.float64)
     query = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    return lambda condition=1.0: AttentionHead(query, key, value, one, None, condition)
+    return lambda error=0.0: AttentionHead(query, key, value, one, key_error=error)
 
 
 @pytest.mark.parametrize(
-    ("scores", "condition", "expected"),
+    ("scores", "error", "expected"),
     [
-        ([1.0, 1.0, 0.5], 1.0, [0, 1]),
-        ([1.0, 1.0 - 1e-15, 0.5], 1.0, [0, 1]),
-        ([1.0, 1.0 + 1e-15, 1.0 - 2e-15], 1.0, [0, 1, 2]),
-        ([1.0, 1.0 - 1e-3, 0.5], 1.0, [0]),
-        ([1.0, 1.0 - 1e-9, 0.5], 1.0, [0]),
-        ([1.0, 1.0 - 1e-9, 0.5], 1e6, [0, 1]),
-        ([1.0, 1.0 - 1e-3, 0.5], 1e6, [0]),
-        ([0.0, 0.0, 0.0], 1.0, [0, 1, 2]),
-        ([1e-15, 0.0, -1e-3], 1.0, [0, 1]),
-        ([-3.0, -2.0, -2.0], 1.0, [1, 2]),
-        ([1e6, 1e6 - 1e-9, 1e6 - 1e-3], 1.0, [0, 1]),
-        ([-1e6, 1.0, 1.0 - 1e-15], 1.0, [1, 2]),
-        # The most that counts as a tie: 256 rounding units, of the largest score if that is above 1.
-        ([1.0, 1.0 - 2.0**-44, 0.5], 1.0, [0, 1]),
-        ([1.0, 1.0 - 1.01 * 2.0**-44, 0.5], 1.0, [0]),
-        ([0.25, 0.25 - 2.0**-44, 0.0], 1.0, [0, 1]),
-        ([8.0, 8.0 - 2.0**-41, 0.5], 1.0, [0, 1]),
-        ([1.0, 1.0 - 2.0**-42, 0.5], 4.0, [0, 1]),
+        ([1.0, 1.0, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 - 1e-15, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 + 1e-15, 1.0 - 2e-15], 0.0, [0, 1, 2]),
+        ([1.0, 1.0 - 1e-3, 0.5], 0.0, [0]),
+        ([1.0, 1.0 - 5e-14, 0.5], 0.0, [0]),
+        ([1.0, 1.0 - 1e-9, 0.5], 1e-9, [0, 1]),
+        ([1.0, 1.0 - 1e-3, 0.5], 1e-9, [0]),
+        ([0.0, 0.0, 0.0], 0.0, [0, 1, 2]),
+        ([1e-15, 0.0, -1e-3], 0.0, [0]),
+        ([1e-15, 0.0, -1e-3], 1e-15, [0, 1]),
+        ([-3.0, -2.0, -2.0], 0.0, [1, 2]),
+        ([1e6, 1e6 - 1e-9, 1e6 - 1e-3], 0.0, [0, 1]),
+        ([-1e6, 1.0, 1.0 - 1e-15], 0.0, [1, 2]),
+        # The most that may be a tie: each score may be off by 16 rounding units of its size, and by the key's error.
+        ([1.0, 1.0 - 2.0**-47 + 2.0**-53, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 - 1.01 * 2.0**-47, 0.5], 0.0, [0]),
+        ([0.25, 0.25 - 2.0**-47, 0.0], 0.0, [0]),
+        ([8.0, 8.0 - 0.99 * 2.0**-44, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-43, [0, 1]),
+        ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-44, [0]),
     ],
 )
-def test_ties_to_rounding(scores, condition, expected):
-    head = key_of(scores)(condition)
+def test_ties_to_rounding(scores, error, expected):
+    head = key_of(scores)(error)
     probs = torch.eye(3, dtype=torch.float64)[None]
     assert head.attended(probs)[0].nonzero().squeeze(-1).tolist() == expected
     score = head(probs, torch.ones(1, 3, 1, dtype=torch.float64)).item()
@@ -128,15 +130,20 @@ def test_ties_in_float32():
 
 
 @pytest.mark.parametrize(
-    ("condition", "units", "zero"), [(1.0, 60, True), (1.0, 68, False), (999.0, 3.1e4, True), (999.0, 3.3e4, False)]
-)
+    ("error", "drift", "units", "zero"),
+    [
+        (0, 0, 31, True), (0, 0, 33, False), (999, 0, 2029, True), (999, 0, 2031, False), (0, 100, 431, True),
+        (0, 100, 433, False),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("mass", [1.0, 0.5])
-def test_values_within_rounding_of_their_terms_are_zero(condition, units, zero, mass):
-    """Terms of size (1 + condition) / 2 each that cancel but for some rounding units: 32 (1 + condition) are no value."""
+def test_values_within_rounding_of_their_terms_are_zero(error, drift, units, zero, mass):
+    """Two terms of 1/2 that cancel but for some rounding units: no value up to 16 a term, 2 * drift, and its error."""
     gap = units * 2.0**-52
     value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
     parts = torch.zeros(3), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])
-    head = AttentionHead(*(part.double() for part in parts), condition=condition)
+    errors = {"value_error": torch.full((2,), error * 2.0**-52, dtype=torch.float64), "drift": drift * 2.0**-52}
+    head = AttentionHead(*(part.double() for part in parts), **errors)
     probs = torch.full((2, 3, 1), mass, dtype=torch.float64)
     found = head.values(probs, torch.full((2, 3, 2), 0.5))
     np.testing.assert_allclose(found, np.full((2, 3), 0.0 if zero else mass * gap / 2), rtol=1e-12)

@@ -1,0 +1,58 @@
+"""Models whose probabilities are fractions of powers of two: exact in floats, with ties, and as near the edge as one likes."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+
+def column(rng, n, units, zeros=0.3):
+    """A distribution over n in whole units of 1 / units, with about a share `zeros` of zeros."""
+    weights = rng.integers(1, 4, n) * (rng.random(n) >= zeros)
+    if not weights.any():
+        weights[rng.integers(n)] = 1
+    parts = weights * units // weights.sum()
+    parts[rng.choice(weights.nonzero()[0])] += units - parts.sum()
+    return parts / units
+
+
+def columns(rng, n, k, units, zeros=0.3):
+    """Such distributions side by side, (n, k)."""
+    return np.stack([column(rng, n, units, zeros) for _ in range(k)], 1)
+
+
+def towards(one, other, depth):
+    """(1 - d) one + d other for d = 2^-depth, without rounding: so the fractions of both must be coarse."""
+    moved = [
+        (1 - Fraction(1, 2**depth)) * Fraction(a) + Fraction(b) / 2**depth for a, b in zip(one, other, strict=True)
+    ]
+    found = np.array([float(entry) for entry in moved])
+    assert [Fraction(entry) for entry in found] == moved
+    return found
+
+
+def rank(matrix):
+    """The rank of a matrix of floats, taken as the rational numbers that they are, by elimination."""
+    rows = [[Fraction(entry) for entry in row] for row in np.asarray(matrix).tolist()]
+    found = 0
+    for k in range(np.shape(matrix)[1]):
+        pivot = next((row for row in rows if row[k]), None)
+        if pivot is None:
+            continue
+        found += 1
+        rows = [row for row in rows if row is not pivot]
+        rows = [[a - row[k] / pivot[k] * b for a, b in zip(row, pivot, strict=True)] for row in rows]
+    return found
+
+
+def balancing(rng, weights):
+    """Whole weights μ, not all zero, with Σ μ weights = 0 exactly, for rational weights; None where floats cannot hold any."""
+    weights, mu = [Fraction(weight) for weight in weights], [0] * len(weights)
+    positive = [k for k, weight in enumerate(weights) if weight]
+    if len(positive) < 2:
+        mu = [int(rng.integers(-2, 3)) * (k not in positive) for k in range(len(weights))]
+        return mu if any(mu) else None
+    one, other = rng.choice(positive, 2, replace=False)
+    share = weights[other] / weights[one]
+    mu[one], mu[other] = share.numerator, -share.denominator
+    return mu if max(map(abs, mu)) < 2 ** math.floor(50) else None
