@@ -93,15 +93,16 @@ def ledger(
     wrong = [entry for entry in entries if not entry.as_recorded]
     write_ledger(out.with_suffix(".changed.json") if wrong else out, entries, instances, seed)
     table = Table(title=f"{instances} instances, seed {seed}", box=None)
-    for name in ("statement", "residual", "printed", "corrected", "control", "field", "patterns"):
+    for name in ("statement", "residual", "verdict", "grade", "telling", "control", "field", "patterns"):
         table.add_column(name, no_wrap=True)
     for entry in entries:
         identity, patterns = entry.identity, entry.patterns
         table.add_row(
             entry.name,
             f"{entry.residual:.1e}",
-            entry.printed,
             entry.verdict,
+            entry.grade,
+            f"{entry.telling}/{entry.instances}",
             f"{entry.control_fails}/{entry.control_instances}",
             f"{identity['failures']}/{identity['points'] * len(identity['sizes'])}" if identity else "",
             f"{patterns['failures']}/{patterns['cases']:,}" if patterns else "",
@@ -112,10 +113,11 @@ def ledger(
     )
     for entry in entries:
         if entry.corrected:
-            console.print(f"{entry.name} holds in this form: {entry.corrected}")
+            console.print(f"{entry.name}, {entry.grade}: {entry.corrected}")
     for entry in wrong:
         errors.print(
-            f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), control failed "
+            f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), "
+            f"{entry.telling} of {entry.instances} instances tell something, control failed "
             f"{entry.control_fails} of {entry.control_instances} times",
             style="red",
             markup=False,

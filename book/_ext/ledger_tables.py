@@ -69,14 +69,13 @@ class LedgerTable(FromLedger):
             self.code(entry),
             nodes.Text(")"),
         ]
-        subject = "predicate and witness agree: " if entry["name"].startswith("Assumption") else "as printed: "
-        printed = [nodes.Text(subject), nodes.strong("", entry["printed"])]
+        subject = "predicate and witness agree: " if entry["name"].startswith("Assumption") else ""
+        verdict = [[nodes.Text(subject), nodes.strong("", entry["grade"])]]
+        if entry["printed"] != entry["verdict"]:
+            share = f"{entry['printed_failures']:,} of {entry['instances']:,} random instances"
+            verdict += [[nodes.Text(f"as printed it is off in {share}")]]
         if entry["corrected"]:
-            printed += [nodes.Text(f", in {entry['printed_failures']:,} of {entry['instances']:,} random instances")]
-        verdict = [printed]
-        if entry["corrected"]:
-            holds = [nodes.strong("", entry["verdict"]), nodes.Text(f" in this form: {entry['corrected']}")]
-            verdict += [[nodes.Text("corrected: "), *holds]]
+            verdict += [[nodes.Text(f"{entry['verdict']} in this form: {entry['corrected']}")]]
         if entry["unneeded"]:
             verdict += [[nodes.Text(f"not needed: {entry['unneeded']}")]]
         return [[name], verdict, [[nodes.Text(text)] for text in self.evidence(entry)]]
@@ -85,7 +84,8 @@ class LedgerTable(FromLedger):
     def evidence(entry):
         """Each kind of evidence in words: floating point, finite field, all patterns of zeros, negative control."""
         residual = "not a number" if entry["residual"] is None else f"{entry['residual']:.1e}"
-        yield f"{entry['instances']:,} random instances: residual {residual}, bound {entry['tolerance']:.0e}"
+        telling = f"{entry['telling']:,} of them not trivial"
+        yield f"{entry['instances']:,} random instances, {telling}: residual {residual}, bound {entry['tolerance']:.0e}"
         if identity := entry["identity"]:
             points, largest = identity["points"] * len(identity["sizes"]), identity["sizes"][-1]
             what = "exact" if not identity["failures"] else f"{identity['failures']} entries off"

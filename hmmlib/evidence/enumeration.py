@@ -196,8 +196,8 @@ def over_inputs(n_tokens: int, length: int, call: Callable[[tuple[int, ...]], np
 
 
 def rational_rank(matrix: np.ndarray) -> int:
-    """The rank of a matrix whose entries are rational numbers of small denominators, by elimination without rounding."""
-    rows = [[Fraction(value).limit_denominator(10**6) for value in row] for row in np.asarray(matrix, float).tolist()]
+    """The rank of a matrix whose entries are the rational numbers that these floats are, by elimination without rounding."""
+    rows = [[Fraction(value) for value in row] for row in np.asarray(matrix, float).tolist()]
     rank = 0
     for column in range(len(rows[0]) if rows else 0):
         pivot = next((k for k in range(rank, len(rows)) if rows[k][column]), None)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from hmmlib.evidence.finite_field.identities import IDENTITIES, confirm
-from hmmlib.evidence.random_models.residuals import Printed
+from hmmlib.evidence.random_models.residuals import Checked, Printed
 from hmmlib.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
 from hmmlib.evidence.zero_patterns.patterns import PATTERNS, decide
 from hmmlib.validation import at_least, of_type
@@ -27,12 +27,19 @@ from hmmlib.validation import at_least, of_type
 POINTS = 2
 """Random points of the finite field at each size."""
 
+DRAWS = 12
+"""How often an instance is drawn, at most, until it tells something: what is trivial is checked too."""
+
 
 @dataclass(frozen=True)
 class Tally:
-    """What running a statement on some seeds gave; tallies of several sets of seeds add up to that of all."""
+    """What running a statement on some seeds gave; tallies of several sets of seeds add up to that of all.
+
+    `telling` of the instances are not trivial: both labels occur, a prompt conditions on something, and so on.
+    """
 
     instances: int = 0
+    telling: int = 0
     residual: float = 0.0
     printed_failures: int = 0
     printed_smallest: Printed | None = None
@@ -44,6 +51,7 @@ class Tally:
         smallest = [tally.printed_smallest for tally in (self, other) if tally.printed_smallest]
         return Tally(
             self.instances + other.instances,
+            self.telling + other.telling,
             float(np.max([self.residual, other.residual])),  # NaN wins, and fails
             self.printed_failures + other.printed_failures,
             min(smallest, key=lambda record: record.size, default=None),
@@ -53,13 +61,26 @@ class Tally:
         )
 
 
+def _drawn(statement: Statement, seed: int) -> Checked:
+    """The check on an instance, drawn anew while it is trivial: the largest of all residuals."""
+    residuals = []
+    for k in range(DRAWS):
+        found = statement.check(int(np.random.SeedSequence([seed, k]).generate_state(1)[0]) if k else seed)
+        residuals.append(found.residual)
+        if found.telling:
+            break
+    return Checked(float(np.max(residuals)), found.telling)
+
+
 def _tally(statement: Statement, seeds: list[int], control_seeds: list[int]) -> Tally:
-    residual = np.max([statement.check(seed) for seed in seeds], initial=0.0)
+    found = [_drawn(statement, seed) for seed in seeds]
+    residual = np.max([one.residual for one in found], initial=0.0)
     records = [statement.printed(seed) for seed in seeds] if statement.printed else []
     failing = [record for record in records if not record.residual <= 1e3 * statement.tolerance]
     gaps = [statement.control(seed) for seed in control_seeds]
     return Tally(
         len(seeds),
+        sum(bool(one.telling) for one in found),
         float(residual),
         len(failing),
         min(failing, key=lambda record: record.size, default=None),
@@ -73,20 +94,23 @@ def _tally(statement: Statement, seeds: list[int], control_seeds: list[int]) -> 
 class Entry:
     """A row of the ledger: what running a statement gave.
 
-    `verdict` rules on the form that `check` measures, `printed` on the form as printed; `counterexample` is the
-    residual of the printed form on its smallest instance, None where that form cannot even be written down, and
-    `searched` the smallest failing instance of the random search. `control_fails` of `control_instances` broke the
-    conclusion. `identity` and `patterns` hold the evidence without rounding, where there is some.
+    `verdict` rules on the form that `check` measures, `printed` on the form as printed where numbers can be compared, and
+    `grade` is the ruling on record, of form and proof; `counterexample` is the residual of the printed form on its smallest
+    instance, None where there is none, and `searched` the smallest failing instance of the random search. `telling` of the
+    instances are not trivial. `control_fails` of `control_instances` broke the conclusion. `identity` and `patterns` hold
+    the evidence without rounding, where there is some.
     """
 
     name: str
     claim: str
     source: dict
     instances: int
+    telling: int
     residual: float
     tolerance: float
     verdict: str
     printed: str
+    grade: str
     on_record: str
     corrected: str
     unneeded: str
@@ -103,10 +127,14 @@ class Entry:
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the form that should hold does, the printed one is as on record, and the control failed as it must."""
+        """Whether the form that should hold does, the printed one is as on record, and the control failed as it must.
+
+        And at least half of the instances could tell.
+        """
         exact = (self.identity or {"failures": 0}, self.patterns or {"failures": 0})
         return (
             self.verdict == HOLDS
+            and 2 * self.telling >= self.instances
             and self.printed == self.on_record
             and self.control_fails >= self.least_share * self.control_instances
             and not any(evidence["failures"] for evidence in exact)
@@ -133,11 +161,13 @@ def _rule(statement: Statement, tally: Tally) -> Entry:
         claim=statement.claim,
         source=where(statement.check),
         instances=tally.instances,
+        telling=tally.telling,
         residual=tally.residual,
         tolerance=statement.tolerance,
         verdict=verdict,
         printed=printed,
-        on_record=statement.verdict,
+        grade=statement.grade,
+        on_record=FAILS if statement.counterexample else HOLDS,
         corrected=statement.corrected,
         unneeded=statement.unneeded,
         counterexample=None if size is None or math.isinf(size) else size,

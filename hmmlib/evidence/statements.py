@@ -14,9 +14,12 @@ from hmmlib.evidence.random_models import (
     counterexamples,
     section_3,
 )
-from hmmlib.evidence.random_models.residuals import Printed
+from hmmlib.evidence.random_models.residuals import Checked, Printed
 
 HOLDS, FAILS = "holds", "fails"
+SLIP, GAP, FALSE = "slip of the pen", "gap in a proof", "false statement"
+GRADES = HOLDS, SLIP, GAP, FALSE
+"""Of rulings, the least grave first: every reader mends a slip, a gap needs another argument, what is false has to change."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +28,19 @@ class Statement:
 
     `claim` is it in our words; residuals up to `tolerance` pass;
     `broken` names the hypothesis that the control drops; the control must break the conclusion in at least a share
-    `least_share` of its instances. `verdict` is the ruling on record for the form as printed. Where that is another
-    than the one that `check` measures, `printed` measures it on random instances, `counterexample` on a small one
-    that a reader can follow, and `corrected` says what holds. `unneeded` names hypotheses that were found not to be needed.
+    `least_share` of its instances. `grade` is the ruling on the form as printed and its proof, one of GRADES, and
+    `corrected` says what holds where that is not all. Where the printed form can be compared in numbers with the one that
+    `check` measures, and differs, `printed` does so on random instances, `counterexample` on a small one that a reader can
+    follow. `unneeded` names hypotheses that were found not to be needed.
     """
 
     name: str
     claim: str
-    check: Callable[[int], float]
+    check: Callable[[int], Checked]
     control: Callable[[int], float]
     broken: str
     tolerance: float = 1e-10
-    verdict: str = HOLDS
+    grade: str = HOLDS
     least_share: float = 1.0
     printed: Callable[[int], Printed] | None = None
     counterexample: Callable[[], Printed] | None = None
@@ -156,7 +160,7 @@ STATEMENTS = (
         check=appendix_d1.check_proposition_d_1,
         control=appendix_d1.control_proposition_d_1,
         broken="a token depends on one memory cell only",
-        verdict=FAILS,
+        grade=SLIP,
         printed=appendix_d1.printed_proposition_d_1,
         counterexample=counterexamples.counterexample_proposition_d_1,
         corrected="with the conditional P[M_J, J, S | X₋ᵢ = x₋ᵢ] on the right, as in (D.1), not the joint",
@@ -167,10 +171,8 @@ STATEMENTS = (
         check=appendix_d1.check_lemma_d_2,
         control=appendix_d1.control_lemma_d_2,
         broken="disjoint spans (4.2)",
-        verdict=FAILS,
-        printed=appendix_d1.printed_lemma_d_2,
-        counterexample=counterexamples.counterexample_lemma_d_2,
-        corrected="with q of |H| + 1 entries and a key of |H| + 1 rows, as (4.1) has them",
+        grade=SLIP,
+        corrected="q has |H| + 1 entries, as in (4.1), the last of them 0; with |H| entries it is meant without β",
         unneeded="regularity (3.2)",
     ),
     Statement(
@@ -179,6 +181,8 @@ STATEMENTS = (
         check=appendix_d1.check_claim_d_3,
         control=appendix_d1.control_claim_d_3,
         broken="disjoint spans (4.2)",
+        grade=GAP,
+        corrected="in the proof, linearly independent for pairwise disjoint: the assumption gives it",
         unneeded="regularity (3.2)",
     ),
     Statement(
@@ -202,6 +206,8 @@ STATEMENTS = (
         check=appendix_d6.check_theorem_d_6,
         control=appendix_d6.control_theorem_d_6,
         broken="independent columns (D.5), for the prompt (D.6)",
+        grade=SLIP,
+        corrected="u has |M|ᴺ|H| entries; embedding and head are those of appendix D.3",
         unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can",
     ),
     Statement(
@@ -210,9 +216,7 @@ STATEMENTS = (
         check=appendix_d3.check_lemma_d_7,
         control=appendix_d3.control_lemma_d_7,
         broken="X̂ emits like X after the first step",
-        verdict=FAILS,
-        printed=appendix_d3.printed_lemma_d_7,
-        counterexample=counterexamples.counterexample_lemma_d_7,
+        grade=SLIP,
         corrected="with u of |M|ᴺ|H| entries, one for each lifted state, not |H|",
         unneeded="stationarity (4.4) and Assumption D.5",
     ),
@@ -230,7 +234,7 @@ STATEMENTS = (
         check=appendix_d3.check_lemma_d_9,
         control=appendix_d3.control_lemma_d_9,
         broken="disjoint spans (D.5)",
-        verdict=FAILS,
+        grade=FALSE,
         printed=appendix_d3.printed_lemma_d_9,
         counterexample=counterexamples.counterexample_lemma_d_9,
         unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
@@ -242,6 +246,8 @@ STATEMENTS = (
         check=appendix_d3.check_claim_d_10,
         control=appendix_d3.control_claim_d_10,
         broken="disjoint spans (D.5)",
+        grade=GAP,
+        corrected="in the proof, linearly independent for pairwise disjoint: the assumption gives it",
         unneeded="stationarity (4.4)",
     ),
     Statement(

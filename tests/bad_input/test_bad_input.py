@@ -254,7 +254,7 @@ OTHERS = [
     Case(SAID.state, "cell", "verb", "subject, location, sentiment", "'verb'"),
     Case(SAID.state, "syntax", 3, "article, noun", "3"),
     Case(identities.confirm, "name", "Lemma 9", "Lemma C.1", "'Lemma 9'"),
-    Case(patterns.decide, "name", ["Lemma D.2"], "Lemma D.2", "['Lemma D.2']"),
+    Case(patterns.decide, "name", ["Lemma D.9"], "Lemma D.9", "['Lemma D.9']"),
     Case(statements.find, "name", "Theorem 9", "Theorem 3.3", "'Theorem 9'", said="statement"),
     Case(ledger.run, "statement", "Theorem 3.3", "type Statement", "str", TypeError),
     Case(ledger.run, "seed", -1, "0 or more", "-1"),

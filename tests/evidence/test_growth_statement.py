@@ -15,11 +15,11 @@ ADDED = {
         "",  # at the end
         '''
 
-def check_claim_z_1(seed: int) -> float:
+def check_claim_z_1(seed: int) -> Checked:
     """Each G_i sums to 1, for every possible x of two tokens."""
     model = non_degenerate(np.random.default_rng(seed), seed)
     inputs, _ = labelled_inputs(model, torch.ones(model.n_states, dtype=torch.float64), 2)
-    return largest(masked_token_probs(model, inputs).sum(-1) - 1)
+    return Checked(largest(masked_token_probs(model, inputs).sum(-1) - 1), len(inputs) > 1)
 
 
 def control_claim_z_1(seed: int) -> float:

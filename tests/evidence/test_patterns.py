@@ -61,7 +61,6 @@ DAMAGES = [
     ("Lemma C.2", patterns, "prompt_joint", lambda model, u: u),
     ("Theorem 3.6", patterns, "essential_states", lambda model, block: block),
     ("Theorem 4.3", patterns, "value_support", without_embedding),
-    ("Lemma D.2", patterns, "concentrated", lambda tables, states, essential: tables.cells[states] == 1),
     ("Lemma D.9", patterns, "unprompted", lambda i: i - 2),
     ("Proposition D.11", patterns, "prompt", lambda tables, mu: tables.full),
     ("Claim D.12", patterns, "unprompted", lambda i: i - 2),

@@ -47,6 +47,7 @@ INNER = {
 """Parts that a reader does not call: they get what the public functions have looked at."""
 RESULTS = [
     "Report",
+    "Verdict",
     "Report.require",
     "IndependenceReport",
     "RegularityReport",

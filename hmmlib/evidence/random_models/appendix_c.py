@@ -16,10 +16,11 @@ from hmmlib.evidence.random_models.instances import (
     draw_weights,
     essential_instance,
     joint,
+    recentred,
     shifted,
     start_without_a_state,
 )
-from hmmlib.evidence.random_models.residuals import largest, unscaled
+from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, unscaled
 from hmmlib.inference.messages import aggregated_messages, masked_token_probs, posterior, prompted
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM
@@ -44,7 +45,7 @@ def _tau(model: HMM, prompt: Tensor, tokens: Tensor) -> np.ndarray:
 # Lemma C.1
 
 
-def check_lemma_c_1(seed: int) -> float:
+def check_lemma_c_1(seed: int) -> Checked:
     """τ_i(ê(x)) = P[H_i, X̂_{-i} = (z̃, ∅, x)_{-i}] at all i; Ḡ_i is P[X̂_i | X̂_{-i}] for i > 1, zero where impossible."""
     model, _, length = essential_instance(seed)
     prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
@@ -62,7 +63,13 @@ def check_lemma_c_1(seed: int) -> float:
             token = witness @ emission.T if i == 2 else table.token(i)
             residuals.append(largest(g[:, i - 1] - conditional(token)))
         residuals.append(largest(g[:, i - 1][witness.sum(1) == 0]))
-    return largest(*residuals)
+    return Checked(largest(*residuals), _conditions(model, prompt))
+
+
+def _conditions(model: HMM, prompt: Tensor) -> bool:
+    """Whether a prompt is more than a gap that says nothing, and less than one that nothing can follow."""
+    seen = prompt[(model.transition @ model.initial) > 0]
+    return bool(seen.any()) and len(seen.unique()) > 1
 
 
 def control_lemma_c_1(seed: int) -> float:
@@ -79,7 +86,7 @@ def control_lemma_c_1(seed: int) -> float:
 # Lemma C.2
 
 
-def check_lemma_c_2(seed: int) -> float:
+def check_lemma_c_2(seed: int) -> Checked:
     """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, x); and (3.3), W times both."""
     model, _, length = essential_instance(seed)
     prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
@@ -88,7 +95,7 @@ def check_lemma_c_2(seed: int) -> float:
     possible = chance > 0
     start = joint(model, [None] * length).given_input("h0")
     if (start.sum(1)[possible] == 0).any():
-        return np.inf  # then r_x would not be positive
+        return Checked(np.inf, True)  # then r_x would not be positive
     ratio = (start.sum(1) / np.where(possible, chance, 1))[:, None]
     right = ratio * lemma_c_2(model, prompt).numpy() * conditional(start)
     tokens = _behind_gap(model, length)
@@ -98,7 +105,7 @@ def check_lemma_c_2(seed: int) -> float:
     g = masked_token_probs(model, tokens, prompt)[:, 1].numpy()
     equation_3_3 = largest(g[possible] - (right @ model.emission.numpy().T)[possible])
     impossible = largest(lemma_c_2(model, prompt).numpy() * conditional(start)[~possible])
-    return largest(library[possible] - right[possible], equation_3_3, impossible)
+    return Checked(largest(library[possible] - right[possible], equation_3_3, impossible), _conditions(model, prompt))
 
 
 def control_lemma_c_2(seed: int) -> float:
@@ -112,20 +119,30 @@ def control_lemma_c_2(seed: int) -> float:
 # Theorem 3.6
 
 
-def check_theorem_3_6(seed: int) -> float:
-    """bᵀḠ_2(ê(x)) = r_x μᵀP[H_0 | x], r_x = Pr(x) / Pr(z̃, x) > 0; both are 0 where prompt and x exclude each other."""
+def check_theorem_3_6(seed: int) -> Checked:
+    """bᵀḠ_2(ê(x)) = r_x μᵀP[H_0 | x], r_x = Pr(x) / Pr(z̃, x) > 0; both are 0 where prompt and x exclude each other.
+
+    And each label is that of its target. Telling if both occur, |H*| > 1, and the prompt leaves a state out.
+    """
     model, essential, length = essential_instance(seed)
     mu = draw_weights(np.random.default_rng(seed), model.n_states, support=draw_subset(essential, seed))
-    prompt, head = theorem_3_6(model, mu, essential)
     start = joint(model, [None] * length).given_input("h0")
+    mu = recentred(mu, conditional(start))
+    prompt, head = theorem_3_6(model, mu, essential)
     chance = _with_prompt(model, prompt, length).given_input()
     target = start @ mu.numpy()
-    score = head(masked_token_probs(model, _behind_gap(model, length), prompt)[:, 1]).numpy()
+    probs = masked_token_probs(model, _behind_gap(model, length), prompt)[:, 1]
     occurs = start.sum(1) > 0
     possible = occurs & (chance > 0)
     want = np.where(possible, target / np.where(chance > 0, chance, 1), 0)
     excluded = largest(target[occurs & ~possible])
-    return largest(largest((score - want)[occurs]) / max(1.0, head.weights.norm().item()), excluded)
+    diagonal = (model.transition @ (prompt * (model.transition @ model.initial)) / model.initial)[essential].numpy()
+    left_inverse = np.linalg.pinv(model.emission[:, essential].numpy())
+    scale = max(1.0, np.linalg.norm(left_inverse.T @ (mu[essential].numpy() / diagonal)))
+    error = largest((head(probs).numpy() - want)[occurs]) / scale
+    wrong = mislabelled(head.label(probs)[occurs], (conditional(start) @ mu.numpy())[occurs], mu.abs().max().item())
+    telling = both_signs(target[occurs]) and len(essential) > 1 and bool((prompt == 0).any())
+    return Checked(largest(error, excluded, wrong), telling)
 
 
 def control_theorem_3_6(seed: int) -> float:

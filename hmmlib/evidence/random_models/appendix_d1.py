@@ -16,14 +16,22 @@ from hmmlib.evidence.random_models.memory_instances import (
     sparse_instance,
     twins,
 )
-from hmmlib.evidence.random_models.residuals import Printed, in_words, largest, twin_gap
+from hmmlib.evidence.random_models.residuals import (
+    Checked,
+    Printed,
+    both_signs,
+    in_words,
+    largest,
+    mislabelled,
+    twin_gap,
+)
 from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.separation import Impossible, fit_or_refute
-from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, lemma_d_2, lemma_d_4, theorem_4_3
+from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, theorem_4_3
 
 
 @lru_cache(maxsize=2)
@@ -35,7 +43,7 @@ def _recovery(seed: int) -> Recovery:
 # Proposition D.1
 
 
-def check_proposition_d_1(seed: int) -> float:
+def check_proposition_d_1(seed: int) -> Checked:
     """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional."""
     model, inputs = sparse_instance(seed)
     table = joint(model, [None] * inputs.shape[1])
@@ -45,7 +53,7 @@ def check_proposition_d_1(seed: int) -> float:
     for i in range(1, inputs.shape[1] + 1):
         token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
         residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
-    return largest(*residuals)
+    return Checked(largest(*residuals), bool((weights > 0).sum(1).max() > 1))
 
 
 def printed_proposition_d_1(seed: int) -> Printed:
@@ -88,10 +96,11 @@ def control_proposition_d_1(seed: int) -> float:
 # Claim D.3
 
 
-def check_claim_d_3(seed: int) -> float:
+def check_claim_d_3(seed: int) -> Checked:
     """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
     case, recovery = memory_instance(seed), _recovery(seed)
-    return recovery_residual(recovery, case, case.table, case.probs.numpy(), 0, case.chance > 0)
+    residual = recovery_residual(recovery, case, case.table, case.probs.numpy(), 0, case.chance > 0)
+    return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
 
 
 def recovery_residual(
@@ -108,7 +117,7 @@ def recovery_residual(
         residuals.append(largest(read[:, case.states] - exact.sum(1)[:, case.states]))
         residuals.append(largest(abs(read).sum(1) - 1))
         residuals.append(largest(np.einsum("smx,nx->nms", theta_2, g) - exact[:, :, case.states]))
-    return largest(*residuals) / recovery.condition
+    return largest(*residuals) / case.condition
 
 
 def control_claim_d_3(seed: int) -> float:
@@ -121,13 +130,18 @@ def control_claim_d_3(seed: int) -> float:
 # Lemma D.2
 
 
-def check_lemma_d_2(seed: int) -> float:
-    """𝓘 = Î wherever Î is not empty, and the score of a position is Pr(H_i ∈ H* | x_{-i})."""
-    case, recovery = memory_instance(seed), _recovery(seed)
-    return attention_residual(attention_head(case.model, case.mu, recovery), case, recovery)
+def check_lemma_d_2(seed: int) -> Checked:
+    """𝓘 = Î wherever Î is not empty, and the score of a position is Pr(H_i ∈ H* | x_{-i}).
+
+    Without the last entry of q and row of Θ^(K), which only β uses, as the lemma is printed; they are zero.
+    """
+    case = memory_instance(seed)
+    head = attention_head(case.model, case.mu, _recovery(seed))
+    more = largest(head.query[-1], head.key[-1])
+    return Checked(largest(attention_residual(head, case), more), case.selective)
 
 
-def attention_residual(head: AttentionHead, case: MemoryInstance, recovery: Recovery) -> float:
+def attention_residual(head: AttentionHead, case: MemoryInstance) -> float:
     """1 where the attended set is not Î on an input of 𝓡; else how far scores are from Pr(H_i ∈ H* | x_{-i})."""
     sure = concentrated(case.model, case.inputs, case.cell, case.syntax).numpy()
     same = (sure == case.sure)[case.chance > 0].all()
@@ -135,20 +149,7 @@ def attention_residual(head: AttentionHead, case: MemoryInstance, recovery: Reco
         return 1.0
     weights = [conditional(case.table.left_out(i, f"h{i}"))[:, case.states] for i in range(1, case.length + 1)]
     error = head.scores(case.probs).numpy() - np.stack([w.sum(1) for w in weights], 1)
-    return largest(error[case.chance > 0]) / recovery.condition
-
-
-def printed_lemma_d_2(seed: int) -> Printed:
-    """With q of |H| entries and a key of |H| rows, as printed, beside the |H| + 1 entries of β in (4.1)."""
-    case, recovery = memory_instance(seed), _recovery(seed)
-    query, key = lemma_d_2(case.model, recovery)
-    beta = query.new_zeros(case.length, len(query))
-    record = in_words(case.model, case.length, seed)
-    try:
-        head = AttentionHead(query[:-1], key[:-1], *lemma_d_4(case.model, recovery, case.mu), beta)
-    except ValueError:
-        return record._replace(residual=np.inf)
-    return record._replace(residual=attention_residual(head, case, recovery))
+    return largest(error[case.chance > 0]) / case.condition
 
 
 def control_lemma_d_2(seed: int) -> float:
@@ -161,7 +162,7 @@ def control_lemma_d_2(seed: int) -> float:
 # Lemma D.4
 
 
-def check_lemma_d_4(seed: int) -> float:
+def check_lemma_d_4(seed: int) -> Checked:
     """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
     case, recovery = memory_instance(seed), _recovery(seed)
     head = attention_head(case.model, case.mu, recovery)
@@ -174,7 +175,7 @@ def check_lemma_d_4(seed: int) -> float:
         exact = conditional(case.table.cell_and_state(i)).reshape(len(rows), -1)
         read = case.probs[:, i - 1].numpy() @ head.value.T.numpy()
         residuals.append(largest((read - exact)[rows]))
-    return largest(*residuals) / recovery.condition
+    return Checked(largest(*residuals) / case.condition, both_signs(case.target[case.in_r]))
 
 
 def control_lemma_d_4(seed: int) -> float:
@@ -187,18 +188,23 @@ def control_lemma_d_4(seed: int) -> float:
 # Theorem 4.3
 
 
-def check_theorem_4_3(seed: int) -> float:
-    """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do."""
+def check_theorem_4_3(seed: int) -> Checked:
+    """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do.
+
+    And each label is that of its target. Telling if both occur.
+    """
     case = memory_instance(seed)
     model, recovery = case.model, _recovery(seed)
     head = attention_head(model, case.mu, recovery)
     if assumption_3_2(model):
         head = theorem_4_3(model, case.mu, case.cell, case.syntax)
-    score = head(case.probs, model.embed(case.inputs)).numpy()
+    read = case.probs, model.embed(case.inputs)
+    score = head(*read).numpy()
     left = np.stack([case.table.left_out(i) for i in range(1, case.length + 1)], 1)
     ratios = np.where(case.sure, case.chance[:, None] / np.where(left > 0, left, 1), 0)
     want = ratios.sum(1) / np.maximum(case.sure.sum(1), 1) * case.target
-    return largest((score - want)[case.in_r]) / recovery.condition
+    wrong = mislabelled(head.label(*read)[case.in_r], case.target[case.in_r], case.mu.abs().max().item())
+    return Checked(max(largest((score - want)[case.in_r]) / case.condition, wrong), both_signs(case.target[case.in_r]))
 
 
 def control_theorem_4_3(seed: int) -> float:

@@ -19,7 +19,7 @@ from hmmlib.evidence.random_models.memory_instances import (
     twins,
     with_other_start,
 )
-from hmmlib.evidence.random_models.residuals import Printed, in_words, largest, twin_gap, unscaled
+from hmmlib.evidence.random_models.residuals import Checked, Printed, in_words, largest, twin_gap, unscaled
 from hmmlib.inference.messages import aggregated_messages, latent_given_others, masked_token_probs, prompted
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
@@ -48,7 +48,7 @@ def tau(case: PromptedInstance, own: bool = False) -> np.ndarray:
 # Lemma D.7
 
 
-def check_lemma_d_7(seed: int) -> float:
+def check_lemma_d_7(seed: int) -> Checked:
     """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1; zero where impossible."""
     case = any_prompt_instance(seed)
     names = [f"m{j}" for j in range(case.model.n_cells)]
@@ -61,18 +61,7 @@ def check_lemma_d_7(seed: int) -> float:
         own = conditional(case.hat.cell_and_state(i)).reshape(len(g), -1)
         residuals.append(largest(g[:, i - 1] - conditional(case.hat.token(i)), g[:, i - 1] - own @ flat))
         residuals.append(largest(latent[:, i - 1] - own))
-    return largest(*residuals)
-
-
-def printed_lemma_d_7(seed: int) -> Printed:
-    """With u of |H| entries, as printed: no lifted state can look up its probability of z̃ (unless |M| = 1)."""
-    case = any_prompt_instance(seed)
-    record = in_words(case.model, case.length, seed)
-    try:
-        masked_token_probs(case.model, case.inputs, case.prompt[: case.model.n_states])
-    except ValueError:
-        return record._replace(residual=np.inf)
-    return record
+    return Checked(largest(*residuals), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
 
 
 def control_lemma_d_7(seed: int) -> float:
@@ -90,11 +79,12 @@ def control_lemma_d_7(seed: int) -> float:
 # Proposition D.8
 
 
-def check_proposition_d_8(seed: int) -> float:
+def check_proposition_d_8(seed: int) -> Checked:
     """P[M, H_i, X_{i+1:i+t}] = P[M, H_0, X_{1:t}]: the left side by messages, the right side enumerated."""
     case, i = prompted_instance(seed), 1 + seed % 3
     names = [f"m{j}" for j in range(case.model.n_cells)]
-    return largest(_later(case.model, case.inputs, i) - case.table.given_input(*names, "h0"))
+    residual = largest(_later(case.model, case.inputs, i) - case.table.given_input(*names, "h0"))
+    return Checked(residual, case.model.n_states > 1 and case.model.n_memory > 1)
 
 
 def _later(model: MemoryHMM, inputs: Tensor, i: int) -> np.ndarray:
@@ -113,10 +103,12 @@ def control_proposition_d_8(seed: int) -> float:
 # Claim D.10, Proposition D.11, Claim D.12
 
 
-def check_claim_d_10(seed: int) -> float:
+def check_claim_d_10(seed: int) -> Checked:
     """As Claim D.3, on Ḡ_i(ê(x)) for i > 1 with the prompt (D.6); P[H_0] need not be stationary."""
     case = with_other_start(seed, zeros=0.4)
-    return recovery_residual(recovery_of(seed), case, case.hat, case.probs.numpy(), 1, np.ones(len(case.inputs), bool))
+    among = np.ones(len(case.inputs), bool)
+    residual = recovery_residual(recovery_of(seed), case, case.hat, case.probs.numpy(), 1, among)
+    return Checked(residual, bool((case.prompt == 0).any()) and len(case.states) < case.model.n_states)
 
 
 def control_claim_d_10(seed: int) -> float:
@@ -134,14 +126,14 @@ def memory_given(case: PromptedInstance, own: bool = False) -> np.ndarray:
     return conditional(weights.reshape(-1, weights.shape[-1])).reshape(weights.shape)
 
 
-def check_proposition_d_11(seed: int) -> float:
+def check_proposition_d_11(seed: int) -> Checked:
     """For i > 1, P[M_{j*} | X̂_{-i} = x̂_{-i}] is exactly 0 outside supp(μ); and it is what enumeration gives."""
     case = with_other_start(seed, zeros=0.4)
     memory, off = memory_given(case), (case.mu == 0).numpy()
     if (memory[:, 1:, off] > 0).any():
-        return np.inf
+        return Checked(np.inf, True)
     exact = [conditional(case.hat.left_out(i, f"m{case.cell}")) for i in range(2, case.length + 2)]
-    return largest(memory[:, 1:] - np.stack(exact, 1))
+    return Checked(largest(memory[:, 1:] - np.stack(exact, 1)), bool(off.any()))
 
 
 def control_proposition_d_11(seed: int) -> float:
@@ -155,14 +147,16 @@ def control_proposition_d_11(seed: int) -> float:
     return float(memory_given(case)[:, 1:, 1].max())
 
 
-def check_claim_d_12(seed: int) -> float:
+def check_claim_d_12(seed: int) -> Checked:
     """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's numbers."""
     case = with_other_start(seed, zeros=0.0)
     with_prompt, without = (_states(case, prompt) for prompt in (case.prompt, None))
     exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in range(2, case.length + 2)]
     if (with_prompt[:, 1:][without == 0] > 0).any():  # (D.9)
-        return np.inf
-    return largest(with_prompt[:, 1:] - np.stack(exact, 1))
+        return Checked(np.inf, True)
+    possible = without[without.any(-1)]
+    telling = bool((case.prompt == 0).any()) and bool((possible == 0).any())
+    return Checked(largest(with_prompt[:, 1:] - np.stack(exact, 1)), telling)
 
 
 def _states(case: PromptedInstance, prompt: Tensor | None) -> np.ndarray:
@@ -187,9 +181,13 @@ def control_claim_d_12(seed: int) -> float:
 # Lemma D.9
 
 
-def check_lemma_d_9(seed: int) -> float:
+def check_lemma_d_9(seed: int) -> Checked:
     """Î ⊆ 𝓘 = {i > 1: supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ H*} for x in 𝓩, Î not empty; scores as in Lemma D.2."""
-    case, recovery, head = prompted_instance(seed), recovery_of(seed), head_of(seed)
+    case = prompted_instance(seed)
+    return Checked(_behind_the_prompt(case, head_of(seed)), case.selective and bool((case.prompt == 0).any()))
+
+
+def _behind_the_prompt(case: PromptedInstance, head: AttentionHead) -> float:
     rows = case.sure.any(1) & case.in_z
     sure = concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
     attended = head.attended(case.probs).numpy()
@@ -202,7 +200,7 @@ def check_lemma_d_9(seed: int) -> float:
         return 1.0  # the position of the prompt must stay below all others
     weights = [conditional(case.hat.left_out(i, f"h{i}"))[:, case.states] for i in range(2, case.length + 2)]
     error = scores[:, 1:] - np.stack([w.sum(1) for w in weights], 1)
-    return largest(error[case.chance > 0]) / recovery.condition
+    return largest(error[case.chance > 0]) / case.condition
 
 
 def printed_lemma_d_9(seed: int) -> Printed:

@@ -8,6 +8,7 @@ import torch
 from hmmlib.evidence.random_models.appendix_d3 import head_of, memory_given, recovery_of
 from hmmlib.evidence.random_models.instances import all_inputs
 from hmmlib.evidence.random_models.memory_instances import (
+    TRIES,
     PromptedInstance,
     not_stationary,
     one_cell_instance,
@@ -15,7 +16,7 @@ from hmmlib.evidence.random_models.memory_instances import (
     prompted_instance,
     with_other_start,
 )
-from hmmlib.evidence.random_models.residuals import largest, twin_gap
+from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, twin_gap
 from hmmlib.inference.messages import masked_token_probs, memory_posterior, prompted
 from hmmlib.models import families
 from hmmlib.models.hmm import MemoryHMM
@@ -30,7 +31,7 @@ def _ratios(case: PromptedInstance) -> np.ndarray:
     return np.where(case.hat_left > 0, case.chance[:, None] / np.where(case.hat_left > 0, case.hat_left, 1), 0)
 
 
-def check_lemma_d_13(seed: int) -> float:
+def check_lemma_d_13(seed: int) -> Checked:
     """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is impossible."""
     case, head = prompted_instance(seed), head_of(seed)
     values = head.values(case.probs, case.embeddings).numpy()
@@ -45,7 +46,8 @@ def check_lemma_d_13(seed: int) -> float:
         possible = rows & (case.hat_chance > 0)
         residuals.append(largest((values[:, i - 1] - ratios[:, i - 1] * case.target)[possible]))
         residuals.append(largest(case.target[case.in_r & case.moved[:, i - 1] & ~possible]))
-    return largest(*residuals) / recovery_of(seed).condition
+    telling = bool((case.prompt == 0).any()) and both_signs(case.target[case.in_r])
+    return Checked(largest(*residuals) / case.condition, telling)
 
 
 def control_lemma_d_13(seed: int) -> float:
@@ -56,9 +58,10 @@ def control_lemma_d_13(seed: int) -> float:
     return twin_gap(probs, target) if target[0] > 0 > target[1] else 0.0
 
 
-def check_claim_d_14(seed: int) -> float:
+def check_claim_d_14(seed: int) -> Checked:
     """μᵀP[M_{j*} | X̂ = x̂] Pr(z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | X = x]: the first factor by messages, the rest enumerated."""
-    return _claim_d_14_residual(prompted_instance(seed))
+    case = prompted_instance(seed)
+    return Checked(_claim_d_14_residual(case), bool((case.prompt == 0).any()))
 
 
 def _claim_d_14_residual(case: PromptedInstance) -> float:
@@ -75,12 +78,13 @@ def control_claim_d_14(seed: int) -> float:
     return _claim_d_14_residual(PromptedInstance(model, mu, 0, [0], inputs, prompt_d_6(model, mu, 0)))
 
 
-def check_claim_d_15(seed: int) -> float:
+def check_claim_d_15(seed: int) -> Checked:
     """Where x̂ is impossible and x is not, μᵀP[M_{j*} | x] = 0 exactly; where x̂_{-i} is impossible, Ḡ_i is zero."""
     case = with_other_start(seed, zeros=0.0)
     excluded = (case.chance > 0) & (case.hat_chance == 0)
     score = memory_posterior(case.model, case.inputs, case.cell) @ case.mu
-    return largest(score.numpy()[excluded], case.target[excluded], case.probs.numpy()[case.hat_left == 0])
+    residual = largest(score.numpy()[excluded], case.target[excluded], case.probs.numpy()[case.hat_left == 0])
+    return Checked(residual, bool(excluded.any()))
 
 
 def control_claim_d_15(seed: int) -> float:
@@ -101,28 +105,34 @@ def control_claim_d_15(seed: int) -> float:
 # Theorems D.6 and 4.6
 
 
-def check_theorem_d_6(seed: int) -> float:
+def check_theorem_d_6(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
 
-    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0.
+    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is that
+    of its target. Telling if both occur, in either half, and the prompt is not all ones.
     """
     case = prompted_instance(seed)
-    return largest(_theorem_d_6_residual(case), _any_start_residual(seed, case))
+    found, other = _theorem_d_6(case), _any_start(seed, case)
+    return Checked(largest(found.residual, other.residual), found.telling and other.telling)
 
 
-def _any_start_residual(seed: int, case: PromptedInstance) -> float:
-    """The head of the proof behind `prompt_for_any_start`, on a chain and a start drawn anew; 0 where there is none."""
+def _any_start(seed: int, case: PromptedInstance) -> Checked:
+    """The head of the proof behind `prompt_for_any_start`; chain and start are drawn anew, until H_1 can be where H_0 can."""
     draw = torch.Generator().manual_seed(seed)
     old = case.model
-    transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
-    initial = families.sparse_columns((old.n_states,), 0.3, draw)
+    for _ in range(TRIES):
+        transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
+        initial = families.sparse_columns((old.n_states,), 0.3, draw)
+        if not ((initial > 0) & (transition @ initial == 0)).any():
+            break
+    else:
+        return Checked(0.0, False)
     model = MemoryHMM(transition, old.emission, initial, old.memory)
-    if ((initial > 0) & (model.marginal(1) == 0)).any():
-        return 0.0
     prompt = prompt_for_any_start(model, case.mu, case.cell)
     other = PromptedInstance(model, case.mu, case.cell, case.syntax, case.inputs, prompt)
     head = prompted_head(model, case.mu, recovery_of(seed))
-    score = head(other.probs, other.embeddings).numpy()
+    read = other.probs, other.embeddings
+    score = head(*read).numpy()
     exact = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy()
     left = np.where(other.hat_sure, 1 / np.where(other.hat_left > 0, other.hat_left, 1), 0)
     want = exact * left.sum(1) / np.maximum(other.hat_sure.sum(1), 1)
@@ -131,24 +141,30 @@ def _any_start_residual(seed: int, case: PromptedInstance) -> float:
         initial.numpy(), first, out=np.zeros_like(first), where=first > 0
     )  # its maximum scales u into [0, 1]
     rows = other.in_r & (other.hat_chance > 0)
-    return largest(largest((score - want)[rows]) / head.condition, ratio.max() * exact - other.chance * other.target)
+    error = largest((score - want)[rows]) / case.condition
+    wrong = mislabelled(head.label(*read)[rows], other.target[rows], case.mu.abs().max().item())
+    prompt_right = largest(ratio.max() * exact - other.chance * other.target)
+    return Checked(largest(error, wrong, prompt_right), both_signs(other.target[rows]))
 
 
-def _theorem_d_6_residual(case: PromptedInstance) -> float:
+def _theorem_d_6(case: PromptedInstance) -> Checked:
     prompt, head = theorem_4_6(case.model, case.mu, case.cell, case.syntax)
-    score = head(masked_token_probs(case.model, case.inputs, prompt), prompted(case.model, prompt, case.inputs))
+    read = masked_token_probs(case.model, case.inputs, prompt), prompted(case.model, prompt, case.inputs)
+    score = head(*read)
     ratios = np.where(case.hat_sure, _ratios(case), 0).sum(1) / np.maximum(case.hat_sure.sum(1), 1)
     possible = case.hat_chance > 0
     if not (ratios[case.in_r & possible] > 0).all():
-        return np.inf
+        return Checked(np.inf, True)
     want = np.where(possible, ratios * case.target, 0)
     excluded = largest(case.target[case.in_r & ~possible])
-    return largest(largest((score.numpy() - want)[case.in_r]) / head.condition, excluded)
+    error = largest((score.numpy() - want)[case.in_r]) / case.condition
+    wrong = mislabelled(head.label(*read)[case.in_r], case.target[case.in_r], case.mu.abs().max().item())
+    return Checked(largest(error, excluded, wrong), both_signs(case.target[case.in_r]) and bool((prompt == 0).any()))
 
 
-def check_theorem_4_6(seed: int) -> float:
+def check_theorem_4_6(seed: int) -> Checked:
     """Theorem D.6 with one memory cell."""
-    return _theorem_d_6_residual(one_cell_instance(seed))
+    return _theorem_d_6(one_cell_instance(seed))
 
 
 def control_theorem_d_6(seed: int) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from hmmlib.evidence.random_models.residuals import Printed, largest, unscaled
@@ -12,7 +10,6 @@ from hmmlib.models.families import shrinking_support
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_4_4, assumption_4_5
-from hmmlib.theory.heads import AttentionHead
 
 
 def coin() -> MemoryHMM:
@@ -31,31 +28,6 @@ def counterexample_proposition_d_1() -> Printed:
     joint = unscaled(*aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
     printed = joint @ model.emission.reshape(2, -1).T.numpy()
     return Printed(largest(masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2")
-
-
-def counterexample_lemma_d_2() -> Printed:
-    """In `told`, a query of |H| = 1 entry cannot meet the |H| + 1 = 2 entries of β in (4.1): infinite if it is refused."""
-    model = told()
-    recovery = theorems.claim_d_3(model, 0, [0])
-    query, key = theorems.lemma_d_2(model, recovery)
-    record = Printed(0.0, 2, "one state, two memory values, length 1")
-    try:
-        AttentionHead(
-            query[:-1], key[:-1], *theorems.lemma_d_4(model, recovery, [1.0, -1.0]), torch.zeros(1, 2).double()
-        )
-    except ValueError:
-        return record._replace(residual=math.inf)
-    return record
-
-
-def counterexample_lemma_d_7() -> Printed:
-    """In `told`, a prompt of |H| = 1 entry cannot give the 2 lifted states their probabilities of z̃: infinite if refused."""
-    record = Printed(0.0, 2, "one state, two memory values, length 1")
-    try:
-        masked_token_probs(told(), torch.tensor([[0]]), [0.5])
-    except ValueError:
-        return record._replace(residual=math.inf)
-    return record
 
 
 def counterexample_lemma_d_9() -> Printed:

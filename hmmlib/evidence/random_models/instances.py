@@ -54,6 +54,19 @@ def shifted(inputs: Tensor, by: int) -> Tensor:
     return torch.cat([torch.full_like(inputs[:, :1], MASK).expand(-1, by), inputs], 1)
 
 
+def recentred(mu: Tensor, posteriors: np.ndarray) -> Tensor:
+    """μ, nonzero where it was, moved so that μᵀp is negative for some of these distributions (n, k) and positive for others.
+
+    Unchanged where the distributions do not differ on supp(μ).
+    """
+    weighed = (mu != 0).numpy()
+    mass = posteriors[:, weighed].sum(1)
+    ratios = posteriors[mass > 0] @ mu.numpy() / mass[mass > 0]
+    if not len(ratios) or np.ptp(ratios) < 1e-6:
+        return mu
+    return mu - (ratios.min() + ratios.max()) / 2 * weighed
+
+
 # Vanilla models
 
 
@@ -87,9 +100,9 @@ def start_without_a_state(seed: int) -> tuple[HMM, int]:
 def essential_instance(seed: int) -> tuple[HMM, list[int], int]:
     """A model that satisfies Assumptions 3.2 and 3.5, its set H*, and a length of inputs."""
     rng = np.random.default_rng(seed)
-    n_states = int(rng.integers(1, 5))
-    n_tokens = int(rng.integers(1, 4))
-    n_essential = int(rng.integers(1, min(n_states, n_tokens) + 1))
+    n_states = int(rng.choice([1, 2, 3, 3, 4, 4]))
+    n_tokens = int(rng.choice([1, 2, 3, 3]))
+    n_essential = max(1, min(n_states - 1, n_tokens) - int(rng.random() < 0.2))
     model, essential = families.essential_hmm(n_states, n_tokens, n_essential, seed, zeros=0.2 + 0.5 * rng.random())
     return model, essential, draw_length(rng, model, 3, extra=2)
 
@@ -100,9 +113,10 @@ def draw_prompt(rng: np.random.Generator, size: int) -> Tensor:
 
 
 def draw_subset(states: list[int], seed: int) -> list[int]:
-    """A random nonempty part of a set of states."""
+    """A random part of a set of states, of two or more mostly."""
     rng = np.random.default_rng([seed, 1])
-    return sorted(rng.choice(states, size=int(rng.integers(1, len(states) + 1)), replace=False).tolist())
+    least = min(len(states), 2 if rng.random() < 0.8 else 1)
+    return sorted(rng.choice(states, size=int(rng.integers(least, len(states) + 1)), replace=False).tolist())
 
 
 def chain_in_turn(rng: np.random.Generator, n_states: int) -> np.ndarray:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
+import scipy.linalg
 import torch
 from torch import Tensor
 
 from hmmlib.evidence.enumeration import Joint, conditional
-from hmmlib.evidence.random_models.instances import all_inputs, draw_length, draw_weights, joint
+from hmmlib.evidence.random_models.instances import all_inputs, draw_length, draw_weights, joint, recentred
+from hmmlib.evidence.random_models.residuals import both_signs
 from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
@@ -68,12 +70,45 @@ class MemoryInstance:
     def probs(self) -> Tensor:
         return masked_token_probs(self.model, self.inputs)
 
+    @property
+    def values(self) -> list[int]:
+        """The memory values that have to be told apart: all of them."""
+        return list(range(self.model.n_memory))
+
+    @cached_property
+    def condition(self) -> float:
+        """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors."""
+        table, own = (
+            self.model.emission.numpy(),
+            range(self.cell * self.model.n_syntax, (self.cell + 1) * self.model.n_syntax),
+        )
+        every = [
+            (m, h)
+            for h in range(self.model.n_states)
+            for m in (self.values if h in own else range(self.model.n_memory))
+        ]
+        inside = np.stack([table[:, m, h] for m, h in every if h in self.states], 1)
+        rest = [table[:, m, h] for m, h in every if h not in self.states]
+        basis = scipy.linalg.orth(np.stack(rest, 1), rcond=1e-9) if rest else inside[:, :0]
+        return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
+
+    @property
+    def selective(self) -> bool:
+        """Whether some state is outside H*, and on some input of 𝓡 some position is sure and another is not."""
+        among = self.sure[self.in_r]
+        return len(self.states) < self.model.n_states and bool((among.any(1) & ~among.all(1)).any())
+
 
 @dataclass(frozen=True)
 class PromptedInstance(MemoryInstance):
     """A `MemoryInstance` with a prompt before each input: position i of x is i + 1 of x̂ = (z̃, x)."""
 
     prompt: Tensor
+
+    @property
+    def values(self) -> list[int]:
+        """supp(μ)."""
+        return self.mu.nonzero().squeeze(-1).tolist()
 
     @cached_property
     def hat(self) -> Joint:
@@ -131,7 +166,7 @@ class PromptedInstance(MemoryInstance):
 def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
     """Cells, memory values, syntax states and recoverable ones of a small model."""
     n_cells = int(rng.choice([1, 1, 2, 3]))
-    n_memory = int(rng.integers(1, 4)) if n_cells == 1 else 2
+    n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3], 3: [2]}[n_cells]))
     n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
     return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
 
@@ -158,10 +193,15 @@ def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[Memor
     return model, cell, syntax, None
 
 
+def _draw_values(rng: np.random.Generator, n_memory: int) -> int:
+    """How many values a task weighs: two times in three all but one, so that a prompt has something to exclude."""
+    return max(1, n_memory - 1) if rng.random() < 2 / 3 else int(rng.integers(1, n_memory + 1))
+
+
 def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
     """Assumptions 4.4 and D.5 hold."""
     n_cells, n_memory, n_syntax, n_recoverable = sizes
-    values, zeros = int(rng.integers(1, n_memory + 1)), 0.5 + 0.45 * rng.random()
+    values, zeros = _draw_values(rng, n_memory), 0.5 + 0.45 * rng.random()
     return families.recoverable_memory_hmm(
         n_cells, n_memory, n_syntax, n_recoverable, values, seed, zeros, stationary=True
     )
@@ -169,8 +209,8 @@ def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[Memo
 
 def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
     """Assumptions 4.4 and 4.5 hold."""
-    n_memory, n_syntax = int(rng.integers(1, 5)), int(rng.integers(1, 5))
-    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
+    n_memory, n_syntax = int(rng.choice([1, 2, 3, 3, 4])), int(rng.integers(1, 5))
+    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), _draw_values(rng, n_memory)
     zeros = 0.5 + 0.45 * rng.random()
     return families.recoverable_memory_hmm(1, n_memory, n_syntax, n_recoverable, values, seed, zeros, True)
 
@@ -201,18 +241,24 @@ def twins(seed: int) -> tuple[MemoryHMM, Tensor]:
 
 
 def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
-    """Draw models from `make(rng, sizes, seed)` until some input is in 𝓡, or TRIES are over: half of them of one size."""
+    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels; or else some input is in 𝓡.
+
+    At most TRIES of them, half of one size.
+    """
     rng = np.random.default_rng(seed)
-    sizes = draw_sizes(rng)
+    sizes, found = draw_sizes(rng), None
     for k in range(TRIES):
         sizes = sizes if k < TRIES // 2 else draw_sizes(rng)
         model, cell, syntax, values = make(rng, sizes, int(rng.integers(2**31)))
         length = draw_length(rng, model, longest, extra)
         mu = draw_weights(rng, model.n_memory, support=values)
         instance = MemoryInstance(model, mu, cell, syntax, all_inputs(model.n_tokens, length))
-        if instance.in_r.any():
-            break
-    return instance
+        posteriors = conditional(instance.table.given_input(f"m{cell}"))[instance.in_r]
+        instance = replace(instance, mu=recentred(mu, posteriors))
+        if both_signs(posteriors @ instance.mu.numpy()):
+            return instance
+        found = instance if found is None or not found.in_r.any() else found
+    return found
 
 
 @lru_cache(maxsize=2)

@@ -12,6 +12,13 @@ from hmmlib.inference.messages import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
 
 
+class Checked(NamedTuple):
+    """How far a statement is from holding on one instance, and whether that says something: on a trivial one it must hold."""
+
+    residual: float
+    telling: bool
+
+
 class Printed(NamedTuple):
     """How far a statement as printed is from holding on one instance, and the instance in words and size."""
 
@@ -40,6 +47,16 @@ def largest(*differences) -> float:
     """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
     sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
     return float(np.max(sizes))
+
+
+def both_signs(target: np.ndarray) -> bool:
+    """Whether a task has both labels."""
+    return bool((target > 1e-9).any() and (target < -1e-9).any())
+
+
+def mislabelled(label: Tensor, target: np.ndarray, size: float) -> float:
+    """1 where a label is not that of its target, else 0; left out is what is not 0, and within rounding of `size` of it."""
+    return float((label.numpy() != (target >= 0))[(target == 0) | (abs(target) > 1e-9 * size)].any())
 
 
 def twin_gap(probs: Tensor, truth: Tensor) -> float:

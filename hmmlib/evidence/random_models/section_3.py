@@ -12,10 +12,11 @@ from hmmlib.evidence.random_models.instances import (
     draw_weights,
     joint,
     non_degenerate,
+    recentred,
     shifted,
     start_without_a_state,
 )
-from hmmlib.evidence.random_models.residuals import largest
+from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
@@ -42,13 +43,17 @@ def _decomposition_residual(table: np.ndarray) -> float:
     return largest(*residuals)
 
 
-def check_proposition_3_4(seed: int) -> float:
+def check_proposition_3_4(seed: int) -> Checked:
     """P[U | V=v] = P[U|Z] P[Z | V=v] for a joint table with U ⊥ V | Z, and P[Z | V=v] back from it by a left inverse."""
     rng, draw = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     n_u, n_v, n_z = rng.integers(1, 6, 3).tolist()
     prior = families.sparse_columns((n_z,), 0.3, draw)
     u_given_z, v_given_z = (families.sparse_columns((n, n_z), 0.4, draw) for n in (n_u, n_v))
-    return _decomposition_residual(torch.einsum("z,uz,vz->uvz", prior, u_given_z, v_given_z).numpy())
+    residual = _decomposition_residual(torch.einsum("z,uz,vz->uvz", prior, u_given_z, v_given_z).numpy())
+    likely = (prior > 0).numpy()
+    return Checked(
+        residual, all(len(np.unique(part.numpy()[:, likely], axis=1).T) > 1 for part in (u_given_z, v_given_z))
+    )
 
 
 def control_proposition_3_4(seed: int) -> float:
@@ -67,7 +72,7 @@ def _at_start_and_later(model: HMM, length: int, i: int) -> tuple[np.ndarray, np
     return joint(model, [None] * length).given_input("h0"), later.given_input(f"h{i}")
 
 
-def check_claim_b_1(seed: int) -> float:
+def check_claim_b_1(seed: int) -> Checked:
     """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x] with r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x) > 0.
 
     The left side is the library's, from messages; the right side is enumerated, but for D.
@@ -79,11 +84,13 @@ def check_claim_b_1(seed: int) -> float:
     start, later = _at_start_and_later(model, length, i)
     possible = start.sum(1) > 0
     if (later.sum(1)[possible] == 0).any():
-        return np.inf  # then r_x would not be positive and finite
+        return Checked(np.inf, True)  # then r_x would not be positive and finite
     left = posterior(model, shifted(all_inputs(n_tokens, length), i), at=i).numpy()[possible]
     ratio = (start.sum(1)[possible] / later.sum(1)[possible])[:, None]
     right = ratio * claim_b_1(model, i).numpy() * conditional(start)[possible]
-    return largest(left - right, conditional(later)[possible] - right)
+    return Checked(
+        largest(left - right, conditional(later)[possible] - right), largest(left - conditional(start)[possible]) > 1e-3
+    )
 
 
 def control_claim_b_1(seed: int) -> float:
@@ -108,21 +115,27 @@ def shifted_g_1(model: HMM, inputs: torch.Tensor) -> torch.Tensor:
     return masked_token_probs(model, shifted(inputs, 1))[:, 0]
 
 
-def check_theorem_3_3(seed: int) -> float:
-    """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, for every possible x of a length."""
+def check_theorem_3_3(seed: int) -> Checked:
+    """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, and the label of its sign.
+
+    For every possible x of a length; the scale of errors is that of W†ᵀ D⁻¹ μ, worked out here. Telling if both labels occur.
+    """
     rng = np.random.default_rng(seed)
     model = non_degenerate(rng, seed)
     length = draw_length(rng, model, 3, extra=1)
-    mu = draw_weights(rng, model.n_states)
-    head = theorem_3_3(model, mu)
     start, later = _at_start_and_later(model, length, 1)
+    mu = recentred(draw_weights(rng, model.n_states), conditional(start))
+    head = theorem_3_3(model, mu)
     possible = start.sum(1) > 0
     if (later.sum(1)[possible] == 0).any():
-        return np.inf
-    score = head(shifted_g_1(model, all_inputs(model.n_tokens, length))).numpy()
+        return Checked(np.inf, True)
+    probs = shifted_g_1(model, all_inputs(model.n_tokens, length))
     target = start @ mu.numpy() / np.where(later.sum(1) > 0, later.sum(1), 1)
-    error = largest((score - target)[possible])
-    return error / max(1.0, head.weights.norm().item())  # a head's scores are as exact as its weights are small
+    error = largest((head(probs).numpy() - target)[possible])
+    diagonal = (model.transition @ model.initial / model.initial).numpy()
+    scale = max(1.0, np.linalg.norm(np.linalg.pinv(model.emission.numpy()).T @ (mu.numpy() / diagonal)))
+    wrong = mislabelled(head.label(probs)[possible], (conditional(start) @ mu.numpy())[possible], mu.abs().max().item())
+    return Checked(max(error / scale, wrong), both_signs(target[possible]))
 
 
 def balanced(target: torch.Tensor) -> torch.Tensor:

@@ -139,17 +139,6 @@ def concentrated(tables: MaskTables, states: int, essential: int) -> bool:
     return tables.cells[states] == 1 and inside(tables.syntax[states], essential)
 
 
-def pattern_lemma_d_2(model: World, rows: Rows) -> Iterator[dict | None]:
-    """I, where Θ^(1) gives nothing to states outside H*, is Î; possible x, Î not empty."""
-    tables, latents = model.tables, latent_supports(model, rows)
-    states = [tables.states[latent] for latent in latents[1:]]
-    for essential in syntax_sets(tables) if latents[0] else ():
-        printed = [concentrated(tables, state, essential) for state in states]
-        if any(printed):
-            attended = [inside(state, essential) for state in states]
-            yield None if attended == printed else {"S*": members(essential)}
-
-
 def value_support(model: World, latent: int, row: int, values: int, essential: int) -> int:
     """The (m, h) at which (Θ^(V) Ḡ_i) ⊙ φ(ê_i) is not zero, from the support of τ_i."""
     tables = model.tables
@@ -157,14 +146,12 @@ def value_support(model: World, latent: int, row: int, values: int, essential: i
 
 
 def pattern_theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
-    """x is in R of (4.3) where Î is not empty; and there the value at i reads P[M_{j*} | x]: the same m are possible."""
+    """Where x is in R of (4.3), the value at each i of Î reads P[M_{j*} | x]: the same m are possible."""
     tables, latents = model.tables, latent_supports(model, rows)
     n, every = tables.n_states, (1 << tables.n_values) - 1
     for essential in syntax_sets(tables) if latents[0] else ():
         states = [tables.states[latent] for latent in latents[1:]]
         attended = [i for i, state in enumerate(states, start=1) if concentrated(tables, state, essential)]
-        in_r = any(inside(state, essential) for state in states)
-        yield None if in_r == bool(attended) else {"S*": members(essential)}
         for i in attended:
             read = value_support(model, latents[i], rows[i - 1], every, essential)
             values = sum(1 << m for m in range(tables.n_values) if read >> m * n & (1 << n) - 1)
@@ -291,7 +278,6 @@ PATTERNS: dict[str, Pattern] = {
     "Lemma C.2": Pattern(pattern_lemma_c_2, VANILLA),
     "Theorem 3.6": Pattern(pattern_theorem_3_6, VANILLA),
     "Theorem 4.3": Pattern(pattern_theorem_4_3, MEMORY),
-    "Lemma D.2": Pattern(pattern_lemma_d_2, MEMORY),
     "Lemma D.9": Pattern(pattern_lemma_d_9, MEMORY, printed_pattern_lemma_d_9),
     "Proposition D.11": Pattern(pattern_proposition_d_11, MEMORY),
     "Claim D.12": Pattern(pattern_claim_d_12, MEMORY),
