@@ -127,9 +127,7 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
 class Trial:
     """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept."""
 
-    def __init__(
-        self, spec: TrialSpec, device: str = "auto", checkpoint: Path | None = None, tell: Callable | None = None
-    ):
+    def __init__(self, spec: TrialSpec, device: str, checkpoint: Path | None, tell: Callable | None):
         self.spec, self.seeds = spec, trial_seeds(of_type("spec", spec, TrialSpec).seed)
         self.device, self.checkpoint, self.tell = backend.pick(device), checkpoint, tell or (lambda phase, share: None)
 

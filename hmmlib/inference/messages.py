@@ -146,7 +146,7 @@ def _evidence(model: HMM | MemoryHMM, tokens, prompt=None) -> _Evidence:
     if prompt is None:
         return _Evidence(_lifted(model, model.embed(words)[:, 0]), tokens)
     rows = prompted(model, prompt, words).transpose(0, 1).reshape(2 * len(words), -1)
-    own = torch.full_like(tokens[:, :1], len(words) - 1)  # the rows begin with the prompt, once for each word
+    own = torch.zeros_like(tokens[:, :1])  # the rows begin with the prompt, once for each word
     numbers = torch.where(tokens == MASK, -1, tokens + len(words))
     return _Evidence(_lifted(model, rows), torch.cat([own, numbers], 1))
 
@@ -357,20 +357,20 @@ def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
     evidence = _evidence(model, tokens)
     length = evidence.index.shape[1]
     at = index_to("at", at, length, f" for sequences of length {length}")
-    return _read(model, evidence, slice(at, at + 1), True, _state(model))[0][:, 0]
+    return _read(model, evidence, slice(at, at + 1), True, _state(model))[0].squeeze(1)
 
 
 def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
     """P[M_cell | X_{1:T} = x], (n, n_memory), cells counted from 0; the zero vector where x has probability zero."""
     of_type("model", model, MemoryHMM)
     cell = index_to("cell", cell, model.n_cells - 1)
-    return _read(model, _evidence(model, tokens), slice(0, 1), True, _cell(model, cell))[0][:, 0]
+    return _read(model, _evidence(model, tokens), slice(1), True, _cell(model, cell))[0].squeeze(1)
 
 
 def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
     """log Pr(X_{1:T} = x) in nats, (n,); minus infinity where x has probability zero. MASK positions are summed over."""
-    _, sizes = _read(model, _evidence(model, tokens), slice(0, 1), True, _state(model), sized=True)
-    mantissa, exponent = sizes[:, 0].unbind(-1)
+    _, sizes = _read(model, _evidence(model, tokens), slice(1), True, _state(model), sized=True)
+    mantissa, exponent = sizes.squeeze(1).unbind(-1)
     possible = mantissa > 0  # the logarithm of zero would make the gradient of all others NaN
     return torch.where(possible, torch.where(possible, mantissa, 1).log() + exponent * math.log(2), -torch.inf)
 

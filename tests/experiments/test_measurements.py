@@ -1,6 +1,7 @@
 """Measurements: each name is given once, each needs stages that a trial has, and no more is run than they need."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import torch
@@ -88,11 +89,11 @@ def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(regist
 
 
 def test_a_measurement_that_gives_other_names_is_an_error(registry):
-    @measurement("weight")
+    @measurement("weight", "size")
     def heavy(task):
-        return dict(height=1.0)
+        return dict(height=1.0, width=2.0)
 
-    with pytest.raises(RuntimeError, match="heavy gives height, not weight"):
+    with pytest.raises(RuntimeError, match=r"^heavy gives height, width, not weight, size$"):
         run_trial(TrialSpec("smoke", **TINY))
 
 
@@ -124,3 +125,35 @@ def test_only_what_a_measurement_needs_is_run(registry, monkeypatch):
         ValueError, match=f"the network that is pretrained here is {before.backbone}, the result's is 7"
     ):
         measure(replace(before, backbone="7"), ["largest"])
+
+
+def test_a_later_measurement_takes_device_checkpoint_and_report_and_tells_its_phases(registry, monkeypatch, tmp_path):
+    spec, told, asked, made = TrialSpec("smoke", **TINY), [], [], []
+    before = run_trial(spec, device="cpu")
+    environment, pretrain = trials.environment, trials.pretrain
+    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
+    monkeypatch.setattr(trials, "pretrain", lambda *given: made.append(given) or pretrain(*given))
+
+    @measurement("largest")
+    def largest_weight(network):
+        return dict(largest=max(weights.abs().max().item() for weights in network.parameters()))
+
+    stripped = replace(before, seconds={})
+    path = tmp_path / "trial.safetensors"
+    later = measure(stripped, ["largest"], lambda phase, share: told.append((phase, share)), "cpu", path)
+    assert list(later.seconds) == ["pretraining", "largest weight"]
+    assert ("pretraining", 1.0) in told
+    assert told[-1] == ("largest weight", 1.0)
+    assert asked == [(torch.device("cpu"), "single")]
+    assert made[0][-1] == path
+    assert measure(before, ["largest"]).seconds["pretraining"] == before.seconds["pretraining"]
+    with pytest.raises(ValueError, match=r"every result has head_accuracy, prompt_accuracy$"):
+        measure(before, ["prompt_accuracy", "head_accuracy"])
+
+
+def test_a_trial_says_on_which_device_and_day_it_ran(monkeypatch):
+    asked, environment = [], trials.environment
+    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
+    result = run_trial(TrialSpec("smoke", **TINY), device="cpu")
+    assert asked == [(torch.device("cpu"), "single")]
+    assert result.environment["date"] == datetime.now(UTC).date().isoformat()

@@ -61,7 +61,7 @@ def recentred(mu: Tensor, posteriors: np.ndarray) -> Tensor:
     """
     weighed = (mu != 0).numpy()
     mass = posteriors[:, weighed].sum(1)
-    ratios = posteriors[mass > 0] @ mu.numpy() / mass[mass > 0]
+    ratios = posteriors[mass > 1e-9] @ mu.numpy() / mass[mass > 1e-9]
     if not len(ratios) or np.ptp(ratios) < 1e-6:
         return mu
     return mu - (ratios.min() + ratios.max()) / 2 * weighed
