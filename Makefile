@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test test-all lowest newest bench mutants lint notebooks serve pictures colab lock clean
+.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks serve pictures colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -72,6 +72,9 @@ mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whet
 	build/mutmut/bin/python tests/support/mutation.py begin
 	set -f; $(OF_MUTANTS) build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
 	$(OF_MUTANTS) build/mutmut/bin/python tests/support/mutation.py store $(or $(JOBS),1)
+
+damages: $(INSTALLED) ## put sixty mistakes into the library, one at a time, and see which the ledger alone notices
+	$(BIN)/python tests/support/sixty.py
 
 build/mutmut/.installed: $(INSTALLED)
 	rm -rf build/mutmut

@@ -22,6 +22,26 @@ EXAMPLES = {
 """What to change first, for the notebooks where that is not `-p instances 1000`."""
 
 
+PAPER = "https://arxiv.org/abs/2106.09226"
+PARTS = {
+    "2-setting": "Section 2",
+    "3-hmm": "Section 3",
+    "3-1-prompt": "Section 3.1",
+    "4-memory-hmm": "Section 4",
+    "4-1-attention-head": "Section 4.1",
+    "4-2-memory-prompt": "Section 4.2",
+    "5-0-exact-ladder": "Section 5",
+    "5-1-pretraining": "Section 5",
+    "5-2-head-vs-prompt": "Section 5",
+    "5-3-memory-vs-vanilla": "Section 5",
+    "appendix-b": "Appendix B",
+    "appendix-c": "Appendix C",
+    "appendix-d": "Appendix D",
+    "protocol-and-code": "Appendix E",
+}
+"""Where in the paper that is of which a page speaks; of all others, the whole paper."""
+
+
 NOT_READ = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
 """Code, and what is counted by the piece or not seen as text."""
 
@@ -58,10 +78,11 @@ def facts(app, pagename: str, doctree: nodes.document) -> str:
     """The line as HTML. Times of running are of the run that is shown on the page."""
     options = app.config.html_theme_options
     source = f"{options['repository_url']}/blob/{options['repository_branch']}/{pagename}"
-    parts = [f"{reading_minutes(doctree)} min to read"]
-    if not pagename.startswith("notebooks/"):
-        return f'<p class="facts">{parts[0]} · <a href="{source}.md">source</a></p>'
     name = pagename.split("/")[-1]
+    paper = f'<a href="{PAPER}">the paper{", " * (name in PARTS)}{PARTS.get(name, "")}</a>'
+    parts = [f"{reading_minutes(doctree)} min to read", paper]
+    if not pagename.startswith("notebooks/"):
+        return f'<p class="facts">{" · ".join(parts)} · <a href="{source}.md">source</a></p>'
     where = "/".join(options["repository_url"].split("/")[-2:])
     colab = f"{app.config.html_theme_options['launch_buttons']['colab_url']}/github/{where}"
     notebook = f"{colab}/blob/{options['repository_branch']}/{pagename}.ipynb"

@@ -108,7 +108,18 @@ def of_versions() -> Table:
     return Table("Versions", ("", *runs), rows)
 
 
+def of_damages() -> Table:
+    """Each of sixty damages to the library, and the statements whose verdict in the ledger it changes."""
+    rows = []
+    for one in load("damages")["damages"]:
+        names = [*one["noticed"], *(f"{name} (stops)" for name in one["stopped"])]
+        few = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        rows.append((one["words"], one["file"], few or "none"))
+    return Table("Damages", ("what was changed", "in", "statements of another verdict"), rows)
+
+
 TABLES: dict[str, Callable[[], Table]] = {
+    "damages": of_damages,
     "instances": lambda: counts("Instances", "checked", instances(load("ledger")), add_up=False),
     "properties": of_properties,
     "mutants": of_mutants,
@@ -123,6 +134,7 @@ TABLES: dict[str, Callable[[], Table]] = {
 def phrases() -> dict[str, str]:
     """What the page's sentences quote, by name."""
     run, modules, checked = load("all"), load("mutants")["modules"], instances(load("ledger"))
+    damages = load("damages")
     dead, every = map(sum, zip(*map(killed, modules.values()), strict=True))
     return {
         "tests": f"{run['passed']:,}",
@@ -137,6 +149,9 @@ def phrases() -> dict[str, str]:
         "share": f"{dead / every:.1%}",
         "alive": str(every - dead),
         "mutants-commit": load("mutants")["commit"][:7],
+        "damages": str(len(damages["damages"])),
+        "damages-noticed": str(sum(bool(one["noticed"]) for one in damages["damages"])),
+        "damages-instances": str(damages["instances"]),
         "instances": f"{checked[RANDOM]:,}",
         "cases": f"{checked[CASES]:,}",
         "machine": f"{run['system']}, {run['processors']} processors, Python {run['versions']['Python']}, "
@@ -146,7 +161,7 @@ def phrases() -> dict[str, str]:
 
 def depend(env) -> None:
     """Write the page anew when what it is made of changes."""
-    for path in (*(RESULTS / f"{name}.json" for name in (*RUNS, "mutants")), ROOT / LEDGER, Path(__file__)):
+    for path in (*(RESULTS / f"{name}.json" for name in (*RUNS, "mutants", "damages")), ROOT / LEDGER, Path(__file__)):
         env.note_dependency(str(path))
 
 

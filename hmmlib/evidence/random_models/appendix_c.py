@@ -20,7 +20,7 @@ from hmmlib.evidence.random_models.instances import (
     shifted,
     start_without_a_state,
 )
-from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, unscaled
+from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, refused, unscaled
 from hmmlib.inference.messages import aggregated_messages, masked_token_probs, posterior, prompted
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM
@@ -146,7 +146,8 @@ def check_theorem_3_6(seed: int) -> Checked:
 
 
 def control_theorem_3_6(seed: int) -> float:
-    """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt; 1 if so.
+    """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt; 1 if so,
+    and the construction refuses the model.
 
     What a prompt does depends on its entries only through A(u ⊙ P[H_1]); all 16 supports of u are tried.
     """
@@ -161,4 +162,5 @@ def control_theorem_3_6(seed: int) -> float:
         g = masked_token_probs(model, tokens, prompt)[:, 1]
         apart = largest(apart, g[0] - g[1])
     same = largest(posterior(model, x)[:, :2] - torch.eye(2, dtype=torch.float64)) < 1e-12
-    return float(same and apart < 1e-12 and target[0] > 0.5 and target[1] < -0.5)
+    told = refused(theorem_3_6, model, [1.0, -1.0, 0.0, 0.0], [0, 1])
+    return float(told and same and apart < 1e-12 and target[0] > 0.5 and target[1] < -0.5)

@@ -23,6 +23,7 @@ from hmmlib.evidence.random_models.residuals import (
     in_words,
     largest,
     mislabelled,
+    refused,
     twin_gap,
 )
 from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior
@@ -34,7 +35,7 @@ from hmmlib.theory.separation import Impossible, fit_or_refute
 from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, theorem_4_3
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def _recovery(seed: int) -> Recovery:
     case = memory_instance(seed)
     return claim_d_3(case.model, case.cell, case.syntax)
@@ -121,8 +122,13 @@ def recovery_residual(
 
 
 def control_claim_d_3(seed: int) -> float:
-    """`recoverable_twins`: G_1 is the same for two inputs, and Pr(H_1 ∈ H*) is 1 for one and 0 for the other."""
+    """`recoverable_twins`: G_1 is the same for two inputs, and Pr(H_1 ∈ H*) is 1 for one and 0 for the other.
+
+    0 if the construction takes the model all the same.
+    """
     model, x = twins(seed)
+    if not refused(claim_d_3, model, 0, [0, 2, 3]):
+        return 0.0
     latent = latent_given_others(model, x)[:, 0].unflatten(1, (2, 4)).sum(1)
     return twin_gap(masked_token_probs(model, x)[:, 0], latent[:, :1])
 
@@ -208,7 +214,7 @@ def check_theorem_4_3(seed: int) -> Checked:
 
 
 def control_theorem_4_3(seed: int) -> float:
-    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2.
+    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2, and the construction refuses the model.
 
     G is the same vector everywhere. So which positions are attended does not depend on the input, and V is a function
     of the token alone; a linear program refutes every such function for each of the three sets of positions.
@@ -220,4 +226,5 @@ def control_theorem_4_3(seed: int) -> float:
     shown = torch.nn.functional.one_hot(x, n).double()
     refuted = [fit_or_refute(part, labels) for part in (shown[:, 0], shown[:, 1], shown.mean(1))]
     blind = largest(masked_token_probs(model, x) - 1 / n) < 1e-12
-    return float(blind and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted))
+    told = refused(theorem_4_3, parity(seed, n), [1.0] * n, 0, range(2 * n))
+    return float(told and blind and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted))

@@ -19,7 +19,7 @@ from hmmlib.evidence.random_models.memory_instances import (
     twins,
     with_other_start,
 )
-from hmmlib.evidence.random_models.residuals import Checked, Printed, in_words, largest, twin_gap, unscaled
+from hmmlib.evidence.random_models.residuals import Checked, Printed, in_words, largest, refused, twin_gap, unscaled
 from hmmlib.inference.messages import aggregated_messages, latent_given_others, masked_token_probs, prompted
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
@@ -27,7 +27,7 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import Recovery, claim_d_10, concentrated, prompt_d_6, prompted_head
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def recovery_of(seed: int) -> Recovery:
     case = prompted_instance(seed)
     return claim_d_10(case.model, case.mu, case.cell, case.syntax)
@@ -112,8 +112,13 @@ def check_claim_d_10(seed: int) -> Checked:
 
 
 def control_claim_d_10(seed: int) -> float:
-    """`recoverable_twins`, μ on both values: behind the prompt too, Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
+    """`recoverable_twins`, μ on both values: behind the prompt too, Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0.
+
+    0 if the construction takes the model all the same.
+    """
     model, x = twins(seed)
+    if not refused(claim_d_10, model, [1.0, -1.0], 0, [0, 2, 3]):
+        return 0.0
     prompt = prompt_d_6(model, [1.0, -1.0], 0)
     latent = latent_given_others(model, x, prompt)[:, 1].unflatten(1, (2, 4)).sum(1)
     return twin_gap(masked_token_probs(model, x, prompt)[:, 1], latent[:, :1])

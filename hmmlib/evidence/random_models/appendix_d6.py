@@ -16,7 +16,7 @@ from hmmlib.evidence.random_models.memory_instances import (
     prompted_instance,
     with_other_start,
 )
-from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, twin_gap
+from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, refused, twin_gap
 from hmmlib.inference.messages import masked_token_probs, memory_posterior, prompted
 from hmmlib.models import families
 from hmmlib.models.hmm import MemoryHMM
@@ -168,7 +168,8 @@ def check_theorem_4_6(seed: int) -> Checked:
 
 
 def control_theorem_d_6(seed: int) -> float:
-    """`parity_memory_hmm` behind the prompt (D.6), μ on both values: 1 where no attention head fits the inputs of length 2.
+    """`parity_memory_hmm` behind the prompt (D.6), μ on both values: 1 where no attention head fits the inputs of length 2,
+    and the construction refuses the model.
 
     For i > 1, Ḡ_i is the same vector everywhere, and Ḡ_1 takes two values. So the attended positions, and what
     position 1 adds, can depend on the input only through which of the two it is; linear programs refute every function
@@ -187,4 +188,7 @@ def control_theorem_d_6(seed: int) -> float:
     shown, constants = (torch.nn.functional.one_hot(values, 2).double() for values in (x, first))
     attended = (shown[:, 0], shown[:, 1], shown.mean(1))
     refuted = [fit_or_refute(torch.cat([values, constants], 1) / 2, labels) for values in attended]
-    return float(blind and two and both and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted))
+    told = refused(theorem_4_6, model, [1.0, -1.0], 0, range(4))
+    return float(
+        told and blind and two and both and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted)
+    )

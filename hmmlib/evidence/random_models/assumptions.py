@@ -17,7 +17,7 @@ from torch import Tensor
 from hmmlib.evidence.enumeration import rational_rank
 from hmmlib.evidence.random_models.instances import chain_in_turn, draw_weights
 from hmmlib.evidence.random_models.memory_instances import any_recoverable
-from hmmlib.evidence.random_models.residuals import Checked
+from hmmlib.evidence.random_models.residuals import Checked, refused
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
@@ -32,6 +32,7 @@ from hmmlib.theory.assumptions import (
     essential_states,
 )
 from hmmlib.theory.ranks import Verdict
+from hmmlib.theory.theorems import theorem_3_3, theorem_4_6
 
 
 def _judged(report: Report, truth: bool, telling: bool) -> Checked:
@@ -84,7 +85,10 @@ def check_assumption_3_2(seed: int) -> Checked:
 
 
 def control_assumption_3_2(seed: int) -> float:
-    """In turn: a chain that turns in a circle, one with a state it never returns to, a start that misses a state."""
+    """In turn: a chain that turns in a circle, one with a state it never returns to, a start that misses a state.
+
+    Theorem 3.3's construction refuses it too.
+    """
     model = families.non_degenerate_hmm(3, 3, seed, zeros=0.0)
     turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
     leave = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 0]], dtype=torch.float64)
@@ -94,7 +98,8 @@ def control_assumption_3_2(seed: int) -> float:
         (model.transition, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)),
     ][seed % 3]
     broken = HMM(transition, model.emission, start)
-    return float(bool(assumption_3_1(broken)) and not assumption_3_2(broken))
+    told = refused(theorem_3_3, broken, [1.0, -1.0, 1.0])
+    return float(told and bool(assumption_3_1(broken)) and not assumption_3_2(broken))
 
 
 def check_assumption_3_5(seed: int) -> Checked:
@@ -201,12 +206,18 @@ def check_assumption_4_4(seed: int) -> Checked:
 
 
 def control_assumption_4_4(seed: int) -> float:
-    """A regular chain with another start; and a reducible one that starts in a distribution that it keeps."""
+    """A regular chain with another start; and a reducible one that starts in a distribution that it keeps.
+
+    Theorem 4.6's construction refuses the first, with a memory that every token tells.
+    """
     model = families.regular_hmm(3, 2, seed, zeros=0.3)
     other = model.stationary() * torch.arange(1, 4)
     start = HMM(model.transition, model.emission, other / other.sum())
     keeps = HMM(torch.eye(3, dtype=torch.float64), model.emission, model.initial)
-    return float(not assumption_4_4(start) and bool(assumption_3_2(start)) and not assumption_4_4(keeps))
+    table = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
+    memory = MemoryHMM(model.transition, table, start.initial, [0.5, 0.5])
+    told = refused(theorem_4_6, memory, [1.0, -1.0], 0, [0, 1, 2])
+    return float(told and not assumption_4_4(start) and bool(assumption_3_2(start)) and not assumption_4_4(keeps))
 
 
 def check_assumption_4_5(seed: int) -> Checked:

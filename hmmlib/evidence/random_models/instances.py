@@ -96,7 +96,7 @@ def start_without_a_state(seed: int) -> tuple[HMM, int]:
     return HMM(model.transition, model.emission, start / start.sum()), missing
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def essential_instance(seed: int) -> tuple[HMM, list[int], int]:
     """A model that satisfies Assumptions 3.2 and 3.5, its set H*, and a length of inputs."""
     rng = np.random.default_rng(seed)

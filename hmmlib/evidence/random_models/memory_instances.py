@@ -261,7 +261,7 @@ def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
     return found
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def memory_instance(seed: int) -> MemoryInstance:
     """Assumption 4.2 holds."""
     return draw_instance(seed, _any_chain, 4, 0)
@@ -272,7 +272,7 @@ def _with_prompt_d_6(instance: MemoryInstance) -> PromptedInstance:
     return PromptedInstance(instance.model, instance.mu, instance.cell, instance.syntax, instance.inputs, prompt)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def prompted_instance(seed: int) -> PromptedInstance:
     """Assumptions 4.4 and D.5 hold, and the prompt is (D.6)."""
     if seed % 10 == 0:  # rare among the others: the prompt takes a state away, and more positions become sure
@@ -282,7 +282,7 @@ def prompted_instance(seed: int) -> PromptedInstance:
     return _with_prompt_d_6(draw_instance(seed, _stationary, 3, 1))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def one_cell_instance(seed: int) -> PromptedInstance:
     """The same with one memory cell."""
     return _with_prompt_d_6(draw_instance(seed, _of_one_cell, 4, 1))

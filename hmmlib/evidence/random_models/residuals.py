@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from hmmlib.inference.messages import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.assumptions import AssumptionError
 
 
 class Checked(NamedTuple):
@@ -57,6 +59,15 @@ def both_signs(target: np.ndarray) -> bool:
 def mislabelled(label: Tensor, target: np.ndarray, size: float) -> float:
     """1 where a label is not that of its target, else 0; left out is what is not 0, and within rounding of `size` of it."""
     return float((label.numpy() != (target >= 0))[(target == 0) | (abs(target) > 1e-9 * size)].any())
+
+
+def refused(construct: Callable, *given) -> bool:
+    """Whether a construction says that an assumption does not hold, as it has to."""
+    try:
+        construct(*given)
+    except AssumptionError:
+        return True
+    return False
 
 
 def twin_gap(probs: Tensor, truth: Tensor) -> float:

@@ -16,7 +16,7 @@ from hmmlib.evidence.random_models.instances import (
     shifted,
     start_without_a_state,
 )
-from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled
+from hmmlib.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, refused
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
@@ -152,7 +152,7 @@ def balanced(target: torch.Tensor) -> torch.Tensor:
 def control_theorem_3_3(seed: int) -> float:
     """Dependent columns, and a task that splits the inputs near the middle: 1 where a linear program refutes every head.
 
-    Half of the models have as many tokens as states, half fewer.
+    And the construction refuses the model. Half of the models have as many tokens as states, half fewer.
     """
     rng = np.random.default_rng(seed)
     n_states = int(rng.integers(3, 5))
@@ -160,4 +160,5 @@ def control_theorem_3_3(seed: int) -> float:
     inputs, target = labelled_inputs(model, torch.as_tensor(rng.normal(size=model.n_states)), 3)
     # Posteriors sum to 1, so that a label by a threshold is a task of the form (3.1) too.
     verdict = fit_or_refute(shifted_g_1(model, inputs), balanced(target))
-    return float(isinstance(verdict, Impossible) and verdict.residual < 1e-9)
+    told = refused(theorem_3_3, model, torch.ones(n_states))
+    return float(told and isinstance(verdict, Impossible) and verdict.residual < 1e-9)
