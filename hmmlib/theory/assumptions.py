@@ -42,6 +42,7 @@ class Report:
 
     def require(self, allow_close: bool = False) -> Self:
         """The report itself where the assumption holds, or may hold if `allow_close`; AssumptionError otherwise."""
+        of_type("allow_close", allow_close, bool)
         if not self.holds and not (allow_close and self.verdict is Verdict.CLOSE):
             raise AssumptionError(self)
         return self
@@ -284,11 +285,14 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
     after = model.transition.detach() @ start
     drift = torch.where(after == start, 0, after / start - 1).abs().max().item()
     tolerance = 4 * rounding(model.transition)
-    if drift <= tolerance:
-        verdict = regularity.verdict
+    flows = model.transition.detach() * start
+    lost = (flows < torch.finfo(model.dtype).tiny) & (model.transition > 0) & (start > 0)  # too small for floats
+    if drift > SUM_TOLERANCE[model.dtype] and not lost.any():
+        verdict = Verdict.FAILS
     else:
-        far = drift > SUM_TOLERANCE[model.dtype]
-        verdict = together([regularity.verdict, Verdict.FAILS if far else Verdict.CLOSE])
+        verdict = together(
+            [regularity.verdict, of_bool(True) if drift <= tolerance and not lost.any() else Verdict.CLOSE]
+        )
     return StationarityReport("Assumption 4.4 (stationarity)", verdict, regularity, drift, tolerance)
 
 

@@ -19,19 +19,17 @@ class UnsureHead(UserWarning):
     """A head was built whose own error exceeds every score that it can give: each label would be a guess."""
 
 
-def unit(dtype: torch.dtype) -> float:
-    """The relative error that a probability, or a sum of numbers of one sign, may have."""
-    return ZERO * torch.finfo(dtype).eps
+def unit(dtype: torch.dtype, length: int = 1) -> float:
+    """The relative error that a probability behind a text of that length, or a sum of numbers of one sign, may have.
+
+    Each token may add a rounding unit, and those of a chain with tiny leaks do not cancel.
+    """
+    return (ZERO + length) * torch.finfo(dtype).eps
 
 
 def unless_within(score: Tensor, bound: Tensor) -> Tensor:
     """The score, or exactly 0 where it is no larger than its `bound`; same gradient."""
     return torch.where(score.detach().abs() <= bound, score - score.detach(), score)
-
-
-def unless_rounding(score: Tensor, size: Tensor) -> Tensor:
-    """The score, or exactly 0 where it is no larger than the rounding of a sum of terms of that `size`; same gradient."""
-    return unless_within(score, unit(score.dtype) * size)
 
 
 STEPS = 24
@@ -95,29 +93,34 @@ class LinearHead:
             )
         return head
 
-    def _scored(self, probs) -> tuple[Tensor, Tensor]:
+    def _scored(self, probs, length: int) -> tuple[Tensor, Tensor]:
         """Scores and their bounds."""
+        at_least("length", length, 1)
         probs = as_rows("probs", probs, len(self.weights), 2, like=self.weights)
         with torch.no_grad():
             sizes = probs @ (self.weights.abs() + self.error.abs())
-            bounds = (probs @ self.error).clamp(min=0) + unit(probs.dtype) * sizes
+            bounds = (probs @ self.error).clamp(min=0) + unit(probs.dtype, length) * sizes
         return probs @ self.weights, bounds
 
-    def __call__(self, probs) -> Tensor:
-        """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape."""
-        return unless_within(*self._scored(probs))
+    def __call__(self, probs, length: int = 1) -> Tensor:
+        """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape.
 
-    def label(self, probs) -> Tensor:
+        `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off. What
+        is not said does for texts of some ten tokens, and for most of any length.
+        """
+        return unless_within(*self._scored(probs, length))
+
+    def label(self, probs, length: int = 1) -> Tensor:
         """Labels (n,), bool: whether the score is ≥ 0."""
-        return self(probs) >= 0
+        return self(probs, length) >= 0
 
-    def bound(self, probs) -> Tensor:
+    def bound(self, probs, length: int = 1) -> Tensor:
         """By how much a score may be off, (n,): rounding of `probs` and of the sum, and the error of the weights."""
-        return self._scored(probs)[1]
+        return self._scored(probs, length)[1]
 
-    def sure(self, probs) -> Tensor:
+    def sure(self, probs, length: int = 1) -> Tensor:
         """Where the score is beyond its bound, (n,), bool: elsewhere it is 0, and its label a guess, or right for a tie."""
-        return self(probs) != 0
+        return self(probs, length) != 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +158,9 @@ class AttentionHead:
     drift: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("condition", "key_error", "drift"):
-            between(name, getattr(self, name), 0)
+        between("condition", self.condition, 0)
+        for name in ("key_error", "drift"):
+            between(name, getattr(self, name), 0, FINITE)
         at_least("n_cells", self.n_cells, 1)
         query = as_parameter("query", self.query, 1)
         positions = query.new_zeros(0, len(query)) if self.positions is None else self.positions
@@ -197,9 +201,8 @@ class AttentionHead:
     def _probs(self, probs) -> Tensor:
         return as_rows("probs", probs, self.key.shape[1], 3, like=self.key)
 
-    @property
-    def _unit(self) -> float:
-        return unit(self.key.dtype) + 2 * self.drift
+    def _unit(self, length: int) -> float:
+        return unit(self.key.dtype, length) + 2 * self.drift
 
     def _with_positions(self, scores: Tensor, positions: Tensor) -> Tensor:
         placed = min(len(positions), scores.shape[1])
@@ -215,7 +218,7 @@ class AttentionHead:
         probs = self._probs(probs).detach()
         scores, sizes = self.scores(probs).detach(), probs @ (self.key.abs().T @ self.query.abs())
         sizes = self._with_positions(sizes, self.positions.abs() @ self.query.abs())
-        bounds = self._unit * sizes.detach() + self.key_error * probs.sum(-1)
+        bounds = self._unit(probs.shape[1]) * sizes.detach() + self.key_error * probs.sum(-1)
         return scores + bounds >= (scores - bounds).amax(1, keepdim=True)  # (4.1)
 
     def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
@@ -238,7 +241,9 @@ class AttentionHead:
         probs, embeddings = self._inputs(probs, embeddings)
         values = ((probs @ self.value.T) * embeddings) @ self.output
         with torch.no_grad():
-            read = self._unit * (probs @ self.value.abs().T) + self.value_error * probs.sum(-1, keepdim=True)
+            read = self._unit(probs.shape[1]) * (probs @ self.value.abs().T) + self.value_error * probs.sum(
+                -1, keepdim=True
+            )
             bounds = (read * embeddings) @ self.output.abs()
         return unless_within(values, bounds)
 

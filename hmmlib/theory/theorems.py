@@ -32,7 +32,7 @@ from hmmlib.theory.assumptions import (
     recoverable_states,
     weighted_values,
 )
-from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unless_rounding
+from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unless_within
 from hmmlib.theory.ranks import span_of
 from hmmlib.validation import as_indices, at_least, of_type, of_width
 
@@ -46,7 +46,9 @@ def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
     if vanilla and at_least("cell", cell, 0):
         raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
     belief = posterior(model, tokens) if vanilla else memory_posterior(model, tokens, cell)
-    return unless_rounding(belief @ mu, belief @ mu.abs())  # (3.1)
+    precision, length = torch.finfo(belief.dtype), torch.as_tensor(tokens).shape[-1]
+    lost = 8 * precision.tiny * precision.eps * mu.abs().sum()  # what is below the smallest float
+    return unless_within(belief @ mu, unit(belief.dtype, length) * (belief @ mu.abs()) + lost)  # (3.1)
 
 
 # Section 3

@@ -172,7 +172,9 @@ def test_mathematics_is_typeset_and_brings_its_glyphs(name):
 def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
     text = re.sub(r"\s+", " ", "".join(page_of(name).text))
     found = re.search(
-        r"(\d+) min to read · \d+ (s|minutes) to run, when this page was built · open in Colab · source", text
+        r"(\d+) min to read · the paper(, (Section|Appendix) [\w.]+)? · \d+ (s|minutes) to run, when this page was built"
+        r" · open in Colab · source",
+        text,
     )
     html = re.sub(
         r"<svg(?![^>]*picture).*?</svg>", "", page_of(name).html, flags=re.DOTALL

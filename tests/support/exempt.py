@@ -36,7 +36,7 @@ INNER = {
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
-    "theory.heads": "unit unless_within unless_rounding LinearHead.reading",  # of models that theorems have looked at
+    "theory.heads": "unit unless_within LinearHead.reading",  # of models that theorems have looked at
     "training.bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
     "training.checkpoints": "digest seal previous broken as_path",
     "training.muon": "orthogonal Muon Muon.step",

@@ -127,9 +127,9 @@ def test_no_label_is_wrong_at_a_tie_or_beside_one(name):
 
 
 DAMAGES = {
-    "rounding forgotten": lambda patch: patch.setattr(heads, "unit", lambda dtype: 0.0),
+    "rounding forgotten": lambda patch: patch.setattr(heads, "unit", lambda dtype, length=1: 0.0),
     "zero by the size of the weights alone": lambda patch: patch.setattr(
-        heads.LinearHead, "_scored", lambda self, p: (p @ self.weights, 2.0**-48 * (p @ self.weights.abs()))
+        heads.LinearHead, "_scored", lambda self, p, length: (p @ self.weights, 2.0**-48 * (p @ self.weights.abs()))
     ),
 }
 
@@ -203,3 +203,24 @@ def test_a_head_whose_error_exceeds_every_score_warns():
     head = theorem_3_3(rare, [1.0, 0.0, -1.0])
     assert head.condition > 4e14
     assert head.sure(rare.emission.T[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("length", [1, 20, 200, 1000])
+def test_a_tie_behind_a_long_text_that_loses_half_a_unit_at_each_token(length):
+    """A chain that leaks what rounding drops: all states have one and the same chance, and floats say otherwise."""
+    table = [[0.25] * 3, [0.75, 0, 0], [0, 0.75, 0], [0, 0, 0.75]]
+    chain = [[1, 0, 2.0**-52], [2.0**-53, 1, 0], [2.0**-53, 2.0**-52, 1]]
+    model, mu, text = HMM(chain, table, [0.25, 0.25, 0.5]), [-1.0, 1.0, 0.0], np.zeros((1, length), int)
+    if length < 100:
+        start = forward_backward(model, text[0], number=whole).start
+        assert start[0] == start[1]
+    assert ground_truth(model, mu, text).item() == 0
+    head = theorem_3_3(model, mu)
+    probs = masked_token_probs(model, behind_the_mask(text))[:, 0]
+    assert head.label(probs, length).all()
+    assert not head.sure(probs, length).any()
+
+
+def test_what_is_smaller_than_any_float_makes_no_truth():
+    model = HMM([[1, 1e-300], [1e-300, 1]], [[1e-30, 0.5], [1 - 1e-30, 0.5]], [1e-300, 1])
+    assert ground_truth(model, [-1e300, 1e-40], [[0]]).item() == 0

@@ -264,3 +264,15 @@ def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
     assert ranks.independent(twice).verdict is Verdict.FAILS
     monkeypatch.setattr(ranks, "MOST", 7)
     assert ranks.independent(twice).verdict is Verdict.CLOSE
+
+
+def test_a_start_too_small_for_floats_is_too_close():
+    least = 2.0**-1074
+    chain = [[0.25, 0.25, least], [0.25, 0.25, least], [0.5, 0.5, 1]]
+    assert assumption_4_4(HMM(chain, np.ones((1, 3)), [2 * least, 2 * least, 1])).verdict is Verdict.CLOSE
+
+
+def test_only_yes_or_no_allows_what_is_too_close():
+    report = assumption_3_1(dependent_hmm(3, 4, 0))
+    with pytest.raises(TypeError, match="^allow_close must be of type bool, not str$"):
+        report.require(allow_close="yes")

@@ -137,6 +137,8 @@ def check_theorem_3_6(seed: int) -> Checked:
     want = np.where(possible, target / np.where(chance > 0, chance, 1), 0)
     excluded = largest(target[occurs & ~possible])
     diagonal = (model.transition @ (prompt * (model.transition @ model.initial)) / model.initial)[essential].numpy()
+    if not (diagonal > 0).all():
+        return Checked(np.inf, True)  # the prompt lets H_2 miss a state of H*
     left_inverse = np.linalg.pinv(model.emission[:, essential].numpy())
     scale = max(1.0, np.linalg.norm(left_inverse.T @ (mu[essential].numpy() / diagonal)))
     error = largest((head(probs).numpy() - want)[occurs]) / scale

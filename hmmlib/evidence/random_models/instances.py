@@ -64,7 +64,7 @@ def recentred(mu: Tensor, posteriors: np.ndarray) -> Tensor:
     ratios = posteriors[mass > 1e-9] @ mu.numpy() / mass[mass > 1e-9]
     if not len(ratios) or np.ptp(ratios) < 1e-6:
         return mu
-    return mu - (ratios.min() + ratios.max()) / 2 * weighed
+    return mu - torch.as_tensor((ratios.min() + ratios.max()) / 2 * weighed)
 
 
 # Vanilla models

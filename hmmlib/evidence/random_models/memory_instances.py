@@ -18,8 +18,8 @@ from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory.theorems import prompt_d_6
 
-TRIES = 24
-"""Draws of a model, at most, until some input of its length is in 𝓡."""
+TRIES, ENOUGH = 24, 8
+"""Draws of a model, at most, until some input of its length is in 𝓡; after fewer that is enough, if labels are all alike."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +258,8 @@ def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
         if both_signs(posteriors @ instance.mu.numpy()):
             return instance
         found = instance if found is None or not found.in_r.any() else found
+        if k >= ENOUGH and found.in_r.any():
+            break
     return found
 
 
