@@ -102,9 +102,10 @@ def key_of(scores):
         ([-3.0, -2.0, -2.0], 0.0, [1, 2]),
         ([1e6, 1e6 - 1e-9, 1e6 - 1e-3], 0.0, [0, 1]),
         ([-1e6, 1.0, 1.0 - 1e-15], 0.0, [1, 2]),
-        # The most that may be a tie: each score may be off by 16 rounding units of its size, and by the key's error.
-        ([1.0, 1.0 - 2.0**-47 + 2.0**-53, 0.5], 0.0, [0, 1]),
-        ([1.0, 1.0 - 1.01 * 2.0**-47, 0.5], 0.0, [0]),
+        # The most that may be a tie: of three positions each score may be off by 16 + 3 rounding units of its size, and
+        # by the key's error.
+        ([1.0, 1.0 - 37 * 2.0**-52, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 - 39 * 2.0**-52, 0.5], 0.0, [0]),
         ([0.25, 0.25 - 2.0**-47, 0.0], 0.0, [0]),
         ([8.0, 8.0 - 0.99 * 2.0**-44, 0.5], 0.0, [0, 1]),
         ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-43, [0, 1]),
@@ -132,13 +133,13 @@ def test_ties_in_float32():
 @pytest.mark.parametrize(
     ("error", "drift", "units", "zero"),
     [
-        (0, 0, 31, True), (0, 0, 33, False), (999, 0, 2029, True), (999, 0, 2031, False), (0, 100, 431, True),
-        (0, 100, 433, False),
+        (0, 0, 37, True), (0, 0, 39, False), (999, 0, 2035, True), (999, 0, 2037, False), (0, 100, 437, True),
+        (0, 100, 439, False),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("mass", [1.0, 0.5])
 def test_values_within_rounding_of_their_terms_are_zero(error, drift, units, zero, mass):
-    """Two terms of 1/2 that cancel but for some rounding units: no value up to 16 a term, 2 * drift, and its error."""
+    """Two terms of 1/2 that cancel but for some rounding units: no value up to 16 + 3 a term, 2 * drift, and its error."""
     gap = units * 2.0**-52
     value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
     parts = torch.zeros(3), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])

@@ -14,7 +14,7 @@ from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.models.families import nearly_dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory import heads
+from hmmlib.theory import heads, theorems
 from hmmlib.theory.assumptions import AssumptionError, assumption_3_2, essential_states
 from hmmlib.theory.theorems import claim_d_3, ground_truth, theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
 from hmmlib.validation import MASK
@@ -127,7 +127,9 @@ def test_no_label_is_wrong_at_a_tie_or_beside_one(name):
 
 
 DAMAGES = {
-    "rounding forgotten": lambda patch: patch.setattr(heads, "unit", lambda dtype, length=1: 0.0),
+    "rounding forgotten": lambda patch: [
+        patch.setattr(place, "unit", lambda dtype, length=1: 0.0) for place in (heads, theorems)
+    ],
     "zero by the size of the weights alone": lambda patch: patch.setattr(
         heads.LinearHead, "_scored", lambda self, p, length: (p @ self.weights, 2.0**-48 * (p @ self.weights.abs()))
     ),

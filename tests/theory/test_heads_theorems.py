@@ -13,7 +13,7 @@ from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import dependent_hmm, hidden_twins, nearly_dependent_hmm, non_degenerate_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import AssumptionError, assumption_3_1, assumption_3_2
-from hmmlib.theory.heads import LinearHead, unit, unless_within
+from hmmlib.theory.heads import LinearHead, unless_within
 from hmmlib.theory.separation import Impossible, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, theorem_3_3
 from hmmlib.validation import MASK
@@ -140,11 +140,11 @@ def test_linear_head():
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float64, 2.0**-52), (torch.float32, 2.0**-23)])
-def test_scores_within_16_rounding_units_are_zero_and_keep_their_gradient(dtype, unit):
+def test_scores_within_their_bound_are_zero_and_keep_their_gradient(dtype, unit):
     score = torch.tensor([16, -16, 17, -17, 64, 65, 0], dtype=dtype) * unit
     size = torch.tensor([1, 1, 1, 1, 4, 4, 0], dtype=dtype)
     score.requires_grad_()
-    found = unless_within(score, unit(dtype, 16) / 2 * size)
+    found = unless_within(score, 16 * unit * size)
     assert found.tolist() == [0, 0, 17 * unit, -17 * unit, 0, 65 * unit, 0]
     assert found.dtype == dtype
     found.sum().backward()

@@ -274,5 +274,5 @@ def test_a_start_too_small_for_floats_is_too_close():
 
 def test_only_yes_or_no_allows_what_is_too_close():
     report = assumption_3_1(dependent_hmm(3, 4, 0))
-    with pytest.raises(TypeError, match="^allow_close must be of type bool, not str$"):
+    with pytest.raises(TypeError, match=r"^allow_close must be of type bool, not str$"):
         report.require(allow_close="yes")
