@@ -8,7 +8,6 @@ all of them on several processes.
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -170,7 +169,7 @@ def _rule(statement: Statement, tally: Tally) -> Entry:
         on_record=FAILS if statement.counterexample else HOLDS,
         corrected=statement.corrected,
         unneeded=statement.unneeded,
-        counterexample=None if size is None or math.isinf(size) else size,
+        counterexample=size,
         printed_failures=tally.printed_failures,
         searched=searched,
         broken=statement.broken,

@@ -84,10 +84,8 @@ def _one_pass_by_entry(
         message, instead = message * row, instead * torch.where(row > 0, row, 1).detach()
         shift = exponent_of(instead)
         message, instead = scaled(message, -shift), scaled(instead, -shift)
-        terms, others = (
-            carry * message.unsqueeze(-2),
-            (carry * instead.unsqueeze(-2)).detach(),
-        )  # (R, S, S): into h' from h
+        terms = carry * message.unsqueeze(-2)  # (R, S, S): into state h' from state h
+        others = (carry * instead.unsqueeze(-2)).detach()
         sizes = (exponent + size + shift).unsqueeze(-2) + steps
         alive = (terms.detach() > 0).any(-1, keepdim=True)
         others = torch.where(alive, terms.detach(), others)

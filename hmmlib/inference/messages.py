@@ -217,9 +217,8 @@ def _in_torch(
         sums = torch.einsum("gk,npks->npgs", variable.groups, lanes).flatten(2)
         weights = sums[..., variable.entries]
         total = weights.sum(-1, keepdim=True)
-        probs = torch.where(total > 0, weights, 0) / torch.where(
-            total > 0, total, 1
-        )  # no gradient where nothing is possible
+        possible = total > 0
+        probs = torch.where(possible, weights, 0) / torch.where(possible, total, 1)  # no gradient where nothing is
         laws.append(probs if variable.columns is None else probs @ variable.columns.T)  # (D.1)
         sizes.append(torch.cat([total, exponent.to(total.dtype)], -1))
     # At T = 1 nothing is conditioned on: that has a gradient too, of zeros.

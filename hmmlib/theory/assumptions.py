@@ -287,12 +287,8 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
     tolerance = 4 * rounding(model.transition)
     flows = model.transition.detach() * start
     lost = (flows < torch.finfo(model.dtype).tiny) & (model.transition > 0) & (start > 0)  # too small for floats
-    if drift > SUM_TOLERANCE[model.dtype] and not lost.any():
-        verdict = Verdict.FAILS
-    else:
-        verdict = together(
-            [regularity.verdict, of_bool(True) if drift <= tolerance and not lost.any() else Verdict.CLOSE]
-        )
+    close = lost.any() or tolerance < drift <= SUM_TOLERANCE[model.dtype]
+    verdict = together([regularity.verdict, Verdict.CLOSE if close else of_bool(drift <= tolerance)])
     return StationarityReport("Assumption 4.4 (stationarity)", verdict, regularity, drift, tolerance)
 
 

@@ -241,10 +241,9 @@ class AttentionHead:
         probs, embeddings = self._inputs(probs, embeddings)
         values = ((probs @ self.value.T) * embeddings) @ self.output
         with torch.no_grad():
-            read = self._unit(probs.shape[1]) * (probs @ self.value.abs().T) + self.value_error * probs.sum(
-                -1, keepdim=True
-            )
-            bounds = (read * embeddings) @ self.output.abs()
+            rounded = self._unit(probs.shape[1]) * (probs @ self.value.abs().T)
+            missed = self.value_error * probs.sum(-1, keepdim=True)
+            bounds = ((rounded + missed) * embeddings) @ self.output.abs()
         return unless_within(values, bounds)
 
     def __call__(self, probs, embeddings) -> Tensor:

@@ -172,10 +172,8 @@ def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[i
     own, others = left_inverse[: columns.shape[1]], left_inverse[columns.shape[1] :]
     every = torch.cat([columns, rest], 1)
     wanted = torch.eye(*columns.shape[1:], every.shape[1]).to(every)
-    theta_1, theta_2 = (
-        every.new_zeros(model.n_states, model.n_tokens),
-        every.new_zeros(size[0], model.n_memory, len(every)),
-    )
+    theta_1 = every.new_zeros(model.n_states, model.n_tokens)
+    theta_2 = every.new_zeros(len(syntax), model.n_memory, model.n_tokens)
     theta_2[:, values] = own.unflatten(0, size)
     states = recoverable_states(model, cell, syntax)
     theta_1[states] = own.unflatten(0, size).sum(1)  # columns of W sum to 1, so a ν^(h) sums to the probability of h
@@ -183,9 +181,10 @@ def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[i
     if outside:
         theta_1[outside[0]] = (basis @ others).sum(0)
     key_error = (own.sum(0) @ every - wanted.sum(0)).abs().max().item()
+    missed = (own @ every - wanted).abs().amax(1)
     value_error = theta_2.new_zeros(len(syntax), model.n_memory)
-    value_error[:, values] = (own @ every - wanted).abs().amax(1).unflatten(0, size)
-    if (unit(own.dtype) * (own.abs() @ columns).diagonal() + (own @ every - wanted).abs().amax(1) >= 1).all():
+    value_error[:, values] = missed.unflatten(0, size)
+    if (unit(own.dtype) * (own.abs() @ columns).diagonal() + missed >= 1).all():
         warnings.warn(
             f"no reading of these columns exceeds its error: they have condition {report.condition:.2g}",
             UnsureHead,

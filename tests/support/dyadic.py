@@ -31,20 +31,6 @@ def towards(one, other, depth):
     return found
 
 
-def rank(matrix):
-    """The rank of a matrix of floats, taken as the rational numbers that they are, by elimination."""
-    rows = [[Fraction(entry) for entry in row] for row in np.asarray(matrix).tolist()]
-    found = 0
-    for k in range(np.shape(matrix)[1]):
-        pivot = next((row for row in rows if row[k]), None)
-        if pivot is None:
-            continue
-        found += 1
-        rows = [row for row in rows if row is not pivot]
-        rows = [[a - row[k] / pivot[k] * b for a, b in zip(row, pivot, strict=True)] for row in rows]
-    return found
-
-
 def balancing(rng, weights):
     """Whole weights μ, not all zero, with Σ μ weights = 0 exactly, for rational weights; None where floats cannot hold any."""
     weights, mu = [Fraction(weight) for weight in weights], [0] * len(weights)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from record import SLOW
 
+from hmmlib.evidence.enumeration import rational_rank
 from hmmlib.models.families import dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import ranks
@@ -48,7 +49,7 @@ def case_3_1(rng):
     n_states = int(rng.integers(2, 6))
     table = emission(rng, n_states + int(rng.integers(0, 3)), n_states)
     chain = np.full((n_states, n_states), 1 / n_states)
-    return assumption_3_1(HMM(chain, table, chain[0])), dyadic.rank(table) == n_states
+    return assumption_3_1(HMM(chain, table, chain[0])), rational_rank(table) == n_states
 
 
 def small_chain(rng, n_states):
@@ -87,7 +88,7 @@ def case_3_5(rng):
     reached = {g for h in into for g in np.flatnonzero(chain[:, h])}
     truth = set(np.flatnonzero(mu)) <= set(essential) and reached == set(essential)
     found = assumption_3_5(HMM(chain, table, np.full(n_states, 0.2)), mu, essential)
-    return found, truth and dyadic.rank(table[:, essential]) == n_essential
+    return found, truth and rational_rank(table[:, essential]) == n_essential
 
 
 def recovery(rng, n_cells):
@@ -116,7 +117,7 @@ def apart(table, cell, syntax, values, others):
     left = [table[:, m, cell * n_syntax + s] for s in syntax for m in values]
     right = [table[:, m, h] for h in own if h - own[0] not in syntax for m in values]
     right += [table[:, m, h] for h in range(n_states) if h not in own for m in range(table.shape[1])]
-    found = [dyadic.rank(np.stack(part, 1)) if part else 0 for part in (left, right, left + right)]
+    found = [rational_rank(np.stack(part, 1)) if part else 0 for part in (left, right, left + right)]
     return found[0] == len(left) and found[2] == found[0] + found[1]
 
 
