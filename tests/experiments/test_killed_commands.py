@@ -51,13 +51,13 @@ def test_kills_of_two_commands_on_one_store_change_nothing(tmp_path):
 
 def test_the_command_ends_with_its_time_box_and_leaves_a_checkpoint(tmp_path):
     long = dict(steps=100_000, batch=8, documents=20, document_length=2500)
-    call = command("trial", tmp_path, "--missing", "--trials", "1", "--max-minutes", "0.1", **long)
+    call = command("trial", tmp_path, "--missing", "--trials", "1", "--max-minutes", "0.05", **long)
     process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     while process.poll() is None and not claimed(tmp_path, 0):
         time.sleep(0.05)
     start = time.time()
     out, _ = process.communicate(timeout=300)
-    assert time.time() - start < 0.1 * 60 + 30
+    assert time.time() - start < 0.05 * 60 + 30
     assert process.returncode == 0
     assert "0 run, 0 were stored" in out
     assert "6 are left" in " ".join(out.split())

@@ -72,7 +72,7 @@ def test_gradients_at_zero_where_every_entry_has_its_own_exponent():
     chain = torch.block_diag(half, half.flip(0, 1))
     table = hardly_telling(1, 0).emission
     emission = torch.stack([table[:, 0, 0], table[:, 0, 1], table[:, 1, 1], table[:, 1, 0]], 1)
-    for seed in range(3):
+    for seed in range(3 if SLOW else 1):
         model = HMM(chain, emission, [0.25] * 4)
         tokens = model.sample(1, 700, seed).tokens
         prompt = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)

@@ -250,6 +250,6 @@ RECOVERABLE = {
 
 @pytest.mark.parametrize("wrong", RECOVERABLE)
 def test_recoverable_models_that_cannot_be(wrong):
-    """FAILS NOW: no argument is looked at. A RuntimeError or IndexError of torch comes out, or a model without H*."""
+    """Where nobody looks, a RuntimeError or IndexError of torch comes out, or a model without H*."""
     with pytest.raises(ValueError, match="must be"):
         recoverable_memory_hmm(*RECOVERABLE[wrong])

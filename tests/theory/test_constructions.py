@@ -178,7 +178,7 @@ def test_attention_heads_on_long_inputs_and_several_cells(shape, length, with_pr
 
 
 def test_an_input_that_the_prompt_excludes_gets_its_label():
-    """FAILS NOW. μᵀP[M | x] is exactly 0 there, the label 1; the head's score is a rounding error, and may be negative."""
+    """μᵀP[M | x] is exactly 0 there, the label 1; a score that is a rounding error may be negative."""
     wrong, met = [], 0
     for seed in (0, 1, 24, 120, 169):
         n_cells, n_memory = 1 + seed % 2, 2 + seed % 2

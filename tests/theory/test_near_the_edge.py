@@ -192,11 +192,10 @@ DAMAGES = {
 def test_a_damaged_rank_is_wrong_near_the_edge(damage, monkeypatch):
     name, change = DAMAGES[damage]
     monkeypatch.setattr(ranks, name, change(getattr(ranks, name)))
-    wrong = 0
-    for case, seed in itertools.product((case_3_1, case_4_2, case_d_5), range(400)):
-        report, truth = case(np.random.default_rng(seed))
-        wrong += report.verdict not in (Verdict.CLOSE, Verdict.HOLDS if truth else Verdict.FAILS)
-    assert wrong
+    drawn = itertools.product((case_3_1, case_4_2, case_d_5), range(400))
+    answers = (case(np.random.default_rng(seed)) for case, seed in drawn)
+    right = {True: (Verdict.CLOSE, Verdict.HOLDS), False: (Verdict.CLOSE, Verdict.FAILS)}
+    assert any(report.verdict not in right[truth] for report, truth in answers)
 
 
 C0, C1, B = (np.array(part) / 8 for part in ([4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [3, 1, 3, 1, 0]))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 
 from hmmlib.evidence.enumeration import Joint, conditional
-from hmmlib.evidence.random_models.instances import all_inputs, joint
+from hmmlib.evidence.random_models.instances import all_inputs, joint, shared
 from hmmlib.evidence.random_models.memory_instances import (
     MemoryInstance,
     memory_instance,
@@ -35,7 +33,7 @@ from hmmlib.theory.separation import Impossible, fit_or_refute
 from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, theorem_4_3
 
 
-@lru_cache(maxsize=6)
+@shared
 def _recovery(seed: int) -> Recovery:
     case = memory_instance(seed)
     return claim_d_3(case.model, case.cell, case.syntax)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from hmmlib.evidence.enumeration import conditional
 from hmmlib.evidence.random_models.appendix_d1 import recovery_residual
-from hmmlib.evidence.random_models.instances import all_inputs, joint, shifted
+from hmmlib.evidence.random_models.instances import all_inputs, joint, shared, shifted
 from hmmlib.evidence.random_models.memory_instances import (
     PromptedInstance,
     any_prompt_instance,
@@ -27,7 +25,7 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import Recovery, claim_d_10, concentrated, prompt_d_6, prompted_head
 
 
-@lru_cache(maxsize=6)
+@shared
 def recovery_of(seed: int) -> Recovery:
     case = prompted_instance(seed)
     return claim_d_10(case.model, case.mu, case.cell, case.syntax)

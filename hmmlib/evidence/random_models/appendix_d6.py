@@ -116,30 +116,35 @@ def check_theorem_d_6(seed: int) -> Checked:
     return Checked(largest(found.residual, other.residual), found.telling and other.telling)
 
 
-def _any_start(seed: int, case: PromptedInstance) -> Checked:
-    """The head of the proof behind `prompt_for_any_start`; chain and start are drawn anew, until H_1 can be where H_0 can."""
-    draw = torch.Generator().manual_seed(seed)
-    old = case.model
+def _with_any_start(seed: int, case: PromptedInstance) -> PromptedInstance | None:
+    """Chain and start drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last of the former."""
+    draw, old, other = torch.Generator().manual_seed(seed), case.model, None
     for _ in range(TRIES):
         transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
         initial = families.sparse_columns((old.n_states,), 0.3, draw)
-        if not ((initial > 0) & (transition @ initial == 0)).any():
+        if ((initial > 0) & (transition @ initial == 0)).any():
+            continue
+        model = MemoryHMM(transition, old.emission, initial, old.memory)
+        prompt = prompt_for_any_start(model, case.mu, case.cell)
+        other = PromptedInstance(model, case.mu, case.cell, case.syntax, case.inputs, prompt)
+        if both_signs(other.target[other.in_r & (other.hat_chance > 0)]):
             break
-    else:
+    return other
+
+
+def _any_start(seed: int, case: PromptedInstance) -> Checked:
+    """The head of the proof behind `prompt_for_any_start`."""
+    other = _with_any_start(seed, case)
+    if other is None:
         return Checked(0.0, False)
-    model = MemoryHMM(transition, old.emission, initial, old.memory)
-    prompt = prompt_for_any_start(model, case.mu, case.cell)
-    other = PromptedInstance(model, case.mu, case.cell, case.syntax, case.inputs, prompt)
-    head = prompted_head(model, case.mu, recovery_of(seed))
+    head = prompted_head(other.model, case.mu, recovery_of(seed))
     read = other.probs, other.embeddings
     score = head(*read).numpy()
     exact = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy()
     left = np.where(other.hat_sure, 1 / np.where(other.hat_left > 0, other.hat_left, 1), 0)
     want = exact * left.sum(1) / np.maximum(other.hat_sure.sum(1), 1)
-    first = model.marginal(1).numpy()
-    ratio = np.divide(
-        initial.numpy(), first, out=np.zeros_like(first), where=first > 0
-    )  # its maximum scales u into [0, 1]
+    initial, first = other.model.initial.numpy(), other.model.marginal(1).numpy()
+    ratio = np.divide(initial, first, out=np.zeros_like(first), where=first > 0)  # its maximum scales u into [0, 1]
     rows = other.in_r & (other.hat_chance > 0)
     error = largest((score - want)[rows]) / case.condition
     wrong = mislabelled(head.label(*read)[rows], other.target[rows], case.mu.abs().max().item())

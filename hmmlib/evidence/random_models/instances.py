@@ -18,6 +18,9 @@ from hmmlib.validation import MASK
 MOST_ENTRIES = 300_000
 """Entries of a joint table that a check takes on; shorter inputs are drawn where there would be more."""
 
+shared = lru_cache(maxsize=64)
+"""What is drawn from a seed is drawn once for all statements, also from the seeds that follow where it is trivial."""
+
 
 def all_inputs(n_tokens: int, length: int) -> Tensor:
     """Every token sequence of a length, (X**length, length), in the order of itertools.product."""
@@ -96,7 +99,7 @@ def start_without_a_state(seed: int) -> tuple[HMM, int]:
     return HMM(model.transition, model.emission, start / start.sum()), missing
 
 
-@lru_cache(maxsize=6)
+@shared
 def essential_instance(seed: int) -> tuple[HMM, list[int], int]:
     """A model that satisfies Assumptions 3.2 and 3.5, its set H*, and a length of inputs."""
     rng = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from hmmlib.evidence.enumeration import Joint, conditional
-from hmmlib.evidence.random_models.instances import all_inputs, draw_length, draw_weights, joint, recentred
+from hmmlib.evidence.random_models.instances import all_inputs, draw_length, draw_weights, joint, recentred, shared
 from hmmlib.evidence.random_models.residuals import both_signs
 from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory.theorems import prompt_d_6
 
-TRIES, ENOUGH = 24, 8
-"""Draws of a model, at most, until some input of its length is in 𝓡; after fewer that is enough, if labels are all alike."""
+TRIES, ENOUGH = 24, 14
+"""Draws of a model, at most, until some input of its length is in 𝓡; after fewer that is enough, if the rest cannot be had."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ class PromptedInstance(MemoryInstance):
 
 def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
     """Cells, memory values, syntax states and recoverable ones of a small model."""
-    n_cells = int(rng.choice([1, 1, 2, 3]))
-    n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3], 3: [2]}[n_cells]))
+    n_cells = int(rng.choice([1, 2, 2, 3]))
+    n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3, 3], 3: [2]}[n_cells]))  # 3: two to weigh, one not to
     n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
     return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
 
@@ -241,21 +241,23 @@ def twins(seed: int) -> tuple[MemoryHMM, Tensor]:
 
 
 def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
-    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels; or else some input is in 𝓡.
+    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude where
+    `make` says which values are weighed; or else some input is in 𝓡.
 
-    At most TRIES of them, half of one size.
+    At most TRIES of them, the first four of one size.
     """
     rng = np.random.default_rng(seed)
     sizes, found = draw_sizes(rng), None
     for k in range(TRIES):
-        sizes = sizes if k < TRIES // 2 else draw_sizes(rng)
+        sizes = sizes if k < 4 else draw_sizes(rng)
         model, cell, syntax, values = make(rng, sizes, int(rng.integers(2**31)))
-        length = draw_length(rng, model, longest, extra)
+        length = max(draw_length(rng, model, longest, extra) for _ in range(2))  # short inputs are seldom in 𝓡
         mu = draw_weights(rng, model.n_memory, support=values)
         instance = MemoryInstance(model, mu, cell, syntax, all_inputs(model.n_tokens, length))
         posteriors = conditional(instance.table.given_input(f"m{cell}"))[instance.in_r]
         instance = replace(instance, mu=recentred(mu, posteriors))
-        if both_signs(posteriors @ instance.mu.numpy()):
+        excluding = values is None or len(values) < model.n_memory
+        if excluding and both_signs(posteriors @ instance.mu.numpy()):
             return instance
         found = instance if found is None or not found.in_r.any() else found
         if k >= ENOUGH and found.in_r.any():
@@ -263,7 +265,7 @@ def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
     return found
 
 
-@lru_cache(maxsize=6)
+@shared
 def memory_instance(seed: int) -> MemoryInstance:
     """Assumption 4.2 holds."""
     return draw_instance(seed, _any_chain, 4, 0)
@@ -274,7 +276,7 @@ def _with_prompt_d_6(instance: MemoryInstance) -> PromptedInstance:
     return PromptedInstance(instance.model, instance.mu, instance.cell, instance.syntax, instance.inputs, prompt)
 
 
-@lru_cache(maxsize=6)
+@shared
 def prompted_instance(seed: int) -> PromptedInstance:
     """Assumptions 4.4 and D.5 hold, and the prompt is (D.6)."""
     if seed % 10 == 0:  # rare among the others: the prompt takes a state away, and more positions become sure
@@ -284,7 +286,7 @@ def prompted_instance(seed: int) -> PromptedInstance:
     return _with_prompt_d_6(draw_instance(seed, _stationary, 3, 1))
 
 
-@lru_cache(maxsize=6)
+@shared
 def one_cell_instance(seed: int) -> PromptedInstance:
     """The same with one memory cell."""
     return _with_prompt_d_6(draw_instance(seed, _of_one_cell, 4, 1))
