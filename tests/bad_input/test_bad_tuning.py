@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, TASK, TUNED, Case, home
+from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, SPOKEN, TASK, TUNED, Case, home
 from record import tried
 
 from hmmlib import backend
@@ -13,7 +13,7 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries,
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.notebook import drawings, figure_3, figures, interactive, live
 from hmmlib.theory.heads import LinearHead
-from hmmlib.training import bert, pretraining, tuning
+from hmmlib.training import bert, pretraining, readouts, tuning
 
 HERE = ("training.", "experiments.", "backend", "notebook.live")
 
@@ -163,6 +163,16 @@ OTHERS = [
     Case(TUNED.label, "probs", torch.ones(3, 4), "3 axes", "(3, 4)"),
     Case(tuning.accuracy, "head", max, "LinearHead or TunedAttention", "builtin_function", TypeError),
     Case(tuning.accuracy, "probs", torch.ones(2, 3), "shape (n, 4)", "(2, 3)"),
+    Case(readouts.fit_readout, "beliefs", torch.ones(3, 4), "length 3", "(3, 4)"),
+    Case(readouts.fit_readout, "guesses", torch.ones(3, 3), "length 4", "(3, 3)"),
+    Case(readouts.fit_readout, "guesses", torch.ones(2, 4), "3, one for each of beliefs", "2"),
+    Case(readouts.fit_readout, "emission", torch.ones(4), "2 dimensions", "(4,)"),
+    Case(readouts.fit_readout, "words", "other", "emission, translated, own", "'other'"),
+    Case(readouts.fit_readout, "reweighted", 1, "type bool", "int", TypeError),
+    Case(readouts.fit_readout, "starts", 0, "1 or more", "0"),
+    Case(readouts.total_variation, "guesses", [1.0], "2 dimensions", "(1,)"),
+    Case(readouts.total_variation, "others", torch.ones(2, 3), "shape of guesses, (3, 3)", "(2, 3)"),
+    Case(SPOKEN.__call__, "beliefs", torch.ones(2, 4), "length 3", "(2, 4)"),
     Case(ladder.rung, "task", (1, 2), "type Task", "tuple", TypeError),
     Case(ladder.rung, "probs", torch.ones(12), "2 dimensions", "(12,)"),
     Case(ladder.rung, "probs", torch.ones(5, 4), "12 entries", "(5, 4)", said="values"),

@@ -62,6 +62,7 @@ RESULTS = [
     "Sentences",
     "Task",
     "TunedAttention",
+    "Readout",
     "Built",
     "Built.judge",
     "Rung",

@@ -20,7 +20,7 @@ from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.notebook import drawings, figure_3, figures, interactive, live
 from hmmlib.theory import assumptions, heads, separation, theorems
-from hmmlib.training import bert, pretraining, tuning
+from hmmlib.training import bert, pretraining, readouts, tuning
 
 PLAIN = families.non_degenerate_hmm(3, 4, 0, zeros=0.0)
 ESSENTIAL, STATES = families.essential_hmm(4, 3, 2, 5)
@@ -38,6 +38,7 @@ LINEAR = heads.LinearHead([1.0, -1.0, 0.5, 0.0])
 ATTENTION = theorems.attention_head(MEMORY, [1.0, -1.0], RECOVERY)
 TASK = labels.draw_task(PLAIN, 4, (6, 2, 4), 0, "before")
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
+SPOKEN = readouts.Readout(PLAIN.emission, torch.ones(3).double())
 TRIANGLE = families.non_degenerate_hmm(3, 3, 1, zeros=0.0)
 SAID = sentences.sentences()
 PLAN = tuning.Tuning(1, 4, 0.1, 0.1)
@@ -204,6 +205,9 @@ GOOD = {
     tuning.probs_behind_prompt: dict(model=PLAIN, posteriors=torch.eye(3).double(), prompt=torch.ones(3).double()),
     tuning.tune_exact_prompt: dict(model=PLAIN, posteriors=torch.eye(3).double()[:2], **_TUNING),
     tuning.accuracy: dict(head=LINEAR, probs=PROBS[:, 0], labels=LABELS),
+    readouts.fit_readout: dict(beliefs=torch.eye(3), guesses=torch.eye(4)[:3], emission=PLAIN.emission, seed=0, starts=1),
+    readouts.total_variation: dict(guesses=torch.eye(3), others=torch.eye(3)),
+    SPOKEN.__call__: dict(beliefs=torch.eye(3)),
     TUNED.__call__: dict(probs=PROBS.float()),
     TUNED.label: dict(probs=PROBS.float()),
     TASK.split: dict(values=TASK.labels),
