@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from exempt import INNER, INNER_MODULES, RESULTS
-from good_calls import ATTENTION, GOOD, INF, LINEAR, MEMORY, NAN, PLAIN, RECOVERY, SAID, Case, call, home
+from good_calls import ATTENTION, CERTIFICATE, GOOD, INF, LINEAR, MEMORY, NAN, PLAIN, RECOVERY, SAID, Case, call, home
 from record import tried
 from test_bad_files import FILE_CASES, PARAMETER_CASES
 from test_bad_tuning import TUNING_CASES
@@ -23,7 +23,7 @@ from hmmlib.evidence.zero_patterns import patterns
 from hmmlib.experiments import local
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families, hmm
-from hmmlib.theory import assumptions, heads, separation, theorems
+from hmmlib.theory import assumptions, certificates, heads, separation, theorems
 
 HERE = ("models.", "inference.", "theory.", "evidence.")
 ONE_CELL = families.recoverable_memory_hmm(1, 2, 2, 1, 1)[0]
@@ -193,6 +193,17 @@ OTHERS = [
             (separation.fit_or_refute, "labels"),
         )
     ),
+    Case(certificates.certificate, "head", [1.0], "type LinearHead", "list", TypeError),
+    Case(certificates.certificate, "head", heads.LinearHead([1.0, 2.0]), "4 entries", "2"),
+    Case(CERTIFICATE.holds, "posteriors", torch.ones(2, 4), "length 3", "(2, 4)"),
+    Case(CERTIFICATE.holds, "distance", 2.5, "from 0 to 2", "2.5"),
+    Case(CERTIFICATE.holds, "distance", torch.ones(4), "3 entries", "4"),
+    Case(CERTIFICATE.holds, "distance", torch.full((3,), 3.0), "from 0 to 2", "3.0"),
+    Case(certificates.nearest_head, "slack", -0.1, "0 or more", "-0.1"),
+    Case(certificates.nearest_prompt, "head", None, "type LinearHead", "NoneType", TypeError),
+    Case(certificates.alternate, "rounds", 0, "1 or more", "0"),
+    Case(certificates.prompt_for_votes, "head", heads.LinearHead([1.0] * 4), "vote as mu does", "[1]"),
+    Case(certificates.prompt_for_votes, "model", PLAIN, "a permutation as transition", "another"),
     Case(messages.posterior, "at", 4, "0 to 3 for sequences of length 3", "4"),
     Case(messages.masked_token_probs_from_embeddings, "embeddings", np.ones((2, 0, 3)), "one position", "(2, 0, 3)"),
     Case(messages.aggregated_messages, "evidence", torch.ones(2, 3), "3 axes", "(2, 3)"),

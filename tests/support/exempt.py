@@ -62,6 +62,7 @@ RESULTS = [
     "Sentences",
     "Task",
     "TunedAttention",
+    "Certificate",
     "Readout",
     "Built",
     "Built.judge",

@@ -19,7 +19,7 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.notebook import drawings, figure_3, figures, interactive, live
-from hmmlib.theory import assumptions, heads, separation, theorems
+from hmmlib.theory import assumptions, certificates, heads, separation, theorems
 from hmmlib.training import bert, pretraining, readouts, tuning
 
 PLAIN = families.non_degenerate_hmm(3, 4, 0, zeros=0.0)
@@ -37,6 +37,9 @@ MEMORY_PROBS = messages.masked_token_probs(MEMORY, MEMORY_TOKENS)
 LINEAR = heads.LinearHead([1.0, -1.0, 0.5, 0.0])
 ATTENTION = theorems.attention_head(MEMORY, [1.0, -1.0], RECOVERY)
 TASK = labels.draw_task(PLAIN, 4, (6, 2, 4), 0, "before")
+SHIFT = hmm.HMM(np.eye(3)[[1, 2, 0]], PLAIN.emission, [0.2, 0.3, 0.5])
+VOTES = certificates.votes_apart(SHIFT, MU)
+CERTIFICATE = certificates.certificate(PLAIN, MU, VOTES)
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
 SPOKEN = readouts.Readout(PLAIN.emission, torch.ones(3).double())
 TRIANGLE = families.non_degenerate_hmm(3, 3, 1, zeros=0.0)
@@ -140,6 +143,13 @@ GOOD = {
     assumptions.weighted_values: dict(model=MEMORY, mu=[1.0, -1.0]),
     theorems.ground_truth: dict(_TASK, tokens=MEMORY_TOKENS),
     theorems.claim_b_1: dict(model=PLAIN, i=1),
+    certificates.certificate: dict(model=PLAIN, mu=MU, head=VOTES, prompt=torch.ones(3)),
+    CERTIFICATE.holds: dict(posteriors=torch.eye(3), distance=0.1),
+    certificates.nearest_head: dict(model=PLAIN, mu=MU, prompt=torch.ones(3), slack=0.1),
+    certificates.nearest_prompt: dict(model=PLAIN, mu=MU, head=VOTES),
+    certificates.alternate: dict(model=PLAIN, mu=MU, prompt=torch.ones(3), rounds=1),
+    certificates.votes_apart: dict(model=PLAIN, mu=MU),
+    certificates.prompt_for_votes: dict(model=SHIFT, mu=MU, head=VOTES),
     theorems.theorem_3_3: dict(model=PLAIN, mu=MU),
     theorems.lemma_c_2: dict(model=PLAIN, prompt=torch.ones(3, dtype=torch.float64)),
     theorems.theorem_3_6: dict(model=ESSENTIAL, mu=MU_ESSENTIAL, essential=STATES),

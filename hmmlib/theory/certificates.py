@@ -1,0 +1,184 @@
+"""Beyond the paper: how far off a guess may be before a head's label is wrong, and which tasks a prompt and a head can solve.
+
+Of a text x let p = P[H_0 | X_{1:T} = x]. Behind a prompt u, Ḡ_2 = W (d ⊙ p) / dᵀp with d = A (u ⊙ P[H_1]) / P[H_0] (Lemma
+C.2); without one, G_1 is the same with d = P[H_1] / P[H_0] (Claim B.1). A head b scores νᵀp / dᵀp there, with ν = d ⊙ Wᵀb,
+and the label is the sign of μᵀp. So (u, b) is right for every belief p if ν is a positive multiple of μ, and, where μ takes
+both signs, only then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.assumptions import as_mu
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.separation import Impossible, Undecided, fit_or_refute
+from hmmlib.theory.theorems import claim_b_1, lemma_c_2
+from hmmlib.validation import as_tensor, at_least, between, of_length, of_type, of_width
+
+TOLERANCE = 1e-10
+"""By how much the constraints of a linear program may be off (HiGHS takes no less)."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a head is good for behind a prompt. `mu` is μ, `reach` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is
+    κ = (max b - min b) / 2."""
+
+    mu: Tensor
+    reach: Tensor
+    error: float
+    spread: float
+
+    def holds(self, posteriors, distance) -> Tensor:
+        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: any guess that sums to 1, within ε of Ḡ_2 in L1, gets the right label there.
+
+        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. Nothing is assumed of W or A.
+
+        Args:
+            posteriors: p, (n, S).
+            distance: ε, a number from 0 to 2 for all texts, or one for each, (n,).
+
+        ValueError for another shape or range.
+        """
+        beliefs = of_width("posteriors", posteriors, len(self.mu), 2).to(self.mu)
+        if isinstance(distance, Tensor):
+            distance = of_length("distance", as_tensor("distance", distance, 1), [len(beliefs)]).to(self.mu)
+            between("the largest distance", distance.max().item(), 0, 2)
+        else:
+            distance = between("distance", distance, 0, 2)
+        return (beliefs @ self.mu).abs() > self.error + distance * self.spread * (beliefs @ self.reach)
+
+
+def _reach(model: HMM, prompt: Tensor | None) -> Tensor:
+    """d, (S,)."""
+    if prompt is None:
+        return claim_b_1(model, 1)
+    prompt = as_tensor("prompt", prompt, 1, like=model.initial)
+    return lemma_c_2(model, of_length("prompt", prompt, [model.n_states]))
+
+
+def certificate(model: HMM, mu, head: LinearHead, prompt: Tensor | None = None) -> Certificate:
+    """The `Certificate` of a head on G_1, or on Ḡ_2 behind a prompt u, (S,), for the task μ, (S,).
+
+    ValueError where the parts do not fit together, or P[H_0] is zero in some state.
+    """
+    mu, weights = as_mu(model, mu, HMM), of_type("head", head, LinearHead).weights
+    reach = _reach(model, prompt)
+    weights = of_length("head's weights", weights, [model.n_tokens]).to(reach)
+    score = reach * (weights @ model.emission)  # ν
+    return Certificate(mu, reach, (score - mu).abs().max().item(), (weights.max() - weights.min()).item() / 2)
+
+
+def _program(cost, upper: np.ndarray, most: np.ndarray, bounds) -> np.ndarray:
+    """The x of least cost with upper @ x ≤ most. RuntimeError where the solver does not find it."""
+    from scipy.optimize import linprog
+
+    options = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+    found = linprog(cost, A_ub=upper, b_ub=most, bounds=bounds, method="highs", options=options)
+    if found.x is None:
+        raise RuntimeError(f"a linear program was not solved: {found.message}")
+    return found.x
+
+
+def _nearest(matrix: np.ndarray, target: np.ndarray, low: float | None) -> np.ndarray:
+    """The x ≥ low (any x if None) at which the largest entry of |matrix x - target| is least."""
+    rows, columns = matrix.shape
+    ones = np.ones((rows, 1))
+    upper = np.block([[matrix, -ones], [-matrix, -ones]])
+    cost = np.append(np.zeros(columns), 1.0)
+    return _program(cost, upper, np.append(target, -target), [(low, None)] * columns + [(0, None)])[:-1]
+
+
+def nearest_head(model: HMM, mu, prompt: Tensor | None = None, slack: float = 0.0) -> tuple[LinearHead, Certificate]:
+    """The head whose δ is least, on G_1 or behind a prompt; of those whose δ is larger by at most `slack`, that of least κ.
+
+    Two linear programs. The certificate is computed from the head that they give.
+    ValueError as in `certificate`, and for a slack below 0.
+    """
+    mu = as_mu(model, mu, HMM)
+    slack = between("slack", slack, 0)
+    matrix = (_reach(model, prompt).unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
+    target, n_tokens = mu.double().numpy(), model.n_tokens
+    first = _nearest(matrix, target, None)
+    error = abs(matrix @ first - target).max() * (1 + 1e-9) + TOLERANCE + slack
+    pad, identity, ones = np.zeros((len(target), 2)), np.eye(n_tokens), np.ones((n_tokens, 1))
+    upper = np.block(
+        [
+            [matrix, pad],
+            [-matrix, pad],
+            [identity, -ones, 0 * ones],
+            [-identity, 0 * ones, ones],
+        ]
+    )
+    most = np.concatenate([target + error, error - target, np.zeros(2 * n_tokens)])
+    cost = np.append(np.zeros(n_tokens), [0.5, -0.5])  # κ = (high - low) / 2
+    weights = _program(cost, upper, most, (None, None))[:n_tokens]
+    head = LinearHead(torch.as_tensor(weights).to(mu))
+    return head, certificate(model, mu, head, prompt)
+
+
+def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificate]:
+    """The prompt u ≥ 0, (S,), behind which this head has the least δ, by a linear program; and the certificate.
+
+    A prompt that is larger than 1 somewhere is made of one in [0, 1] and a larger head: only their product counts.
+    ValueError as in `certificate`.
+    """
+    mu = as_mu(model, mu, HMM)
+    votes = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens]) @ model.emission
+    first = claim_b_1(model, 1) * model.initial  # P[H_1]
+    matrix = (votes / model.initial).unsqueeze(1) * model.transition * first  # u to ν
+    prompt = torch.as_tensor(_nearest(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
+    return prompt, certificate(model, mu, head, prompt)
+
+
+def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor, LinearHead, Certificate]:
+    """Prompt and head by turns, each the best for the other, from a prompt on: δ never grows. It need not end at the least.
+
+    The prompt is scaled to have 1 as its largest entry. ValueError as in `certificate`, and for less than one round.
+    """
+    best = None
+    for _ in range(at_least("rounds", rounds, 1)):
+        head, found = nearest_head(model, mu, prompt)
+        if best and found.error >= best[2].error:
+            break
+        best = prompt, head, found
+        prompt, _ = nearest_prompt(model, mu, head)
+        if not prompt.max() > 0:
+            break
+        prompt = prompt / prompt.max()
+    return best
+
+
+def votes_apart(model: HMM, mu) -> LinearHead | Impossible | Undecided:
+    """A head that scores the tokens' distributions of states with μ > 0 at 0 or more and those with μ < 0 below, if there is.
+
+    No prompt and head are right for every belief without one, as d ≥ 0 cannot turn a vote. Where A is a permutation and the
+    scores are not 0, one is enough: `prompt_for_votes`. ValueError as in `certificate`.
+    """
+    mu = as_mu(model, mu, HMM)
+    weighed = mu != 0
+    return fit_or_refute(model.emission.T[weighed], mu[weighed] > 0)
+
+
+def prompt_for_votes(model: HMM, mu, head: LinearHead) -> tuple[Tensor, LinearHead]:
+    """The prompt u, (S,), in [0, 1] and the multiple of a head whose votes are those of μ that are right for every belief.
+
+    A must be a permutation, so that any d can be had: d = |μ / Wᵀb|, and 0 where μ is; then δ = 0.
+    ValueError where A is none, or a vote is not that of μ; and as in `certificate`.
+    """
+    mu, first = as_mu(model, mu, HMM), claim_b_1(model, 1) * model.initial
+    weights = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens])
+    votes = weights @ model.emission
+    if not ((model.transition == 0) | (model.transition == 1)).all() or not (first > 0).all():
+        raise ValueError("model must have a permutation as transition: with another, not every reweighting can be had")
+    if wrong := ((votes.sign() != mu.sign()) & (mu != 0)).nonzero().flatten().tolist():
+        raise ValueError(f"head must vote as mu does; for these states it does not: {wrong}")
+    reach = torch.where(mu != 0, mu / votes, 0)  # d
+    prompt = model.transition.T @ (reach * model.initial) / first
+    return prompt / prompt.max(), LinearHead(weights * prompt.max())

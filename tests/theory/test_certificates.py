@@ -1,0 +1,208 @@
+"""Certificates and linear programs: against exact fractions on all texts, against duals, and where they must fail."""
+
+from fractions import Fraction
+from itertools import permutations, product
+
+import dyadic
+import numpy as np
+import pytest
+import torch
+from integers import whole
+from scipy.optimize import linprog
+from witness import forward_backward
+
+from hmmlib.inference.messages import posterior
+from hmmlib.models.appendix_e import random_hmm
+from hmmlib.models.families import essential_hmm, non_degenerate_hmm
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.certificates import (
+    alternate,
+    certificate,
+    nearest_head,
+    nearest_prompt,
+    prompt_for_votes,
+    votes_apart,
+)
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.separation import Impossible
+from hmmlib.theory.theorems import theorem_3_3, theorem_3_6
+
+
+def a_dyadic_model(rng, n_states=3, n_tokens=3):
+    chain, table = dyadic.columns(rng, n_states, n_states, 16), dyadic.columns(rng, n_tokens, n_states, 16, 0.2)
+    return HMM(chain, table, dyadic.column(rng, n_states, 16, 0))
+
+
+def beliefs(model, longest):
+    """P[H_0 | x] in fractions, of all possible texts of at most a length."""
+    for length in range(1, longest + 1):
+        for text in product(range(model.n_tokens), repeat=length):
+            weights = [int(w) for w in forward_backward(model, np.array(text), number=whole).start]
+            if sum(weights):
+                yield [Fraction(w, sum(weights)) for w in weights]
+
+
+def exactly(values):
+    return [Fraction(float(v)) for v in values]
+
+
+def says(model, prompt, belief):
+    """Ḡ_2 of a belief, from the matrices, in fractions; and dᵀp."""
+    n, chain, table = model.n_states, model.transition, model.emission
+    start, u = exactly(model.initial), exactly(prompt)
+    first = [sum(Fraction(chain[h, k].item()) * start[k] for k in range(n)) for h in range(n)]
+    reach = [sum(Fraction(chain[h, k].item()) * u[k] * first[k] for k in range(n)) / start[h] for h in range(n)]
+    weights = [d * p for d, p in zip(reach, belief, strict=True)]
+    total = sum(weights)
+    rows = [[Fraction(v.item()) for v in row] for row in table]
+    return [sum(v * w for v, w in zip(row, weights, strict=True)) / total for row in rows], total
+
+
+def spoilt(guess, distance):
+    """Guesses at this L1 distance, half of which goes from one token to another; as far as it is there."""
+    for one, other in permutations(range(len(guess)), 2):
+        moved = min(distance / 2, guess[one])
+        yield [g + moved * ((k == other) - (k == one)) for k, g in enumerate(guess)]
+
+
+def tried(scale, seeds=range(12), distance=Fraction(1, 8)):
+    """How many certified texts there are, and how many a guess within the distance mislabels, with κ and δ times `scale`."""
+    certified = wrong = 0
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        model = a_dyadic_model(rng)
+        mu, prompt = rng.integers(-4, 5, 3) / 4, torch.as_tensor(rng.integers(1, 9, 3) / 8)
+        if not mu.any():
+            continue
+        head, found = nearest_head(model, mu, prompt, slack=0.05)
+        b = exactly(head.weights)
+        for belief in beliefs(model, 3):
+            target = sum(Fraction(m) * p for m, p in zip(mu, belief, strict=True))
+            guess, total = says(model, prompt, belief)
+            if abs(target) > scale * (Fraction(found.error) + distance * Fraction(found.spread) * total):
+                certified += 1
+                scores = [sum(x * y for x, y in zip(b, other, strict=True)) for other in spoilt(guess, distance)]
+                wrong += any((score >= 0) != (target >= 0) for score in scores)
+    return certified, wrong
+
+
+def test_no_guess_within_the_distance_mislabels_a_certified_text():
+    certified, wrong = tried(1)
+    assert certified > 30
+    assert not wrong
+
+
+def test_half_the_certificate_is_not_enough():
+    assert tried(Fraction(1, 2))[1]
+
+
+def test_what_holds_is_the_inequality():
+    rng = np.random.default_rng(3)
+    model, mu = a_dyadic_model(rng), [1.0, -0.5, 0.25]
+    head, found = nearest_head(model, mu)
+    prompt = torch.ones(3, dtype=torch.float64)
+    points = torch.as_tensor(rng.dirichlet(np.ones(3), 500))
+    for distance in (0.0, 0.1, torch.full((500,), 0.1)):
+        each = torch.as_tensor(distance).expand(500)
+        want = [
+            abs(p @ found.mu) > found.error + e * found.spread * (found.reach @ p)
+            for p, e in zip(points, each, strict=True)
+        ]
+        assert found.holds(points, distance).tolist() == want
+    weaker = certificate(model, mu, LinearHead(head.weights + torch.tensor([0.3, 0, 0])), prompt)
+    assert weaker.error > found.error
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_least_error_is_that_of_the_dual_program(seed):
+    """min ‖M b - μ‖∞ = max μᵀy over Mᵀy = 0, ‖y‖₁ ≤ 1; and no other head that is tried has a smaller spread."""
+    model, rng = random_hmm(6, 4, seed, temperature=0.5), np.random.default_rng(seed)
+    mu, prompt = rng.standard_normal(6), torch.as_tensor(rng.random(6))
+    _, found = nearest_head(model, mu, prompt)
+    matrix = (found.reach.unsqueeze(1) * model.emission.T).numpy()
+    dual = linprog(
+        np.concatenate([-mu, mu]),
+        A_eq=np.hstack([matrix.T, -matrix.T]),
+        b_eq=np.zeros(4),
+        A_ub=np.ones((1, 12)),
+        b_ub=[1],
+        bounds=(0, None),
+    )
+    assert found.error == pytest.approx(-dual.fun, abs=1e-7)
+    assert found.error > 1e-3
+    wide, loose = nearest_head(model, mu, prompt, slack=0.2)
+    assert loose.error <= found.error + 0.2 + 1e-8
+    assert loose.spread < found.spread
+    shrunk = certificate(model, mu, LinearHead(0.99 * wide.weights), prompt)
+    assert shrunk.error > loose.error - 1e-9, "of the same spread less 1%: no longer within the slack"
+
+
+def test_the_theorems_heads_have_no_error():
+    model = non_degenerate_hmm(3, 4, 0, zeros=0.0)
+    mu = [1.0, -0.5, 0.25]
+    assert certificate(model, mu, theorem_3_3(model, mu)).error < 1e-12
+    assert nearest_head(model, mu)[1].error < 1e-9
+    chain, states = essential_hmm(4, 3, 2, 5)
+    task = np.zeros(4)
+    task[states] = 1.0, -1.0
+    prompt, head = theorem_3_6(chain, task, states)
+    assert certificate(chain, task, head, prompt).error < 1e-12
+    assert nearest_head(chain, task)[1].error > 1e-3, "a head alone is not enough there"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_scores_are_no_multiple_of_mu_some_belief_is_mislabelled(seed):
+    """Exactness: on the edge between a state with μ > 0 and one with μ < 0, or on a state, a belief has the wrong sign."""
+    rng = np.random.default_rng(seed)
+    model, mu = random_hmm(5, 4, seed, temperature=1.0), rng.standard_normal(5)
+    mu[:2] = abs(mu[0]), -abs(mu[1])
+    head, found = nearest_head(model, mu)
+    nu = (found.reach * (head.weights @ model.emission)).numpy()
+    assert found.error > 1e-6
+    edges = []
+    for h, k in permutations(range(5), 2):
+        if mu[h] > 0 > mu[k]:
+            for share in np.linspace(0, 1, 2001):
+                edges.append((share * mu[h] + (1 - share) * mu[k], share * nu[h] + (1 - share) * nu[k]))
+    targets, scores = np.array(edges).T
+    assert ((targets >= 0) != (scores >= 0)).any()
+
+
+def test_a_permutation_needs_separable_votes_and_no_more():
+    """Five states, three tokens: W has dependent columns. Every belief is then labelled as its exact sum says."""
+    solved = refused = 0
+    rng = np.random.default_rng(0)
+    for seed in range(60):
+        chain = torch.eye(5, dtype=torch.float64)[rng.permutation(5)]
+        model = HMM(chain, random_hmm(5, 3, seed, temperature=1.0).emission, rng.dirichlet(np.ones(5)))
+        mu = rng.standard_normal(5) * (np.arange(5) < 4)
+        apart = votes_apart(model, mu)
+        if isinstance(apart, Impossible):
+            refused += 1
+            start = torch.as_tensor(rng.random(5))
+            assert alternate(model, mu, start)[2].error > 1e-6
+            continue
+        prompt, head = prompt_for_votes(model, mu, apart)
+        assert 0 <= prompt.min() <= prompt.max() == 1
+        assert certificate(model, mu, head, prompt).error < 1e-9
+        texts = model.sample(50, 4, seed).tokens
+        scores = certificate(model, mu, head, prompt)
+        target = posterior(model, texts, at=0) @ torch.as_tensor(mu)
+        nu = posterior(model, texts, at=0) @ (scores.reach * (head.weights @ model.emission))
+        assert ((target >= 0) == (nu >= 0))[target.abs() > 1e-9].all()
+        solved += 1
+    assert solved > 3
+    assert refused > 3
+
+
+def test_turns_never_make_it_worse_and_a_known_prompt_is_found_again():
+    model, states = essential_hmm(4, 3, 2, 5)
+    mu = np.zeros(4)
+    mu[states] = 1.0, -1.0
+    start = torch.full((4,), 0.5, dtype=torch.float64)
+    alone = nearest_head(model, mu, start)[1].error
+    *_, found = alternate(model, mu, start)
+    assert found.error <= alone
+    best, _ = theorem_3_6(model, mu, states)
+    head = nearest_head(model, mu, best)[0]
+    assert nearest_prompt(model, mu, head)[1].error < 1e-8
