@@ -225,7 +225,7 @@ def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
 
 
 def essential_states(model: HMM, mu) -> list[int] | None:
-    """Some set H* for which Assumption 3.5 holds, or None where there is none.
+    """Some set H* for which Assumption 3.5 holds, or None where floats can vouch for none.
 
     A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
     that are built by covering one state of supp(μ) at a time.

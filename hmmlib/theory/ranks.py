@@ -87,7 +87,8 @@ def independent(columns: Tensor) -> Independence:
 class Span(NamedTuple):
     """An orthonormal basis (rows, rank) of the span of columns, and by how much it may be turned: an angle's sine.
 
-    `certain` is False where the columns have that rank only within rounding: exactly, their span is larger.
+    `certain` is False where the columns have that rank only within rounding: exactly, their span is larger, or may be where
+    they are too many for an exact rank.
     """
 
     basis: Tensor

@@ -208,6 +208,7 @@ def _behind_the_prompt(case: PromptedInstance, head: AttentionHead) -> float:
 
 def printed_lemma_d_9(seed: int) -> Printed:
     """𝓘 = Î, with 𝓩 of (D.7) over i ∈ [t] and β_1 = -2, as printed: 1 where they differ on an input."""
+    seed += seed % 10 == 0  # leaves out the family that was made for this
     case = prompted_instance(seed)
     query, key = head_of(seed).query, head_of(seed).key
     first = torch.zeros_like(query)
