@@ -258,7 +258,8 @@ def _in_loops(
         own_results = loops.Results(*(written[some] for written in results))
         loops.run_chain(chain, observed._replace(index=observed.index[some]), asked, scaling, own_results)
 
-    backend.side_by_side(work, n, torch.get_num_threads() if n * length * rows.shape[1] > SMALL else 1)
+    with backend.flushing(dtype):
+        backend.side_by_side(work, n, torch.get_num_threads() if n * length * rows.shape[1] > SMALL else 1)
     if sized:
         sizes[..., 1] += scale[evidence.index].sum((1, 2))[:, None]
     return laws, sizes, _doubtful(model, evidence, scale, least)

@@ -149,7 +149,7 @@ def test_of_a_block_only_the_sequence_that_needs_it_is_run_again(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "length"), [(torch.float64, 125), (torch.float64, 126), (torch.float32, 18)], ids=str
+    ("dtype", "length"), [(torch.float64, 125), (torch.float64, 126), (torch.float32, 15)], ids=str
 )
 def test_values_of_the_memory_told_apart_only_in_the_end_are_weighed_as_they_are(dtype, length):
     """Each token 0 says 2^-8 of state 0, whatever the memory, until the last token leaves only that state."""
@@ -280,3 +280,29 @@ def test_numba_is_loaded_only_when_it_is_needed():
     code = "import sys, hmmlib.inference.messages, hmmlib.theory.theorems; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def flushes():
+    return (np.float32(1e-45) * np.float32(1)) == 0
+
+
+@pytest.mark.parametrize(("dtype", "threads"), [(torch.float32, 1), (torch.float32, 2), (torch.float64, 2)])
+def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtype, threads, monkeypatch):
+    """Products of numbers below 1e-38 take some processors twenty times as long; in every thread, and only meanwhile."""
+    seen, run = [], backend.side_by_side
+
+    def spied(work, n, _):
+        return run(lambda share: (seen.append(flushes()), work(share)), n, threads)
+
+    monkeypatch.setattr(backend, "side_by_side", spied)
+    model = random_hmm(4, 3, 0).to(dtype=dtype)
+    for chosen in (False, True):
+        if not torch.set_flush_denormal(chosen):
+            pytest.skip("this processor cannot")
+        try:
+            masked_token_probs(model, model.sample(10, 5, 0).tokens)
+            assert flushes() is np.bool_(chosen)
+        finally:
+            torch.set_flush_denormal(False)
+        assert seen == [dtype == torch.float32 or chosen] * threads
+        seen.clear()
