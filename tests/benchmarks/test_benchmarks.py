@@ -20,6 +20,7 @@ import sampling
 import tables
 import typer
 from contest import GIB, Contestant, Pool, contest
+from record import slow
 from typer.testing import CliRunner
 
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
@@ -210,6 +211,7 @@ def here(contestant: Contestant) -> Contestant:
     return dataclasses.replace(contestant, peer=False)
 
 
+@slow  # tests/inference/test_messages.py lays the same peers beside the library
 def test_the_contestants_compute_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(posteriors, "INPUTS", tmp_path)
     model, flat = random_hmm(4, 3, seed=1, temperature=0.3), random_memory_hmm(2, 4, 3, seed=1, n_cells=2)

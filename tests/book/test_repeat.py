@@ -91,7 +91,8 @@ def trials(preset: str) -> list[dict]:
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("preset", ["smoke", pytest.param("quick", marks=slow)])
+@slow  # tests/experiments/test_trials.py repeats a trial in one process
+@pytest.mark.parametrize("preset", ["smoke", "quick"])
 def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(preset):
     one, two = trials(preset)
     assert one == numbers(run_trial(TrialSpec(preset, 10, 3), device="cpu"))

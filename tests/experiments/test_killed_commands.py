@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from record import SLOW
+from record import SLOW, slow
 from runs import ENVIRONMENT, PANEL, claimed, command, kill_at_random, runs, stored, to_the_end
 
 from hmmlib.experiments.local import describe, run_missing
@@ -49,6 +49,7 @@ def test_kills_of_two_commands_on_one_store_change_nothing(tmp_path):
     assert all(name.startswith(".") for name in others)
 
 
+@slow  # tests/experiments/test_local.py has the same of the call
 def test_the_command_ends_with_its_time_box_and_leaves_a_checkpoint(tmp_path):
     long = dict(steps=100_000, batch=8, documents=20, document_length=2500)
     call = command("trial", tmp_path, "--missing", "--trials", "1", "--max-minutes", "0.05", **long)
