@@ -63,6 +63,11 @@ def _reach(model: HMM, prompt: Tensor | None) -> Tensor:
     return lemma_c_2(model, of_length("prompt", prompt, [model.n_states]))
 
 
+def _reaches(model: HMM) -> Tensor:
+    """The matrix of u to d, (S, S)."""
+    return torch.stack([lemma_c_2(model, only) for only in torch.eye(model.n_states, dtype=model.dtype)], 1)
+
+
 def certificate(model: HMM, mu, head: LinearHead, prompt: Tensor | None = None) -> Certificate:
     """The `Certificate` of a head on G_1, or on Ḡ_2 behind a prompt u, (S,), for the task μ, (S,).
 
@@ -131,8 +136,7 @@ def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificat
     """
     mu = as_mu(model, mu, HMM)
     votes = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens]) @ model.emission
-    first = claim_b_1(model, 1) * model.initial  # P[H_1]
-    matrix = (votes / model.initial).unsqueeze(1) * model.transition * first  # u to ν
+    matrix = votes.unsqueeze(1) * _reaches(model)  # u to ν
     prompt = torch.as_tensor(_nearest(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
     return prompt, certificate(model, mu, head, prompt)
 
@@ -172,13 +176,13 @@ def prompt_for_votes(model: HMM, mu, head: LinearHead) -> tuple[Tensor, LinearHe
     A must be a permutation, so that any d can be had: d = |μ / Wᵀb|, and 0 where μ is; then δ = 0.
     ValueError where A is none, or a vote is not that of μ; and as in `certificate`.
     """
-    mu, first = as_mu(model, mu, HMM), claim_b_1(model, 1) * model.initial
+    mu, reaches = as_mu(model, mu, HMM), _reaches(model)
     weights = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens])
     votes = weights @ model.emission
-    if not ((model.transition == 0) | (model.transition == 1)).all() or not (first > 0).all():
+    if not ((model.transition == 0) | (model.transition == 1)).all() or not reaches.any(0).all():
         raise ValueError("model must have a permutation as transition: with another, not every reweighting can be had")
     if wrong := ((votes.sign() != mu.sign()) & (mu != 0)).nonzero().flatten().tolist():
         raise ValueError(f"head must vote as mu does; for these states it does not: {wrong}")
     reach = torch.where(mu != 0, mu / votes, 0)  # d
-    prompt = model.transition.T @ (reach * model.initial) / first
+    prompt = model.transition.T @ (reach / reaches.sum(1))
     return prompt / prompt.max(), LinearHead(weights * prompt.max())

@@ -64,8 +64,10 @@ class _Fit(NamedTuple):
 
     def readout(self, table: Tensor, weights: Tensor) -> Readout:
         """With T or the columns as `table`."""
-        columns = {"emission": lambda: self.emission, "translated": lambda: table @ self.emission, "own": lambda: table}
-        return Readout(columns[self.words](), weights / weights.max())
+        if self.words == "emission":
+            return Readout(self.emission, weights / weights.max())
+        columns = table @ self.emission if self.words == "translated" else table
+        return Readout(columns, weights / weights.max())
 
     def loss(self, found: Readout) -> Tensor:
         """The mean cross-entropy of the guesses, nats."""
@@ -82,9 +84,8 @@ class _Fit(NamedTuple):
         if self.words != "emission":
             before = weighed @ self.emission.T if self.words == "translated" else weighed
             shares = table * (ratio.T @ before)
-            table = torch.where(
-                shares.sum(0) > 0, shares / shares.sum(0), table
-            )  # of a state that is never believed, as it was
+            total = shares.sum(0)  # 0 for a state that is never believed: its column stays
+            table = torch.where(total > 0, shares / total, table)
         return table, weights / weights.max()
 
     def climb(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
@@ -147,12 +148,10 @@ def fit_readout(
     n_tokens, n_states = emission.shape
     width = n_tokens if words == "translated" else n_states
     even, ones = emission.new_full((n_tokens, width), 1 / n_tokens), emission.new_ones(n_states)
-    if words == "emission" and not reweighted:
-        return fit.readout(even, ones)
-    begin = [even if words == "emission" else fit.climb(even, ones, False)[0]]
+    table = even if words == "emission" else fit.climb(even, ones, False)[0]
     if not reweighted:
-        return fit.readout(begin[0], ones)
-    ends = [fit.climb(begin[0], ones, True)]
+        return fit.readout(table, ones)
+    ends = [fit.climb(table, ones, True)]
     for _ in range(starts - 1):
         table, weights = (torch.rand(part.shape, generator=generator, dtype=torch.float64) for part in (even, ones))
         ends.append(fit.climb(table / table.sum(0), weights, True))

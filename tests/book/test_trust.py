@@ -95,8 +95,9 @@ def test_most_mutants_of_each_module_are_killed_and_there_is_a_reason_for_the_ot
         assert part.keys() - unclear == {"mutants", "killed", "left out", "alive"}, name
         assert part["killed"] + part.get("timeout", 0) == dead, "an end that tells nothing counts as alive"
         since = sum(mutant["reason"].startswith("noticed since") for mutant in part["alive"])
-        assert dead + since >= (0.9 if name in ("ranks", "separation") else 0.95) * every > 90, name
-        assert dead >= 0.85 * every, name
+        assert every > (100 if name == "measurements" else 200), name
+        assert dead >= (0.85 if name == "separation" else 0.9) * every, name
+        assert dead + since >= (0.9 if name in ("ranks", "separation") else 0.95) * every, name
         assert all(len(mutant["reason"]) > 10 and mutant["change"] for mutant in part["alive"]), name
 
 

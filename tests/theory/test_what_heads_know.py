@@ -105,7 +105,7 @@ def test_constructions_refuse_what_is_too_close_and_go_on_if_told():
 
 
 def test_a_flow_too_small_for_floats_is_too_close():
-    """State 1 is rare, and its way to state 2 too: what flows there is less than the smallest float that is whole."""
+    """State 1 is rare, and its way to state 2 too: what flows there is less than the smallest normal float."""
     rare = 1e-160
     chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
     report = assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare]))
