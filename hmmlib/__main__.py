@@ -58,6 +58,11 @@ Store = Annotated[
         help="result store; if left out mine/results, and what it lacks is looked for in results",
     ),
 ]
+Also = Annotated[list[str] | None, typer.Option(help="a measurement on request, such as probes; `all` for every one")]
+Networks = Annotated[
+    Path | None,
+    typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here, for other tasks on them"),
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="another field of the spec, such as steps=1100")
 ]
@@ -218,6 +223,8 @@ def trial(
     device: Device = "auto",
     store: Store = None,
     changes: Changes = None,
+    also: Also = None,
+    networks: Networks = None,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="run again what is stored, where the library may have changed since")
     ] = False,
@@ -232,33 +239,44 @@ def trial(
         raise typer.BadParameter("a panel has its own --n-states, --n-memory and --seed")
     if not missing and (trials or workers > 1):
         raise typer.BadParameter("--trials and --workers are for --missing")
-    store, until = store or PROJECT, _until(max_minutes, device)
+    how = dict(store=store or PROJECT, device=device, until=_until(max_minutes, device))
+    how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
     if missing:
-        _run_panel(_panel(preset, panel, trials, changes), workers, store, device, until, rerun)
+        _run_panel(_panel(preset, panel, trials, changes), workers, how)
         return
     try:
         spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    _run_one(spec, store, device, until, rerun)
+    _run_one(spec, how)
 
 
-def _run_panel(specs, workers: int, store, device: str, until: float, rerun: bool) -> None:
+def _on_request(names: list[str] | None) -> list[str]:
+    """Names of measurements, or a usage error."""
+    from hmmlib.experiments.beyond import ON_REQUEST
+
+    for name in names or []:
+        if name not in ("all", *ON_REQUEST):
+            raise typer.BadParameter(f"--also must be all, or one of {', '.join(ON_REQUEST)}, not {name!r}")
+    return list(ON_REQUEST if names and "all" in names else names or [])
+
+
+def _run_panel(specs, workers: int, how: dict) -> None:
     """What the store lacks, in this process or in several."""
     from hmmlib.experiments.local import describe, run_missing, run_side_by_side
 
     if workers > 1:
-        _conclude(run_side_by_side(specs, workers, store, device, until, rerun), specs)
+        _conclude(run_side_by_side(specs, workers, **how), specs)
         return
     with console.status("starting") as status:
 
         def show(spec, phase, share):
             status.update(f"{describe(spec)}: {phase} {share:.0%}")
 
-        _conclude(run_missing(specs, store, device, until, _line, show, rerun=rerun), specs)
+        _conclude(run_missing(specs, say=_line, on_progress=show, **how), specs)
 
 
-def _run_one(spec, store, device: str, until: float, rerun: bool) -> None:
+def _run_one(spec, how: dict) -> None:
     """The result of a spec, run now or stored before: then also by what code."""
     from hmmlib.experiments.local import describe, run_missing, summary
     from hmmlib.experiments.provenance import stored_by
@@ -269,11 +287,11 @@ def _run_one(spec, store, device: str, until: float, rerun: bool) -> None:
         def show(spec, phase, share):
             status.update(f"{phase} {share:.0%}")
 
-        outcome = run_missing([spec], store, device, until, lambda text: None, show, rerun=rerun)
-    if not is_stored(spec, store, rerun):
+        outcome = run_missing([spec], say=lambda text: None, on_progress=show, **how)
+    if not is_stored(spec, how["store"], how["rerun"], how["also"]):
         _conclude(outcome, [spec])
         raise typer.Exit(1)
-    path = result_path(spec, store)
+    path = result_path(spec, how["store"])
     result = load_result(path)
     _line(f"{describe(spec)}: {summary(result)}")
     if not outcome.ran:

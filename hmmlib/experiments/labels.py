@@ -13,7 +13,7 @@ from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import assumption_3_1
 from hmmlib.theory.heads import LinearHead
-from hmmlib.theory.theorems import theorem_3_3
+from hmmlib.theory.theorems import claim_b_1, theorem_3_3
 from hmmlib.validation import MASK, as_generator, at_least, dense, of_type, one_of
 
 PLACES = ("distinct", "repeated")
@@ -102,12 +102,15 @@ class LabelRule(NamedTuple):
       weigh P[M | observed] by every rule.
     - `head(model, mu)`: the head that the theory gives; AssumptionError where it gives none.
     - `origin(model)`: the chain whose H_0 is that state, from which a prompt is read as in (3.3).
+    - `reach(model)`: the d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, p being that posterior; None where there is
+      no such d.
     """
 
     inputs: Callable[[HMM | MemoryHMM, int, int, torch.Generator], tuple[Tensor, Tensor]]
     posterior: Callable[[HMM, Tensor], Tensor]
     head: Callable[[HMM, Tensor], LinearHead]
     origin: Callable[[HMM], HMM]
+    reach: Callable[[HMM], Tensor] | None = None
 
 
 LABEL_RULES = {
@@ -116,12 +119,14 @@ LABEL_RULES = {
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{-1}], Section 5
         head=_head_at_mask,
         origin=lambda model: HMM(model.transition, model.emission, model.marginal(1)),
+        reach=lambda model: torch.ones_like(model.initial),
     ),
     "before": LabelRule(
         inputs=_mask_before_text,
         posterior=lambda model, observed: posterior(model, observed, at=0),  # P[H_0 | X_{1:T} = x]
         head=theorem_3_3,
         origin=lambda model: model,
+        reach=lambda model: claim_b_1(model, 1),
     ),
     "stepped": LabelRule(
         inputs=_mask_before_text,

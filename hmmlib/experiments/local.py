@@ -30,10 +30,11 @@ from hmmlib.experiments.store import (
     as_folders,
     checkpoint_path,
     is_stored,
+    load_result,
     result_path,
     save_result,
 )
-from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmlib.experiments.trials import TrialResult, measure, run_trial
 from hmmlib.training import checkpoints
 from hmmlib.validation import all_of_type, at_least, between, of_type
 
@@ -110,6 +111,16 @@ def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
     return path
 
 
+def _result(spec, store, report, device, rerun, also, networks) -> TrialResult:
+    """A whole trial, or what a stored result lacks."""
+    path, checkpoint = result_path(spec, store), checkpoint_path(spec, store)
+    if not path.exists() or (rerun and not is_stored(spec, store, rerun)):
+        return run_trial(spec, report, device, checkpoint, also, networks)
+    stored = load_result(path)
+    lacking = [name for name in also if name not in stored.added]
+    return measure(stored, lacking, report, device, checkpoint, networks)
+
+
 def run_missing(
     specs: Sequence[TrialSpec],
     store: Store | str | Path = PROJECT,
@@ -119,6 +130,8 @@ def run_missing(
     on_progress: Callable[[TrialSpec, str, float], None] | None = None,
     workers: int = 1,
     rerun: bool = False,
+    also: Sequence[str] = (),
+    networks: Path | None = None,
 ) -> Outcome:
     """Run, one after another, the specs whose result file is missing and that no other process is running.
 
@@ -127,6 +140,8 @@ def run_missing(
         on_progress: called as on_progress(spec, phase, share) while a trial runs.
         workers: how many processes like this one work on these specs, for the estimate of the time left.
         rerun: whether to run again what is stored by a library that is not known to be as it is now.
+        also: measurements on request; a stored result that lacks one is measured again, and keeps all else.
+        networks: a folder where pretrained networks are kept, as `run_trial` has it.
 
     Raises:
         OSError: a result cannot be written; everything finished is kept, the message says where.
@@ -135,17 +150,17 @@ def run_missing(
     backend.pick(device)
     store, until = as_folders(store), between("until", until, 0)
     specs = all_of_type("specs", specs, TrialSpec)
-    outcome, seconds = Outcome(), []
+    wanted, outcome, seconds = (store, rerun, also), Outcome(), []
     for k, spec in enumerate(specs):
         if time.monotonic() >= until:
-            outcome.left += [s.hash for s in specs[k:] if not is_stored(s, store, rerun)]
+            outcome.left += [s.hash for s in specs[k:] if not is_stored(s, *wanted)]
             break
-        if is_stored(spec, store, rerun):
+        if is_stored(spec, *wanted):
             outcome.stored.append(spec.hash)
             continue
-        claim = Claim.take(spec, store, rerun)
+        claim = Claim.take(spec, *wanted)
         if claim is None:  # it may have been finished a moment ago
-            (outcome.stored if is_stored(spec, store, rerun) else outcome.taken).append(spec.hash)
+            (outcome.stored if is_stored(spec, *wanted) else outcome.taken).append(spec.hash)
             continue
 
         def report(phase: str, share: float) -> None:
@@ -156,7 +171,7 @@ def run_missing(
 
         start = time.monotonic()
         try:
-            result = run_trial(spec, report, device, checkpoint_path(spec, store))
+            result = _result(spec, store, report, device, rerun, also, networks)
             store_safely(result, store)
             outcome.ran.append(spec.hash)
             seconds.append(time.monotonic() - start)
@@ -172,7 +187,7 @@ def run_missing(
     return outcome
 
 
-def _work(specs: Sequence[TrialSpec], store: Store, device: str, until: float, workers: int, rerun: bool, told) -> None:
+def _work(told, workers: int, specs: Sequence[TrialSpec], store: Store, device: str, until: float, **options) -> None:
     """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
     asked = []
 
@@ -189,7 +204,7 @@ def _work(specs: Sequence[TrialSpec], store: Store, device: str, until: float, w
     threading.Thread(target=watch, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
-        told.send(run_missing(specs, store, device, until, workers=workers, rerun=rerun))
+        told.send(run_missing(specs, store, device, until, workers=workers, **options))
     except BaseException as error:
         if asked:  # in the midst of an import the interrupt may have become another error
             raise SystemExit("interrupted") from None
@@ -205,6 +220,8 @@ def run_side_by_side(
     device: str = "auto",
     until: float = float("inf"),
     rerun: bool = False,
+    also: Sequence[str] = (),
+    networks: Path | None = None,
 ) -> Outcome:
     """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
 
@@ -219,7 +236,8 @@ def run_side_by_side(
         for _ in range(workers):
             # One for each: what a process was saying when it died blocks no other.
             hears, told = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(specs, store, device, until, workers, rerun, told))
+            options = {"rerun": rerun, "also": also, "networks": networks}
+            process = context.Process(target=_work, args=(told, workers, specs, store, device, until), kwargs=options)
             process.start()
             running[hears] = process
             told.close()
@@ -242,7 +260,7 @@ def run_side_by_side(
     merged = merge(outcomes)
     if died:
         known = {*merged.failed, *merged.left}
-        lost = [describe(spec) for spec in specs if spec.hash not in known and not is_stored(spec, store, rerun)]
+        lost = [describe(spec) for spec in specs if spec.hash not in known and not is_stored(spec, store, rerun, also)]
         named = "; ".join(lost[:3]) + (f"; and {len(lost) - 3} more" if len(lost) > 3 else "")
         again = f". Run again what is missing: {named}" if lost else ", and nothing is missing"
         raise RuntimeError(f"{died} of {workers} processes died; the rest is kept{again}")

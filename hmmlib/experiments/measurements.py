@@ -18,6 +18,7 @@ from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, tuning
 from hmmlib.validation import all_of_type, one_of
 
@@ -28,22 +29,29 @@ STAGES = {
     "task": "inputs, labels and posteriors",
     "exact": "the exact G on the task's inputs, (n, T, X)",
     "network": "the pretrained network",
+    "prompted": "the prompt that is tuned on the network, and the head tuned with it",
     "outputs": "the network's distributions on the task's inputs, (n, T, X and special ids)",
     "tick": "to be called now and then by what takes long: it ends the trial where its time is over",
 }
 """What a trial has, from what is had at once to what takes long."""
 
 
+Prompted = tuple[Tensor, LinearHead]
+"""The stage of that name."""
+
+
 class Measurement(NamedTuple):
     """A function that measures, the names that it gives, the phase that its seconds count to, and what has it.
 
-    `vanilla` is whether only trials of vanilla models have it: in those of memory models its names are None.
+    `vanilla` is whether only trials of vanilla models have it: in those of memory models its names are None. `on_request` is
+    whether a trial makes it only where one of its names is asked for.
     """
 
-    function: Callable[..., dict[str, float | int | str | None]]
+    function: Callable[..., dict[str, float | int | str | dict | None]]
     names: tuple[str, ...]
     phase: str
     vanilla: bool
+    on_request: bool
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -55,14 +63,16 @@ MEASUREMENTS: list[Measurement] = []
 """In the order in which a trial makes them."""
 
 
-def measurement(*names: str, phase: str | None = None, vanilla: bool = False) -> Callable[[Callable], Callable]:
+def measurement(
+    *names: str, phase: str | None = None, vanilla: bool = False, on_request: bool = False
+) -> Callable[[Callable], Callable]:
     """Add the decorated function to MEASUREMENTS: it gives these names. Its phase is its own name if left out.
 
     ValueError for a name that another measurement gives, or a parameter that is no stage.
     """
 
     def register(function: Callable) -> Callable:
-        new = Measurement(function, names, phase or function.__name__.replace("_", " "), vanilla)
+        new = Measurement(function, names, phase or function.__name__.replace("_", " "), vanilla, on_request)
         if taken := set(names) & measured_names():
             raise ValueError(f"{function.__name__} gives {', '.join(sorted(taken))}, as another measurement does")
         for stage in new.stages:
@@ -167,13 +177,9 @@ def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: 
 
 
 @measurement("prompt_accuracy", "validation_prompt_accuracy", phase="prompt tuning", vanilla=True)
-def tuned_prompt(
-    spec: TrialSpec, network: torch.nn.Module, task: Task, seeds: dict[str, int], tick: Callable[[], None]
-) -> dict:
+def tuned_prompt(network: torch.nn.Module, task: Task, prompted: Prompted) -> dict:
     """Accuracies behind a tuned prompt."""
-    (train, *rest), (labels, *truths) = task.split(task.tokens), task.split(task.labels)
-    how = spec.prompt_length, spec.tuning(), seeds["tuning"], spec.prompt_start
-    prompt, head = tuning.tune_prompt(network, train, labels, *how, tick)
+    (_, *rest), (_, *truths), (prompt, head) = task.split(task.tokens), task.split(task.labels), prompted
     validation, test = (
         tuning.accuracy(head, tuning.all_probs_at_mask(network, tokens, prompt), truth)
         for tokens, truth in zip(rest, truths, strict=True)

@@ -8,6 +8,7 @@ import io
 import re
 import subprocess
 import tokenize
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +22,25 @@ SOURCES = (
     "models",
     "inference",
     "theory/assumptions.py",
+    "theory/certificates.py",
     "theory/heads.py",
     "theory/ranks.py",
+    "theory/separation.py",
     "theory/theorems.py",
     "training",
-    *(f"experiments/{name}.py" for name in ("labels", "ladder", "measurements", "presets", "specs", "trials")),
+    *(
+        f"experiments/{name}.py"
+        for name in ("beyond", "labels", "ladder", "measurements", "presets", "specs", "trials")
+    ),
 )
 """The part of the library that computes a trial, below `hmmlib`; the rest checks, stores, shows or proves."""
+OF_NETWORKS = (
+    "backend.py",
+    "models",
+    *(f"training/{name}.py" for name in ("bert", "muon", "pretraining")),
+    *(f"experiments/{name}.py" for name in ("presets", "specs", "trials")),
+)
+"""The part that a pretrained network hangs on."""
 
 
 def code_of(source: str) -> str:
@@ -43,10 +56,10 @@ def code_of(source: str) -> str:
 
 
 @cache
-def library_digest() -> str:
-    """16 hexadecimal digits that the names and the code of SOURCES give, as they are when first asked for."""
+def library_digest(sources: Sequence[str] = SOURCES) -> str:
+    """16 hexadecimal digits that the names and the code of these sources give, as they are when first asked for."""
     digest = hashlib.sha256()
-    for source in SOURCES:
+    for source in sources:
         path = LIBRARY / source
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(f"{file.relative_to(LIBRARY).as_posix()}\n{code_of(file.read_text())}\n".encode())

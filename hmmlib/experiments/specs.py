@@ -22,6 +22,11 @@ PRECISIONS = ("single", "half")
 LONGEST_PROMPT = 50
 MOST_TRIALS = 10_000
 """Of a point: more would take long to list."""
+OF_THE_TASK = (
+    "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch", "tuning_warmup",
+    "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads", "attention_positions", "evaluation",
+)  # fmt: skip
+"""Fields that come in when the network is pretrained."""
 OWN = None
 """Stands for the preset's own value."""
 AS_BEFORE = "as before"
@@ -125,6 +130,12 @@ class TrialSpec:
     def hash(self) -> str:
         """16 hexadecimal digits that the spec's content gives."""
         return hashlib.sha256(json.dumps(self.content(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def network_hash(self) -> str:
+        """16 hexadecimal digits of the fields that the pretrained network hangs on: alike where only the task differs."""
+        fields = {name: value for name, value in self.content().items() if name not in OF_THE_TASK}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def size(self) -> int:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import reprlib
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import get_type_hints
@@ -116,6 +117,8 @@ TYPES = {
 
 
 def _infinite(value) -> bool:
+    if isinstance(value, dict):
+        return any(map(_infinite, value.values()))
     return isinstance(value, float) and not math.isfinite(value)
 
 
@@ -185,8 +188,12 @@ def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[Trial
     return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
 
 
-def is_stored(spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False) -> bool:
-    """Whether the result of a spec is there; with `rerun` only if the library is known not to have changed since.
+def is_stored(
+    spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False, also: Collection[str] = ()
+) -> bool:
+    """Whether the result of a spec is there, and in it what was `also` asked for.
+
+    With `rerun` only if the library is known not to have changed since.
 
     ValueError, naming the file, where what is there is no result.
     """
@@ -194,7 +201,8 @@ def is_stored(spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool 
     if not path.exists():
         return False
     result = load_result(path)
-    return result.spec == spec and not (rerun and has_changed(result) is not False)
+    whole = result.spec == spec and set(also) <= result.added.keys()
+    return whole and not (rerun and has_changed(result) is not False)
 
 
 def checkpoint_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
@@ -212,7 +220,13 @@ class Claim:
         self._lock = lock
 
     @classmethod
-    def take(cls, spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False) -> Claim | None:
+    def take(
+        cls,
+        spec: TrialSpec,
+        store: Store | str | Path = PROJECT,
+        rerun: bool = False,
+        also: Collection[str] = (),
+    ) -> Claim | None:
         """The claim, or None where another process holds it, or has finished the spec meanwhile, as `is_stored` says."""
         folder = _folder(spec, store) / ".claims"
         folder.mkdir(parents=True, exist_ok=True)
@@ -223,7 +237,7 @@ class Claim:
             return None
         free = False
         try:
-            free = not is_stored(spec, store, rerun)
+            free = not is_stored(spec, store, rerun, also)
         finally:
             if not free:
                 lock.release()

@@ -6,6 +6,7 @@ A trial is fixed by its `TrialSpec`. Exact quantities are computed on the CPU in
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,15 +23,19 @@ from torch import Tensor
 
 from hmmlib import backend
 from hmmlib.experiments import labels, provenance
+from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, giving, measured_names
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, Prompted, giving, measured_names
 from hmmlib.experiments.specs import PRECISIONS, TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.training import bert, tuning
+from hmmlib.training import bert, checkpoints, tuning
 from hmmlib.training.pretraining import pretrain
-from hmmlib.validation import at_least, of_type, one_of
+from hmmlib.validation import all_of_type, at_least, of_type, one_of
+
+Table = dict[str, Finite | dict[str, Finite | None] | None]
+"""What a measurement may give beside numbers and words: numbers by name, or by two names."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,9 @@ class TrialResult:
     seeds: dict[str, int]
     seconds: dict[str, Amount]
     environment: dict[str, str | int | None]
-    added: dict[str, Finite | str | None] = field(default_factory=dict)
+    added: dict[str, Finite | str | Table | None] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> float | str | None:
+    def __getattr__(self, name: str) -> float | str | dict | None:
         """What a later measurement gave; None where this result has no such one."""
         if name in measured_names():
             return self.added.get(name)
@@ -124,12 +129,32 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
     return labels.draw_task(model, spec.task_length, sizes, trial_seeds(spec.seed)["task"], spec.labels, spec.places)
 
 
-class Trial:
-    """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept."""
+def network_key(spec: TrialSpec, device: torch.device) -> str:
+    """What a pretrained network hangs on: the spec, the code, and the machine as far as it makes numbers others."""
+    here = environment(device, of_type("spec", spec, TrialSpec).precision)
+    facts = [here[name] for name in ("device", "precision", "machine", "threads", "torch", "transformers")]
+    words = repr((spec.network_hash, provenance.library_digest(provenance.OF_NETWORKS), facts))
+    return hashlib.sha256(words.encode()).hexdigest()[:16]
 
-    def __init__(self, spec: TrialSpec, device: str, checkpoint: Path | None, tell: Callable | None):
+
+class Trial:
+    """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept.
+
+    With a folder `networks` the pretrained network is kept there, and taken from there where the same code made it on such
+    a machine.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        device: str = "auto",
+        checkpoint: Path | None = None,
+        tell: Callable | None = None,
+        networks: Path | None = None,
+    ):
         self.spec, self.seeds = spec, trial_seeds(of_type("spec", spec, TrialSpec).seed)
         self.device, self.checkpoint, self.tell = backend.pick(device), checkpoint, tell or (lambda phase, share: None)
+        self.tick, self.kept = lambda: None, networks and networks / f"{network_key(spec, self.device)}.safetensors"
 
     @cached_property
     def model(self) -> HMM | MemoryHMM:
@@ -150,8 +175,19 @@ class Trial:
         def report(step: int, loss: float) -> None:
             self.tell("pretraining", (step + 1) / plan.steps)
 
+        if self.kept and (found := checkpoints.load(self.kept, {})):
+            network.load_state_dict(found[0])
+            return network
         pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
+        if self.kept:
+            checkpoints.save(self.kept, network.state_dict(), {})
         return network
+
+    @cached_property
+    def prompted(self) -> Prompted:
+        (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
+        how = self.spec.prompt_length, self.spec.tuning(), self.seeds["tuning"], self.spec.prompt_start
+        return tuning.tune_prompt(self.network, tokens, truth, *how, self.tick)
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -178,26 +214,34 @@ def run_trial(
     report: Callable[[str, float], None] | None = None,
     device: str = "auto",
     checkpoint: Path | None = None,
+    also: Sequence[str] = (),
+    networks: Path | None = None,
 ) -> TrialResult:
-    """Run one trial: all measurements. The same spec gives the same numbers on the same machine (threads and versions
-    included).
+    """Run one trial: all measurements but those on request. The same spec gives the same numbers on the same machine (threads
+    and versions included).
 
     Args:
         report: called as report(phase, share done) while it runs. What it raises ends the trial.
         device: for the network: auto, cpu, cuda, cuda:N or mps.
         checkpoint: where pretraining keeps a checkpoint, from which a broken-off trial goes on. It stays:
             the caller deletes it when the result is stored.
+        also: names of measurements on request (`ON_REQUEST`).
+        networks: a folder where pretrained networks are kept, for other trials that differ in their task alone.
 
     Raises:
         FloatingPointError: pretraining diverges.
-        ValueError: there is no such device, or the checkpoint is another run's.
+        ValueError: there is no such device or measurement, or the checkpoint is another run's.
     """
-    trial = Trial(spec, device, checkpoint, report)
+    for name in all_of_type("also", also, str):
+        one_of("each of also", name, ON_REQUEST)
+    asked = {one.function for one in giving(also)}
+    trial = Trial(spec, device, checkpoint, report, networks)
     clock = _Clock(trial.tell)
     network = trial.network
     clock.lap("pretraining")
     _ = trial.exact  # its seconds are the exact model's
-    measured = trial.measure(MEASUREMENTS, clock)
+    wanted = [one for one in MEASUREMENTS if not one.on_request or one.function in asked]
+    measured = trial.measure(wanted, clock)
     if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
     return TrialResult(
@@ -216,6 +260,7 @@ def measure(
     report: Callable[[str, float], None] | None = None,
     device: str = "auto",
     checkpoint: Path | None = None,
+    networks: Path | None = None,
 ) -> TrialResult:
     """The result with these measurements added, for which no more of the trial is run than they need; all else stays.
 
@@ -228,9 +273,9 @@ def measure(
     wanted = giving(names)
     if fixed := sorted(set(names) & set(ORIGINAL)):
         raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
-    trial = Trial(of_type("result", result, TrialResult).spec, device, checkpoint, report)
+    trial = Trial(of_type("result", result, TrialResult).spec, device, checkpoint, report, networks)
     clock = _Clock(trial.tell)
-    if {"network", "outputs"} & {stage for one in wanted for stage in one.stages}:
+    if {"network", "outputs", "prompted"} & {stage for one in wanted for stage in one.stages}:
         backbone = bert.fingerprint(trial.network)
         if backbone != result.backbone:
             raise ValueError(f"the network that is pretrained here is {backbone}, the result's is {result.backbone}")

@@ -55,12 +55,11 @@ class Certificate:
         return (beliefs @ self.mu).abs() > self.error + distance * self.spread * (beliefs @ self.reach)
 
 
-def _reach(model: HMM, prompt: Tensor | None) -> Tensor:
+def _as_reach(model: HMM, reach: Tensor | None) -> Tensor:
     """d, (S,)."""
-    if prompt is None:
+    if reach is None:
         return claim_b_1(model, 1)
-    prompt = as_tensor("prompt", prompt, 1, like=model.initial)
-    return lemma_c_2(model, of_length("prompt", prompt, [model.n_states]))
+    return of_length("reach", as_tensor("reach", reach, 1, like=model.initial), [model.n_states])
 
 
 def _reaches(model: HMM) -> Tensor:
@@ -68,13 +67,14 @@ def _reaches(model: HMM) -> Tensor:
     return torch.stack([lemma_c_2(model, only) for only in torch.eye(model.n_states, dtype=model.dtype)], 1)
 
 
-def certificate(model: HMM, mu, head: LinearHead, prompt: Tensor | None = None) -> Certificate:
-    """The `Certificate` of a head on G_1, or on Ḡ_2 behind a prompt u, (S,), for the task μ, (S,).
+def certificate(model: HMM, mu, head: LinearHead, reach: Tensor | None = None) -> Certificate:
+    """The `Certificate` of a head on W (d ⊙ p) / dᵀp for the task μ, (S,).
 
+    `reach` is d, (S,): on Ḡ_2 behind a prompt u it is `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
     ValueError where the parts do not fit together, or P[H_0] is zero in some state.
     """
     mu, weights = as_mu(model, mu, HMM), of_type("head", head, LinearHead).weights
-    reach = _reach(model, prompt)
+    reach = _as_reach(model, reach)
     weights = of_length("head's weights", weights, [model.n_tokens]).to(reach)
     score = reach * (weights @ model.emission)  # ν
     return Certificate(mu, reach, (score - mu).abs().max().item(), (weights.max() - weights.min()).item() / 2)
@@ -100,15 +100,16 @@ def _nearest(matrix: np.ndarray, target: np.ndarray, low: float | None) -> np.nd
     return _program(cost, upper, np.append(target, -target), [(low, None)] * columns + [(0, None)])[:-1]
 
 
-def nearest_head(model: HMM, mu, prompt: Tensor | None = None, slack: float = 0.0) -> tuple[LinearHead, Certificate]:
-    """The head whose δ is least, on G_1 or behind a prompt; of those whose δ is larger by at most `slack`, that of least κ.
+def nearest_head(model: HMM, mu, reach: Tensor | None = None, slack: float = 0.0) -> tuple[LinearHead, Certificate]:
+    """The head whose δ is least; of those whose δ is larger by at most `slack`, that of least κ. `reach` as in `certificate`.
 
     Two linear programs. The certificate is computed from the head that they give.
     ValueError as in `certificate`, and for a slack below 0.
     """
     mu = as_mu(model, mu, HMM)
     slack = between("slack", slack, 0)
-    matrix = (_reach(model, prompt).unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
+    reach = _as_reach(model, reach)
+    matrix = (reach.unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
     target, n_tokens = mu.double().numpy(), model.n_tokens
     first = _nearest(matrix, target, None)
     error = abs(matrix @ first - target).max() * (1 + 1e-9) + TOLERANCE + slack
@@ -125,7 +126,7 @@ def nearest_head(model: HMM, mu, prompt: Tensor | None = None, slack: float = 0.
     cost = np.append(np.zeros(n_tokens), [0.5, -0.5])  # κ = (high - low) / 2
     weights = _program(cost, upper, most, (None, None))[:n_tokens]
     head = LinearHead(torch.as_tensor(weights).to(mu))
-    return head, certificate(model, mu, head, prompt)
+    return head, certificate(model, mu, head, reach)
 
 
 def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificate]:
@@ -138,7 +139,7 @@ def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificat
     votes = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens]) @ model.emission
     matrix = votes.unsqueeze(1) * _reaches(model)  # u to ν
     prompt = torch.as_tensor(_nearest(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
-    return prompt, certificate(model, mu, head, prompt)
+    return prompt, certificate(model, mu, head, lemma_c_2(model, prompt))
 
 
 def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor, LinearHead, Certificate]:
@@ -148,7 +149,7 @@ def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor,
     """
     best = None
     for _ in range(at_least("rounds", rounds, 1)):
-        head, found = nearest_head(model, mu, prompt)
+        head, found = nearest_head(model, mu, lemma_c_2(model, prompt))
         if best and found.error >= best[2].error:
             break
         best = prompt, head, found

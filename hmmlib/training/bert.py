@@ -6,6 +6,7 @@ the last layer and the vocabulary head, nothing else is needed.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,17 @@ from torch.nn import functional as F
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training.checkpoints import digest
-from hmmlib.validation import MASK, as_generator, as_seed, as_tokens, at_least, between, of_type
+from hmmlib.validation import (
+    MASK,
+    as_generator,
+    as_seed,
+    as_tokens,
+    at_least,
+    between,
+    integer_between,
+    integers_between,
+    of_type,
+)
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -95,26 +106,33 @@ def to_ids(network: BertForMaskedLM, tokens: Tensor, before: int = 0) -> Tensor:
     return torch.where(tokens == MASK, network.config.vocab_size - 1, tokens)
 
 
-def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
+def gathered(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Of (n, L, width) the vectors at chosen positions (n, k): (n, k, width)."""
+    return hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+
+
+def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
     """The output of a BERT layer at chosen positions only: keys and values everywhere, all else there.
 
     Args:
         hidden: the layer's input, (n, L, width).
         positions: (n, k), position indices in each sequence; all of them if None.
+        seen: which positions (columns) each of all positions (rows) may attend to, (L, L); every one if None. Not together
+            with chosen positions.
 
     Returns:
         (n, k, width), what the whole layer gives there.
     """
     attention, chosen = layer.attention.self, hidden
     if positions is not None:
-        chosen = hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+        chosen = gathered(hidden, positions)
 
     def split(values: Tensor) -> Tensor:
         return values.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
 
     query, key, value = split(attention.query(chosen)), split(attention.key(hidden)), split(attention.value(hidden))
     dropout = attention.dropout.p if layer.training else 0.0
-    context = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout).transpose(1, 2).flatten(2)
+    context = F.scaled_dot_product_attention(query, key, value, seen, dropout).transpose(1, 2).flatten(2)
     attended = layer.attention.output(context, chosen)
     return layer.output(layer.intermediate(attended), attended)
 
@@ -134,6 +152,25 @@ def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | 
     for layer in first:
         hidden = run_layer(layer, hidden)
     return network.cls(run_layer(last, hidden, positions))[..., :-1]
+
+
+def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: Collection[int] = ()) -> Tensor:
+    """The hidden states at one position: before the first layer and after each, (layers + 1, n, width).
+
+    In the layers of `cut` (1 for the first) that position and those behind it do not attend to what stands before it.
+    ValueError for a position or a layer that there is not.
+    """
+    layers, length = as_network(network).bert.encoder.layer, embeddings.shape[1]
+    integer_between("position", position, 0, length - 1)
+    cut = integers_between("cut", cut, 1, len(layers))
+    seen = torch.ones(length, length, dtype=torch.bool, device=embeddings.device)
+    seen[position:, :position] = False
+    hidden = network.bert.embeddings(inputs_embeds=embeddings)
+    states = [hidden[:, position]]
+    for number, layer in enumerate(layers, 1):
+        hidden = run_layer(layer, hidden, seen=seen if number in cut else None)
+        states.append(hidden[:, position])
+    return torch.stack(states)
 
 
 def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:

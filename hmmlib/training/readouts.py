@@ -6,20 +6,21 @@ A network might also say the same belief in other words. Both are a `Readout`; h
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from hmmlib.validation import as_generator, as_tensor, at_least, of_type, of_width, one_of
+from hmmlib.validation import as_generator, as_seed, as_tensor, at_least, of_type, of_width, one_of
 
 WORDS = ("emission", "translated", "own")
 """The columns in which a belief may be told: those of W; T W, with one map T of tokens to tokens; or any R, (X, S)."""
 
 TINY = torch.finfo(torch.float64).tiny
 
-STEPS, POLISH = 2000, 300
-"""Steps of expectation and maximisation, and then of L-BFGS, at most."""
+STEPS, POLISH, APPROACH = 300, 300, 200
+"""Steps of expectation and maximisation, then of L-BFGS, at most; and of Adam towards the least distance."""
 
 
 class Readout(NamedTuple):
@@ -112,6 +113,28 @@ class _Fit(NamedTuple):
         ends.append(tuple(part.detach() for part in values()))
         return min(ends, key=lambda end: self.loss(self.readout(*end)).nan_to_num(nan=torch.inf).item())
 
+    def approach(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
+        """The nearest of what Adam passes on its way down the mean total variation, on logarithms."""
+        raw = [part.clamp(min=1e-12).log().requires_grad_() for part in (table, weights)]
+        optimiser = torch.optim.Adam(raw, lr=0.1)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, APPROACH)
+        best, least = (table, weights), self.distance(table, weights).item()
+        for _ in range(APPROACH if self.words != "emission" or reweighted else 0):
+            with torch.enable_grad():
+                now = raw[0].softmax(0), raw[1].exp() if reweighted else weights
+                distance = self.distance(*now)
+            if distance < least:
+                best, least = tuple(part.detach() for part in now), distance.item()
+            optimiser.zero_grad()
+            distance.backward()
+            optimiser.step()
+            scheduler.step()
+        return best
+
+    def distance(self, table: Tensor, weights: Tensor) -> Tensor:
+        """The mean total variation."""
+        return total_variation(self.readout(table, weights)(self.beliefs), self.guesses).mean()
+
 
 def fit_readout(
     beliefs: Tensor,
@@ -121,8 +144,12 @@ def fit_readout(
     reweighted: bool = False,
     seed: int = 0,
     starts: int = 3,
+    nearest: bool = False,
 ) -> Readout:
     """The `Readout` of one family under which the guesses are likeliest: the least mean cross-entropy.
+
+    With `nearest`, it then goes down the mean total variation, as what is likeliest need not be near where W has entries of
+    nearly zero.
 
     Args:
         beliefs: the exact p for each text, (n, S).
@@ -143,6 +170,7 @@ def fit_readout(
         raise ValueError(f"guesses must be {len(beliefs)}, one for each of beliefs, not {len(guesses)}")
     one_of("words", words, WORDS)
     of_type("reweighted", reweighted, bool)
+    of_type("nearest", nearest, bool)
     starts = at_least("starts", starts, 1)
     generator, fit = as_generator(seed), _Fit(beliefs, guesses, emission, words)
     n_tokens, n_states = emission.shape
@@ -150,9 +178,44 @@ def fit_readout(
     even, ones = emission.new_full((n_tokens, width), 1 / n_tokens), emission.new_ones(n_states)
     table = even if words == "emission" else fit.climb(even, ones, False)[0]
     if not reweighted:
-        return fit.readout(table, ones)
+        return fit.readout(*(fit.approach(table, ones, False) if nearest else (table, ones)))
     ends = [fit.climb(table, ones, True)]
     for _ in range(starts - 1):
         table, weights = (torch.rand(part.shape, generator=generator, dtype=torch.float64) for part in (even, ones))
         ends.append(fit.climb(table / table.sum(0), weights, True))
-    return min((fit.readout(*end) for end in ends), key=lambda found: fit.loss(found).item())
+    best = min(ends, key=lambda end: fit.loss(fit.readout(*end)).item())
+    return fit.readout(*(fit.approach(*best, True) if nearest else best))
+
+
+def free_readout(beliefs: Tensor, guesses: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
+    """A network of p with two hidden layers, fitted by Adam: what beliefs explain at all.
+
+    To the guesses' likelihood first, in the second half of the steps to the least mean total variation.
+
+    Called with beliefs (n, S) in float64, it gives guesses (n, X). Arguments as in `fit_readout`; ValueError as there, and
+    for a width or a number of steps below 1.
+    """
+    beliefs, guesses = as_tensor("beliefs", beliefs, 2).double(), as_tensor("guesses", guesses, 2).double()
+    if len(guesses) != len(beliefs):
+        raise ValueError(f"guesses must be {len(beliefs)}, one for each of beliefs, not {len(guesses)}")
+    at_least("width", width, 1)
+    at_least("steps", steps, 1)
+    sizes = (beliefs.shape[1], width, width, guesses.shape[1])
+    with torch.random.fork_rng():
+        torch.manual_seed(as_seed(seed))
+        layers = [nn.Linear(*pair, dtype=torch.float64) for pair in pairwise(sizes)]
+    free = nn.Sequential(layers[0], nn.GELU(), layers[1], nn.GELU(), layers[2], nn.Softmax(1))
+    optimiser = torch.optim.Adam(free.parameters(), lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    generator = as_generator(seed)
+    for step in range(steps):
+        batch = torch.randint(len(beliefs), (256,), generator=generator)
+        with torch.enable_grad():
+            said, wanted = free(beliefs[batch]), guesses[batch]
+            likely = -(wanted * said.clamp(min=TINY).log()).sum(1).mean()
+            loss = likely if step < steps / 2 else total_variation(said, wanted).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        scheduler.step()
+    return free.requires_grad_(False)

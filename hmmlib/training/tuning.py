@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import lemma_c_2
-from hmmlib.training.bert import as_network, logits_at, to_ids
+from hmmlib.training.bert import as_network, hidden_at, logits_at, to_ids
 from hmmlib.validation import (
     LARGEST,
     as_generator,
@@ -58,13 +58,19 @@ def to_tokens(network: BertForMaskedLM, tokens) -> Tensor:
     return as_tokens(tokens, as_network(network).config.vocab_size - 1)
 
 
-def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
-    """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it."""
+def behind(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> tuple[Tensor, int]:
+    """The word embeddings of each sequence, (n, P + T, width), with `prompt` (P, width) put before it; and P."""
     width = as_network(network).config.hidden_size
     length = 0 if prompt is None else len(of_width("prompt", prompt, width, 2))
     embeddings = network.get_input_embeddings()(to_ids(network, tokens, length))
     if length:
         embeddings = torch.cat([prompt.to(embeddings).expand(len(tokens), -1, -1), embeddings], dim=1)
+    return embeddings, length
+
+
+def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
+    """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it."""
+    embeddings, length = behind(network, tokens, prompt)
     positions = torch.full((len(tokens), 1), length, device=embeddings.device)
     return logits_at(network, embeddings, positions).squeeze(1).softmax(-1)
 
@@ -75,6 +81,19 @@ def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor |
     tokens = to_tokens(network, tokens)
     network.eval()
     return torch.cat([probs_at_mask(network, block, prompt) for block in tokens.split(512)])
+
+
+@torch.no_grad()
+def all_hidden_at_mask(
+    network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None, cut: Collection[int] = ()
+) -> Tensor:
+    """The hidden states at the first token of each sequence, (layers + 1, n, width), in blocks: as `bert.hidden_at`.
+
+    In the layers of `cut` neither that token nor any other attends to the prompt.
+    """
+    tokens = to_tokens(network, tokens)
+    network.eval()
+    return torch.cat([hidden_at(network, *behind(network, block, prompt), cut) for block in tokens.split(512)], 1)
 
 
 @torch.no_grad()

@@ -50,7 +50,7 @@ def test_a_measurement_needs_stages_and_says_which(registry):
             return dict(head_accuracy=0.5)
 
     assert registry == MEASUREMENTS
-    with pytest.raises(ValueError, match=r"each of names must be one of attention_accuracy, .*, not 'rain'"):
+    with pytest.raises(ValueError, match=r"each of names must be one of accuracies_by_kind, .*, not 'rain'"):
         giving(["rain"])
 
 

@@ -44,7 +44,7 @@ def distance(family, truth, **options):
 
 @pytest.mark.parametrize("family", TRUE, ids=str)
 def test_a_family_finds_what_it_can_say(family):
-    assert distance(family, TRUE[family]) < 3e-4
+    assert distance(family, TRUE[family]) < 8e-4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,358 @@
+"""Measurements beyond the paper, made where they are asked for: what a tuned prompt does, and what the network knows.
+
+Of each text, p is the exact belief about the state at the mask, (n, S), and g what the network says there, (n, X). Tables
+are by name; where a mean has no text to be over, it is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
+from hmmlib.experiments.ladder import ladder_plan
+from hmmlib.experiments.measurements import MEASUREMENTS, Prompted, measurement
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.inference.messages import posterior
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.assumptions import AssumptionError, essential_states
+from hmmlib.theory.certificates import (
+    Certificate,
+    alternate,
+    certificate,
+    nearest_head,
+    nearest_prompt,
+    votes_apart,
+)
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.separation import Impossible
+from hmmlib.theory.theorems import lemma_c_2, theorem_3_6
+from hmmlib.training import bert, tuning
+from hmmlib.training.probes import explained, linear_probe, logistic_probe
+from hmmlib.training.readouts import Readout, fit_readout, free_readout, total_variation
+from hmmlib.validation import as_generator
+
+FAMILIES = {
+    "unchanged": ("emission", False),
+    "translated": ("translated", False),
+    "reweighted": ("emission", True),
+    "translated and reweighted": ("translated", True),
+    "relabelled": ("own", False),
+    "relabelled and reweighted": ("own", True),
+}
+"""What a prompt may do to the belief, as `fit_readout` takes it."""
+
+FITTED = 2000
+"""Training texts that a fit is made on, at most."""
+CERTAIN, SPREAD = 0.98, 0.8
+"""A text is certain where the largest entry of p is above the one, spread where it is below the other."""
+NEAR_TIE = 0.01
+"""A text is a near tie where |μᵀp| is at most this share of the largest entry of |μ|."""
+ALIKE = 0.1
+"""Two states look alike where the total variation between their columns of W is below this."""
+LIKELY = 0.01
+"""A state is likely where it is the likeliest on at least this share of the training texts."""
+SLACKS = (0.0, 0.01, 0.03, 0.1, 0.3)
+"""How much δ a head with a smaller κ may cost, as shares of the largest entry of |μ|."""
+
+
+def _guesses(network: torch.nn.Module, task: Task, n_tokens: int, prompt: Tensor | None = None) -> tuple[Tensor, ...]:
+    """g on training, validation and test texts, float64, over the model's tokens alone."""
+    said = tuning.all_probs_at_mask(network, task.tokens, prompt)[:, :n_tokens].cpu().double()
+    return task.split(said / said.sum(1, keepdim=True))
+
+
+def _beliefs(model: HMM, task: Task) -> tuple[Tensor, ...]:
+    """p on training, validation and test texts."""
+    return task.split(posterior(model, task.tokens, at=1))
+
+
+def _fit(model: HMM, beliefs: Tensor, guesses: Tensor, family: str, seed: int) -> Readout:
+    """The readout of a family that is nearest on the first training texts."""
+    words, reweighted = FAMILIES[family]
+    return fit_readout(beliefs[:FITTED], guesses[:FITTED], model.emission, words, reweighted, seed, nearest=True)
+
+
+def _mean(values: Tensor, where: Tensor) -> float | None:
+    return values[where].double().mean().item() if where.any() else None
+
+
+def _kinds(task: Task, beliefs: Tensor) -> dict[str, Tensor]:
+    """Which test texts are of which kind."""
+    most, likeliest = beliefs.max(1)
+    margin = (task.split(task.posteriors)[2].to(task.mu) @ task.mu).abs() / task.mu.abs().max()
+    return {
+        "certain": most > CERTAIN,
+        "spread": most < SPREAD,
+        "near tie": margin <= NEAR_TIE,
+        "clear": margin > NEAR_TIE,
+        "weighed": task.mu[likeliest] != 0,
+        "not weighed": task.mu[likeliest] == 0,
+    }
+
+
+def _by_certainty(distances: Tensor, beliefs: Tensor) -> dict[str, float | None]:
+    most = beliefs.amax(1)
+    return {
+        "all": distances.mean().item(),
+        "certain": _mean(distances, most > CERTAIN),
+        "spread": _mean(distances, most < SPREAD),
+    }
+
+
+@measurement("text_kinds", "accuracies_by_kind", vanilla=True, on_request=True)
+def kinds_of_text(
+    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int]
+) -> dict:
+    """How many test texts are of each kind, and how head, prompt, and a table of the likeliest state do on each.
+
+    The table gives each state the label that most training texts have of which it is the likeliest.
+    """
+    train, _, beliefs = _beliefs(model, task)
+    (labels, _, truth), kinds = task.split(task.labels), _kinds(task, beliefs)
+    votes = torch.zeros(model.n_states).index_add_(0, train.argmax(1), labels.float() - 0.5)
+    prompt, behind = prompted
+    said, plain = (_guesses(network, task, model.n_tokens, before) for before in (prompt, None))
+    head = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
+    right = {
+        "head": head.label(plain[2]) == truth,
+        "prompt": LinearHead(behind.weights[: model.n_tokens].cpu()).label(said[2]) == truth,
+        "table": (votes[beliefs.argmax(1)] >= 0) == truth,
+    }
+    by_kind = {who: {kind: _mean(ones, where) for kind, where in kinds.items()} for who, ones in right.items()}
+    return dict(
+        text_kinds={kind: where.double().mean().item() for kind, where in kinds.items()},
+        accuracies_by_kind={who: {"all": ones.double().mean().item()} | by_kind[who] for who, ones in right.items()},
+    )
+
+
+@measurement("readout_distances", "readout_labels", "votes", vanilla=True, on_request=True)
+def readouts(
+    model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int], tick: Callable
+) -> dict:
+    """How near each family comes to what is said behind the tuned prompt, fitted on training texts, judged on test texts.
+
+    Distances are mean total variations; "free" is a network of p, "constant" the same guess for every text, the "floor" the
+    network's own distance from W p without a prompt. Labels are those of the tuned head on the fit: how many are right, and
+    how many are as on g itself.
+    """
+    prompt, behind = prompted
+    head = LinearHead(behind.weights[: model.n_tokens].cpu().double())
+    (train, _, beliefs), (_, _, truth) = _beliefs(model, task), task.split(task.labels)
+    said, plain = (_guesses(network, task, model.n_tokens, before) for before in (prompt, None))
+    distances, labels, fits = {}, {}, {}
+    for family in FAMILIES:
+        fits[family] = _fit(model, train, said[0], family, seeds["evaluation"])
+        tick()
+    for family, fit in {**fits, "free": free_readout(train, said[0], seeds["evaluation"])}.items():
+        guessed = fit(beliefs)
+        distances[family] = _by_certainty(total_variation(guessed, said[2]), beliefs)
+        given = head.label(guessed)
+        labels[family] = {
+            "right": (given == truth).double().mean().item(),
+            "as behind the prompt": (given == head.label(said[2])).double().mean().item(),
+        }
+    distances["constant"] = _by_certainty(total_variation(said[0].mean(0).expand_as(said[2]), said[2]), beliefs)
+    distances["floor"] = _by_certainty(total_variation(plain[2], beliefs @ model.emission.T), beliefs)
+    columns = fits["relabelled"].columns
+    return dict(readout_distances=distances, readout_labels=labels, votes=_votes(model, task, train, columns, head))
+
+
+def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearHead) -> dict[str, float | int | None]:
+    """Whether a state's column of R scores as μ says, for the states that the task weighs; how many, and how many so.
+
+    Of likely states that it does not weigh: as most labels say of the texts on which they are the likeliest.
+    """
+    scores, weighed = head.weights @ columns >= 0, task.mu != 0
+    gap = (model.emission.unsqueeze(2) - model.emission.unsqueeze(1)).abs().sum(0) / 2
+    opposite = task.mu.sign().unsqueeze(1) * task.mu.sign() < 0
+    pairs = opposite & (gap < ALIKE)
+    likeliest, labels = train.argmax(1), task.split(task.labels)[0].float()
+    counts = torch.bincount(likeliest, minlength=model.n_states)
+    likely = counts >= LIKELY * len(train)
+    mostly = torch.zeros(model.n_states).index_add_(0, likeliest, labels - 0.5) >= 0
+    groups = {
+        "weighed": (weighed, task.mu > 0),
+        "weighed and likely": (weighed & likely, task.mu > 0),
+        "look-alikes": (pairs.any(1), task.mu > 0),
+        "not weighed but likely": (~weighed & likely, mostly),
+    }
+    table = {}
+    for name, (states, want) in groups.items():
+        table |= {name: int(states.sum()), f"{name}, right": int((scores == want)[states].sum())}
+    apart = (columns.unsqueeze(2) - columns.unsqueeze(1)).abs().sum(0) / 2
+    return table | {"distance of look-alikes in R": _mean(apart, pairs)}
+
+
+@measurement("control_distances", vanilla=True, on_request=True)
+def control_readouts(
+    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable
+) -> dict:
+    """The same distances behind an untrained prompt, one tuned on shuffled labels, and one of another task; and of what the
+    exact model says behind its one tuned vector, which is a reweighting."""
+    tokens, (labels, *_) = task.split(task.tokens)[0], task.split(task.labels)
+    train, _, beliefs = _beliefs(model, task)
+    generator = as_generator(seeds["evaluation"])
+    shuffled = labels[torch.randperm(len(labels), generator=generator)]
+    other = task.split(task.posteriors)[0].to(task.mu) @ draw_mu(len(task.mu), generator, spec.places) >= 0
+    how = spec.prompt_length, spec.tuning(), seeds["tuning"], spec.prompt_start, tick
+    prompts = {
+        "untrained": tuning.initial_prompt(network, spec.prompt_length, seeds["tuning"], spec.prompt_start),
+        "shuffled labels": tuning.tune_prompt(network, tokens, shuffled, *how)[0],
+        "another task": tuning.tune_prompt(network, tokens, other, *how)[0],
+    }
+    said = {name: _guesses(network, task, model.n_tokens, prompt) for name, prompt in prompts.items()}
+    origin = LABEL_RULES["masked"].origin(model)
+    vector, _ = tuning.tune_exact_prompt(origin, train, labels, ladder_plan(spec.preset), seeds["tuning"])
+    said["exact model"] = [tuning.probs_behind_prompt(origin, part, vector) for part in (train, train[:0], beliefs)]
+    table = {}
+    for name, (guesses, _, test) in said.items():
+        for family in ("unchanged", "reweighted", "relabelled"):
+            fit = _fit(model, train, guesses, family, seeds["evaluation"])
+            table.setdefault(name, {})[family] = total_variation(fit(beliefs), test).mean().item()
+            tick()
+    return dict(control_distances=table)
+
+
+@measurement("prompt_cuts", vanilla=True, on_request=True)
+def cuts(model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -> dict:
+    """Accuracy behind the tuned prompt, and the mean distance of what is said from what is said behind it, where in one
+    layer, or in every one, no text attends to the prompt."""
+    (prompt, head), layers = prompted, len(network.bert.encoder.layer)
+    tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
+    whole = tuning.all_probs_at_mask(network, tokens, prompt)
+    table = {"none": {"accuracy": tuning.accuracy(head, whole, truth), "distance": 0.0}}
+    numbers = range(1, layers + 1)
+    chosen = {f"layer {k}": [k] for k in numbers} | {"every layer": list(numbers)}
+    for name, cut in chosen.items():
+        last = tuning.all_hidden_at_mask(network, tokens, prompt, cut)[-1]
+        with torch.no_grad():
+            said = network.cls(last)[:, :-1].softmax(-1)
+        distance = total_variation(said, whole).mean().item()
+        table[name] = {"accuracy": tuning.accuracy(head, said, truth), "distance": distance}
+    return dict(prompt_cuts=table)
+
+
+@measurement("probes", vanilla=True, on_request=True)
+def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -> dict:
+    """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
+
+    The share of the belief's variance that one explains; the share of labels right, by a probe of the label, and by μ on the
+    probe of the belief: without a prompt, behind the tuned one, and of a network with fresh weights. "guess" is the logistic
+    probe on g.
+    """
+    (labels, _, truth), (train, _, beliefs) = task.split(task.labels), _beliefs(model, task)
+    fresh = bert.build(spec.shape(), spec.n_tokens, 0).to(network.device)
+    table = {}
+    for name, (which, prompt) in {
+        "": (network, None),
+        ", behind the prompt": (network, prompted[0]),
+        ", fresh weights": (fresh, None),
+    }.items():
+        known = {"belief": {}, "label": {}, "label by belief": {}}
+        for layer, hidden in enumerate(tuning.all_hidden_at_mask(which, task.tokens, prompt)):
+            inputs, _, test = task.split(hidden)
+            read = linear_probe(inputs, train)(test)
+            known["belief"][f"layer {layer}"] = explained(read, beliefs)
+            given = logistic_probe(inputs, labels)(test).squeeze(1) >= 0
+            known["label"][f"layer {layer}"] = (given == truth).double().mean().item()
+            by_belief = read @ task.mu >= 0
+            known["label by belief"][f"layer {layer}"] = (by_belief == truth).double().mean().item()
+        table |= {f"{what}{name}": values for what, values in known.items()}
+    inputs, _, test = _guesses(network, task, model.n_tokens)
+    given = logistic_probe(inputs, labels)(test).squeeze(1) >= 0
+    return dict(probes=table | {"guess": (given == truth).double().mean().item()})
+
+
+@measurement("solvable", vanilla=True, on_request=True)
+def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
+    """The least δ of a head, and one that a prompt and a head reach, as shares of ‖μ‖∞; their κ, at that δ and at 1% more.
+
+    By linear programs; for prompts by turns from several starts, so that a smaller δ may exist. "votes apart": 1 where a
+    head can score the columns of W as μ says, 0 where none can, None where rounding leaves it open. None for a label rule
+    without d.
+    """
+    rule, mu = LABEL_RULES[spec.labels], task.mu
+    if rule.reach is None:
+        return dict(solvable=None)
+    origin, scale = rule.origin(model), mu.abs().max().item()
+
+    def entry(reach: Tensor) -> dict[str, float]:
+        (_, least), (_, loose) = (nearest_head(model, mu, reach, slack * scale) for slack in (0, 0.01))
+        kappas = {"spread": least.spread / scale, "spread at 1% more": loose.spread / scale}
+        return {"error": least.error / scale} | kappas
+
+    apart, starts = votes_apart(model, mu), [torch.ones_like(model.initial)]
+    if isinstance(apart, LinearHead):
+        starts.append(nearest_prompt(origin, mu, apart)[0])
+    if (states := essential_states(origin, mu)) is not None:
+        with suppress(AssumptionError):
+            starts.append(theorem_3_6(origin, mu, states)[0])
+    ends = [alternate(origin, mu, start) for start in starts if start.max() > 0]
+    best = min(ends, key=lambda end: end[2].error)
+    known = None if not isinstance(apart, LinearHead | Impossible) else float(isinstance(apart, LinearHead))
+    table = {"head": entry(rule.reach(model)), "prompt": entry(lemma_c_2(origin, best[0]))}
+    return dict(solvable=table | {"votes apart": known})
+
+
+def _certified(
+    made: list[Certificate], heads: list[LinearHead], beliefs, distances, said: Tensor, truth: Tensor
+) -> dict:
+    """Of several heads that one with the most certified training texts: the share of test texts that it certifies, of those
+    that it gets right, and of those that it certifies and gets wrong."""
+    shares = [one.holds(beliefs[0], distances[0]).double().mean().item() for one in made]
+    best = max(range(len(made)), key=lambda k: shares[k])
+    holds, right = made[best].holds(beliefs[2], distances[2]), heads[best].label(said) == truth
+    return {
+        "certified": holds.double().mean().item(),
+        "right": right.double().mean().item(),
+        "certified but wrong": (holds & ~right).double().mean().item(),
+        "distance": distances[2].mean().item(),
+    }
+
+
+@measurement("certified", vanilla=True, on_request=True)
+def certified(
+    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int]
+) -> dict:
+    """How many labels are certain to be right, from the network's L1 distance ε to Ḡ on each text, and how many are.
+
+    For the head that linear programs find on the exact G; the head tuned on the network; the tuned prompt, whose Ḡ is the
+    nearest reweighting; and the same where ε is the distance to the nearest relabelling R p, R in the place of W. Slack and
+    scale of a head are chosen on training texts. None for labels that do not weigh the state at the mask.
+    """
+    rule, mu = LABEL_RULES[spec.labels], task.mu
+    if spec.labels != "masked":
+        return dict(certified=None)
+    (labels, _, truth), beliefs, scale = task.split(task.labels), _beliefs(model, task), mu.abs().max().item()
+    prompt, behind = prompted
+    plain, said = (_guesses(network, task, model.n_tokens, before) for before in (None, prompt))
+    fit, words = (
+        _fit(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
+    )
+    told = HMM(model.transition, words.columns, model.initial)
+    near = [2 * total_variation(g, p @ model.emission.T) for g, p in zip(plain, beliefs, strict=True)]
+    far, told_far = (
+        [2 * total_variation(g, found(p)) for g, p in zip(said, beliefs, strict=True)] for found in (fit, words)
+    )
+    reach, table = rule.reach(model), {}
+    heads, made = zip(*(nearest_head(model, mu, reach, slack * scale) for slack in SLACKS), strict=True)
+    table["nearest head"] = _certified(list(made), list(heads), beliefs, near, plain[2], truth)
+    tuned = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
+    prompted_head = LinearHead(behind.weights[: model.n_tokens].cpu().double())
+    for name, chain, head, d, distances, guesses in (
+        ("tuned head", model, tuned, reach, near, plain[2]),
+        ("tuned prompt, reweighting", model, prompted_head, fit.weights, far, said[2]),
+        ("tuned prompt, relabelling", told, prompted_head, reach, told_far, said[2]),
+    ):
+        heads = [LinearHead(head.weights * step * scale) for step in torch.logspace(-4, 1, 41, dtype=torch.float64)]
+        made = [certificate(chain, mu, one, d) for one in heads]
+        table[name] = _certified(made, heads, beliefs, distances, guesses, truth)
+    return dict(certified=table)
+
+
+ON_REQUEST = tuple(name for one in MEASUREMENTS if one.on_request for name in one.names)
+"""What a result holds only where it was asked for."""

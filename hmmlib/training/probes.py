@@ -1,0 +1,92 @@
+"""Linear probes: what can be read off a network's hidden states by least squares, or by logistic regression.
+
+Each is fitted on one set of texts and judged on another. The hidden states are centred and scaled by the first set's, and
+a bias is fitted, so that what the layer adds to all texts alike does not count.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hmmlib.validation import as_labels, as_parameter, of_width
+
+DECAY = 1e-4
+"""Of the logistic probe: the weight of the squared norm beside the mean loss. Where labels can be separated it has none to
+end at otherwise."""
+STEPS = 300
+"""Of L-BFGS, at most."""
+
+
+class Probe(NamedTuple):
+    """(hidden - `centre`) / `scale` times `weights` (d, k), plus `bias` (k,)."""
+
+    centre: Tensor
+    scale: Tensor
+    weights: Tensor
+    bias: Tensor
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """What is read off hidden states (n, d): (n, k). ValueError for another shape."""
+        hidden = of_width("hidden", hidden, len(self.centre), 2).to(self.centre)
+        return (hidden - self.centre) / self.scale @ self.weights + self.bias
+
+
+def _scaled(hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Centre, scale, and the hidden states with them; what does not vary keeps the scale 1."""
+    hidden = as_parameter("hidden", hidden, 2).detach().double().cpu()
+    centre, spread = hidden.mean(0), hidden.std(0, correction=0)
+    scale = torch.where(spread > 0, spread, 1)
+    return centre, scale, (hidden - centre) / scale
+
+
+def linear_probe(hidden: Tensor, values: Tensor) -> Probe:
+    """The probe of values (n, k) by least squares; where many fit alike, the one of least norm.
+
+    ValueError where hidden (n, d) and values are not of as many texts.
+    """
+    centre, scale, inputs = _scaled(hidden)
+    values = as_parameter("values", values, 2).to(inputs)
+    if len(values) != len(inputs):
+        raise ValueError(f"values must be {len(inputs)}, one for each of hidden, not {len(values)}")
+    bias = values.mean(0)
+    return Probe(centre, scale, torch.linalg.lstsq(inputs, values - bias, driver="gelsd").solution, bias)
+
+
+def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:
+    """The probe whose sign is the label, (n,) bool, by logistic regression with a weight on the norm of `DECAY`: k = 1.
+
+    ValueError where hidden (n, d) and labels are not of as many texts.
+    """
+    centre, scale, inputs = _scaled(hidden)
+    target = as_labels(labels, len(inputs)).to(inputs)
+    weights, bias = inputs.new_zeros(inputs.shape[1], 1).requires_grad_(), inputs.new_zeros(1).requires_grad_()
+    optimiser = torch.optim.LBFGS([weights, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        scores = (inputs @ weights + bias).squeeze(1)
+        loss = F.binary_cross_entropy_with_logits(scores, target) + DECAY * weights.square().sum()
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        optimiser.step(closure)
+    return Probe(centre, scale, weights.detach(), bias.detach())
+
+
+def explained(found: Tensor, values: Tensor) -> float:
+    """The share of the values' variance that `found` explains, both (n, k): at most 1; below 0 where the mean is nearer.
+
+    All k are taken together. ValueError where the shapes differ, or the values do not vary.
+    """
+    found, values = as_parameter("found", found, 2), as_parameter("values", values, 2)
+    if found.shape != values.shape:
+        raise ValueError(f"found must have the shape of values, {tuple(values.shape)}, not {tuple(found.shape)}")
+    total = (values - values.mean(0)).square().sum()
+    if not total > 0:
+        raise ValueError("values must vary: there is nothing to explain")
+    return 1 - ((found.to(values) - values).square().sum() / total).item()
