@@ -46,6 +46,10 @@ Panel = Annotated[str | None, typer.Option(help="left or right: the points of th
 Trials = Annotated[
     int | None, number("trials", int, 1, help="trials of each point; as many as in the paper if left out")
 ]
+Sizes = Annotated[
+    list[int] | None,
+    number("size", int, 1, help="with --panel: only its points of this |M||H|; may stand more than once"),
+]
 Minutes = Annotated[
     float | None, number("max-minutes", float, help="stop after so many minutes; everything finished is kept")
 ]
@@ -151,13 +155,13 @@ def _fields(changes: list[str] | None) -> dict:
     return fields
 
 
-def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None):
+def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None, sizes: list[int] | None = None):
     """The specs of a panel, or a usage error."""
     from hmmlib.experiments.presets import TRIALS
     from hmmlib.experiments.specs import panel_specs
 
     try:
-        return panel_specs(preset, panel, trials or TRIALS.get(panel, 1), **_fields(changes))
+        return panel_specs(preset, panel, trials or TRIALS.get(panel, 1), sizes=sizes or None, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -215,6 +219,7 @@ def trial(
     preset: Preset = "quick",
     panel: Panel = None,
     trials: Trials = None,
+    size: Sizes = None,
     missing: Annotated[
         bool, typer.Option("--missing", help="run what the store lacks of a panel, in this process")
     ] = False,
@@ -237,12 +242,12 @@ def trial(
         raise typer.BadParameter("--missing and --panel left|right go together")
     if missing and any(value is not None for value in (n_states, n_memory, seed)):
         raise typer.BadParameter("a panel has its own --n-states, --n-memory and --seed")
-    if not missing and (trials or workers > 1):
-        raise typer.BadParameter("--trials and --workers are for --missing")
+    if not missing and (trials or size or workers > 1):
+        raise typer.BadParameter("--trials, --size and --workers are for --missing")
     how = dict(store=store or PROJECT, device=device, until=_until(max_minutes, device))
     how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
     if missing:
-        _run_panel(_panel(preset, panel, trials, changes), workers, how)
+        _run_panel(_panel(preset, panel, trials, changes, size), workers, how)
         return
     try:
         spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))

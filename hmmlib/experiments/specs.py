@@ -174,9 +174,19 @@ def panel_points(panel: str) -> list[dict[str, int]]:
     return PANELS[one_of("panel", panel, PANELS)]
 
 
-def panel_specs(preset: str, panel: str, trials: int, **changes) -> list[TrialSpec]:
-    """The specs of a panel: one trial of each point first, then the second of each. ValueError where TrialSpec raises it."""
+def panel_specs(
+    preset: str, panel: str, trials: int, *, sizes: Sequence[int] | None = None, **changes
+) -> list[TrialSpec]:
+    """The specs of a panel, or of its points with these |M||H|: one trial of each point first, then the second of each.
+
+    ValueError where TrialSpec raises it, and for a size that no point has.
+    """
     points = panel_points(panel)
+    if sizes is not None:
+        size_of = [point["n_states"] * point.get("n_memory", 1) for point in points]
+        if other := sorted(set(all_of_type("sizes", sizes, int)) - set(size_of)):
+            raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(set(size_of))))}, not {other[0]}")
+        points = [point for point, size in zip(points, size_of, strict=True) if size in sizes]
     fixed = sorted({"preset", "seed", "n_states", "n_memory"} & changes.keys())
     if fixed:
         raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")

@@ -15,7 +15,15 @@ from hmmlib import backend
 from hmmlib.experiments import labels, measurements, provenance, trials
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, environment, run_trial, trial_seeds
+from hmmlib.experiments.trials import (
+    Trial,
+    build_network,
+    draw_model,
+    draw_trial_task,
+    environment,
+    run_trial,
+    trial_seeds,
+)
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -184,7 +192,9 @@ def test_what_is_judged_behind_a_prompt_is_read_behind_it(start, other, monkeypa
     network, task, seed = build_network(spec), draw_trial_task(spec, draw_model(spec)), spec.seed
     read = tuning.all_probs_at_mask
     monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
-    measurements.tuned_prompt(spec, network, task, {"tuning": seed}, lambda: ticks.append(1))
+    trial = Trial(spec)
+    trial.network, trial.task, trial.seeds, trial.tick = network, task, {"tuning": seed}, lambda: ticks.append(1)
+    measurements.tuned_prompt(network, task, trial.prompted)
     measurements.untrained_prompt(spec, network, task, {"tuning": seed})
     train, validation, test = task.split(task.tokens)
     how = spec.prompt_length, spec.tuning(), seed, start

@@ -49,8 +49,11 @@ REFUSED = [
     ("trial --store=", "--store must name a folder, not ''"),
     ("trial --missing", "--missing and --panel left|right go together"),
     ("trial --panel left", "--missing and --panel left|right go together"),
-    ("trial --trials 3", "--trials and --workers are for --missing"),
-    ("trial --workers 3", "--trials and --workers are for --missing"),
+    ("trial --trials 3", "--trials, --size and --workers are for --missing"),
+    ("trial --size 4", "--trials, --size and --workers are for --missing"),
+    ("trial --panel left --missing --size 7", "sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"),
+    ("trial --also rain", "--also must be all, or one of text_kinds"),
+    ("trial --workers 3", "--trials, --size and --workers are for --missing"),
     ("trial --panel left --missing --seed 0", "a panel has its own --n-states, --n-memory and --seed"),
     ("trial --panel middle --missing", "panel must be one of left, right, not 'middle'"),
     ("trial --panel left --missing --preset huge", "preset must be one of", "'huge'"),
@@ -220,8 +223,8 @@ def test_the_missing_trials_of_a_panel(call, tmp_path):
 def test_what_is_handed_on(call, tmp_path, monkeypatch):
     given, end = [], time.monotonic() + 90
 
-    def record(*arguments):
-        given.append(arguments)
+    def record(*arguments, **named):
+        given.append((*arguments, named) if named else arguments)
         return Outcome()
 
     monkeypatch.setattr("hmmlib.experiments.cluster.sweep", record)
@@ -231,10 +234,14 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     more = ["--address", "head:6379", "--cpus", 2, "--gpus", 0.25, "--device", "cuda"]
     assert call("sweep", *words, "--trials", 2, *more)[0] == 0
     assert call("sweep", *words)[0] == 0
-    for rerun in ([], ["--rerun"]):
-        assert call("trial", "--missing", "--workers", 3, *words, *rerun)[0] == 0
-    (specs, *rest), (paper, *plain), (same, workers, store, device, until, rerun), (*_, again) = given
-    assert (rerun, again) == (False, True)
+    asked = ["--size", 16, "--also", "votes", "--networks", tmp_path / "kept", "--rerun"]
+    for other in ([], asked):
+        assert call("trial", "--missing", "--workers", 3, *words, *other)[0] == 0
+    (specs, *rest), (paper, *plain), (same, workers, how), (few, _, again) = given
+    assert (how["rerun"], how["also"], how["networks"]) == (False, [], None)
+    assert (again["rerun"], again["also"], again["networks"]) == (True, ["votes"], tmp_path / "kept")
+    assert {spec.size for spec in few} == {16}
+    store, device, until = how["store"], how["device"], how["until"]
     assert specs == panel_specs("smoke", "right", 2, steps=7)
     assert rest[0] == tmp_path
     assert rest[1] == until == pytest.approx(end, abs=60) or rest[1] == pytest.approx(until, abs=60)
