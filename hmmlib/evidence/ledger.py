@@ -121,6 +121,7 @@ class Entry:
     control_fails: int
     control_gap: float
     least_share: float
+    ours: bool = False
     identity: dict | None = field(default=None)
     patterns: dict | None = field(default=None)
 
@@ -177,6 +178,7 @@ def _rule(statement: Statement, tally: Tally) -> Entry:
         control_fails=tally.control_fails,
         control_gap=tally.control_gap,
         least_share=statement.least_share,
+        ours=statement.ours,
     )
 
 

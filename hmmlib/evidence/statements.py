@@ -1,4 +1,4 @@
-"""The paper's numbered statements and assumptions: what is claimed, what checks it, and the ruling."""
+"""The paper's numbered statements and assumptions, and some of ours: what is claimed, what checks it, and the ruling."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hmmlib.evidence.random_models import (
     appendix_d6,
     assumptions,
     counterexamples,
+    ours,
     section_3,
 )
 from hmmlib.evidence.random_models.residuals import Checked, Printed
@@ -24,14 +25,14 @@ GRADES = HOLDS, SLIP, GAP, FALSE
 
 @dataclass(frozen=True)
 class Statement:
-    """One numbered statement of the paper, or one assumption.
+    """One numbered statement of the paper, or one assumption; or a statement of ours that goes beyond it.
 
     `claim` is it in our words; residuals up to `tolerance` pass;
     `broken` names the hypothesis that the control drops; the control must break the conclusion in at least a share
     `least_share` of its instances. `grade` is the ruling on the form as printed and its proof, one of GRADES, and
     `corrected` says what holds where that is not all. Where the printed form can be compared in numbers with the one that
     `check` measures, and differs, `printed` does so on random instances, `counterexample` on a small one that a reader can
-    follow. `unneeded` names hypotheses that were found not to be needed.
+    follow. `unneeded` names hypotheses that were found not to be needed. `ours` is whether it is not the paper's.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Statement:
     counterexample: Callable[[], Printed] | None = None
     corrected: str = ""
     unneeded: str = ""
+    ours: bool = False
 
 
 STATEMENTS = (
@@ -289,6 +291,49 @@ STATEMENTS = (
         control=appendix_d6.control_claim_d_15,
         broken="the prompt is 1 on all of supp(μ)",
         unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
+    ),
+    Statement(
+        name="Certificate",
+        claim="Any guess within ε of Ḡ that sums to 1 gets the right label where |μᵀp| > δ + ε κ dᵀp.",
+        check=ours.check_certificate,
+        control=ours.control_certificate,
+        broken="the guess sums to 1",
+        least_share=0.8,  # some models have no text that can be certified
+        ours=True,
+    ),
+    Statement(
+        name="Exactness",
+        claim="If μ takes both signs, prompt and head are right for every belief if and only if ν is a positive multiple of μ.",
+        check=ours.check_exactness,
+        control=ours.control_exactness,
+        broken="ν is a multiple of μ",
+        least_share=0.8,  # some ν have one sign only
+        ours=True,
+    ),
+    Statement(
+        name="Separable votes",
+        claim="If A is a permutation, prompt and head exist for every task whose votes a head can tell apart, and no other.",
+        check=ours.check_separable_votes,
+        control=ours.control_separable_votes,
+        broken="a head can tell the votes apart",
+        ours=True,
+    ),
+    Statement(
+        name="Several classes",
+        claim="With independent columns of W, one head for each class ranks the classes of every possible x as μₖᵀp does.",
+        check=ours.check_several_classes,
+        control=ours.control_several_classes,
+        broken="one rₓ for all classes",
+        least_share=0.8,  # a class may win everywhere
+        ours=True,
+    ),
+    Statement(
+        name="Relabelling",
+        claim="|H||X| gated units say W p without a prompt, and R p behind one, for any R that gives each state one token.",
+        check=ours.check_relabelling,
+        control=ours.control_relabelling,
+        broken="the gates",
+        ours=True,
     ),
 )
 

@@ -15,6 +15,7 @@ LIBRARY = Path(__file__).resolve().parents[1]
 SETTING, SECTION_3, PROMPT = "notebooks/2-setting", "notebooks/3-hmm", "notebooks/3-1-prompt"
 ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
 APPENDIX_B, APPENDIX_C, APPENDIX_D = "notebooks/appendix-b", "notebooks/appendix-c", "notebooks/appendix-d"
+TUNED_PROMPT, SOLVABLE = "notebooks/beyond-1-tuned-prompt", "notebooks/beyond-3-solvable"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ STATEMENTS = {
     "Lemma D.13": (APPENDIX_D, "paper-lem-D-13"),
     "Claim D.14": (APPENDIX_D, "paper-claim-D-14"),
     "Claim D.15": (APPENDIX_D, "paper-claim-D-15"),
+    "Certificate": (SOLVABLE, "ours-certificate"),
+    "Exactness": (SOLVABLE, "ours-exactness"),
+    "Separable votes": (SOLVABLE, "ours-separable-votes"),
+    "Several classes": (SOLVABLE, "ours-several-classes"),
+    "Relabelling": (TUNED_PROMPT, "ours-relabelling"),
 }
 """The page that derives each statement, and the label of its box there."""
 

@@ -19,7 +19,7 @@ from hmmlib.theory.assumptions import as_mu
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible, Undecided, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, lemma_c_2
-from hmmlib.validation import as_tensor, at_least, between, of_length, of_type, of_width
+from hmmlib.validation import as_parameter, as_tensor, at_least, between, of_length, of_type, of_width
 
 TOLERANCE = 1e-10
 """By how much the constraints of a linear program may be off (HiGHS takes no less)."""
@@ -78,6 +78,29 @@ def certificate(model: HMM, mu, head: LinearHead, reach: Tensor | None = None) -
     weights = of_length("head's weights", weights, [model.n_tokens]).to(reach)
     score = reach * (weights @ model.emission)  # ν
     return Certificate(mu, reach, (score - mu).abs().max().item(), (weights.max() - weights.min()).item() / 2)
+
+
+def refuting_belief(mu: Tensor, score: Tensor) -> Tensor | None:
+    """A belief, (S,), that μ and the score ν, both (S,), label differently; None where ν is a positive multiple of μ.
+
+    Where μ takes both signs there is one on a state, or on the edge between a state with μ < 0 and another: this is why no
+    other ν is right for every belief. The labels differ by what rounding leaves of the two thresholds.
+    ValueError where μ does not take both signs, or the shapes differ.
+    """
+    mu = as_parameter("mu", mu, 1).double()
+    score = of_length("score", as_parameter("score", score, 1), [len(mu)]).double()
+    if not mu.min() < 0 < mu.max():
+        raise ValueError(f"mu must take both signs, not {mu.tolist()}")
+    states, below = torch.eye(len(mu), dtype=mu.dtype), mu < 0
+    if (turned := below != (score < 0)).any():
+        return states[turned][0]
+    first, second = (v[~below].unsqueeze(1) / (v[~below].unsqueeze(1) - v[below]) for v in (mu, score))
+    gaps = (first - second).abs()  # of the shares at which μ and ν change sign, on every edge
+    if gaps.max() < TOLERANCE:
+        return None
+    one, other = divmod(int(gaps.argmax()), gaps.shape[1])
+    share = (first + second)[one, other] / 2
+    return (1 - share) * states[~below][one] + share * states[below][other]
 
 
 def _program(cost, upper: np.ndarray, most: np.ndarray, bounds) -> np.ndarray:

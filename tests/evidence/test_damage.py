@@ -41,14 +41,15 @@ from hmmlib.evidence.random_models import (
     appendix_d6,
     instances,
     memory_instances,
+    ours,
     section_3,
 )
 from hmmlib.evidence.random_models import assumptions as predicate_checks
 from hmmlib.evidence.statements import find
 from hmmlib.inference import messages
 from hmmlib.theory import assumptions as predicates
-from hmmlib.theory import heads, ranks, theorems
-from hmmlib.theory.heads import AttentionHead
+from hmmlib.theory import certificates, heads, ranks, theorems
+from hmmlib.theory.heads import AttentionHead, LinearHead
 
 CACHES = (
     instances.essential_instance,
@@ -267,6 +268,18 @@ DAMAGES += [
     ("Assumption D.5", "all values count", every_value),
     ("Assumption D.5", "the others dropped", judged("assumption_d_5", lambda r: r.columns)),
     ("Assumption D.5", "of other cells supp(μ) only", instead(predicates, "recoverable_columns", lambda f: same_values)),
+    ("Certificate", "κ dropped", instead(
+        certificates, "certificate", lambda f: lambda *given: replace(f(*given), spread=0.0))),
+    ("Certificate", "δ dropped", instead(
+        certificates, "certificate", lambda f: lambda *given: replace(f(*given), error=0.0))),
+    ("Exactness", "P[H_0] in the place of 1 / P[H_0]", instead(
+        ours, "lemma_c_2", lambda f: lambda model, prompt: f(model, prompt) * model.initial**2)),
+    ("Separable votes", "no prompt", instead(
+        ours, "prompt_for_votes", lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
+    ("Several classes", "heads of norm 1", instead(
+        ours, "theorem_3_3", lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
+    ("Relabelling", "half the signal", instead(
+        ours, "gated_readout", lambda f: lambda table, p, signal=None: f(table, p, None if signal is None else signal / 2))),
 ]  # fmt: skip
 
 

@@ -86,6 +86,11 @@ def everywhere(task):
     return [1] * len(PROMPT(task))
 
 
+def squared_head(model, mu):
+    """With a scale that the task gives it."""
+    return field.scaled(HEAD_3_3(model, mu), mu[0])
+
+
 HEAD_3_3, HEAD_3_6 = vanilla.head_3_3, vanilla.head_3_6
 THETA_2, KEY = memory.theta_2, memory.key
 VALUE, PROMPT = memory.value, memory.prompt
@@ -128,6 +133,10 @@ DAMAGES = [
     ("Theorem 4.6", memory, "prompt", everywhere),
     ("Theorem 4.6", memory, "value", value_without_embedding),
     ("Theorem 4.6", field, "stationary", uniform),
+    ("Exactness", vanilla, "scores", lambda model, head, reach: reach),
+    ("Exactness", vanilla, "diagonal_c_2", lambda model: model.initial),
+    ("Separable votes", vanilla, "prompt_for_reach", lambda model, reach: reach),
+    ("Several classes", vanilla, "head_3_3", squared_head),
 ]
 
 

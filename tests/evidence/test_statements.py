@@ -33,6 +33,7 @@ RESULTS = [
     for number in numbers
 ]
 ASSUMPTIONS = [f"Assumption {number}" for number in ("3.1", "3.2", "3.5", "4.2", "4.4", "4.5", "D.5")]
+OURS = ["Certificate", "Exactness", "Separable votes", "Several classes", "Relabelling"]
 NUMBERS = ["3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "4.4", "B.1", "C.1", "C.2", *(f"D.{k}" for k in range(1, 11))]
 EASY = find("Proposition 3.4")
 
@@ -45,19 +46,23 @@ def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
 
 
 def test_every_numbered_result_assumption_and_equation_is_there_once():
-    assert sorted(s.name for s in STATEMENTS) == sorted(RESULTS + ASSUMPTIONS)
+    assert sorted(s.name for s in STATEMENTS if not s.ours) == sorted(RESULTS + ASSUMPTIONS)
+    assert [s.name for s in STATEMENTS if s.ours] == OURS
     assert [equation.number for equation in EQUATIONS] == NUMBERS
-    assert set(IDENTITIES) <= set(RESULTS)
+    assert set(IDENTITIES) <= set(RESULTS + OURS)
     assert len(IDENTITIES) >= 12
     assert set(PATTERNS) <= set(RESULTS)
     assert len(PATTERNS) >= 5
 
 
 def test_every_statement_has_its_page_and_its_label_there():
-    assert set(pages.STATEMENTS) == set(RESULTS + ASSUMPTIONS)
+    assert set(pages.STATEMENTS) == set(RESULTS + ASSUMPTIONS + OURS)
     assert len({label for _, label in pages.STATEMENTS.values()}) == len(pages.STATEMENTS)
     for name, (page, label) in pages.STATEMENTS.items():
-        assert label.endswith("-" + name.split()[1].replace(".", "-"))
+        if name in OURS:
+            assert label == "ours-" + name.lower().replace(" ", "-")
+        else:
+            assert label.endswith("-" + name.split()[1].replace(".", "-"))
         assert f":label: {label}\n" in (ROOT / f"{page}.md").read_text()
 
 

@@ -234,13 +234,13 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     more = ["--address", "head:6379", "--cpus", 2, "--gpus", 0.25, "--device", "cuda"]
     assert call("sweep", *words, "--trials", 2, *more)[0] == 0
     assert call("sweep", *words)[0] == 0
-    asked = ["--size", 16, "--also", "votes", "--networks", tmp_path / "kept", "--rerun"]
+    asked = ["--size", 20, "--also", "votes", "--networks", tmp_path / "kept", "--rerun"]
     for other in ([], asked):
         assert call("trial", "--missing", "--workers", 3, *words, *other)[0] == 0
     (specs, *rest), (paper, *plain), (same, workers, how), (few, _, again) = given
     assert (how["rerun"], how["also"], how["networks"]) == (False, [], None)
     assert (again["rerun"], again["also"], again["networks"]) == (True, ["votes"], tmp_path / "kept")
-    assert {spec.size for spec in few} == {16}
+    assert {spec.size for spec in few} == {20}
     store, device, until = how["store"], how["device"], how["until"]
     assert specs == panel_specs("smoke", "right", 2, steps=7)
     assert rest[0] == tmp_path

@@ -89,8 +89,11 @@ IDENTITIES: dict[str, Identity] = {
     "Claim D.15": Identity(memory.identity_claim_d_15, MEMORY, memory_degree),
     "Theorem D.6": Identity(memory.identity_theorem_d_6, MEMORY, attention_degree),
     "Theorem 4.6": Identity(memory.identity_theorem_4_6, MEMORY, attention_degree),
+    "Exactness": Identity(vanilla.identity_exactness, VANILLA, quotient_degree),
+    "Separable votes": Identity(vanilla.identity_separable_votes, VANILLA, quotient_degree),
+    "Several classes": Identity(vanilla.identity_several_classes, VANILLA, quotient_degree),
 }
-"""By the name that the paper prints."""
+"""By the name that the paper prints, or, of ours, that the ledger has."""
 
 
 def confirm(name: str, points: int, seed: int) -> Confirmation:

@@ -170,3 +170,54 @@ def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> int:
     ratio = share(sum(here), sum(field.joint(model, rows, 2)))
     score = dot(head_3_6(model, block, essential, mu), field.masked_token_probs(model, rows)[1])
     return mismatches([score], [ratio * dot(mu, normalised(here))])
+
+
+# Beyond the paper
+
+
+def scores(model: Model, head: Vector, reach: Vector) -> Vector:
+    """ν = d ⊙ Wᵀb."""
+    return times(reach, [dot(head, model.column(0, h)) for h in range(model.n_states)])
+
+
+def identity_exactness(rng: random.Random, n_states: int, length: int) -> int:
+    """bᵀḠ_2 dᵀp = νᵀp, for any model, prompt and head, with d = A (u ⊙ P[H_1]) / P[H_0] and p = P[H_0 | x]."""
+    model = vanilla(rng, n_states, 3)
+    prompt, head = (field.random_vector(rng, [1] * size) for size in (n_states, 3))
+    x = field.possible_input(rng, model, length)
+    reach = times(diagonal_c_2(model), prompt_joint(model, prompt))
+    belief = normalised(field.joint(model, model.evidence(x), 0))
+    score = dot(head, field.masked_token_probs(model, [prompt, *model.evidence([MASK, *x])])[1])
+    return mismatches([score * dot(reach, belief)], [dot(scores(model, head, reach), belief)])
+
+
+def prompt_for_reach(model: Model, reach: Vector) -> Vector:
+    """u with A (u ⊙ P[H_1]) / P[H_0] = d, for a permutation A, whose inverse is Aᵀ."""
+    before = [list(column) for column in zip(*model.transition, strict=True)]
+    return over(apply(before, times(reach, model.initial)), field.marginals(model, 1)[1])
+
+
+def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> int:
+    """bᵀḠ_2 dᵀp = μᵀp behind the prompt with d = μ / Wᵀb, for a permutation A and any μ and b."""
+    order = rng.sample(range(n_states), n_states)
+    plain = vanilla(rng, n_states, 3)
+    model = Model(
+        [[int(order[h] == k) for h in range(n_states)] for k in range(n_states)], plain.emission, plain.initial, [1]
+    )
+    mu, head = (field.random_vector(rng, [1] * size) for size in (n_states, 3))
+    x = field.possible_input(rng, model, length)
+    reach = over(mu, [dot(head, model.column(0, h)) for h in range(n_states)])
+    belief = normalised(field.joint(model, model.evidence(x), 0))
+    rows = [prompt_for_reach(model, reach), *model.evidence([MASK, *x])]
+    score = dot(head, field.masked_token_probs(model, rows)[1])
+    return mismatches([score * dot(reach, belief)], [dot(mu, belief)])
+
+
+def identity_several_classes(rng: random.Random, n_states: int, length: int) -> int:
+    """The scores of two classes' heads are in the proportion of their μ_kᵀP[H_0 | x]."""
+    model = vanilla(rng, n_states, n_states + 1)
+    tasks, x = [field.random_vector(rng, [1] * n_states) for _ in range(2)], field.possible_input(rng, model, length)
+    rows = model.evidence([MASK, *x])
+    belief, guess = field.joint(model, rows[1:], 0), field.masked_token_probs(model, rows)[0]
+    one, other = (dot(head_3_3(model, mu), guess) for mu in tasks)
+    return mismatches([one * dot(tasks[1], belief)], [other * dot(tasks[0], belief)])
