@@ -30,7 +30,9 @@ LOOK = {
 """Colour and marker of each series."""
 
 
-def _line(axes: Axes, points: dict[int, Interval], colour: str, marker: str, label: str, shift: float = 0.0) -> None:
+def draw_line(
+    axes: Axes, points: dict[int, Interval], colour: str, marker: str, label: str, shift: float = 0.0
+) -> None:
     """Means joined by a line, 95% intervals as bars where there are any."""
     at = [x + shift for x in points]
     means = [point.mean for point in points.values()]
@@ -64,7 +66,7 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     series = {"left": LEFT, "right": RIGHT}[name]
     for shift, (label, read) in zip((-0.15, 0.15), series.items(), strict=True):
         colour, marker = LOOK[label]
-        _line(axes, along(results, read, size), colour, marker, label, shift)
+        draw_line(axes, along(results, read, size), colour, marker, label, shift)
         _published(axes, reference(name)[label], colour, marker, label)
     if name == "left":
         axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
@@ -81,7 +83,7 @@ def gains(results: Sequence[TrialResult]) -> Figure:
     _some(results)
     figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.scatter(*zip(*[(size(r), gain(r)) for r in results], strict=True), s=14, color=BLUE, alpha=0.35, linewidth=0)
-    _line(axes, along(results, gain, size), INK, "o", "mean with its 95% interval")
+    draw_line(axes, along(results, gain, size), INK, "o", "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
     axes.set_xticks(sorted({size(r) for r in results}))
@@ -96,7 +98,7 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
         colour, marker = LOOK[label]
         dashed = "exact" in label or "Theorem" in label
         points = along(results, read, size)
-        _line(axes, points, colour, marker, label, 0.12 * (k - 2))
+        draw_line(axes, points, colour, marker, label, 0.12 * (k - 2))
         axes.lines[-1 - sum(point.n > 1 for point in points.values())].set_linestyle("--" if dashed else "-")
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
     axes.set_xticks(sorted({size(r) for r in results}))
@@ -131,14 +133,14 @@ def against_steps(results: Sequence[TrialResult]) -> Figure:
         return result.spec.steps
 
     for label, read in LEFT.items():
-        _line(above, along(results, read, steps), *LOOK[label], label)
+        draw_line(above, along(results, read, steps), *LOOK[label], label)
     for name, colour in (("ladder_head_accuracy", ORANGE), ("ladder_prompt_accuracy", BLUE)):
         level = along(results, lambda r: getattr(r, name), lambda r: 0)
         if not level:
             raise ValueError(f"results must have {name} in one trial or more, not in none")
         what = "head" if "head" in name else "prompt"
         above.axhline(level[0].mean, color=colour, linestyle="--", linewidth=1.2, label=f"{what} tuned on the exact Ḡ")
-    _line(below, along(results, lambda r: r.excess_loss, steps), INK, "o", "excess loss")
+    draw_line(below, along(results, lambda r: r.excess_loss, steps), INK, "o", "excess loss")
     above.set_xscale("log")
     above.set(ylabel="test accuracy", ylim=(0.44, 1.02))
     below.set(xlabel="pretraining steps", ylabel="excess loss (nats)", ylim=(0, None))

@@ -20,7 +20,20 @@ from hmmlib.inference.messages import log_likelihood, masked_token_probs, poster
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.heads import AttentionHead, LinearHead
 from hmmlib.theory.separation import Impossible, fit_or_refute
-from hmmlib.validation import MASK, as_indices, as_seed, as_vector, at_least, different_words, of_type
+from hmmlib.validation import (
+    MASK,
+    as_distribution,
+    as_indices,
+    as_labels,
+    as_seed,
+    as_tensor,
+    as_vector,
+    at_least,
+    different_words,
+    of_shape,
+    of_type,
+    of_width,
+)
 
 MOST_INPUTS = 400
 """Points in a triangle: more can neither be told apart nor moved smoothly."""
@@ -292,3 +305,37 @@ def softmax_and_its_limit(
         "unit": head.query.norm().item(),
     }
     return Moving("softmax", name, data, "The weights of a softmax as its query grows.")
+
+
+def fake_token_or_other_words(
+    emission, beliefs, labels, readout, weights, names: Sequence[str], name: str = "words"
+) -> Moving:
+    """What can be said of beliefs about three states or more in three tokens: weighed as a fake token does, or in other words.
+
+    Args:
+        emission: W, (3, S). readout: R, (3, S). weights: c of the nearest fake token, (S,), from 0 to 1.
+        beliefs: p of each text, (n, S), at most MOST_INPUTS. labels: of the texts, (n,).
+        names: of the states.
+
+    ValueError for arguments that do not fit each other.
+    """
+    emission = as_distribution("emission", emission, 2)
+    if len(emission) != 3:
+        raise ValueError(f"the triangle needs three tokens, not {len(emission)}")
+    n_states = emission.shape[1]
+    readout = of_shape("readout", as_distribution("readout", readout, 2), tuple(emission.shape), ", as emission has")
+    beliefs = of_width("beliefs", as_tensor("beliefs", beliefs, 2), n_states)
+    if len(beliefs) > MOST_INPUTS:
+        raise ValueError(f"beliefs must be of at most {MOST_INPUTS} texts, not {len(beliefs)}")
+    weights = as_vector("weights", weights, n_states)
+    if weights.min() < 0 or weights.max() > 1:
+        raise ValueError(f"weights must be from 0 to 1, not {weights.tolist()}")
+    data = {
+        "names": different_words("names", names, n_states),
+        "W": emission.tolist(),
+        "R": readout.tolist(),
+        "weights": weights.tolist(),
+        "beliefs": beliefs.tolist(),
+        "labels": as_labels(labels, len(beliefs)).tolist(),
+    }
+    return Moving("words", name, data, "What texts say at the gap: weighed by a fake token, or told in other words.")

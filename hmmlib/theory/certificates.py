@@ -8,6 +8,7 @@ both signs, only then.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from hmmlib.validation import as_parameter, as_tensor, at_least, between, of_len
 
 TOLERANCE = 1e-10
 """By how much the constraints of a linear program may be off (HiGHS takes no less)."""
+REFINEMENTS = 8
+"""How often a linear program is solved again for what its solution leaves over, at most."""
 
 
 @dataclass(frozen=True)
@@ -123,33 +126,57 @@ def _nearest(matrix: np.ndarray, target: np.ndarray, low: float | None) -> np.nd
     return _program(cost, upper, np.append(target, -target), [(low, None)] * columns + [(0, None)])[:-1]
 
 
+def _flattest(matrix: np.ndarray, target: np.ndarray, error: float) -> np.ndarray:
+    """The x of least spread with no entry of |matrix x - target| above `error`."""
+    rows, columns = matrix.shape
+    identity, ones, pad = np.eye(columns), np.ones((columns, 1)), np.zeros((rows, 2))
+    upper = np.block([[matrix, pad], [-matrix, pad], [identity, -ones, 0 * ones], [-identity, 0 * ones, ones]])
+    most = np.concatenate([target + error, error - target, np.zeros(2 * columns)])
+    cost = np.append(np.zeros(columns), [0.5, -0.5])  # κ = (high - low) / 2
+    return _program(cost, upper, most, (None, None))[:columns]
+
+
+def _heads(matrix: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
+    """Heads of small error: none at all, least squares, and a linear program, solved again for what it leaves over.
+
+    The solver's tolerance is absolute: where columns of W nearly agree, one solution is far off, and several are not.
+    """
+    found = [np.zeros(matrix.shape[1]), np.linalg.lstsq(matrix, target, rcond=None)[0]]
+    head = found[0]
+    with suppress(RuntimeError):  # what the solver gives up on stays as it was
+        for _ in range(REFINEMENTS):
+            rest = target - matrix @ head
+            size = abs(rest).max()
+            if not size > TOLERANCE * abs(target).max():
+                break
+            head = head + size * _nearest(matrix, rest / size, None)
+            found.append(head)
+    return found
+
+
 def nearest_head(model: HMM, mu, reach: Tensor | None = None, slack: float = 0.0) -> tuple[LinearHead, Certificate]:
     """The head whose δ is least; of those whose δ is larger by at most `slack`, that of least κ. `reach` as in `certificate`.
 
-    Two linear programs. The certificate is computed from the head that they give.
+    By linear programs, as far as floating-point numbers go: where columns of W nearly agree a head of smaller δ may exist
+    whose weights are too large to be computed. The certificate is that of the head as it is.
     ValueError as in `certificate`, and for a slack below 0.
     """
     mu = as_mu(model, mu, HMM)
-    slack = between("slack", slack, 0)
-    reach = _as_reach(model, reach)
+    slack, reach = between("slack", slack, 0), _as_reach(model, reach)
+    scale = mu.abs().max().item()
     matrix = (reach.unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
-    target, n_tokens = mu.double().numpy(), model.n_tokens
-    first = _nearest(matrix, target, None)
-    error = abs(matrix @ first - target).max() * (1 + 1e-9) + TOLERANCE + slack
-    pad, identity, ones = np.zeros((len(target), 2)), np.eye(n_tokens), np.ones((n_tokens, 1))
-    upper = np.block(
-        [
-            [matrix, pad],
-            [-matrix, pad],
-            [identity, -ones, 0 * ones],
-            [-identity, 0 * ones, ones],
-        ]
-    )
-    most = np.concatenate([target + error, error - target, np.zeros(2 * n_tokens)])
-    cost = np.append(np.zeros(n_tokens), [0.5, -0.5])  # κ = (high - low) / 2
-    weights = _program(cost, upper, most, (None, None))[:n_tokens]
-    head = LinearHead(torch.as_tensor(weights).to(mu))
-    return head, certificate(model, mu, head, reach)
+    target = mu.double().numpy() / scale
+
+    def judged(weights: np.ndarray) -> tuple[LinearHead, Certificate]:
+        head = LinearHead(torch.as_tensor(weights * scale).to(mu))
+        return head, certificate(model, mu, head, reach)
+
+    found = [judged(weights) for weights in _heads(matrix, target)]
+    error = min(made.error for _, made in found) * (1 + 1e-9) + TOLERANCE * scale + slack
+    with suppress(RuntimeError):  # what has been found stands
+        found.append(judged(_flattest(matrix, target, error / scale)))
+    good = [one for one in found if one[1].error <= error + TOLERANCE * scale]
+    return min(good, key=lambda one: one[1].spread)
 
 
 def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificate]:
@@ -176,7 +203,10 @@ def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor,
         if best and found.error >= best[2].error:
             break
         best = prompt, head, found
-        prompt, _ = nearest_prompt(model, mu, head)
+        try:
+            prompt, _ = nearest_prompt(model, mu, head)
+        except RuntimeError:  # the linear program is beyond its solver
+            break
         if not prompt.max() > 0:
             break
         prompt = prompt / prompt.max()

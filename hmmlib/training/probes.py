@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from hmmlib.validation import as_labels, as_parameter, of_width
 
 DECAY = 1e-4
-"""Of the logistic probe: the weight of the squared norm beside the mean loss. Where labels can be separated it has none to
-end at otherwise."""
+"""The weight of the squared norm beside the mean loss. Without it logistic regression has no end where labels can be separated,
+and least squares reads rounding where texts are few and alike."""
 STEPS = 300
 """Of L-BFGS, at most."""
 
@@ -44,7 +44,7 @@ def _scaled(hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def linear_probe(hidden: Tensor, values: Tensor) -> Probe:
-    """The probe of values (n, k) by least squares; where many fit alike, the one of least norm.
+    """The probe of values (n, k) by least squares, with a weight on the norm of `DECAY`.
 
     ValueError where hidden (n, d) and values are not of as many texts.
     """
@@ -52,8 +52,9 @@ def linear_probe(hidden: Tensor, values: Tensor) -> Probe:
     values = as_parameter("values", values, 2).to(inputs)
     if len(values) != len(inputs):
         raise ValueError(f"values must be {len(inputs)}, one for each of hidden, not {len(values)}")
-    bias = values.mean(0)
-    return Probe(centre, scale, torch.linalg.lstsq(inputs, values - bias, driver="gelsd").solution, bias)
+    bias, n = values.mean(0), len(inputs)
+    gram = inputs.T @ inputs / n + DECAY * torch.eye(inputs.shape[1], dtype=inputs.dtype)
+    return Probe(centre, scale, torch.linalg.solve(gram, inputs.T @ (values - bias) / n), bias)
 
 
 def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:

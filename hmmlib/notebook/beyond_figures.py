@@ -1,0 +1,149 @@
+"""Figures and tables of *Beyond the paper*, each a function of stored results or of points. Figures are Matplotlib's."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from hmmlib.experiments.summaries import Interval, along, as_results, interval
+from hmmlib.notebook.figure_3 import draw_line
+from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, TRIANGLE, done, legend_below
+from hmmlib.validation import as_array, by_name, length_of
+
+if TYPE_CHECKING:
+    from hmmlib.experiments.trials import TrialResult
+
+Read = Callable[["TrialResult"], float | None]
+
+COLOURS = (BLUE, ORANGE, GREEN, RED, SOFT, INK)
+MARKERS = "os^Dxv"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that a notebook shows: `head` names the columns, each of `rows` has a cell for each of them."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.head):
+                raise ValueError(f"each of rows must have {len(self.head)} cells, as the head has, not {len(row)}")
+
+    def _repr_html_(self) -> str:
+        def line(cells: Sequence[str], kind: str) -> str:
+            return "<tr>" + "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in cells) + "</tr>"
+
+        body = "\n".join(line(row, "td") for row in self.rows)
+        return f"<table>\n<thead>{line(self.head, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def within(name: str, *keys: str) -> Read:
+    """What reads a number off the table that a measurement gave, by its names; None where it is missing."""
+
+    def read(result: TrialResult) -> float | None:
+        value = getattr(result, name)
+        for key in keys:
+            value = None if value is None else value.get(key)
+        return value
+
+    return read
+
+
+def means(results: Sequence[TrialResult], read: Read) -> Interval | None:
+    """The interval of what is read off the results that have it; None where none has."""
+    values = [value for value in map(read, as_results(results)) if value is not None]
+    return interval(values) if values else None
+
+
+def table_of(
+    results: Sequence[TrialResult], groups: dict[str, Callable], rows: dict[str, Read], form: str = ".3f"
+) -> Table:
+    """A row for each thing that is read, a column for each group of results: means with 95% intervals.
+
+    `groups` maps a column's name to whether a result is in it.
+    """
+    columns = {
+        name: [r for r in as_results(results) if belongs(r)] for name, belongs in by_name("groups", groups).items()
+    }
+    lines = []
+    for name, read in by_name("rows", rows).items():
+        found = [means(group, read) for group in columns.values()]
+        lines.append([name, *("–" if one is None else format(one, form) for one in found)])
+    return Table(["", *(f"{name} ({len(group)})" for name, group in columns.items())], lines)
+
+
+def lines(
+    results: Sequence[TrialResult],
+    series: dict[str, Read],
+    at: Callable[[TrialResult], int],
+    x_label: str,
+    y_label: str,
+    log: bool = False,
+) -> Figure:
+    """Means with 95% intervals against what `at` reads, a line for each of up to six series."""
+    if len(by_name("series", series)) > len(COLOURS):
+        raise ValueError(f"series must be 1 to {len(COLOURS)} lines, by name, not {len(series)}")
+    figure, axes = plt.subplots(figsize=(5.4, 3.8))
+    for k, (name, read) in enumerate(series.items()):
+        draw_line(axes, along(results, read, at), COLOURS[k], MARKERS[k], name)
+    ticks = sorted({at(result) for result in as_results(results)})
+    if log:
+        axes.set_xscale("log")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=x_label, ylabel=y_label)
+    legend_below(axes)
+    return done(figure)
+
+
+def triangles(
+    panels: dict[str, tuple[np.ndarray, Sequence[str]]],
+    labels: Sequence[bool],
+    columns: dict[str, tuple[np.ndarray, Sequence[str]]],
+) -> Figure:
+    """The same texts in several triangles, two in a row.
+
+    Args:
+        panels: by title, the points (n, 3), and the names of the corners.
+        labels: of the texts, (n,).
+        columns: for some of the titles, points (3, S) drawn as crosses, and their names.
+
+    ValueError for arrays of other shapes.
+    """
+    labels = as_array("labels", labels, None).astype(bool)
+    rows = -(-len(by_name("panels", panels)) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(6.4, 3.1 * rows), squeeze=False)
+    for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
+        points = as_array(f"panels[{title!r}]", points, len(labels), 3)
+        if length_of("corners", corners) != 3:
+            raise ValueError(f"corners must be three names, not {list(corners)!r}")
+        axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        for name, (x, y) in zip(corners, TRIANGLE, strict=True):
+            axis.annotate(name, (x, y), (x, y + (0.04 if y else -0.09)), ha="center")
+        for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+            spots = points[labels == value] @ TRIANGLE
+            axis.scatter(*spots.T, color=colour, marker=marker, s=16, label=f"label {value:d}", alpha=0.6, linewidth=0)
+        if title in columns:
+            table, names = columns[title]
+            at = as_array(f"columns[{title!r}]", table, 3, length_of("names", names)).T @ TRIANGLE
+            axis.scatter(*at.T, marker="x", color=INK, s=44, label="what a state says")
+            for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
+                axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
+        axis.set(aspect="equal", xlim=(-0.2, 1.2), ylim=(-0.14, 0.98))
+        axis.set_title(title, loc="center", fontsize=10)
+        axis.axis("off")
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    handles, names = axis.get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower center", ncol=3, fontsize=9)
+    figure.tight_layout(rect=(0, 0.05, 1, 1))
+    plt.close(figure)
+    return figure
