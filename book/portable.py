@@ -17,6 +17,7 @@ KINDS = {
     "prop": "Proposition",
     "asm": "Assumption",
     "claim": "Claim",
+    "cor": "Corollary",
     "ex": "Example",
 }
 FENCE = re.compile(r"^(?P<colons>:{3,})(?:\{(?P<name>[\w:-]+)\} ?(?P<title>.*))?$")
@@ -106,7 +107,7 @@ def plain(text: str, address: str, branch: str) -> str:
         raise ValueError(f"{found[0]}: a notebook can use boxes with colons only, and no targets")
     text = without_boxes(text)
     text = re.sub(r"\{([a-z:]+)\}`([^`]+)`", lambda found: role(found[1], found[2]), text)
-    text = re.sub(r"\n?\$\$ \((paper-eq-[\w-]+)\)", lambda label: f"\n\\tag{{{number(label[1])}}}\n$$", text)
+    text = re.sub(r"\n?\$\$ \(((?:paper|ours)-eq-[\w-]+)\)", lambda label: f"\n\\tag{{{number(label[1])}}}\n$$", text)
     for macro, meaning in macros().items():
         text = re.sub(rf"\\{macro}(?![A-Za-z])", lambda _, meaning=meaning: meaning, text)
     colab = (

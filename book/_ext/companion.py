@@ -19,7 +19,7 @@ from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumera
 log = logging.getLogger(__name__)
 
 PARTS = ("mathematics", "pictures", "ledger_tables", "page_facts", "cards", "freshness")
-PAPER_LABEL = re.compile(r"paper-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
+PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"
 
 
@@ -42,7 +42,7 @@ def show_executed(app, docname, source):
 
 
 def number_as_the_paper(app, env):
-    """Overwrite the running numbers of boxes and equations labelled `paper-…` with those in their labels."""
+    """Overwrite the running numbers of boxes and equations labelled `paper-…`, or `ours-…`, with those in their labels."""
     changed = set()
 
     def put(docname, kind, key, label):

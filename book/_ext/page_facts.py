@@ -18,6 +18,8 @@ EXAMPLES = {
     "5-1-pretraining": "-p hidden_size 30",
     "5-2-head-vs-prompt": "-p seed 100",
     "5-3-memory-vs-vanilla": "-p seed 100",
+    "beyond-1-tuned-prompt": "-p seed 7",
+    "beyond-2-probes": "-p trials 5",
 }
 """What to change first, for the notebooks where that is not `-p instances 1000`."""
 

@@ -57,6 +57,8 @@ def _of_project() -> Store:
 
 PROJECT = _of_project()
 """Where results are written and looked for that nobody names a store for."""
+BEYOND = Store(PROJECT.folder / "beyond", tuple(folder / "beyond" for folder in PROJECT.others))
+"""The same for trials with measurements on request, whose networks were pretrained on another machine."""
 
 
 def as_store(store: Store | str | Path) -> Store:

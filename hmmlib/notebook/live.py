@@ -39,11 +39,13 @@ def gather(
     store: Store | str | Path = PROJECT,
     say: Callable[[str], None] = print,
     rerun: bool = False,
+    also: Sequence[str] = (),
 ) -> list[TrialResult]:
     """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones until then.
 
     Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing,
-    and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing.
+    and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing;
+    so does a result that lacks what is `also` asked for, of the measurements on request.
     """
     store, specs = as_folders(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     if not any(folder.is_dir() for folder in store.folders):
@@ -51,7 +53,7 @@ def gather(
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
         store, first = as_store("results"), min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    outcome = run_missing(specs, store, device, until, say, rerun=rerun)
+    outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
     results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
     if len(results) < len(specs):
         say(

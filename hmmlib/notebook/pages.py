@@ -96,11 +96,11 @@ STATEMENTS = {
     "Lemma D.13": (APPENDIX_D, "paper-lem-D-13"),
     "Claim D.14": (APPENDIX_D, "paper-claim-D-14"),
     "Claim D.15": (APPENDIX_D, "paper-claim-D-15"),
-    "Certificate": (SOLVABLE, "ours-certificate"),
-    "Exactness": (SOLVABLE, "ours-exactness"),
-    "Separable votes": (SOLVABLE, "ours-separable-votes"),
-    "Several classes": (SOLVABLE, "ours-several-classes"),
-    "Relabelling": (TUNED_PROMPT, "ours-relabelling"),
+    "Certificate": (SOLVABLE, "ours-thm-O-3"),
+    "Exactness": (SOLVABLE, "ours-thm-O-2"),
+    "Separable votes": (SOLVABLE, "ours-thm-O-4"),
+    "Several classes": (SOLVABLE, "ours-cor-O-5"),
+    "Relabelling": (TUNED_PROMPT, "ours-prop-O-1"),
 }
 """The page that derives each statement, and the label of its box there."""
 

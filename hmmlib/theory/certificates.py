@@ -20,7 +20,7 @@ from hmmlib.theory.assumptions import as_mu
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible, Undecided, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, lemma_c_2
-from hmmlib.validation import as_parameter, as_tensor, at_least, between, of_length, of_type, of_width
+from hmmlib.validation import as_parameter, as_tensor, as_weights, at_least, between, of_length, of_type, of_width
 
 TOLERANCE = 1e-10
 """By how much the constraints of a linear program may be off (HiGHS takes no less)."""
@@ -90,8 +90,8 @@ def refuting_belief(mu: Tensor, score: Tensor) -> Tensor | None:
     other ν is right for every belief. The labels differ by what rounding leaves of the two thresholds.
     ValueError where μ does not take both signs, or the shapes differ.
     """
-    mu = as_parameter("mu", mu, 1).double()
-    score = of_length("score", as_parameter("score", score, 1), [len(mu)]).double()
+    score = as_parameter("score", score, 1).double()
+    mu = as_weights(mu, len(score), score)
     if not mu.min() < 0 < mu.max():
         raise ValueError(f"mu must take both signs, not {mu.tolist()}")
     states, below = torch.eye(len(mu), dtype=mu.dtype), mu < 0
@@ -197,7 +197,8 @@ def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor,
 
     The prompt is scaled to have 1 as its largest entry. ValueError as in `certificate`, and for less than one round.
     """
-    best = None
+    prompt, best = as_tensor("prompt", prompt, 1, like=of_type("model", model, HMM).initial), None
+    of_length("prompt", prompt, [model.n_states])
     for _ in range(at_least("rounds", rounds, 1)):
         head, found = nearest_head(model, mu, lemma_c_2(model, prompt))
         if best and found.error >= best[2].error:

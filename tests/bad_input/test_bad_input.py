@@ -23,7 +23,7 @@ from hmmlib.evidence.zero_patterns import patterns
 from hmmlib.experiments import local
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families, hmm
-from hmmlib.theory import assumptions, certificates, heads, separation, theorems
+from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 
 HERE = ("models.", "inference.", "theory.", "evidence.")
 ONE_CELL = families.recoverable_memory_hmm(1, 2, 2, 1, 1)[0]
@@ -200,6 +200,12 @@ OTHERS = [
     Case(CERTIFICATE.holds, "distance", torch.ones(4), "3 entries", "4"),
     Case(CERTIFICATE.holds, "distance", torch.full((3,), 3.0), "from 0 to 2", "3.0"),
     Case(certificates.nearest_head, "slack", -0.1, "0 or more", "-0.1"),
+    Case(certificates.refuting_belief, "mu", [1.0, 0.0], "both signs", "[1.0, 0.0]"),
+    Case(certificates.refuting_belief, "score", torch.ones(3), "shape (3,)", "(2,)", said="mu"),
+    Case(relabelling.signal_for, "words", [0, 4], "from 0 to 3", "4"),
+    Case(relabelling.signal_for, "n_tokens", 0, "1 or more", "0"),
+    Case(relabelling.gated_readout, "beliefs", torch.eye(4), "length 3", "(4, 4)"),
+    Case(relabelling.gated_readout, "signal", torch.ones(3, 3), "shape (4, 3), as emission has", "(3, 3)"),
     Case(certificates.nearest_prompt, "head", None, "type LinearHead", "NoneType", TypeError),
     Case(certificates.alternate, "rounds", 0, "1 or more", "0"),
     Case(certificates.prompt_for_votes, "head", heads.LinearHead([1.0] * 4), "vote as mu does", "[1]"),

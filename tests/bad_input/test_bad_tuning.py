@@ -5,15 +5,15 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, SPOKEN, TASK, TUNED, Case, home
+from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, PLAIN, PROBE, SPOKEN, TASK, TUNED, Case, home
 from record import tried
 
 from hmmlib import backend
 from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.notebook import drawings, figure_3, figures, interactive, live
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live
 from hmmlib.theory.heads import LinearHead
-from hmmlib.training import bert, pretraining, readouts, tuning
+from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
 HERE = ("training.", "experiments.", "backend", "notebook.live")
 
@@ -170,6 +170,19 @@ OTHERS = [
     Case(readouts.fit_readout, "words", "other", "emission, translated, own", "'other'"),
     Case(readouts.fit_readout, "reweighted", 1, "type bool", "int", TypeError),
     Case(readouts.fit_readout, "starts", 0, "1 or more", "0"),
+    Case(readouts.fit_readout, "nearest", 1, "type bool", "int", TypeError),
+    Case(readouts.free_readout, "guesses", torch.ones(2, 4), "3, one for each of beliefs", "2"),
+    Case(readouts.free_readout, "width", 0, "1 or more", "0"),
+    Case(tuning.all_hidden_at_mask, "cut", [2], "each of cut must be an integer from 1 to 1", "2"),
+    Case(tuning.all_hidden_at_mask, "prompt", torch.ones(2, 7), "length 8", "(2, 7)"),
+    Case(bert.hidden_at, "position", 3, "an integer from 0 to 2", "3"),
+    Case(bert.hidden_at, "cut", 1, "a sequence of integers from 1 to 1", "1", TypeError),
+    Case(probes.linear_probe, "hidden", torch.full((3, 3), NAN), "finite", "NaN"),
+    Case(probes.linear_probe, "values", torch.ones(2, 3), "3, one for each of hidden", "2"),
+    Case(probes.logistic_probe, "labels", [True], "shape (2,)", "(1,)"),
+    Case(PROBE.__call__, "hidden", torch.ones(2, 4), "length 3", "(2, 4)"),
+    Case(probes.explained, "found", torch.ones(2, 3), "shape of values, (3, 3)", "(2, 3)"),
+    Case(probes.explained, "values", torch.ones(3, 3), "must vary", "nothing to explain"),
     Case(readouts.total_variation, "guesses", [1.0], "2 dimensions", "(1,)"),
     Case(readouts.total_variation, "others", torch.ones(2, 3), "shape of guesses, (3, 3)", "(2, 3)"),
     Case(SPOKEN.__call__, "beliefs", torch.ones(2, 4), "length 3", "(2, 4)"),
@@ -213,6 +226,18 @@ OTHERS = [
     Case(summaries.along, "results", [1], "sequence of TrialResult", "[1]", TypeError),
     Case(summaries.reference, "panel", "middle", "left or right", "'middle'"),
     # Figures
+    Case(beyond_figures.Table, "rows", [["a", "b"]], "1 cells, as the head has", "2", said="each of rows"),
+    Case(beyond_figures.table_of, "groups", [], "a dict", "list", TypeError),
+    Case(beyond_figures.table_of, "rows", {}, "one entry or more", "none"),
+    Case(beyond_figures.lines, "series", dict.fromkeys("abcdefg"), "1 to 6 lines", "7"),
+    Case(beyond_figures.lines, "results", 3, "a sequence of TrialResult", "3", TypeError),
+    Case(beyond_figures.triangles, "panels", {"a": (np.eye(2), "xyz")}, "shape (3, 3)", "(2, 2)"),
+    Case(beyond_figures.triangles, "panels", {"a": (np.eye(3), "xy")}, "three names", "['x', 'y']", said="corners"),
+    Case(beyond_figures.triangles, "columns", {"a": (np.eye(2), "xy")}, "shape (3, 2)", "(2, 2)"),
+    Case(interactive.fake_token_or_other_words, "emission", PLAIN.emission, "three tokens", "4", said="triangle"),
+    Case(interactive.fake_token_or_other_words, "readout", np.eye(3)[:, :2], "shape (3, 3), as emission has", "(3, 2)"),
+    Case(interactive.fake_token_or_other_words, "beliefs", np.ones((500, 3)) / 3, "at most 400 texts", "500"),
+    Case(interactive.fake_token_or_other_words, "weights", [1.0, 2.0, 0.0], "from 0 to 1", "2.0"),
     Case(figures.distributions, "rows", {"a": [1.0]}, "shape (2,)", "(1,)"),
     Case(figures.distributions, "rows", {}, "one entry or more", "none"),
     Case(figures.distributions, "rows", [[0.5, 0.5]], "dict", "list", TypeError),

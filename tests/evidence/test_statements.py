@@ -60,7 +60,7 @@ def test_every_statement_has_its_page_and_its_label_there():
     assert len({label for _, label in pages.STATEMENTS.values()}) == len(pages.STATEMENTS)
     for name, (page, label) in pages.STATEMENTS.items():
         if name in OURS:
-            assert label == "ours-" + name.lower().replace(" ", "-")
+            assert label.startswith("ours-")
         else:
             assert label.endswith("-" + name.split()[1].replace(".", "-"))
         assert f":label: {label}\n" in (ROOT / f"{page}.md").read_text()

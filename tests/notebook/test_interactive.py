@@ -31,13 +31,14 @@ from hmmlib.models.hmm import HMM
 from hmmlib.notebook import interactive
 from hmmlib.theory.assumptions import AssumptionError
 from hmmlib.theory.theorems import claim_d_3, concentrated, ground_truth, theorem_3_3
+from hmmlib.training.readouts import Readout
 from hmmlib.validation import MASK
 
 # Calls are [figure or "kit", function, arguments].
 DRIVER = """
 const folder = process.argv[2] + "/";
 const all = require(folder + "kit.js");
-for (const figure of ["prompt", "columns", "attention", "softmax"]) require(folder + figure + ".js");
+for (const figure of ["prompt", "columns", "attention", "softmax", "words"]) require(folder + figure + ".js");
 const calls = JSON.parse(require("fs").readFileSync(0, "utf8"));
 process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][name](...args))));
 """
@@ -334,3 +335,35 @@ def test_softmax_goes_to_the_shared_maximum(size, js):
 
 def test_softmax_does_not_overflow(js):
     close(js([["softmax", "softmax", [[1.0, 1.0, 0.5], 1e300]]])[0], [0.5, 0.5, 0])
+
+
+# A fake token, or other words
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_said_behind_weights_and_other_words_is_the_readout_of_hmmlib(js, seed):
+    model, rng = families.regular_hmm(4, 3, seed, zeros=0.2), np.random.default_rng(seed)
+    beliefs, other = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), 4).T
+    weights, shares = rng.random(4) * (rng.random(4) < 0.7), rng.random(4)
+    figure = interactive.fake_token_or_other_words(model.emission, beliefs, beliefs[:, 0] > 0.3, other, weights, "abcd")
+    assert figure.data["beliefs"] == beliefs.tolist()
+    (found,) = js([["words", "look", [figure.data, weights.tolist(), shares.tolist()]]])
+    table = (1 - shares) * model.emission.numpy() + shares * other
+    want = Readout(torch.as_tensor(table), torch.as_tensor(weights))(torch.as_tensor(beliefs))
+    close(found["table"], table)
+    close(found["points"], want)
+    right = (np.array(found["points"]) @ found["head"] >= 0) == (beliefs[:, 0] > 0.3)
+    assert right.sum() == found["right"]
+
+
+def test_the_best_head_parts_what_can_be_parted_and_no_more(js):
+    rng = np.random.default_rng(0)
+    points = rng.dirichlet(np.ones(3), 80)
+    apart = (points @ [1.0, -0.4, -0.1] > 0.1).tolist()
+    mixed = (rng.random(80) < 0.5).tolist()
+    same = [[0.2, 0.3, 0.5]] * 10
+    calls = [(points.tolist(), apart), (points.tolist(), mixed), (same, [True] * 7 + [False] * 3), (same, [False] * 10)]
+    found = js([["words", "best", list(call)] for call in calls])
+    assert found[0]["right"] >= 79
+    assert 40 <= found[1]["right"] < 70
+    assert [one["right"] for one in found[2:]] == [7, 10]

@@ -15,6 +15,7 @@ INNER_MODULES = {
     "evidence.random_models": "each takes a seed that the ledger draws; `ledger.run` is the door",
     "experiments.presets": "data",
     "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
+    "experiments.beyond": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
     "experiments.measurements": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
     "experiments.provenance": "gets results that `load_result` has read",
 }
@@ -26,6 +27,7 @@ INNER = {
     "experiments.local": "pace store_safely merge",  # what a run does with its own results
     "experiments.specs": "added field_type",  # what a field is
     "experiments.store": "as_store as_folders",
+    "experiments.trials": "network_key",  # what a trial asks of its own spec and device
     "experiments.summaries": "size gain as_results",  # read one field
     "files": "write_whole",  # gets what `store` and `ledger` have made
     "notebook.pages": "Equation",  # data
@@ -34,18 +36,21 @@ INNER = {
     "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
+    "notebook.beyond_figures": "within means",  # read a result
+    "notebook.figure_3": "draw_line",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
     "theory.heads": "unit unless_within LinearHead.reading",  # of models that theorems have looked at
-    "training.bert": "as_network run_layer logits_at mask_some masked_logits",  # parts of a step of training
+    "training.bert": "as_network gathered run_layer logits_at mask_some masked_logits",  # parts of a step of training
     "training.checkpoints": "digest seal previous broken as_path",
     "training.muon": "orthogonal Muon Muon.step",
     "training.pretraining": "corpus visits hide optimisers rate_at Gradients Gradients.__call__ Gradients.compute "
     "Gradients.capture Run Run.batch Run.save Run.resume",  # parts of `pretrain`
-    "training.tuning": "to_tokens",
+    "training.tuning": "to_tokens behind",
 }
 """Parts that a reader does not call: they get what the public functions have looked at."""
 RESULTS = [
+    "Probe",
     "Report",
     "Verdict",
     "Report.require",

@@ -18,9 +18,9 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, store, sum
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import drawings, figure_3, figures, interactive, live
-from hmmlib.theory import assumptions, certificates, heads, separation, theorems
-from hmmlib.training import bert, pretraining, readouts, tuning
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live
+from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
+from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
 PLAIN = families.non_degenerate_hmm(3, 4, 0, zeros=0.0)
 ESSENTIAL, STATES = families.essential_hmm(4, 3, 2, 5)
@@ -43,6 +43,7 @@ CERTIFICATE = certificates.certificate(PLAIN, MU, VOTES)
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
 SPOKEN = readouts.Readout(PLAIN.emission, torch.ones(3).double())
 TRIANGLE = families.non_degenerate_hmm(3, 3, 1, zeros=0.0)
+PROBE = probes.linear_probe(torch.eye(3), torch.eye(3))
 SAID = sentences.sentences()
 PLAN = tuning.Tuning(1, 4, 0.1, 0.1)
 PRETRAINING = pretraining.Pretraining(2, 2, 6, 0.2, 1e-3, 0.0, 1)
@@ -146,6 +147,9 @@ GOOD = {
     certificates.certificate: dict(model=PLAIN, mu=MU, head=VOTES, reach=torch.ones(3)),
     CERTIFICATE.holds: dict(posteriors=torch.eye(3), distance=0.1),
     certificates.nearest_head: dict(model=PLAIN, mu=MU, reach=torch.ones(3), slack=0.1),
+    certificates.refuting_belief: dict(mu=torch.tensor([1.0, -1.0]), score=torch.tensor([1.0, -2.0])),
+    relabelling.signal_for: dict(words=[0, 1, 1], n_tokens=4),
+    relabelling.gated_readout: dict(emission=PLAIN.emission, beliefs=torch.eye(3), signal=torch.ones(4, 3)),
     certificates.nearest_prompt: dict(model=PLAIN, mu=MU, head=VOTES),
     certificates.alternate: dict(model=PLAIN, mu=MU, prompt=torch.ones(3), rounds=1),
     certificates.votes_apart: dict(model=PLAIN, mu=MU),
@@ -215,6 +219,13 @@ GOOD = {
     tuning.probs_behind_prompt: dict(model=PLAIN, posteriors=torch.eye(3).double(), prompt=torch.ones(3).double()),
     tuning.tune_exact_prompt: dict(model=PLAIN, posteriors=torch.eye(3).double()[:2], **_TUNING),
     tuning.accuracy: dict(head=LINEAR, probs=PROBS[:, 0], labels=LABELS),
+    tuning.all_hidden_at_mask: dict(network=network, tokens=TOKENS, prompt=torch.ones(2, 8), cut=[1]),
+    bert.hidden_at: dict(network=network, embeddings=torch.ones(2, 3, 8), position=1, cut=[1]),
+    probes.linear_probe: dict(hidden=torch.eye(3), values=torch.eye(3)),
+    probes.logistic_probe: dict(hidden=torch.eye(2), labels=LABELS),
+    PROBE.__call__: dict(hidden=torch.eye(3)),
+    probes.explained: dict(found=torch.eye(3), values=torch.eye(3)),
+    readouts.free_readout: dict(beliefs=torch.eye(3), guesses=torch.eye(4)[:3], seed=0, width=4, steps=2),
     readouts.fit_readout: dict(beliefs=torch.eye(3), guesses=torch.eye(4)[:3], emission=PLAIN.emission, seed=0, starts=1),
     readouts.total_variation: dict(guesses=torch.eye(3), others=torch.eye(3)),
     SPOKEN.__call__: dict(beliefs=torch.eye(3)),
@@ -261,6 +272,12 @@ GOOD = {
     figures.curve: dict(x=[1, 2], series={"a": [1, 2]}, x_label="x", y_label="y", log="x"),
     figures.simplex: dict(points=np.eye(3), **_PANELS),
     figures.simplex_with_prompt: dict(panels={"a": np.eye(3)}, **_PANELS, names=["a", "b", "c"], essential=[0, 1]),
+    beyond_figures.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
+    beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
+    beyond_figures.Table: dict(head=["a"], rows=[["b"]]),
+    beyond_figures.triangles: dict(
+        panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
+    ),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
     figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
     figures.dependencies: dict(places={"a": (0, 0), "b": (1, 0)}, arrows=[("a", "b")], marked=["a"]),
@@ -282,6 +299,10 @@ GOOD = {
     ),
     interactive.attention_over_words: dict(
         **_HEADS, mu=[1.0, -1.0], text=_TEXT, values=["yes", "no"], syntax=SYNTAX, question="Which?", cell=CELL
+    ),
+    interactive.fake_token_or_other_words: dict(
+        emission=TRIANGLE.emission, beliefs=np.eye(3), labels=[True, False, True], readout=TRIANGLE.emission,
+        weights=[1.0, 0.5, 0.0], names=["a", "b", "c"], name="words",
     ),
     interactive.softmax_and_its_limit: dict(**_HEADS, text=_TEXT, name="softmax"),
 }  # fmt: skip

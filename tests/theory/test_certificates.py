@@ -21,6 +21,7 @@ from hmmlib.theory.certificates import (
     nearest_head,
     nearest_prompt,
     prompt_for_votes,
+    refuting_belief,
     votes_apart,
 )
 from hmmlib.theory.heads import LinearHead
@@ -207,3 +208,34 @@ def test_turns_never_make_it_worse_and_a_known_prompt_is_found_again():
     best, _ = theorem_3_6(model, mu, states)
     head = nearest_head(model, mu, lemma_c_2(model, best))[0]
     assert nearest_prompt(model, mu, head)[1].error < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_refuting_belief_refutes_and_there_is_none_for_a_multiple(seed):
+    rng = np.random.default_rng(seed)
+    mu = torch.as_tensor(rng.integers(-3, 4, 4).astype(float))
+    if not mu.min() < 0 < mu.max():
+        mu[0], mu[1] = 1, -1
+    for scale in (0.25, 1, 8):
+        assert refuting_belief(mu, scale * mu) is None
+    for score in (mu + torch.as_tensor(rng.integers(-1, 2, 4)), -mu, torch.as_tensor(rng.standard_normal(4))):
+        belief = refuting_belief(mu, score)
+        if belief is None:
+            assert np.linalg.matrix_rank(torch.stack([mu, score])) == 1
+            continue
+        exact = exactly(belief)
+        want, said = (sum(Fraction(float(v)) * p for v, p in zip(side, exact, strict=True)) for side in (mu, score))
+        assert min(exact) >= 0
+        assert (want >= 0) != (said >= 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_where_columns_nearly_agree_no_head_that_is_at_hand_is_better(seed):
+    """Chains of appendix E: the weights that are needed go up to 1e15, and one linear program alone ends far off."""
+    model, rng = random_hmm(10, 10, seed), np.random.default_rng(seed)
+    mu = rng.standard_normal(10)
+    ones = torch.ones(10, dtype=torch.float64)
+    found = nearest_head(model, mu, ones)[1]
+    squares = np.linalg.lstsq(model.emission.T.numpy(), mu, rcond=None)[0]
+    other = certificate(model, mu, LinearHead(squares), ones)
+    assert found.error <= min(abs(mu).max(), other.error + 1e-15 * other.spread) + 1e-8

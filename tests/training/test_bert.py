@@ -16,6 +16,7 @@ from hmmlib.training.bert import (
     Shape,
     build,
     fingerprint,
+    hidden_at,
     logits_at,
     mask_some,
     masked_logits,
@@ -274,3 +275,45 @@ def test_sixteen_bits_are_those_the_gpu_computes_with(bf16, kind, monkeypatch):
 def test_names_of_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
     assert [backend.name(torch.device(kind)) for kind in ("cpu", "mps", "cuda:1")] == ["cpu", "mps", "GPU 1"]
+
+
+# Hidden states, and attention that is cut
+
+
+def test_hidden_states_are_those_of_transformers():
+    network = lively(replace(SHAPE, layers=3))
+    with torch.no_grad():
+        ids = to_ids(network, some_tokens(length=9))
+        want = network(input_ids=ids, output_hidden_states=True).hidden_states
+        embeddings = network.get_input_embeddings()(ids)
+        found = hidden_at(network, embeddings, 4)
+        assert len(found) == len(want) == 4
+        for one, other in zip(found, want, strict=True):
+            np.testing.assert_allclose(one, other[:, 4], atol=1e-3, rtol=1e-4)
+        behind = logits_at(network, embeddings, torch.full((6, 1), 4)).squeeze(1)
+        np.testing.assert_allclose(network.cls(found[-1])[:, :-1], behind, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("cut", "through"), [((1,), True), ((2,), True), ((1, 2), False), ((), True)])
+def test_with_every_layer_cut_nothing_of_what_stands_before_comes_through(cut, through):
+    network = lively(replace(SHAPE, layers=2))
+    embeddings = network.get_input_embeddings()(to_ids(network, some_tokens(length=9))).detach().requires_grad_()
+    (hidden_at(network, embeddings, 3, cut)[-1] @ torch.arange(16.0)).sum().backward()  # a plain sum never varies
+    assert embeddings.grad[:, :3].any() == through
+    assert embeddings.grad[:, 3:].any()
+
+
+def test_a_cut_is_an_attention_mask():
+    """In transformers' own layer: with its mask, the position and those behind it see nothing before it."""
+    network = lively(replace(SHAPE, layers=2))
+    embeddings = network.get_input_embeddings()(to_ids(network, some_tokens(length=9)))
+    with torch.no_grad():
+        found = hidden_at(network, embeddings, 3, [2])[-1]
+        hidden = network.bert.embeddings(inputs_embeds=embeddings)
+        first, second = network.bert.encoder.layer
+        hidden = run_layer(first, hidden)
+        mask = torch.zeros(1, 1, 9, 9)
+        mask[..., 3:, :3] = -torch.inf
+        want = second(hidden, attention_mask=mask)
+        want = (want[0] if isinstance(want, tuple) else want)[:, 3]
+        np.testing.assert_allclose(found, want, atol=1e-3, rtol=1e-4)

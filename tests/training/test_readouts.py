@@ -6,7 +6,7 @@ import torch
 
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.training.readouts import WORDS, Readout, fit_readout, total_variation
+from hmmlib.training.readouts import WORDS, Readout, fit_readout, free_readout, total_variation
 from hmmlib.validation import MASK
 
 MODEL = random_hmm(5, 4, 1, temperature=0.5)
@@ -115,3 +115,34 @@ def test_states_that_nobody_believes_and_beliefs_that_weights_exclude():
     assert found(certain[:3]).numpy() == pytest.approx(R.T[:3].numpy(), abs=1e-6)
     assert found.columns.sum(0).numpy() == pytest.approx(1)
     assert (Readout(R, torch.tensor([0.0, 1, 1, 1, 1]))(certain)[0] == 0).all()
+
+
+def test_the_nearest_fit_is_nearer_than_the_likeliest_where_words_are_nearly_certain():
+    """A guess off W by a tenth costs much likelihood where W is nearly zero, and little distance."""
+    model = random_hmm(5, 4, 2, temperature=0.05)
+    beliefs = posterior(model, model.sample(600, 6, 2).tokens, at=0)
+    said = 0.8 * TRUE["own", True](beliefs) + 0.2 * beliefs @ model.emission.T
+    for words, reweighted in (("emission", True), ("own", False), ("own", True)):
+        likely, near = (
+            total_variation(
+                fit_readout(beliefs, said, model.emission, words, reweighted, starts=1, nearest=way)(beliefs), said
+            ).mean()
+            for way in (False, True)
+        )
+        assert near <= likely
+    likely, near = (fit_readout(beliefs, said, model.emission, "emission", True, nearest=way) for way in (False, True))
+    assert total_variation(near(beliefs), said).mean() < total_variation(likely(beliefs), said).mean() - 0.003
+
+
+def test_a_free_function_finds_what_no_family_can_say():
+    said = BELIEFS.square() @ R.T
+    said = said / said.sum(1, keepdim=True)
+    fresh = FRESH.square() @ R.T
+    fresh = fresh / fresh.sum(1, keepdim=True)
+    free = free_readout(BELIEFS, said, seed=1)
+    family = fit_readout(BELIEFS, said, MODEL.emission, "own", True, nearest=True)
+    apart = [total_variation(found(FRESH), fresh).mean().item() for found in (free, family)]
+    assert apart[0] < 0.005
+    assert apart[0] < apart[1]
+    again = free_readout(BELIEFS, said, seed=1)
+    assert torch.equal(again(FRESH), free(FRESH))

@@ -1,0 +1,131 @@
+"""Measurements on request: what they give on a tiny trial, how they are asked for, and networks that are kept for them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from runs import TINY
+
+from hmmlib.experiments import trials
+from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
+from hmmlib.experiments.local import run_missing
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import is_stored, load_result, save_result
+from hmmlib.experiments.trials import ORIGINAL, measure, run_trial
+
+SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
+SHORTER = replace(SPEC, prompt_length=3)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("networks")
+
+
+@pytest.fixture(scope="module")
+def result(kept):
+    torch.set_num_threads(1)
+    return run_trial(SPEC, also=ON_REQUEST, networks=kept)
+
+
+def test_all_of_it_is_there_and_is_stored_as_it_is(result, tmp_path):
+    assert set(result.added) == set(ON_REQUEST)
+    assert not set(ON_REQUEST) & set(ORIGINAL)
+    again = load_result(save_result(result, tmp_path))
+    assert again == result
+    assert again.probes["belief"].keys() == {"layer 0", "layer 1"}
+
+
+def test_a_table_with_a_number_that_is_none_is_not_stored(result, tmp_path):
+    wild = replace(result, added=result.added | {"votes": {"weighed": float("nan")}})
+    with pytest.raises(FloatingPointError, match="votes is"):
+        save_result(wild, tmp_path)
+    path = save_result(result, tmp_path)
+    content = json.loads(path.read_text()) | {"votes": {"weighed": "many"}}
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="added: votes must be"):
+        load_result(path)
+
+
+def test_the_exact_models_prompt_is_found_to_be_a_reweighting(result):
+    exact = result.control_distances["exact model"]
+    assert exact["reweighted"] < 1e-4
+    assert exact["unchanged"] > 0.01
+    assert exact["relabelled"] > exact["reweighted"]
+
+
+def test_fits_of_larger_families_are_no_worse_where_they_are_made(result):
+    """On test texts by a little at most."""
+    apart = {name: entry["all"] for name, entry in result.readout_distances.items()}
+    assert set(apart) == {*FAMILIES, "free", "constant", "floor"}
+    assert apart["reweighted"] <= apart["unchanged"] + 0.02
+    assert apart["relabelled and reweighted"] <= min(apart["relabelled"], apart["reweighted"]) + 0.02
+    assert apart["translated and reweighted"] <= min(apart["translated"], apart["reweighted"]) + 0.02
+
+
+def test_a_certified_label_is_right(result):
+    for entry in result.certified.values():
+        assert entry["certified but wrong"] == 0
+        assert entry["certified"] <= entry["right"]
+
+
+def test_what_is_counted_twice_is_the_same(result):
+    assert result.accuracies_by_kind["head"]["all"] == pytest.approx(result.head_accuracy)
+    assert result.accuracies_by_kind["prompt"]["all"] == pytest.approx(result.prompt_accuracy)
+    assert result.prompt_cuts["none"]["accuracy"] == result.prompt_accuracy
+    kinds = result.text_kinds
+    assert kinds["near tie"] + kinds["clear"] == pytest.approx(1)
+    assert kinds["weighed"] + kinds["not weighed"] == pytest.approx(1)
+    assert result.readout_labels["relabelled"]["as behind the prompt"] <= 1
+
+
+def test_a_trial_without_them_is_as_it_was(result):
+    plain = run_trial(SPEC)
+    assert plain.added == {}
+    assert all(getattr(plain, name) == getattr(result, name) for name in ORIGINAL)
+    with pytest.raises(ValueError, match=r"each of also must be one of text_kinds, .*, not 'rain'"):
+        run_trial(SPEC, also=["rain"])
+    with pytest.raises(ValueError, match=r"each of also must be one of .*, not 'head_accuracy'"):
+        run_trial(SPEC, also=["head_accuracy"])
+
+
+def test_a_kept_network_serves_other_tasks_and_no_other_network(result, kept, monkeypatch):
+    def pretrained(*_):
+        raise AssertionError("a network was pretrained that is kept")
+
+    monkeypatch.setattr(trials, "pretrain", pretrained)
+    other = run_trial(SHORTER, networks=kept)
+    assert other.backbone == result.backbone
+    assert SHORTER.network_hash == SPEC.network_hash != replace(SPEC, steps=31).network_hash
+    with pytest.raises(AssertionError, match="that is kept"):
+        run_trial(replace(SPEC, steps=31), networks=kept)
+    with pytest.raises(AssertionError, match="that is kept"):
+        run_trial(SHORTER)
+
+
+def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(result, kept, tmp_path, monkeypatch):
+    save_result(replace(result, added={"votes": result.votes}), tmp_path)
+    assert is_stored(SPEC, tmp_path, also=["votes"])
+    assert not is_stored(SPEC, tmp_path, also=["votes", "solvable"])
+    monkeypatch.setattr(trials, "pretrain", None)
+    monkeypatch.setattr("hmmlib.experiments.local.run_trial", None)
+    outcome = run_missing([SPEC], tmp_path, also=["votes", "solvable"], networks=kept, say=lambda text: None)
+    assert outcome.ran == [SPEC.hash]
+    after = load_result(next((tmp_path / "smoke").glob("*.json")))
+    assert after.added == {"votes": result.votes, "solvable": result.solvable}
+    assert run_missing([SPEC], tmp_path, also=["votes"], say=lambda text: None).stored == [SPEC.hash]
+
+
+def test_memory_models_have_none_of_it(kept):
+    spec = replace(SPEC, n_memory=2)
+    assert set(run_trial(spec, also=["probes", "solvable"]).added.values()) == {None}
+
+
+@pytest.mark.parametrize("labels", ["before", "stepped"])
+def test_other_labels_have_what_theory_gives_them(labels, kept):
+    spec = replace(SPEC, labels=labels)
+    found = measure(run_trial(spec), ["solvable", "certified", "readout_distances"])
+    assert found.certified is None
+    assert (found.solvable is None) == (labels == "stepped")
+    assert found.readout_distances["free"]["all"] < 1
