@@ -189,6 +189,7 @@ def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificat
     votes = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens]) @ model.emission
     matrix = votes.unsqueeze(1) * _reaches(model)  # u to ν
     prompt = torch.as_tensor(_nearest(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
+    prompt = prompt.clamp(min=0)  # the solver's bounds have a tolerance too
     return prompt, certificate(model, mu, head, lemma_c_2(model, prompt))
 
 
