@@ -111,6 +111,18 @@ def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
     return path
 
 
+def _reporter(spec, until: float, on_progress: Callable | None) -> Callable[[str, float], None]:
+    """Tells how far a trial is, and ends it when its time is over."""
+
+    def report(phase: str, share: float) -> None:
+        if on_progress:
+            on_progress(spec, phase, share)
+        if time.monotonic() >= until:
+            raise TimeUp
+
+    return report
+
+
 def _result(spec, store, report, device, rerun, also, networks) -> TrialResult:
     """A whole trial, or what a stored result lacks."""
     path, checkpoint = result_path(spec, store), checkpoint_path(spec, store)
@@ -162,14 +174,7 @@ def run_missing(
         if claim is None:  # it may have been finished a moment ago
             (outcome.stored if is_stored(spec, *wanted) else outcome.taken).append(spec.hash)
             continue
-
-        def report(phase: str, share: float) -> None:
-            if on_progress:
-                on_progress(spec, phase, share)
-            if time.monotonic() >= until:
-                raise TimeUp
-
-        start = time.monotonic()
+        start, report = time.monotonic(), _reporter(spec, until, on_progress)
         try:
             result = _result(spec, store, report, device, rerun, also, networks)
             store_safely(result, store)

@@ -35,6 +35,8 @@ def gated_readout(emission: Tensor, beliefs: Tensor, signal: Tensor | None = Non
     beliefs = of_width("beliefs", beliefs, emission.shape[1], 2).to(emission)
     if signal is None:
         return beliefs @ emission.T
-    signal = of_shape("signal", as_tensor("signal", signal, 2, like=emission), tuple(emission.shape), ", as emission has")
+    signal = of_shape(
+        "signal", as_tensor("signal", signal, 2, like=emission), tuple(emission.shape), ", as emission has"
+    )
     gates = (beliefs.unsqueeze(1) + signal - 1).relu()  # (n, X, S)
     return beliefs @ emission.T + gates.sum(2) - gates.sum(1) @ emission.T
