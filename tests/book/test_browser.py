@@ -26,7 +26,12 @@ WIDTHS, THEMES = {1280: 900, 390: 844}, ("light", "dark")
 FORMS = [*product(WIDTHS, THEMES)]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TALLEST = 15_000
-MOVING = {"notebooks/3-hmm": 1, "notebooks/3-1-prompt": 1, "notebooks/4-1-attention-head": 2}
+MOVING = {
+    "notebooks/3-hmm": 1,
+    "notebooks/3-1-prompt": 1,
+    "notebooks/4-1-attention-head": 2,
+    "notebooks/beyond-1-tuned-prompt": 1,
+}
 """Interactive figures of each page."""
 G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
 """The letter G in a formula."""

@@ -37,6 +37,9 @@ def figures():
             memory, head, [1.0, -1], WORDS, "a cow", ["cow", "horse"], [1], ASK, examples=["a a"]
         ),
         "softmax": interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
+        "words": interactive.fake_token_or_other_words(
+            model.emission, [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0], "abc"
+        ),
     }
 
 
@@ -171,9 +174,9 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
     page.on("request", lambda request: log.append(request.url) if not request.url.startswith("file:") else None)
     page.goto((tmp_path / "page.html").as_uri())
     shown = page.locator(".moving")
-    assert shown.count() == page.locator(".moving[data-ready]").count() == 5
+    assert shown.count() == page.locator(".moving[data-ready]").count() == 6
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for k in range(5):
+    for k in range(6):
         figure, says = shown.nth(k), shown.nth(k).locator(".says")
         sliders = figure.locator("input[type=range]")
         before, label = says.inner_text(), figure.locator("svg[role=img]").first.get_attribute("aria-label")

@@ -16,7 +16,7 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-FIGURES = ("prompt", "columns", "attention", "softmax")
+FIGURES = ("prompt", "columns", "attention", "softmax", "words")
 
 
 def draws(seed: int) -> torch.Generator:

@@ -67,9 +67,10 @@
     function update() {
       const { table, points, right, head } = look(data, c.map((one) => one.value()), shares.map((one) => one.value()));
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
-      const corners = transposed(table);
+      const corners = transposed(table), set = names.map((name, h) =>
+        `${name} weighed ${fixed(c[h].value())} and ${percent(shares[h].value())} in new words`).join("; ");
       shape.draw(
-        triangle(`Triangle of what is said at the gap: ${points.length} texts between the words of ${listed(names)}.`, place,
+        triangle(`Triangle of what is said at the gap, with ${set}.`, place,
           ["token 0", "token 1", "token 2"],
           drawn.map(([p, label, wrong]) => input(place(p), label, wrong)).join("") +
             corners.map((p, h) => column(place(p), names[h], h % 2)).join(""), head),
