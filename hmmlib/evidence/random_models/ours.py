@@ -207,12 +207,11 @@ def check_several_classes(seed: int) -> Checked:
 
 
 def control_several_classes(seed: int) -> float:
-    """Each head with a scale of its own: then some input, or some belief, gets the wrong class."""
+    """Each head with a scale of its own, ten and a tenth: then some input that can occur gets the wrong class."""
     model, weights = _classes(seed)
-    scales = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
-    points = torch.as_tensor(np.random.default_rng([seed, 6]).dirichlet(np.full(model.n_states, 0.5), 200))
-    targets = points @ weights.T
-    return float((targets.argmax(1) != (targets * scales).argmax(1)).any())
+    scores, targets = _scores(model, weights)
+    scaled = scores * torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
+    return float((scaled.argmax(1) != targets.argmax(1)).any())
 
 
 # Relabelling
