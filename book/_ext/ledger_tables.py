@@ -70,7 +70,9 @@ class LedgerTable(FromLedger):
             nodes.Text(")"),
         ]
         subject = "predicate and witness agree: " if entry["name"].startswith("Assumption") else ""
-        verdict = [[nodes.Text(subject), nodes.strong("", entry["grade"]), nodes.Text(" (ours)" if entry["ours"] else "")]]
+        verdict = [
+            [nodes.Text(subject), nodes.strong("", entry["grade"]), nodes.Text(" (ours)" if entry["ours"] else "")]
+        ]
         if entry["printed"] != entry["verdict"]:
             share = f"{entry['printed_failures']:,} of {entry['instances']:,} random instances"
             verdict += [[nodes.Text(f"as printed it is off in {share}")]]
