@@ -75,7 +75,7 @@ def test_a_statement_is_an_addition_to_three_files_that_the_ledger_finds(tmp_pat
     subprocess.run([sys.executable, "-c", LEDGER], cwd=tmp_path, env=environment, check=True)
     entries = {entry["name"]: entry for entry in json.loads((tmp_path / "ledger.json").read_text())["entries"]}
     new = entries.pop("Claim Z.1")
-    assert len(entries) == 29
+    assert len(entries) == 34
     assert (new["verdict"], new["printed"], new["instances"]) == ("holds", "holds", 3)
     assert new["control_fails"] == new["control_instances"] == 5
     assert new["source"]["path"] == "hmmlib/evidence/random_models/section_3.py"
