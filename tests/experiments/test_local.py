@@ -66,7 +66,7 @@ def test_what_another_holds_is_left_to_it(tmp_path):
 
 
 def test_what_another_has_just_finished_is_stored_not_taken(results, tmp_path, monkeypatch):
-    def finished_meanwhile(spec, store, rerun):
+    def finished_meanwhile(spec, store, rerun, also):
         store_safely(results[0], store)
 
     monkeypatch.setattr(local.Claim, "take", finished_meanwhile)

@@ -14,6 +14,7 @@ import torch
 from record import slow
 from runs import TINY
 
+from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.specs import TrialSpec, panel_specs, select
 from hmmlib.experiments.store import (
     FORMAT,
@@ -244,7 +245,7 @@ def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
     assert load_results("quick", tmp_path) == []
 
 
-@pytest.mark.parametrize("path", sorted(STORE.glob("*/*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(STORE.rglob("*.json")), ids=lambda path: path.relative_to(STORE).as_posix())
 def test_a_committed_file_is_saved_to_the_same_bytes(path, tmp_path):
     again = save_result(load_result(path), tmp_path)
     assert (again.name, again.read_bytes()) == (path.name, path.read_bytes())
@@ -341,19 +342,22 @@ def test_quick_has_all_trials_of_a_panel(panel, trials):
     )
 
 
-@pytest.mark.parametrize("preset", sorted(path.name for path in STORE.iterdir() if path.is_dir()))
-def test_stored_trials_were_run_from_a_clean_commit_and_make_sense(preset):
-    for result in load_results(preset, STORE):
+FOLDERS = [path for store in (STORE, STORE / "beyond") for path in sorted(store.iterdir()) if path.name in PRESETS]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(STORE).as_posix())
+def test_stored_trials_were_run_from_a_clean_commit_and_make_sense(folder):
+    for result in load_results(folder.name, folder.parent):
         assert re.fullmatch(r"[0-9a-f]{12}", result.environment["commit"] or ""), "a tree with uncommitted changes"
         assert result.excess_loss > -0.02
         assert result.divergence >= 0
         assert (result.prompt_accuracy is None) == (result.spec.n_memory > 1)
-        assert json.loads(result_path(result.spec, STORE).read_text())["spec"] == asdict(result.spec)
+        assert json.loads(result_path(result.spec, folder.parent).read_text())["spec"] == asdict(result.spec)
 
 
 def test_no_stray_files_in_the_store():
     files = [path.relative_to(STORE) for path in STORE.rglob("*") if path.is_file()]
     visible = [path for path in files if not any(part.startswith(".") for part in path.parts)]
-    assert all(re.fullmatch(r"[a-z-]+/[0-9a-f]{16}\.json", path.as_posix()) for path in visible), visible
-    hidden = {path.parts[1] for path in files if path not in visible}
+    assert all(re.fullmatch(r"(beyond/)?[a-z-]+/[0-9a-f]{16}\.json", path.as_posix()) for path in visible), visible
+    hidden = {path.parts[-2] for path in files if path not in visible}
     assert hidden <= {".claims", ".unfinished"}
