@@ -42,7 +42,7 @@ class Table:
             return "<tr>" + "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in cells) + "</tr>"
 
         body = "\n".join(line(row, "td") for row in self.rows)
-        return f"<table>\n<thead>{line(self.head, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        return f'<table class="dataframe">\n<thead>{line(self.head, "th")}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
 def within(name: str, *keys: str) -> Read:
