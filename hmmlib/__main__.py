@@ -67,6 +67,9 @@ Networks = Annotated[
     Path | None,
     typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here, for other tasks on them"),
 ]
+Rerun = Annotated[
+    bool, typer.Option("--rerun", help="run again what is stored, where the library may have changed since")
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="another field of the spec, such as steps=1100")
 ]
@@ -230,9 +233,7 @@ def trial(
     changes: Changes = None,
     also: Also = None,
     networks: Networks = None,
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="run again what is stored, where the library may have changed since")
-    ] = False,
+    rerun: Rerun = False,
 ) -> None:
     """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
     from hmmlib.experiments.specs import TrialSpec
@@ -321,13 +322,18 @@ def sweep(
     device: Device = "auto",
     store: Store = None,
     changes: Changes = None,
+    size: Sizes = None,
+    also: Also = None,
+    networks: Networks = None,
+    rerun: Rerun = False,
 ) -> None:
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
     from hmmlib.experiments.cluster import reachable
     from hmmlib.experiments.cluster import sweep as run
     from hmmlib.experiments.store import PROJECT
 
-    specs = _panel(preset, panel, trials, changes)
+    specs = _panel(preset, panel, trials, changes, size)
+    how = dict(rerun=rerun, also=_on_request(also), networks=networks)
     until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
     try:
         if address is not None:
@@ -336,7 +342,7 @@ def sweep(
         raise typer.BadParameter(str(error)) from None
     try:
         with console.status("starting Ray") as status:
-            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, status.update)
+            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, status.update, **how)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None

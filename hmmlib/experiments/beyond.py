@@ -161,6 +161,18 @@ def readouts(
     return dict(readout_distances=distances, readout_labels=labels, votes=_votes(model, task, train, columns, head))
 
 
+@measurement("plain_distances", vanilla=True, on_request=True)
+def plain_readouts(model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable) -> dict:
+    """The same distances without a prompt: what each family takes off the network's own error."""
+    (train, _, beliefs), said = _beliefs(model, task), _guesses(network, task, model.n_tokens)
+    distances = {}
+    for family in ("unchanged", "reweighted", "relabelled", "relabelled and reweighted"):
+        fit = _fit(model, train, said[0], family, seeds["evaluation"])
+        distances[family] = _by_certainty(total_variation(fit(beliefs), said[2]), beliefs)
+        tick()
+    return dict(plain_distances=distances)
+
+
 def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearHead) -> dict[str, float | int | None]:
     """Whether a state's column of R scores as μ says, for the states that the task weighs; how many, and how many so.
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 
 from hmmlib import backend
-from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary
+from hmmlib.experiments.local import Outcome, TimeUp, describe, kept, pace, store_safely, summary, whole
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, as_store, checkpoint_path, is_stored
-from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmlib.experiments.trials import TrialResult
 from hmmlib.validation import all_of_type, between, of_type
 
 GRACE = 20.0
@@ -77,11 +77,20 @@ def connect(address: str | None):
 
 
 def work(
-    spec: TrialSpec, store: Store | Path, device: str, seconds: float, sent: float, threads: int
+    spec: TrialSpec,
+    stored: TrialResult | None,
+    store: Store | Path,
+    device: str,
+    seconds: float,
+    sent: float,
+    threads: int,
+    also: Sequence[str],
+    networks: Path | None,
 ) -> tuple[str, TrialResult | str | None]:
     """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
 
-    It has `seconds` since time.time() was `sent`; as its clock may be another machine's, for no more than GRACE of them.
+    A stored result is given what it lacks. It has `seconds` since time.time() was `sent`; as its clock may be another
+    machine's, for no more than GRACE of them.
     """
     until = time.monotonic() + seconds - min(max(0.0, time.time() - sent), GRACE)
     torch.set_num_threads(threads)
@@ -94,7 +103,8 @@ def work(
             raise TimeUp
 
     try:
-        return "ran", run_trial(spec, report, device, checkpoint)
+        how = dict(report=report, device=device, checkpoint=checkpoint, networks=networks)
+        return "ran", whole(spec, stored, also, **how)
     except TimeUp:
         return "left", None
     except (FloatingPointError, ValueError, OSError) as error:
@@ -127,6 +137,9 @@ def sweep(
     device: str = "auto",
     say: Callable[[str], None] = print,
     show: Callable[[str], None] | None = None,
+    rerun: bool = False,
+    also: Sequence[str] = (),
+    networks: Path | None = None,
 ) -> Outcome:
     """Run what the store lacks, in the order given, as many at once as the cluster has room for.
 
@@ -136,6 +149,7 @@ def sweep(
         cpus: cores of a trial. gpus: GPUs of a trial, a fraction to let several share one; None takes a whole one where the
             cluster has any, unless the device is the CPU.
         say: called with a line for each trial. show: called about once a second with the state of the sweep.
+        rerun, also, networks: as `run_missing` has them; each node keeps its networks in a folder of its own.
 
     Raises:
         OSError: the address does not answer, or a result cannot be written; what is finished is kept.
@@ -147,9 +161,10 @@ def sweep(
     backend.as_name(device)
     between("until", until, 0)
     store, queue, outcome = as_folders(store).resolve(), deque(), Outcome()
+    wanted, networks = (store, rerun, also), networks and Path(networks).resolve()
     specs = list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     for spec in specs:
-        if is_stored(spec, store):
+        if is_stored(spec, *wanted):
             outcome.stored.append(spec.hash)
         else:
             queue.append(spec)
@@ -157,30 +172,31 @@ def sweep(
         return outcome
     ray = connect(address)
     try:
-        _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, show)
+        _drive(ray, specs, queue, outcome, wanted, networks, until, cpus, gpus, device, say, show)
     finally:
         ray.shutdown()
     return outcome
 
 
-def _drive(ray, specs, queue, outcome, store, until, cpus, gpus, device, say, show) -> None:
+def _drive(ray, specs, queue, outcome, wanted, networks, until, cpus, gpus, device, say, show) -> None:
     """Keep the cluster busy until nothing is left or the time is over; the claims of what runs are given up in the end."""
     if gpus is None:
         gpus = 1.0 if device != "cpu" and any(node.get("GPU") for node in _alive(ray)) else 0.0
     if not slots(_alive(ray), cpus, gpus):
         raise ValueError(f"no trial fits: it asks for {cpus:g} cores and {gpus:g} GPUs, and a node has {_sizes(ray)}")
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(work)
-    running, seconds = {}, []
+    (store, rerun, also), running, seconds = wanted, {}, []
     try:
         while (queue or running) and time.monotonic() < until + GRACE:
             while queue and time.monotonic() < until and len(running) < slots(_alive(ray), cpus, gpus):
                 spec = queue.popleft()
-                claim = Claim.take(spec, store)
+                claim = Claim.take(spec, *wanted)
                 if claim is None:  # it may have been finished a moment ago
-                    (outcome.stored if is_stored(spec, store) else outcome.taken).append(spec.hash)
+                    (outcome.stored if is_stored(spec, *wanted) else outcome.taken).append(spec.hash)
                     continue
-                now = time.monotonic()
-                reference = remote.remote(spec, store, device, until - now, time.time(), max(1, int(cpus)))
+                now, stored = time.monotonic(), kept(spec, store, rerun)
+                time_box = until - now, time.time()
+                reference = remote.remote(spec, stored, store, device, *time_box, max(1, int(cpus)), also, networks)
                 running[reference] = spec, claim, now
             if not running:
                 if queue and time.monotonic() < until:

@@ -123,14 +123,17 @@ def _reporter(spec, until: float, on_progress: Callable | None) -> Callable[[str
     return report
 
 
-def _result(spec, store, report, device, rerun, also, networks) -> TrialResult:
-    """A whole trial, or what a stored result lacks."""
-    path, checkpoint = result_path(spec, store), checkpoint_path(spec, store)
-    if not path.exists() or (rerun and not is_stored(spec, store, rerun)):
-        return run_trial(spec, report, device, checkpoint, also, networks)
-    stored = load_result(path)
-    lacking = [name for name in also if name not in stored.added]
-    return measure(stored, lacking, report, device, checkpoint, networks)
+def kept(spec: TrialSpec, store: Store, rerun: bool) -> TrialResult | None:
+    """The stored result, to which measurements can be added; None where there is none, or it is to be run again."""
+    path = result_path(spec, store)
+    return load_result(path) if path.exists() and (not rerun or is_stored(spec, store, rerun)) else None
+
+
+def whole(spec: TrialSpec, stored: TrialResult | None, also: Sequence[str], **how) -> TrialResult:
+    """A whole trial where nothing is stored, else the stored result with what it lacks; `how` is `run_trial`'s."""
+    if stored is None:
+        return run_trial(spec, also=also, **how)
+    return measure(stored, [name for name in also if name not in stored.added], **how)
 
 
 def run_missing(
@@ -175,8 +178,9 @@ def run_missing(
             (outcome.stored if is_stored(spec, *wanted) else outcome.taken).append(spec.hash)
             continue
         start, report = time.monotonic(), _reporter(spec, until, on_progress)
+        how = dict(report=report, device=device, checkpoint=checkpoint_path(spec, store), networks=networks)
         try:
-            result = _result(spec, store, report, device, rerun, also, networks)
+            result = whole(spec, kept(spec, store, rerun), also, **how)
             store_safely(result, store)
             outcome.ran.append(spec.hash)
             seconds.append(time.monotonic() - start)

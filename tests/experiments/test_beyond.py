@@ -64,6 +64,13 @@ def test_fits_of_larger_families_are_no_worse_where_they_are_made(result):
     assert apart["translated and reweighted"] <= min(apart["translated"], apart["reweighted"]) + 0.02
 
 
+def test_without_a_prompt_nothing_changed_is_the_floor(result):
+    plain = result.plain_distances
+    assert plain["unchanged"] == pytest.approx(result.readout_distances["floor"])
+    assert plain["relabelled"]["all"] < plain["unchanged"]["all"]
+    assert plain["reweighted"]["all"] <= plain["unchanged"]["all"] + 0.02
+
+
 def test_a_certified_label_is_right(result):
     for entry in result.certified.values():
         assert entry["certified but wrong"] == 0

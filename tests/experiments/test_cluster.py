@@ -198,7 +198,7 @@ def test_a_ray_that_would_listen_on_all_addresses_is_not_started(ray_folder):
 
 
 CLUSTER = """
-import json, os, sys, time
+import json, os, shutil, sys, time
 for name, value in dict(initial_delay_ms=0, period_ms=1000, timeout_ms=5000, failure_threshold=4).items():
     os.environ[f"RAY_health_check_{name}"] = str(value)
 from pathlib import Path
@@ -233,6 +233,13 @@ report["outcome"], report["lines"], report["removed after"] = vars(outcome), lin
 until = time.monotonic() + 3 + 1.3 * (first[0] - start)  # a busy machine needs longer to begin
 report["boxed"] = vars(sweep([*long, *specs], store, until, cluster.address, device="cpu", say=str))
 report["late"] = time.monotonic() - until
+again = store.with_name("again")
+shutil.copytree(store / "smoke", again / "smoke")
+path = again / "smoke" / f"{specs[0].hash}.json"
+before, asked = json.loads(path.read_text()), dict(also=["prompt_cuts"], networks=again / "networks")
+outcome = sweep(specs[:1], again, address=cluster.address, device="cpu", say=str, **asked)
+after, networks = json.loads(path.read_text()), list((again / "networks").iterdir())
+report["asked"] = vars(outcome), before, after, len(networks)
 cluster.shutdown()
 print(json.dumps(report))
 """
@@ -276,6 +283,18 @@ def test_a_sweep_ends_with_its_time_box_keeps_what_is_finished_and_leaves_checkp
     begun = [spec for spec in BOXED if checkpoint_path(spec, store).exists()]
     assert begun == BOXED[1:2], "one at a time, on the node that is left"
     assert int(checkpoints.load(checkpoint_path(begun[0], store), {})[1]["done"]) > 0
+
+
+def test_a_stored_result_is_given_what_is_asked_for_and_keeps_all_else(two_nodes):
+    report, _, specs = two_nodes
+    outcome, before, after, networks = report["asked"]
+    assert outcome["ran"] == [specs[0].hash]
+    assert "prompt_cuts" not in before
+    assert 0 <= after["prompt_cuts"]["layer 1"]["accuracy"] <= 1
+    for name, value in before.items():
+        if name not in ("environment", "seconds"):
+            assert after[name] == value, name
+    assert networks == 1, "the network is kept for other tasks"
 
 
 def test_a_trial_must_fit_on_one_node(two_nodes):

@@ -150,7 +150,7 @@ def test_a_failing_trial_is_reported_and_the_rest_goes_on(fields, reason, tmp_pa
 
 @pytest.mark.parametrize("error", [RuntimeError("out of memory"), OverflowError("too large"), MemoryError("too many")])
 def test_a_trial_that_its_machine_cannot_hold_is_reported_and_the_rest_goes_on(error, results, tmp_path, monkeypatch):
-    def run(spec, *arguments):
+    def run(spec, **how):
         if spec == SPECS[1]:
             return results[1]
         raise error

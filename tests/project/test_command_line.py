@@ -237,7 +237,11 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     asked = ["--size", 20, "--also", "votes", "--networks", tmp_path / "kept", "--rerun"]
     for other in ([], asked):
         assert call("trial", "--missing", "--workers", 3, *words, *other)[0] == 0
-    (specs, *rest), (paper, *plain), (same, workers, how), (few, _, again) = given
+    assert call("sweep", *words, *asked)[0] == 0
+    (specs, *rest, none), (paper, *plain, _), (same, workers, how), (few, _, again), (as_few, *_, of_sweep) = given
+    assert none == {"rerun": False, "also": [], "networks": None}
+    assert of_sweep == {name: again[name] for name in none}
+    assert as_few == few
     assert (how["rerun"], how["also"], how["networks"]) == (False, [], None)
     assert (again["rerun"], again["also"], again["networks"]) == (True, ["votes"], tmp_path / "kept")
     assert {spec.size for spec in few} == {20}
