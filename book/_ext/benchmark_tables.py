@@ -12,7 +12,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-from pictures import inlined
+from pictures import in_a_box
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
@@ -107,8 +107,7 @@ def as_picture(draw: Callable[..., Figure], *given, words: str) -> list[nodes.No
     with plt.rc_context():
         figures.use_style()
         draw(*given).savefig(drawing, format="svg", metadata={"Date": None})
-    # In a box like that of a notebook's output, which scrolls where the page is narrow.
-    return [nodes.raw("", f'<div class="cell_output">{inlined(drawing.getvalue(), words)}</div>', format="html")]
+    return [in_a_box(drawing.getvalue(), words)]
 
 
 class BenchmarkFigure(FromResults):

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import html
+import json
 import re
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 from hmmlib.notebook import figures
+
+log = logging.getLogger(__name__)
 
 INKS = {
     "#ffffff": "--ground",
@@ -47,6 +52,33 @@ def inlined(svg: str, alternative: str) -> str:
     return svg.replace("<svg", f'<svg class="picture" role="img" aria-label="{html.escape(alternative)}"', 1)
 
 
+def in_a_box(svg: str, alternative: str) -> nodes.raw:
+    """The picture in a box like that of a notebook's output, which scrolls where the page is narrow."""
+    return nodes.raw("", f'<div class="cell_output">{inlined(svg, alternative)}</div>', format="html")
+
+
+class PictureFrom(SphinxDirective):
+    """A picture that an executed notebook made, on another page: `{picture-from} EXECUTED.ipynb`, a path in the project.
+
+    The text is how the picture's alternative text begins. Without such a picture, a warning.
+    """
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        path, begins = Path(self.env.srcdir, self.arguments[0]), " ".join(self.content)
+        self.env.note_dependency(str(path))
+        cells = json.loads(path.read_text(encoding="utf8"))["cells"] if path.is_file() else []
+        for cell in cells:
+            alternative = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt", "")
+            drawn = [out["data"] for out in cell.get("outputs", []) if "image/svg+xml" in out.get("data", {})]
+            if alternative.startswith(begins) and drawn:
+                return [in_a_box("".join(drawn[0]["image/svg+xml"]), alternative)]
+        log.warning("no picture %r in %s (run `make book`)", begins, path, location=self.get_location())
+        return []
+
+
 def visit_image(self, node) -> None:
     path = Path(self.builder.srcdir, node["uri"])
     if path.suffix != ".svg" or not path.is_file():
@@ -61,4 +93,5 @@ def depart_image(self, node) -> None:
 
 
 def setup(app) -> None:
+    app.add_directive("picture-from", PictureFrom)
     app.add_node(nodes.image, override=True, html=(visit_image, depart_image))

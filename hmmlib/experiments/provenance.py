@@ -8,6 +8,7 @@ import io
 import re
 import subprocess
 import tokenize
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -109,12 +110,23 @@ def has_changed(result: TrialResult) -> bool | None:
     return changed or (None if edited else changed)
 
 
-def stored_by(result: TrialResult) -> str:
-    """When a result was stored, by what commit, and whether the library has changed since, in words."""
+def _origin(result: TrialResult) -> tuple[str | None, str]:
+    """When a result was stored, and by what commit."""
     commit, edited = _commit(result)
     date = result.environment.get("date") or (commit and _commit_date(commit))
-    origin = f"stored{f' on {date}' if date else ''} by {commit + '+' * edited if commit else 'an unknown commit'}"
-    changed = has_changed(result)
+    return date, commit + "+" * edited if commit else "an unknown commit"
+
+
+def stored_by(*results: TrialResult) -> str:
+    """When results were stored, by what commits, the commonest by its name, and whether the library has changed since.
+
+    They have to be alike in the last. In words.
+    """
+    dates, commits = zip(*map(_origin, results), strict=True)
+    dates, commits, changed = sorted({d for d in dates if d}), Counter(commits), has_changed(results[0])
+    first, others = commits.most_common(1)[0][0], len(commits) - 1
+    days = f" on {dates[0]}" if len(dates) == 1 else f" from {dates[0]} to {dates[-1]}" if dates else ""
+    origin = f"stored{days} by {first}" + f" and {others} other commit{'s' * (others > 1)}" * bool(others)
     if changed is None:
         return f"{origin}; whether the library has changed since cannot be told here"
     return f"{origin}; the library has changed since" if changed else f"{origin}, by the library as it is"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,7 +28,10 @@ MARKERS = "os^Dxv"
 
 @dataclass(frozen=True)
 class Table:
-    """A table that a notebook shows: `head` names the columns, each of `rows` has a cell for each of them."""
+    """A table that a notebook shows: `head` names the columns, each of `rows` has a cell for each of them.
+
+    In each cell, what is in square brackets, as an interval is, stands in small type below the rest.
+    """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -38,8 +42,11 @@ class Table:
                 raise ValueError(f"each of rows must have {len(self.head)} cells, as the head has, not {len(row)}")
 
     def _repr_html_(self) -> str:
+        def shown(cell: str) -> str:
+            return re.sub(r" (\[[^]]*\])", r"<br><small>\1</small>", html.escape(cell))
+
         def line(cells: Sequence[str], kind: str) -> str:
-            return "<tr>" + "".join(f"<{kind}>{html.escape(str(cell))}</{kind}>" for cell in cells) + "</tr>"
+            return "<tr>" + "".join(f"<{kind}>{shown(str(cell))}</{kind}>" for cell in cells) + "</tr>"
 
         body = "\n".join(line(row, "td") for row in self.rows)
         return f'<table class="dataframe">\n<thead>{line(self.head, "th")}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
@@ -120,7 +127,7 @@ def triangles(
     """
     labels = as_array("labels", labels, None).astype(bool)
     rows = -(-len(by_name("panels", panels)) // 2)
-    figure, axes = plt.subplots(rows, 2, figsize=(6.4, 3.1 * rows), squeeze=False)
+    figure, axes = plt.subplots(rows, 2, figsize=(5.2, 2.7 * rows), squeeze=False)
     for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
         points = as_array(f"panels[{title!r}]", points, len(labels), 3)
         if length_of("corners", corners) != 3:

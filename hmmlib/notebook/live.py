@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hmmlib.experiments.local import run_missing
-from hmmlib.experiments.provenance import stored_by
+from hmmlib.experiments.provenance import has_changed, stored_by
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import PROJECT, Store, as_folders, as_store, load_result, result_path
 from hmmlib.experiments.trials import TrialResult
@@ -61,8 +60,9 @@ def gather(
         )
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
-    origins = Counter(stored_by(result) for result in results if result.spec.hash not in outcome.ran)
-    for origin, count in origins.items():
-        changed = "" if origin.endswith("as it is") else " (rerun=True runs them again)"
-        say(f"{count} of {len(results)} trials were not run now, but {origin}{changed}.")
+    before = [result for result in results if result.spec.hash not in outcome.ran]
+    for changed in dict.fromkeys(map(has_changed, before)):
+        alike = [result for result in before if has_changed(result) is changed]
+        again = "" if changed is False else " (rerun=True runs them again)"
+        say(f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}.")
     return results

@@ -214,6 +214,7 @@ def test_cards_have_every_statement_and_the_notation():
 
 def test_the_landing_page_is_short():
     page = BeautifulSoup(page_of("book/index").html, "html.parser").find("article")
-    for part in page.select(".facts, .headerlink, .sd-stretched-link, script"):
+    assert page.select_one("svg.picture")["aria-label"].startswith("Four triangles")
+    for part in page.select(".facts, .headerlink, .sd-stretched-link, script, svg"):
         part.decompose()
     assert 100 < len(page.get_text(" ").split()) < 200

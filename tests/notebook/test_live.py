@@ -44,6 +44,16 @@ def test_stored_results_are_called_stored_and_are_run_again_on_request(results, 
     assert all(result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS)
 
 
+def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
+    for k, result in enumerate(results):
+        origin = {"library": "another", "commit": f"{'abb'[k]}123456789ab", "date": f"2020-01-0{k + 1}"}
+        save_result(replace(result, environment=result.environment | origin), tmp_path)
+    lines = []
+    gather(SPECS, math.inf, "cpu", tmp_path, lines.append)
+    said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit; the library has changed since"
+    assert lines == [f"3 of 3 trials were not run now, but {said} (rerun=True runs them again)."]
+
+
 def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = []
