@@ -70,6 +70,14 @@ def _beliefs(model: HMM, task: Task) -> tuple[Tensor, ...]:
     return task.split(posterior(model, task.tokens, at=1))
 
 
+def _spoken(
+    network: torch.nn.Module, model: HMM, task: Task, prompted: Prompted
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], LinearHead]:
+    """g behind the tuned prompt, g without one, and the head that was tuned with it, on the model's tokens alone."""
+    said, plain = (_guesses(network, task, model.n_tokens, before) for before in (prompted[0], None))
+    return said, plain, LinearHead(prompted[1].weights[: model.n_tokens].cpu().double())
+
+
 def _fit(model: HMM, beliefs: Tensor, guesses: Tensor, family: str, seed: int) -> Readout:
     """The readout of a family that is nearest on the first training texts."""
     words, reweighted = FAMILIES[family]
@@ -114,12 +122,11 @@ def kinds_of_text(
     train, _, beliefs = _beliefs(model, task)
     (labels, _, truth), kinds = task.split(task.labels), _kinds(task, beliefs)
     votes = torch.zeros(model.n_states).index_add_(0, train.argmax(1), labels.float() - 0.5)
-    prompt, behind = prompted
-    said, plain = (_guesses(network, task, model.n_tokens, before) for before in (prompt, None))
+    said, plain, behind = _spoken(network, model, task, prompted)
     head = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
     right = {
         "head": head.label(plain[2]) == truth,
-        "prompt": LinearHead(behind.weights[: model.n_tokens].cpu()).label(said[2]) == truth,
+        "prompt": behind.label(said[2]) == truth,
         "table": (votes[beliefs.argmax(1)] >= 0) == truth,
     }
     by_kind = {who: {kind: _mean(ones, where) for kind, where in kinds.items()} for who, ones in right.items()}
@@ -139,10 +146,8 @@ def readouts(
     network's own distance from W p without a prompt. Labels are those of the tuned head on the fit: how many are right, and
     how many are as on g itself.
     """
-    prompt, behind = prompted
-    head = LinearHead(behind.weights[: model.n_tokens].cpu().double())
+    said, plain, head = _spoken(network, model, task, prompted)
     (train, _, beliefs), (_, _, truth) = _beliefs(model, task), task.split(task.labels)
-    said, plain = (_guesses(network, task, model.n_tokens, before) for before in (prompt, None))
     distances, labels, fits = {}, {}, {}
     for family in FAMILIES:
         fits[family] = _fit(model, train, said[0], family, seeds["evaluation"])
@@ -341,8 +346,7 @@ def certified(
     if spec.labels != "masked":
         return dict(certified=None)
     (labels, _, truth), beliefs, scale = task.split(task.labels), _beliefs(model, task), mu.abs().max().item()
-    prompt, behind = prompted
-    plain, said = (_guesses(network, task, model.n_tokens, before) for before in (None, prompt))
+    said, plain, behind = _spoken(network, model, task, prompted)
     fit, words = (
         _fit(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
     )
@@ -355,11 +359,10 @@ def certified(
     heads, made = zip(*(nearest_head(model, mu, reach, slack * scale) for slack in SLACKS), strict=True)
     table["nearest head"] = _certified(list(made), list(heads), beliefs, near, plain[2], truth)
     tuned = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
-    prompted_head = LinearHead(behind.weights[: model.n_tokens].cpu().double())
     for name, chain, head, d, distances, guesses in (
         ("tuned head", model, tuned, reach, near, plain[2]),
-        ("tuned prompt, reweighting", model, prompted_head, fit.weights, far, said[2]),
-        ("tuned prompt, relabelling", told, prompted_head, reach, told_far, said[2]),
+        ("tuned prompt, reweighting", model, behind, fit.weights, far, said[2]),
+        ("tuned prompt, relabelling", told, behind, reach, told_far, said[2]),
     ):
         heads = [LinearHead(head.weights * step * scale) for step in torch.logspace(-4, 1, 41, dtype=torch.float64)]
         made = [certificate(chain, mu, one, d) for one in heads]

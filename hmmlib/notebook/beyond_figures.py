@@ -24,6 +24,7 @@ Read = Callable[["TrialResult"], float | None]
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, SOFT, INK)
 MARKERS = "os^Dxv"
+SMALL = "font-size: 0.72em; white-space: nowrap"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         def shown(cell: str) -> str:
-            return re.sub(r" (\[[^]]*\])", r"<br><small>\1</small>", html.escape(cell))
+            return re.sub(r" (\[[^]]*\])", rf'<br><small style="{SMALL}">\1</small>', html.escape(cell))
 
         def line(cells: Sequence[str], kind: str) -> str:
             return "<tr>" + "".join(f"<{kind}>{shown(str(cell))}</{kind}>" for cell in cells) + "</tr>"

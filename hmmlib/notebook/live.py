@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import PROJECT, Store, as_folders, as_store, load_result, result_path
 from hmmlib.experiments.trials import TrialResult
 from hmmlib.validation import all_of_type, at_least
+
+WIDTH = 80
+"""Characters in a line of what a notebook is told: as wide as the book's column."""
 
 
 def changed(
@@ -64,5 +68,6 @@ def gather(
     for changed in dict.fromkeys(map(has_changed, before)):
         alike = [result for result in before if has_changed(result) is changed]
         again = "" if changed is False else " (rerun=True runs them again)"
-        say(f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}.")
+        told = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
+        say(textwrap.fill(told, WIDTH))
     return results
