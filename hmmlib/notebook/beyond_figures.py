@@ -53,6 +53,17 @@ class Table:
         return f'<table class="dataframe">\n<thead>{line(self.head, "th")}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
 
+def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
+    """What was predicted, what was found, and whether the prediction came true. ValueError for what is no such triple."""
+    for one in predictions:
+        if length_of("each of predictions", one) != 3:
+            raise ValueError(
+                f"each of predictions must be a sentence, what was found, and whether it is so, not {one!r}"
+            )
+    rows = [[said, found, "came true" if so else "did not"] for said, found, so in predictions]
+    return Table(["predicted", "found", ""], rows)
+
+
 def within(name: str, *keys: str) -> Read:
     """What reads a number off the table that a measurement gave, by its names; None where it is missing."""
 

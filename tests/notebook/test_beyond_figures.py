@@ -1,5 +1,6 @@
 """Figures and tables of *Beyond the paper*: what they show is what the results hold."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from hmmlib.experiments.store import load_results
 from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.beyond_figures import Table, lines, means, table_of, triangles, within
+from hmmlib.notebook.beyond_figures import Table, lines, means, outcomes, table_of, triangles, within
 
 RESULTS = load_results("smoke")
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -18,6 +19,14 @@ def test_a_table_is_escaped_and_has_every_cell():
     assert shown.count("<tr>") == 3
     assert "<th>&lt;b&gt;</th>" in shown
     assert "<td>2 &amp; 3</td>" in shown
+    assert re.search(
+        r"<td>0\.5<br><small [^>]*>\[0\.1, 0\.9\]</small></td>", Table([""], [["0.5 [0.1, 0.9]"]])._repr_html_()
+    )
+
+
+def test_outcomes_say_of_each_prediction_whether_it_came_true():
+    table = outcomes([("It rains.", "90%", True), ("It snows.", "0%", False)])
+    assert table.rows == [["It rains.", "90%", "came true"], ["It snows.", "0%", "did not"]]
 
 
 def test_what_is_read_off_a_table_of_a_result():

@@ -24,7 +24,7 @@ INNER = {
     "evidence.finite_field.identities": "joint_degree table_degree quotient_degree memory_degree attention_degree",
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
-    "experiments.local": "pace store_safely merge",  # what a run does with its own results
+    "experiments.local": "pace store_safely merge kept whole",  # what a run does with its own results
     "experiments.specs": "added field_type",  # what a field is
     "experiments.store": "as_store as_folders",
     "experiments.trials": "network_key",  # what a trial asks of its own spec and device

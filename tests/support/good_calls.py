@@ -275,6 +275,7 @@ GOOD = {
     beyond_figures.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
     beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
     beyond_figures.Table: dict(head=["a"], rows=[["b"]]),
+    beyond_figures.outcomes: dict(predictions=[("It is so.", "90%", True)]),
     beyond_figures.triangles: dict(
         panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
     ),
