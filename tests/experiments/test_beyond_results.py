@@ -2,13 +2,15 @@
 
 import pytest
 
-from hmmlib.experiments.specs import panel_specs
-from hmmlib.experiments.store import STORE, load_result, result_path
+from hmmlib.experiments.specs import panel_specs, select
+from hmmlib.experiments.store import STORE, load_result, load_results, result_path
 from hmmlib.experiments.summaries import interval, size
 
 pytestmark = pytest.mark.outside
 
 RESULTS = [load_result(result_path(spec, STORE / "beyond")) for spec in panel_specs("quick", "left", 20)]
+ALL = load_results("quick", STORE / "beyond")
+STEPS = (100, 200, 400, 800)
 SIZES = (4, 8, 10, 15, 25, 30)
 
 
@@ -39,6 +41,15 @@ def test_what_reweighting_takes_off_and_relabelling_leaves():
     for n_states in SIZES:
         assert mean(map(apart("relabelled"), of(n_states))) < mean(map(apart("free"), of(n_states))) + 0.06
     assert mean(map(apart("relabelled and reweighted"), of(30))) < mean(map(apart("relabelled"), of(30)))
+
+
+def test_without_a_prompt_reweighting_does_little():
+    def bare(family, n_states):
+        return mean(r.plain_distances[family]["all"] for r in of(n_states))
+
+    for n_states in (25, 30):
+        assert 0.87 < bare("reweighted", n_states) / bare("unchanged", n_states) < 0.95
+        assert bare("relabelled", n_states) < 0.67 * bare("unchanged", n_states)
 
 
 def test_a_token_map_has_more_numbers_up_to_ten_states_and_fits_worse():
@@ -109,3 +120,71 @@ def test_no_certified_label_is_wrong_and_few_are_certified():
             assert entry["certified"] <= entry["right"]
     for n_states in (15, 25, 30):
         assert max(mean(r.certified[kind]["certified"] for r in of(n_states)) for kind in RESULTS[0].certified) < 0.15
+
+
+def prompts(count, n_states):
+    found = [r for r in select(ALL, length=83, prompt_length=count) if size(r) == n_states]
+    assert sorted(r.spec.seed for r in found) == list(range(10))
+    return found
+
+
+def test_one_vector_helps_and_every_length_relabels():
+    gained = [r.prompt_accuracy - r.head_accuracy for r in prompts(1, 30)]
+    assert interval(gained).low > 0
+    assert mean(gained) == pytest.approx(0.11, abs=0.005)
+    assert mean(r.prompt_accuracy - r.head_accuracy for r in prompts(20, 30)) == pytest.approx(0.20, abs=0.005)
+    for n_states in (10, 30):
+        accuracies = [mean(r.prompt_accuracy for r in prompts(k, n_states)) for k in (1, 2, 5, 10, 50)]
+        assert accuracies == sorted(accuracies)
+        moved = [mean(map(apart("unchanged"), prompts(k, n_states))) for k in (1, 2, 5, 10, 50)]
+        assert moved == sorted(moved)
+        for k in (1, 2, 5, 10, 20, 50):
+            assert mean(map(apart("relabelled"), prompts(k, n_states))) < 0.6 * mean(
+                map(apart("reweighted"), prompts(k, n_states))
+            )
+    assert mean(r.prompt_accuracy for r in prompts(50, 10)) > mean(r.prompt_accuracy for r in prompts(20, 10)) + 0.01
+
+
+def after(steps, n_states, **fields):
+    fields |= {} if steps == 400 else {"steps": steps}
+    found = [r for r in select(ALL, **fields) if size(r) == n_states and r.spec.seed < 10]
+    assert len(found) == 10
+    return found
+
+
+def lead(group):
+    """Of the probe over the prompt."""
+    return mean(r.probes["label"]["layer 2"] - r.prompt_accuracy for r in group)
+
+
+def test_when_prompts_come():
+    assert lead(after(100, 10)) == pytest.approx(0.17, abs=0.005)
+    assert mean(r.probes["label, fresh weights"]["layer 2"] for r in after(100, 10)) == pytest.approx(0.97, abs=0.005)
+    for n_states in (10, 30):
+        early = after(100, n_states)
+        assert abs(mean(r.prompt_accuracy - r.head_accuracy for r in early)) < 0.005
+        for steps in STEPS[1:]:
+            assert abs(lead(after(steps, n_states))) < 0.03
+        for steps in STEPS:
+            group = after(steps, n_states)
+            assert mean(map(apart("relabelled"), group)) < 0.6 * mean(map(apart("reweighted"), group))
+    at_200 = after(200, 30)
+    assert mean(r.network_loss - r.best_loss for r in at_200) == pytest.approx(1.4, abs=0.05)
+    assert mean(map(apart("floor"), at_200)) > 0.85 * mean(map(apart("unchanged"), at_200))
+
+
+def test_a_higher_rate_leaves_some_networks_unlearned_and_no_tuning_mends_them():
+    small = {"head_rate": 0.01, "prompt_rate": 0.01, "tuning_batch": 8}
+    usual, fast, tuned = after(800, 30), after(1100, 30, muon_rate=0.04), after(1100, 30, muon_rate=0.04, **small)
+    stuck = [r.spec.seed for r in fast if r.network_loss - r.best_loss > 0.9]
+    assert len(stuck) == 3
+    for r in (*fast, *tuned):
+        if r.spec.seed in stuck:
+            assert 0.69 < r.prompt_accuracy < 0.76
+            assert 0.705 < r.probes["label"]["layer 2"] < 0.795
+    well = mean(r.prompt_accuracy for r in fast if r.spec.seed not in stuck)
+    assert well == pytest.approx(0.944, abs=0.005)
+    lost = mean(r.prompt_accuracy for r in usual if r.spec.seed not in stuck) - well
+    assert lost == pytest.approx(0.02, abs=0.005)
+    assert mean(r.prompt_accuracy for r in tuned) < mean(r.prompt_accuracy for r in fast) + 0.01
+    assert mean(map(apart("unchanged"), fast)) > mean(map(apart("unchanged"), usual))
