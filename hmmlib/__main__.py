@@ -35,9 +35,9 @@ def number(name: str, of: type, least: float | None = None, help: str = ""):
 
 
 def folder(text: str) -> Path:
-    """The value of --store; an unset variable of a shell leaves it empty."""
+    """The value of an option that names a folder; an unset variable of a shell leaves it empty."""
     if not text:
-        raise typer.BadParameter("--store must name a folder, not ''")
+        raise typer.BadParameter("it must name a folder, not ''")
     return Path(text)
 
 

@@ -8,6 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def writable_folder(name: str, folder: str | Path) -> Path:
+    """The folder, made where it is not there. OSError, which names it and the cause, where no file can be written in it."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(f"{name} must be a folder where files can be written, not {folder}: {error.strerror}") from error
+    return folder.resolve()
+
+
 def write_whole(path: Path, text: str) -> Path:
     """Write a file under a temporary name and rename it, so that no half-written one is ever read.
 

@@ -6,6 +6,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
@@ -60,7 +61,7 @@ def in_a_box(svg: str, alternative: str) -> nodes.raw:
 class PictureFrom(SphinxDirective):
     """A picture that an executed notebook made, on another page: `{picture-from} EXECUTED.ipynb`, a path in the project.
 
-    The text is how the picture's alternative text begins. Without such a picture, a warning.
+    The text is how the picture's alternative text begins. A warning where there is no such picture, or several.
     """
 
     required_arguments = 1
@@ -69,14 +70,23 @@ class PictureFrom(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         path, begins = Path(self.env.srcdir, self.arguments[0]), " ".join(self.content)
         self.env.note_dependency(str(path))
-        cells = json.loads(path.read_text(encoding="utf8"))["cells"] if path.is_file() else []
-        for cell in cells:
+        self.assert_has_content()
+        try:
+            pictures = list(self.pictures(path, begins))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("%s is no executed notebook (run `make book`): %r", path, error, location=self.get_location())
+            return []
+        if len(pictures) != 1:
+            found = f"{len(pictures)} pictures"
+            log.warning("%s that begin %r in %s, not one", found, begins, path, location=self.get_location())
+        return pictures[:1]
+
+    def pictures(self, path: Path, begins: str) -> Iterator[nodes.raw]:
+        for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
             alternative = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt", "")
             drawn = [out["data"] for out in cell.get("outputs", []) if "image/svg+xml" in out.get("data", {})]
             if alternative.startswith(begins) and drawn:
-                return [in_a_box("".join(drawn[0]["image/svg+xml"]), alternative)]
-        log.warning("no picture %r in %s (run `make book`)", begins, path, location=self.get_location())
-        return []
+                yield in_a_box("".join(drawn[0]["image/svg+xml"]), alternative)
 
 
 def visit_image(self, node) -> None:

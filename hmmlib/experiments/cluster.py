@@ -18,10 +18,11 @@ from pathlib import Path
 import torch
 
 from hmmlib import backend
-from hmmlib.experiments.local import Outcome, TimeUp, describe, kept, pace, store_safely, summary, whole
+from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary, whole
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, as_store, checkpoint_path, is_stored
-from hmmlib.experiments.trials import TrialResult
+from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, as_store, checkpoint_path, is_stored, kept
+from hmmlib.experiments.trials import TrialResult, on_request
+from hmmlib.files import writable_folder
 from hmmlib.validation import all_of_type, between, of_type
 
 GRACE = 20.0
@@ -84,7 +85,7 @@ def work(
     seconds: float,
     sent: float,
     threads: int,
-    also: Sequence[str],
+    lacking: Sequence[str],
     networks: Path | None,
 ) -> tuple[str, TrialResult | str | None]:
     """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
@@ -104,7 +105,7 @@ def work(
 
     try:
         how = dict(report=report, device=device, checkpoint=checkpoint, networks=networks)
-        return "ran", whole(spec, stored, also, **how)
+        return "ran", whole(spec, stored, lacking, **how)
     except TimeUp:
         return "left", None
     except (FloatingPointError, ValueError, OSError) as error:
@@ -161,7 +162,7 @@ def sweep(
     backend.as_name(device)
     between("until", until, 0)
     store, queue, outcome = as_folders(store).resolve(), deque(), Outcome()
-    wanted, networks = (store, rerun, also), networks and Path(networks).resolve()
+    wanted, networks = (store, rerun, on_request(also)), networks and writable_folder("networks", networks)
     specs = list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
     for spec in specs:
         if is_stored(spec, *wanted):
@@ -185,7 +186,7 @@ def _drive(ray, specs, queue, outcome, wanted, networks, until, cpus, gpus, devi
     if not slots(_alive(ray), cpus, gpus):
         raise ValueError(f"no trial fits: it asks for {cpus:g} cores and {gpus:g} GPUs, and a node has {_sizes(ray)}")
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES)(work)
-    (store, rerun, also), running, seconds = wanted, {}, []
+    (store, *_), running, seconds = wanted, {}, []
     try:
         while (queue or running) and time.monotonic() < until + GRACE:
             while queue and time.monotonic() < until and len(running) < slots(_alive(ray), cpus, gpus):
@@ -194,9 +195,9 @@ def _drive(ray, specs, queue, outcome, wanted, networks, until, cpus, gpus, devi
                 if claim is None:  # it may have been finished a moment ago
                     (outcome.stored if is_stored(spec, *wanted) else outcome.taken).append(spec.hash)
                     continue
-                now, stored = time.monotonic(), kept(spec, store, rerun)
+                now, (stored, lacking) = time.monotonic(), kept(spec, *wanted)
                 time_box = until - now, time.time()
-                reference = remote.remote(spec, stored, store, device, *time_box, max(1, int(cpus)), also, networks)
+                reference = remote.remote(spec, stored, store, device, *time_box, max(1, int(cpus)), lacking, networks)
                 running[reference] = spec, claim, now
             if not running:
                 if queue and time.monotonic() < until:

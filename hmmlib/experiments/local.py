@@ -30,11 +30,12 @@ from hmmlib.experiments.store import (
     as_folders,
     checkpoint_path,
     is_stored,
-    load_result,
+    kept,
     result_path,
     save_result,
 )
-from hmmlib.experiments.trials import TrialResult, measure, run_trial
+from hmmlib.experiments.trials import TrialResult, measure, on_request, run_trial
+from hmmlib.files import writable_folder
 from hmmlib.training import checkpoints
 from hmmlib.validation import all_of_type, at_least, between, of_type
 
@@ -123,17 +124,11 @@ def _reporter(spec, until: float, on_progress: Callable | None) -> Callable[[str
     return report
 
 
-def kept(spec: TrialSpec, store: Store, rerun: bool) -> TrialResult | None:
-    """The stored result, to which measurements can be added; None where there is none, or it is to be run again."""
-    path = result_path(spec, store)
-    return load_result(path) if path.exists() and (not rerun or is_stored(spec, store, rerun)) else None
-
-
-def whole(spec: TrialSpec, stored: TrialResult | None, also: Sequence[str], **how) -> TrialResult:
-    """A whole trial where nothing is stored, else the stored result with what it lacks; `how` is `run_trial`'s."""
+def whole(spec: TrialSpec, stored: TrialResult | None, lacking: Sequence[str], **how) -> TrialResult:
+    """A trial with what is asked for where nothing is stored, else the stored result with what it lacks."""
     if stored is None:
-        return run_trial(spec, also=also, **how)
-    return measure(stored, [name for name in also if name not in stored.added], **how)
+        return run_trial(spec, also=lacking, **how)
+    return measure(stored, lacking, **how)
 
 
 def run_missing(
@@ -165,7 +160,8 @@ def run_missing(
     backend.pick(device)
     store, until = as_folders(store), between("until", until, 0)
     specs = all_of_type("specs", specs, TrialSpec)
-    wanted, outcome, seconds = (store, rerun, also), Outcome(), []
+    wanted, outcome, seconds = (store, rerun, on_request(also)), Outcome(), []
+    networks = networks and writable_folder("networks", networks)
     for k, spec in enumerate(specs):
         if time.monotonic() >= until:
             outcome.left += [s.hash for s in specs[k:] if not is_stored(s, *wanted)]
@@ -180,7 +176,7 @@ def run_missing(
         start, report = time.monotonic(), _reporter(spec, until, on_progress)
         how = dict(report=report, device=device, checkpoint=checkpoint_path(spec, store), networks=networks)
         try:
-            result = whole(spec, kept(spec, store, rerun), also, **how)
+            result = whole(spec, *kept(spec, *wanted), **how)
             store_safely(result, store)
             outcome.ran.append(spec.hash)
             seconds.append(time.monotonic() - start)
@@ -238,6 +234,7 @@ def run_side_by_side(
     is kept.
     """
     workers, specs, store = at_least("workers", workers, 1), all_of_type("specs", specs, TrialSpec), as_folders(store)
+    also, networks = on_request(also), networks and writable_folder("networks", networks)
     backend.pick(device)
     workers = max(1, min(workers, len(specs)))
     context, running, outcomes, died = multiprocessing.get_context("spawn"), {}, [], 0

@@ -58,6 +58,10 @@ class Measurement(NamedTuple):
         """The stages of a trial that it needs."""
         return tuple(inspect.signature(self.function).parameters)
 
+    def has(self, spec: TrialSpec) -> bool:
+        """Whether trials of such a spec have it."""
+        return spec.n_memory == 1 or not self.vanilla
+
 
 MEASUREMENTS: list[Measurement] = []
 """In the order in which a trial makes them."""

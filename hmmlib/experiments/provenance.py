@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hmmlib.validation import not_empty
+
 if TYPE_CHECKING:
     from hmmlib.experiments.trials import TrialResult
 
@@ -110,6 +112,12 @@ def has_changed(result: TrialResult) -> bool | None:
     return changed or (None if edited else changed)
 
 
+def added_elsewhere(result: TrialResult, name: str) -> bool:
+    """Whether a measurement was added to a result by another state of the library."""
+    source = result.environment.get(f"{name} measured")
+    return source is not None and not str(source).endswith(f"library {library_digest()}")
+
+
 def _origin(result: TrialResult) -> tuple[str | None, str]:
     """When a result was stored, and by what commit."""
     commit, edited = _commit(result)
@@ -122,7 +130,7 @@ def stored_by(*results: TrialResult) -> str:
 
     They have to be alike in the last. In words.
     """
-    dates, commits = zip(*map(_origin, results), strict=True)
+    dates, commits = zip(*map(_origin, not_empty("results", results)), strict=True)
     dates, commits, changed = sorted({d for d in dates if d}), Counter(commits), has_changed(results[0])
     first, others = commits.most_common(1)[0][0], len(commits) - 1
     days = f" on {dates[0]}" if len(dates) == 1 else f" from {dates[0]} to {dates[-1]}" if dates else ""

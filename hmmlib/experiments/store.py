@@ -17,10 +17,11 @@ from typing import get_type_hints
 
 from filelock import FileLock, Timeout
 
+from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import checked
 from hmmlib.experiments.measurements import measured_names
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.experiments.provenance import has_changed
+from hmmlib.experiments.provenance import added_elsewhere, has_changed
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import TrialResult, trial_seeds
 from hmmlib.files import write_whole
@@ -190,21 +191,30 @@ def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[Trial
     return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
 
 
-def is_stored(
+def kept(
     spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False, also: Collection[str] = ()
-) -> bool:
-    """Whether the result of a spec is there, and in it what was `also` asked for.
+) -> tuple[TrialResult | None, list[str]]:
+    """The stored result of a spec, and which of the measurements that are `also` asked for it lacks.
 
-    With `rerun` only if the library is known not to have changed since.
+    With `rerun` a result counts only if the library is known not to have changed since, and a measurement that another state
+    of the library has added counts as lacking; what a result had that no longer counts is asked for again.
 
     ValueError, naming the file, where what is there is no result.
     """
     path = result_path(spec, store)
-    if not path.exists():
-        return False
-    result = load_result(path)
-    whole = result.spec == spec and set(also) <= result.added.keys()
-    return whole and not (rerun and has_changed(result) is not False)
+    if not path.exists() or (result := load_result(path)).spec != spec:
+        return None, list(also)
+    if rerun and has_changed(result) is not False:
+        return None, list(dict.fromkeys([*also, *(name for name in result.added if name in ON_REQUEST)]))
+    return result, [name for name in also if name not in result.added or (rerun and added_elsewhere(result, name))]
+
+
+def is_stored(
+    spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False, also: Collection[str] = ()
+) -> bool:
+    """Whether the result of a spec is there, as `kept` says, and lacks nothing. ValueError where it is no result."""
+    result, lacking = kept(spec, store, rerun, also)
+    return result is not None and not lacking
 
 
 def checkpoint_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:

@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -179,7 +180,7 @@ class Trial:
             network.load_state_dict(found[0])
             return network
         pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
-        if self.kept:
+        if self.kept and not self.kept.exists():
             checkpoints.save(self.kept, network.state_dict(), {})
         return network
 
@@ -195,9 +196,8 @@ class Trial:
 
     def measure(self, measurements: Iterable[Measurement], clock: _Clock) -> dict[str, float | int | str | None]:
         """What these measurements give, by name; the clock has the seconds of their phases."""
-        vanilla = self.spec.n_memory == 1
         measured = {name: None for one in measurements for name in one.names}
-        asked = [one for one in measurements if vanilla or not one.vanilla]
+        asked = [one for one in measurements if one.has(self.spec)]
         for phase, group in groupby(asked, key=lambda one: one.phase):
             self.tick = lambda phase=phase: self.tell(phase, 1.0)
             for one in group:
@@ -207,6 +207,22 @@ class Trial:
                 measured |= given
             clock.lap(phase)
         return measured
+
+
+def on_request(also: Sequence[str]) -> list[str]:
+    """Names of measurements on request. ValueError for another name, TypeError for what is no sequence of names."""
+    return [one_of("each of also", name, ON_REQUEST) for name in all_of_type("also", also, str)]
+
+
+@contextmanager
+def _as_many_threads(count: object) -> Iterator[None]:
+    """With as many threads as made a result, where it says how many: on others a network has other last digits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count if isinstance(count, int) else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def run_trial(
@@ -232,9 +248,7 @@ def run_trial(
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device or measurement, or the checkpoint is another run's.
     """
-    for name in all_of_type("also", also, str):
-        one_of("each of also", name, ON_REQUEST)
-    asked = {one.function for one in giving(also)}
+    asked = {one.function for one in giving(on_request(also))}
     trial = Trial(spec, device, checkpoint, report, networks)
     clock = _Clock(trial.tell)
     network = trial.network
@@ -273,14 +287,20 @@ def measure(
     wanted = giving(names)
     if fixed := sorted(set(names) & set(ORIGINAL)):
         raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
-    trial = Trial(of_type("result", result, TrialResult).spec, device, checkpoint, report, networks)
-    clock = _Clock(trial.tell)
-    if {"network", "outputs", "prompted"} & {stage for one in wanted for stage in one.stages}:
-        backbone = bert.fingerprint(trial.network)
-        if backbone != result.backbone:
-            raise ValueError(f"the network that is pretrained here is {backbone}, the result's is {result.backbone}")
-        clock.lap("pretraining")
-    measured = trial.measure(wanted, clock)
+    with _as_many_threads(of_type("result", result, TrialResult).environment.get("threads")):
+        trial = Trial(result.spec, device, checkpoint, report, networks)
+        clock = _Clock(trial.tell)
+        stages = {stage for one in wanted if one.has(result.spec) for stage in one.stages}
+        if {"network", "outputs", "prompted"} & stages:
+            backbone = bert.fingerprint(trial.network)
+            if backbone != result.backbone:
+                if checkpoint:
+                    checkpoints.remove(checkpoint)
+                made = ", ".join(f"{name} {result.environment.get(name)}" for name in ("device", "machine", "torch"))
+                both = f"the network that is pretrained here is {backbone}, the result's is {result.backbone}"
+                raise ValueError(f"{both}, from {made}")
+            clock.lap("pretraining")
+        measured = trial.measure(wanted, clock)
     here = environment(trial.device, result.spec.precision)
     source = f"{_today()}, commit {here['commit']}, library {here['library']}"
     return dataclasses.replace(

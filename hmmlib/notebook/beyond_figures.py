@@ -56,7 +56,8 @@ class Table:
 def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
     """What was predicted, what was found, and whether the prediction came true. ValueError for what is no such triple."""
     for one in predictions:
-        if length_of("each of predictions", one) != 3:
+        of_words = length_of("each of predictions", one) == 3 and all(isinstance(word, str) for word in one[:2])
+        if not of_words or not isinstance(one[2], bool | np.bool_):
             raise ValueError(
                 f"each of predictions must be a sentence, what was found, and whether it is so, not {one!r}"
             )

@@ -62,6 +62,10 @@ def gather(
         say(
             f"{len(results)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
         )
+    elif lacking := {*outcome.left, *outcome.taken} & {result.spec.hash for result in results}:
+        say(
+            f"{len(lacking)} of {len(specs)} trials lack what is asked for: the time was over, or others are running them."
+        )
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
     before = [result for result in results if result.spec.hash not in outcome.ran]

@@ -63,7 +63,7 @@ def broken(path: Path) -> Path:
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
     """Write a checkpoint under a temporary name and rename it. CheckpointError where that fails; the old one stays."""
     path = as_path(path)
-    temporary = path.with_name(f"{path.name}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     copies = {name: tensors[name].detach().cpu().clone().contiguous() for name in sorted(tensors)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

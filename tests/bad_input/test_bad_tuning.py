@@ -228,6 +228,7 @@ OTHERS = [
     # Figures
     Case(beyond_figures.Table, "rows", [["a", "b"]], "1 cells, as the head has", "2", said="each of rows"),
     Case(beyond_figures.outcomes, "predictions", [("so", "1")], "whether it is so", "('so', '1')", said="each of predictions"),
+    Case(beyond_figures.outcomes, "predictions", [("so", "1", "no")], "whether it is so", "'no'", said="each of predictions"),
     Case(beyond_figures.table_of, "groups", [], "a dict", "list", TypeError),
     Case(beyond_figures.table_of, "rows", {}, "one entry or more", "none"),
     Case(beyond_figures.lines, "series", dict.fromkeys("abcdefg"), "1 to 6 lines", "7"),

@@ -1,7 +1,9 @@
 """What builds the book: plain Markdown for notebooks, formulas and pictures for pages, links and cards."""
 
+import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import cards
 import mathematics
@@ -117,6 +119,47 @@ def test_the_indicator_does_not_depend_on_the_readers_fonts(typesetter):
 def test_punctuation_stays_with_its_formula():
     one = '<span class="math notranslate"><mjx-container><svg></svg></mjx-container></span>'
     assert mathematics.BEFORE_PUNCTUATION.sub(r"<b>\1\2</b>", f"a {one}, b {one} c") == f"a <b>{one},</b> b {one} c"
+
+
+@pytest.fixture
+def of_notebook(tmp_path, monkeypatch):
+    """What `picture-from` makes of a notebook's text, and what it warns of."""
+    said = []
+    monkeypatch.setattr(pictures.log, "warning", lambda message, *facts, location: said.append(message % facts))
+    monkeypatch.setattr(pictures.PictureFrom, "get_location", lambda self: "here")
+
+    def made(text, begins="Four"):
+        (tmp_path / "one.ipynb").write_text(text)
+        env = SimpleNamespace(srcdir=tmp_path, note_dependency=lambda path: None)
+        state = SimpleNamespace(document=SimpleNamespace(settings=SimpleNamespace(env=env)))
+        machine = SimpleNamespace(reporter=None)
+        given = ["picture-from", ["one.ipynb"], {}, [begins], 1, 0, "", state, machine]
+        said.clear()
+        return pictures.PictureFrom(*given).run(), list(said)
+
+    return made
+
+
+def test_a_picture_of_another_page_is_found_by_its_alternative_text(of_notebook):
+    def cell(alt, width):
+        output = {"data": {"image/svg+xml": [f'<svg width="{width}pt">', "</svg>"]}}
+        return {"metadata": {"mystnb": {"image": {"alt": alt}}}, "outputs": [output]}
+
+    both = json.dumps({"cells": [{"metadata": {}}, cell("Five", 5), cell("Four of them", 4)]})
+    (picture,), said = of_notebook(both)
+    assert said == []
+    assert 'aria-label="Four of them"' in picture.astext()
+    assert "5pt" not in picture.astext()
+    assert of_notebook(both, "Six")[0] == []
+    assert "0 pictures that begin 'Six'" in of_notebook(both, "Six")[1][0]
+    assert "2 pictures that begin 'F'" in of_notebook(both, "F")[1][0]
+
+
+@pytest.mark.parametrize("text", ['{"cells": [', "{}", '{"cells": [{}]}', '{"cells": 3}'])
+def test_what_is_no_notebook_is_a_warning_that_names_it(text, of_notebook):
+    made, (said,) = of_notebook(text)
+    assert made == []
+    assert "one.ipynb is no executed notebook (run `make book`)" in said
 
 
 def test_pictures_have_their_own_ids_and_the_pages_inks():

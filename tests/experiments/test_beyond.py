@@ -1,6 +1,7 @@
 """Measurements on request: what they give on a tiny trial, how they are asked for, and networks that are kept for them."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,8 @@ from runs import TINY
 
 from hmmlib.experiments import trials
 from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
-from hmmlib.experiments.local import run_missing
+from hmmlib.experiments.cluster import sweep
+from hmmlib.experiments.local import run_missing, run_side_by_side
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import is_stored, load_result, save_result
 from hmmlib.experiments.trials import ORIGINAL, measure, run_trial
@@ -122,6 +124,63 @@ def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(result, kept,
     after = load_result(next((tmp_path / "smoke").glob("*.json")))
     assert after.added == {"votes": result.votes, "solvable": result.solvable}
     assert run_missing([SPEC], tmp_path, also=["votes"], say=lambda text: None).stored == [SPEC.hash]
+
+
+def test_it_is_measured_with_as_many_threads_as_the_result_was_made_with(result, monkeypatch):
+    seen, threads = [], torch.get_num_threads()
+    other = replace(result, added={}, environment=result.environment | {"threads": 2})
+    build = trials.build_network
+    monkeypatch.setattr(trials, "build_network", lambda spec: (seen.append(torch.get_num_threads()), build(spec))[1])
+    with suppress(ValueError):  # two threads may or may not make another network of this size
+        measure(other, ["prompt_cuts"])
+    assert seen == [2]
+    assert torch.get_num_threads() == threads
+
+
+def test_where_another_network_comes_out_the_result_says_from_where_and_no_checkpoint_stays(result, tmp_path):
+    foreign = replace(result, added={}, backbone="0" * 16, environment=result.environment | {"torch": "1.0"})
+    checkpoint = tmp_path / "one.safetensors"
+    with pytest.raises(ValueError, match=r"the result's is 0000000000000000, from device cpu, machine .*, torch 1.0"):
+        measure(foreign, ["prompt_cuts"], checkpoint=checkpoint)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_rerun_keeps_what_was_asked_for_before(result, kept, tmp_path):
+    old = replace(result, environment=result.environment | {"library": "another"}, added={"votes": result.votes})
+    save_result(old, tmp_path)
+    run_missing([SPEC], tmp_path, rerun=True, also=["solvable"], networks=kept, say=lambda text: None)
+    after = load_result(next((tmp_path / "smoke").glob("*.json")))
+    assert (after.votes, after.solvable) == (result.votes, result.solvable)
+    assert after.environment["library"] == result.environment["library"]
+
+
+def test_a_rerun_measures_again_what_another_library_added(result, kept, tmp_path):
+    source = "2026-01-01, commit 0123456789ab, library another"
+    environment = result.environment | {"votes measured": source, "solvable measured": source}
+    added = {"votes": {"weighed": 7}, "solvable": {"votes apart": 0.5}}
+    save_result(replace(result, environment=environment, added=added), tmp_path)
+    assert is_stored(SPEC, tmp_path, also=["votes"])
+    assert not is_stored(SPEC, tmp_path, rerun=True, also=["votes"])
+    assert run_missing([SPEC], tmp_path, rerun=True, also=["votes"], networks=kept, say=lambda text: None).ran
+    after = load_result(next((tmp_path / "smoke").glob("*.json")))
+    assert (after.votes, after.solvable) == (result.votes, added["solvable"])
+
+
+def test_bad_names_and_folders_are_refused_before_any_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    for call in (run_missing, run_side_by_side, sweep):
+        more = {"workers": 2} if call is run_side_by_side else {}
+        with pytest.raises(ValueError, match=r"each of also must be one of text_kinds, .*, not 'rain'"):
+            call([SPEC], store=tmp_path / "store", also=["rain"], **more)
+        with pytest.raises(OSError, match=r"networks must be a folder where files can be written, not .*file: "):
+            call([SPEC], store=tmp_path / "store", networks=tmp_path / "file", **more)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_memory_models_have_none_of_it_and_pretrain_no_network_for_it(kept, monkeypatch):
+    of_memory = run_trial(replace(SPEC, n_memory=2))
+    monkeypatch.setattr(trials, "pretrain", None)
+    assert measure(of_memory, ["probes"]).probes is None
 
 
 def test_memory_models_have_none_of_it(kept):

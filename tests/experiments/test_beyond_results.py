@@ -210,3 +210,50 @@ def test_a_higher_rate_leaves_some_networks_unlearned_and_no_tuning_mends_them()
     assert lost == pytest.approx(0.02, abs=0.005)
     assert mean(r.prompt_accuracy for r in tuned) < mean(r.prompt_accuracy for r in fast) + 0.01
     assert mean(map(apart("unchanged"), fast)) > mean(map(apart("unchanged"), usual))
+
+
+def needing(group):
+    return [r for r in group if r.prompt_accuracy - r.head_accuracy >= 0.05]
+
+
+def test_warm_chains_are_not_learned_and_where_they_are_prompts_relabel():
+    warm = {t: select(ALL, temperature=t) for t in (0.03, 0.1, 0.3)}
+    assert all(len(group) == 30 for group in warm.values())
+    assert [len(needing(group)) for group in warm.values()] == [17, 7, 0]
+    assert all(size(r) < 25 for r in needing(warm[0.1]))
+    assert max(abs(r.prompt_accuracy - r.head_accuracy) for r in warm[0.3]) < 0.05
+    for t in (0.03, 0.1):
+        assert all(apart("relabelled")(r) < apart("reweighted")(r) for r in needing(warm[t]))
+    longer = select(ALL, temperature=0.1, steps=1600)
+    assert len(longer) == 15
+    for n_states in (4, 8, 10):
+        before, after = (
+            mean(r.network_loss - r.best_loss for r in g if size(r) == n_states) for g in (warm[0.1], longer)
+        )
+        assert 0.5 < after / before < 0.8
+    four = needing(longer)
+    assert len(four) == 4
+    told, weighed, both = (
+        mean(apart(family, "spread")(r) for r in four)
+        for family in ("relabelled", "reweighted", "relabelled and reweighted")
+    )
+    assert weighed == pytest.approx(told, rel=0.1)
+    assert both == pytest.approx(0.8 * told, rel=0.05)
+
+
+def test_on_spread_texts_weights_and_words_together_are_the_nearest():
+    have = [r for r in RESULTS if apart("reweighted", "spread")(r) is not None]
+    closer = [apart("reweighted", "spread")(r) < apart("relabelled", "spread")(r) for r in have]
+    assert (sum(closer), len(closer)) == (17, 59)
+    for group in (RESULTS, *(select(ALL, temperature=t) for t in (0.03, 0.1))):
+        found = {
+            family: mean(apart(family, "spread")(r) for r in needing(group))
+            for family in (
+                "unchanged",
+                "reweighted",
+                "translated and reweighted",
+                "relabelled",
+                "relabelled and reweighted",
+            )
+        }
+        assert min(found, key=found.get) == "relabelled and reweighted"

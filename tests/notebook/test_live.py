@@ -57,6 +57,17 @@ def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
     ]
 
 
+def test_what_lacks_what_is_asked_for_when_the_time_is_over_is_told(results, tmp_path):
+    for result in results:
+        save_result(result, tmp_path)
+    lines = []
+    found = gather(SPECS, 0, "cpu", tmp_path, lines.append, also=["solvable"])
+    assert [r.solvable for r in found] == [None] * 3
+    assert lines[0] == "3 of 3 trials lack what is asked for: the time was over, or others are running them."
+    with pytest.raises(ValueError, match="each of also must be one of"):
+        gather(SPECS, 0, "cpu", tmp_path, lines.append, also=["all"])
+
+
 def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = []

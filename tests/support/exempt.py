@@ -24,12 +24,12 @@ INNER = {
     "evidence.finite_field.identities": "joint_degree table_degree quotient_degree memory_degree attention_degree",
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
-    "experiments.local": "pace store_safely merge kept whole",  # what a run does with its own results
+    "experiments.local": "pace store_safely merge whole",  # what a run does with its own results
     "experiments.specs": "added field_type",  # what a field is
-    "experiments.store": "as_store as_folders",
-    "experiments.trials": "network_key",  # what a trial asks of its own spec and device
+    "experiments.store": "as_store as_folders kept",
+    "experiments.trials": "network_key on_request",  # what a trial asks of its own spec and device
     "experiments.summaries": "size gain as_results",  # read one field
-    "files": "write_whole",  # gets what `store` and `ledger` have made
+    "files": "write_whole writable_folder",  # get what `store`, `ledger` and sweeps have made
     "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
     "models.chains": "chain_period primitive reachable eliminated",
