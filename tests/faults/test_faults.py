@@ -358,9 +358,9 @@ def test_a_jump_neither_adds_checkpoints_nor_leaves_them_out(jump, tmp_path, mon
 def test_a_worker_whose_clock_differs_keeps_to_its_time(skew, results, tmp_path, survived):
     """`sent` is by the clock of the machine that sends; what that says can shorten the worker's time by GRACE, no more."""
     sent = time.time() + skew
-    assert work(SPECS[0], tmp_path, "cpu", GRACE + 300, sent, 1)[0] == "ran"
-    assert work(SPECS[0], tmp_path, "cpu", 0.0, sent, 1) == ("left", None), "whatever the clock says"
-    assert work(SPECS[0], tmp_path, "cpu", GRACE / 2, sent, 1)[0] == ("ran" if skew > 0 else "left")
+    assert work(SPECS[0], None, tmp_path, "cpu", GRACE + 300, sent, 1, [], None)[0] == "ran"
+    assert work(SPECS[0], None, tmp_path, "cpu", 0.0, sent, 1, [], None) == ("left", None), "whatever the clock says"
+    assert work(SPECS[0], None, tmp_path, "cpu", GRACE / 2, sent, 1, [], None)[0] == ("ran" if skew > 0 else "left")
     survived("clock jumps", 2)
 
 
