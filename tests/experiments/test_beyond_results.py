@@ -10,7 +10,7 @@ pytestmark = pytest.mark.outside
 
 RESULTS = [load_result(result_path(spec, STORE / "beyond")) for spec in panel_specs("quick", "left", 20)]
 ALL = load_results("quick", STORE / "beyond")
-STEPS = (100, 200, 400, 800)
+STEPS = (100, 200, 400, 800, 1600)
 SIZES = (4, 8, 10, 15, 25, 30)
 
 
