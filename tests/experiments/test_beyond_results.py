@@ -81,6 +81,14 @@ def test_one_vector_on_the_exact_model_is_right_as_often():
 def test_controls():
     exact = [r.control_distances["exact model"] for r in RESULTS]
     assert max(control["reweighted"] for control in exact) < 1e-4
+    shuffled = [r.control_distances["shuffled labels"] for r in RESULTS]
+    assert mean(d["reweighted"] for d in shuffled) == pytest.approx(
+        0.4 * mean(d["unchanged"] for d in shuffled), rel=0.1
+    )
+    untrained = mean(r.control_distances["untrained"]["unchanged"] for r in RESULTS)
+    assert untrained == pytest.approx(0.16, abs=0.005)
+    assert mean(map(apart("floor"), RESULTS)) == pytest.approx(0.10, abs=0.005)
+    assert mean(map(apart("unchanged"), RESULTS)) == pytest.approx(0.42, abs=0.005)
     for name in ("shuffled labels", "another task"):
         nearer = [r.control_distances[name]["relabelled"] < r.control_distances[name]["reweighted"] for r in RESULTS]
         assert mean(map(float, nearer)) > 0.9
@@ -114,6 +122,14 @@ def test_what_probes_read():
         by_belief = mean(r.probes["label by belief"]["layer 2"] for r in of(n_states))
         assert abs(by_belief - mean(r.majority_rate for r in of(n_states))) < 0.05
         assert mean(r.probes["guess"] for r in of(n_states)) > mean(r.head_accuracy for r in of(n_states))
+
+
+def test_a_table_is_nearly_as_good_on_spread_texts():
+    shares = {}
+    for who in ("table", "prompt"):
+        right = [r.text_kinds["spread"] * (r.accuracies_by_kind[who]["spread"] or 0) for r in RESULTS]
+        shares[who] = sum(right) / sum(r.text_kinds["spread"] for r in RESULTS)
+    assert shares == pytest.approx({"table": 0.95, "prompt": 0.94}, abs=0.005)
 
 
 def test_a_table_of_the_likeliest_state_is_as_good_as_the_prompt():
@@ -190,6 +206,8 @@ def test_when_prompts_come():
         for steps in STEPS[1:]:
             group = after(steps, n_states)
             assert mean(map(apart("relabelled"), group)) < 0.6 * mean(map(apart("reweighted"), group))
+    constant = [mean(map(apart("constant"), after(100, n))) for n in (10, 30)]
+    assert constant == pytest.approx([0.33, 0.12], abs=0.005)
     at_200 = after(200, 30)
     assert mean(r.network_loss - r.best_loss for r in at_200) == pytest.approx(1.4, abs=0.05)
     assert mean(map(apart("floor"), at_200)) > 0.85 * mean(map(apart("unchanged"), at_200))
@@ -242,9 +260,21 @@ def test_warm_chains_are_not_learned_and_where_they_are_prompts_relabel():
 
 
 def test_on_spread_texts_weights_and_words_together_are_the_nearest():
-    have = [r for r in RESULTS if apart("reweighted", "spread")(r) is not None]
-    closer = [apart("reweighted", "spread")(r) < apart("relabelled", "spread")(r) for r in have]
-    assert (sum(closer), len(closer)) == (17, 59)
+    needs = [r for r in needing(RESULTS) if apart("reweighted", "spread")(r) is not None]
+    closer = [apart("reweighted", "spread")(r) < apart("relabelled", "spread")(r) for r in needs]
+    assert (sum(closer), len(closer)) == (10, 46)
+    behind = [apart("relabelled", "spread")(r) - apart("relabelled and reweighted", "spread")(r) for r in needs]
+    without = [
+        r.plain_distances["relabelled"]["spread"] - r.plain_distances["relabelled and reweighted"]["spread"]
+        for r in needs
+    ]
+    assert (mean(behind), mean(without)) == pytest.approx((0.05, 0.05), abs=0.005)
+    paired = interval([b - w for b, w in zip(behind, without, strict=True)])
+    assert paired.low < 0 < paired.high
+    warm = [r for t in (0.03, 0.1) for r in needing(select(ALL, temperature=t))]
+    warm = [r for r in warm if apart("reweighted", "spread")(r) is not None]
+    nearer = [apart("relabelled", "spread")(r) < apart("reweighted", "spread")(r) for r in warm]
+    assert (sum(nearer), len(nearer)) == (20, 22)
     for group in (RESULTS, *(select(ALL, temperature=t) for t in (0.03, 0.1))):
         found = {
             family: mean(apart(family, "spread")(r) for r in needing(group))
