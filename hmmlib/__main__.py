@@ -41,7 +41,7 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
-Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, gpu, paper or released-code")]
+Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, laptop, gpu, paper or released-code")]
 Panel = Annotated[str | None, typer.Option(help="left or right: the points of that panel of Figure 3")]
 Trials = Annotated[
     int | None, number("trials", int, 1, help="trials of each point; as many as in the paper if left out")
@@ -50,6 +50,7 @@ Sizes = Annotated[
     list[int] | None,
     number("size", int, 1, help="with --panel: only its points of this |M||H|; may stand more than once"),
 ]
+FirstSeed = Annotated[int | None, number("seed", int, 0, help="seed of the trial, of a panel its first; 0 if left out")]
 Minutes = Annotated[
     float | None, number("max-minutes", float, help="stop after so many minutes; everything finished is kept")
 ]
@@ -158,13 +159,16 @@ def _fields(changes: list[str] | None) -> dict:
     return fields
 
 
-def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None, sizes: list[int] | None = None):
+def _panel(
+    preset: str, panel: str, trials: int | None, changes: list[str] | None, sizes: list[int] | None, seed: int | None
+):
     """The specs of a panel, or a usage error."""
     from hmmlib.experiments.presets import TRIALS
     from hmmlib.experiments.specs import panel_specs
 
     try:
-        return panel_specs(preset, panel, trials or TRIALS.get(panel, 1), sizes=sizes or None, **_fields(changes))
+        count = trials or TRIALS.get(panel, 1)
+        return panel_specs(preset, panel, count, sizes=sizes or None, first_seed=seed or 0, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -218,7 +222,7 @@ def trial(
     n_memory: Annotated[
         int | None, number("n-memory", int, 1, help="memory values |M|; if left out 1, a vanilla HMM")
     ] = None,
-    seed: Annotated[int | None, number("seed", int, 0, help="seed of the trial; 0 if left out")] = None,
+    seed: FirstSeed = None,
     preset: Preset = "quick",
     panel: Panel = None,
     trials: Trials = None,
@@ -241,14 +245,14 @@ def trial(
 
     if missing != (panel is not None):
         raise typer.BadParameter("--missing and --panel left|right go together")
-    if missing and any(value is not None for value in (n_states, n_memory, seed)):
-        raise typer.BadParameter("a panel has its own --n-states, --n-memory and --seed")
+    if missing and any(value is not None for value in (n_states, n_memory)):
+        raise typer.BadParameter("a panel has its own --n-states and --n-memory")
     if not missing and (trials or size or workers > 1):
         raise typer.BadParameter("--trials, --size and --workers are for --missing")
     how = dict(store=store or PROJECT, device=device, until=_until(max_minutes, device))
     how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
     if missing:
-        _run_panel(_panel(preset, panel, trials, changes, size), workers, how)
+        _run_panel(_panel(preset, panel, trials, changes, size, seed), workers, how)
         return
     try:
         spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
@@ -311,6 +315,7 @@ def sweep(
     panel: Annotated[str, typer.Option(help="left or right: the points of that panel of Figure 3")],
     preset: Preset = "quick",
     trials: Trials = None,
+    seed: FirstSeed = None,
     max_minutes: Minutes = None,
     address: Annotated[
         str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
@@ -332,7 +337,7 @@ def sweep(
     from hmmlib.experiments.cluster import sweep as run
     from hmmlib.experiments.store import PROJECT
 
-    specs = _panel(preset, panel, trials, changes, size)
+    specs = _panel(preset, panel, trials, changes, size, seed)
     how = dict(rerun=rerun, also=_on_request(also), networks=networks)
     until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
     try:

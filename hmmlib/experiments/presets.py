@@ -23,6 +23,10 @@ PRESETS: dict[str, dict] = {
         train=200, validation=50, test=100, epochs=3, tuning_batch=32, prompt_length=8, evaluation=100,
     ),
     "quick": _QUICK,
+    "laptop": _QUICK | dict(
+        layers=4, width=128, heads=4, steps=600, batch=32, length=160, task_length=129, train=5000, validation=500,
+        tuning_batch=8, head_rate=0.01, prompt_rate=0.01,
+    ),
     "gpu": _QUICK | dict(
         layers=4, width=256, heads=4, steps=3000, batch=64, length=160, learning_rate=3e-3, warmup=200,
         precision="half", task_length=129, train=5000, validation=500,

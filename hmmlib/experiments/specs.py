@@ -16,7 +16,7 @@ from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.training.bert import Shape
 from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
-from hmmlib.validation import all_of_type, of_type, one_of
+from hmmlib.validation import all_of_type, at_least, of_type, one_of
 
 PRECISIONS = ("single", "half")
 LONGEST_PROMPT = 50
@@ -175,11 +175,11 @@ def panel_points(panel: str) -> list[dict[str, int]]:
 
 
 def panel_specs(
-    preset: str, panel: str, trials: int, *, sizes: Sequence[int] | None = None, **changes
+    preset: str, panel: str, trials: int, *, sizes: Sequence[int] | None = None, first_seed: int = 0, **changes
 ) -> list[TrialSpec]:
     """The specs of a panel, or of its points with these |M||H|: one trial of each point first, then the second of each.
 
-    ValueError where TrialSpec raises it, and for a size that no point has.
+    Seeds count up from `first_seed`. ValueError where TrialSpec raises it, and for a size that no point has.
     """
     points = panel_points(panel)
     if sizes is not None:
@@ -192,7 +192,8 @@ def panel_specs(
         raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")
     if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= MOST_TRIALS:
         raise ValueError(f"trials must be 1 or more, and at most {MOST_TRIALS}, not {trials!r}")
-    return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in range(trials) for point in points]
+    seeds = range(first_seed, at_least("first_seed", first_seed, 0) + trials)
+    return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in seeds for point in points]
 
 
 def select(results: Sequence, **fields) -> list:

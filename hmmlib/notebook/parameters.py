@@ -101,5 +101,5 @@ INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
 """How many random models the notebooks on theory check at each preset."""
 
 
-MINUTES = {"smoke": 1.0, "quick": 3.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
+MINUTES = {"smoke": 1.0, "quick": 3.0, "laptop": 30.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
 """How long a notebook computes what the store lacks, at most, at each preset."""

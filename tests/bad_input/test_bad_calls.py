@@ -51,7 +51,7 @@ USAGE = [
     ("trial --device cpu:7x", "device must be one of auto, cpu, cuda, mps, or cuda:N", "'cpu:7x'"),
     ("trial --max-minutes soon", "max-minutes must be a number", "'soon'"),
     ("trial --max-minutes -inf", "max-minutes must be positive", "-inf"),
-    ("trial --panel right --missing --n-memory 2", "a panel has its own --n-states, --n-memory and --seed"),
+    ("trial --panel right --missing --n-memory 2", "a panel has its own --n-states and --n-memory"),
     ("trial --panel right --missing --trials many", "trials must be an integer of 1 or more", "'many'"),
     ("sweep --panel left --cpus nan", "cpus must be a number of 0.01 or more", "'nan'"),
     ("sweep --panel left --cpus all", "cpus must be a number of 0.01 or more", "'all'"),

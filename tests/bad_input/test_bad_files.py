@@ -235,7 +235,7 @@ PARAMETER_CASES = [
         for bad in ("quantum", "cuda:", "cuda:x", "cpu\n", "CUDA", "")
     ),
     *(ParameterCase("Device", bad, "valid string") for bad in (None, 0, ["cpu"])),
-    *(ParameterCase("Preset", bad, "'smoke', 'quick', 'gpu'") for bad in ("huge", "Smoke", "", None, 3, ["smoke"])),
+    *(ParameterCase("Preset", bad, "'smoke', 'quick', 'laptop'") for bad in ("huge", "Smoke", "", None, 3, ["smoke"])),
     ParameterCase("Seed", "__import__('os').mkdir('made')", "valid integer"),
     ParameterCase("Sizes", "[__import__('os').mkdir('made')]", "valid list"),
 ]

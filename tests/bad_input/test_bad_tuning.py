@@ -195,6 +195,7 @@ OTHERS = [
     Case(specs.panel_points, "panel", "middle", "left, right", "'middle'"),
     Case(specs.panel_points, "panel", ["left"], "left, right", "['left']"),
     Case(specs.panel_specs, "trials", 0, "1 or more", "0"),
+    Case(specs.panel_specs, "first_seed", -1, "0 or more", "-1"),
     Case(specs.select, "results", None, "sequence", "NoneType", TypeError),
     Case(specs.select, "results", ["x"], "type TrialSpec", "NoneType", TypeError),
     Case(specs.as_field, "name", "zz", "steps, batch", "'zz'", said="field"),

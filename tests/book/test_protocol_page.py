@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "book" / "protocol-and-code.md").read_text()
 MODEL = {"preset", "seed", "n_states", "n_memory"}
 FIELDS = {field.name for field in dataclasses.fields(TrialSpec)} - MODEL
-COLUMNS = ["paper", "released-code", "gpu", "quick"]
+COLUMNS = ["paper", "released-code", "gpu", "laptop", "quick"]
 
 
 def tables(page: str) -> list[list[list[str]]]:
@@ -92,7 +92,7 @@ def test_what_released_code_takes_over_is_what_differs_from_paper():
 
 
 def test_the_page_says_which_presets_have_no_results():
-    without = {p for p in ("gpu", "paper", "released-code") if not any((ROOT / "results" / p).glob("*.json"))}
+    without = {p for p in ("laptop", "gpu", "paper", "released-code") if not any((ROOT / "results" / p).glob("*.json"))}
     sentence = re.search(r"The store has no result of ([^:.]+)", PAGE)
     assert (set(re.findall(r"`([a-z-]+)`", sentence[1])) if sentence else set()) == without
 

@@ -200,6 +200,8 @@ def test_one_trial_of_each_point_comes_before_the_second_of_any(panel):
     assert panel_specs("smoke", panel, 2) == specs[: 2 * len(points)]
     assert len({spec.hash for spec in specs}) == len(specs)
     assert {spec.steps for spec in panel_specs("smoke", panel, 2, steps=7)} == {7}
+    later = panel_specs("smoke", panel, 2, first_seed=1000)
+    assert [spec.seed for spec in later] == [1000] * len(points) + [1001] * len(points)
 
 
 def test_the_panels_share_the_vanilla_model_that_both_have():
@@ -212,7 +214,7 @@ def test_the_panels_share_the_vanilla_model_that_both_have():
     ("call", "message"),
     [
         (("smoke", "middle", 1), "panel must be one of left, right, not 'middle'"),
-        (("huge", "left", 1), "preset must be one of smoke, quick, gpu, paper, released-code, not 'huge'"),
+        (("huge", "left", 1), "preset must be one of smoke, quick, laptop, gpu, paper, released-code, not 'huge'"),
         *(
             (("smoke", "left", bad), f"trials must be 1 or more, and at most 10000, not {bad!r}")
             for bad in (0, -1, True, 1.0, "1", 10**9)

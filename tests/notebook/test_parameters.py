@@ -36,7 +36,7 @@ def test_good_values_pass_and_are_converted():
         ({"sizes": "abc"}, ["sizes", "valid list", "abc"]),
         ({"sizes": [4, 0]}, ["sizes[1]", "greater than or equal to 1"]),
         ({"sizes": []}, ["sizes", "at least 1 item"]),
-        ({"preset": "qiuck"}, ["preset", "'smoke', 'quick', 'gpu'", "qiuck"]),
+        ({"preset": "qiuck"}, ["preset", "'smoke', 'quick', 'laptop'", "qiuck"]),
         ({"instances": None}, ["instances", "None"]),
     ],
 )
