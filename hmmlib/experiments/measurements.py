@@ -180,6 +180,13 @@ def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: 
     )
 
 
+@measurement("exact_prompt_accuracy", vanilla=True, on_request=True)
+def exact_prompt(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: dict[str, int]) -> dict:
+    """Accuracy behind one prompt vector on the exact Ḡ, tuned with the passes, batches and rates of the network's prompt."""
+    highest = rung(model, task, exact[:, 0], spec.tuning(), seeds["tuning"], spec.labels)
+    return dict(exact_prompt_accuracy=highest.prompt_and_head)
+
+
 @measurement("prompt_accuracy", "validation_prompt_accuracy", phase="prompt tuning", vanilla=True)
 def tuned_prompt(network: torch.nn.Module, task: Task, prompted: Prompted) -> dict:
     """Accuracies behind a tuned prompt."""

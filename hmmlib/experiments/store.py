@@ -58,8 +58,11 @@ def _of_project() -> Store:
 
 PROJECT = _of_project()
 """Where results are written and looked for that nobody names a store for."""
-BEYOND = Store(PROJECT.folder / "beyond", tuple(folder / "beyond" for folder in PROJECT.others))
-"""The same for trials with measurements on request, whose networks were pretrained on another machine."""
+BEYOND, CHOICES = (
+    Store(PROJECT.folder / name, tuple(folder / name for folder in PROJECT.others)) for name in ("beyond", "choices")
+)
+"""The same for trials whose networks were pretrained on another machine, and for those by which settings were chosen, on
+seeds of their own."""
 
 
 def as_store(store: Store | str | Path) -> Store:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from hmmlib.experiments.summaries import Interval, along, as_results, interval
+from hmmlib.experiments.summaries import LEFT, Interval, along, as_results, interval, reference, size
 from hmmlib.notebook.figure_3 import draw_line
 from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, TRIANGLE, done, legend_below
-from hmmlib.validation import as_array, by_name, length_of
+from hmmlib.validation import all_of_type, as_array, by_name, length_of
 
 if TYPE_CHECKING:
     from hmmlib.experiments.trials import TrialResult
@@ -120,6 +121,42 @@ def lines(
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel=x_label, ylabel=y_label)
+    legend_below(axes)
+    return done(figure)
+
+
+def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:
+    """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
+
+    `series` maps a name to groups of results, which are joined by a line, each with its own short name beside it. The
+    published pair of means is a star in the rectangle of its bands. ValueError where a size has none.
+    """
+    head, prompt = (reference("left")[name] for name in LEFT)
+    if other := set(all_of_type("sizes", sizes, int)) - head.keys():
+        raise ValueError(f"sizes must be among {', '.join(map(str, head))}, not {min(other)}")
+    figure, panels = plt.subplots(len(sizes), 1, figsize=(5.4, 3.6 * len(sizes)), squeeze=False)
+    for axes, n_states in zip(panels[:, 0], sizes, strict=True):
+        across, up = head[n_states], prompt[n_states]
+        corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
+        axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
+        axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
+        for (name, groups), colour, marker in zip(by_name("series", series).items(), COLOURS, MARKERS, strict=False):
+            pairs = {
+                label: [interval([read(r) for r in own]) for read in LEFT.values()]
+                for label, group in groups.items()
+                if (own := [r for r in as_results(group) if size(r) == n_states and r.prompt_accuracy is not None])
+            }
+            axes.plot(
+                *([pair[k].mean for pair in pairs.values()] for k in (0, 1)),
+                color=colour, marker=marker, markersize=5, linewidth=1, label=name,
+            )  # fmt: skip
+            for label, (x, y) in pairs.items():
+                axes.plot([x.low, x.high], [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
+                axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=0.7, alpha=0.6)
+                axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5, color=colour)
+        axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
+        axes.set_title(f"|H| = {n_states}", loc="center", fontsize=10)
+    axes.set_xlabel("heads: test accuracy")
     legend_below(axes)
     return done(figure)
 

@@ -9,7 +9,18 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hmmlib.experiments.summaries import LADDER, LEFT, RIGHT, Interval, along, as_results, gain, reference, size
+from hmmlib.experiments.summaries import (
+    LADDER,
+    LEFT,
+    RIGHT,
+    Interval,
+    along,
+    as_results,
+    gain,
+    learned,
+    reference,
+    size,
+)
 from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, done, legend_below
 from hmmlib.validation import by_name
 
@@ -106,46 +117,20 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
     return done(figure)
 
 
-def against_excess(results: Sequence[TrialResult], series: dict[str, Callable]) -> Figure:
-    """Accuracy against the network's excess masked-token loss, a dot for each trial of the named series."""
+def against_learned(results: Sequence[TrialResult], series: dict[str, Callable]) -> Figure:
+    """Accuracy against the share of what there was to learn that the network has learned, a dot for each trial of a series."""
     _some(results)
     if unknown := by_name("series", series).keys() - LOOK.keys():
         raise ValueError(f"series must be among {', '.join(LOOK)}, not {', '.join(map(str, unknown))}")
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for label, read in series.items():
         colour, marker = LOOK[label]
-        dots = [(max(r.excess_loss, 1e-3), read(r)) for r in results if read(r) is not None]
+        dots = [(learned(r), read(r)) for r in results if read(r) is not None]
         if not dots:
             raise ValueError(f"results must have a value for {label!r} in one trial or more, not in none")
         axes.scatter(*zip(*dots, strict=True), s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
-    axes.set_xscale("log")
-    axes.set(xlabel="excess masked-token loss (nats)", ylabel="test accuracy", ylim=(0.44, 1.02))
-    axes.legend(loc="lower left", fontsize=8.5)
-    return done(figure)
-
-
-def against_steps(results: Sequence[TrialResult]) -> Figure:
-    """Accuracy, and excess loss below it, against pretraining steps: means with 95% intervals."""
-    _some(results)
-    figure, (above, below) = plt.subplots(2, 1, figsize=(5.4, 5), sharex=True, height_ratios=(3, 2))
-
-    def steps(result: TrialResult) -> int:
-        return result.spec.steps
-
-    for label, read in LEFT.items():
-        draw_line(above, along(results, read, steps), *LOOK[label], label)
-    for name, colour in (("ladder_head_accuracy", ORANGE), ("ladder_prompt_accuracy", BLUE)):
-        level = along(results, lambda r: getattr(r, name), lambda r: 0)
-        if not level:
-            raise ValueError(f"results must have {name} in one trial or more, not in none")
-        what = "head" if "head" in name else "prompt"
-        above.axhline(level[0].mean, color=colour, linestyle="--", linewidth=1.2, label=f"{what} tuned on the exact Ḡ")
-    draw_line(below, along(results, lambda r: r.excess_loss, steps), INK, "o", "excess loss")
-    above.set_xscale("log")
-    above.set(ylabel="test accuracy", ylim=(0.44, 1.02))
-    below.set(xlabel="pretraining steps", ylabel="excess loss (nats)", ylim=(0, None))
-    ticks = sorted({steps(result) for result in results})
-    below.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
-    below.minorticks_off()
-    above.legend(fontsize=8.5, ncol=2)
+    axes.set(
+        xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy", ylim=(0.44, 1.02)
+    )
+    legend_below(axes)
     return done(figure)

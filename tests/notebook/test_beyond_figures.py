@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hmmlib.experiments.store import load_results
-from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.beyond_figures import Table, lines, means, outcomes, table_of, triangles, within
+from hmmlib.experiments.summaries import LEFT, gain, interval, reference, size
+from hmmlib.notebook.beyond_figures import Table, lines, means, outcomes, plane, table_of, triangles, within
 
 RESULTS = load_results("smoke")
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -75,3 +75,20 @@ def test_triangles_have_the_points_and_the_columns():
     assert [len(axis.collections) for axis in (first, second, third)] == [2, 3, 2]
     assert {text.get_text() for text in second.texts} == {"a", "b", "c", "p", "q"}
     assert not last.axison
+
+
+def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair():
+    figure = plane({"all": {"first": RESULTS[:9], "rest": RESULTS[9:], "none": []}}, [4, 30])
+    for axes, n_states in zip(figure.axes, (4, 30), strict=True):
+        points = {line.get_label(): line.get_xydata() for line in axes.lines}
+        groups = [
+            [r for r in group if size(r) == n_states and gain(r) is not None] for group in (RESULTS[:9], RESULTS[9:])
+        ]
+        means = [[interval([read(r) for r in group]).mean for read in LEFT.values()] for group in groups if group]
+        np.testing.assert_allclose(points["all"], means)
+        published = [reference("left")[name][n_states] for name in LEFT]
+        np.testing.assert_allclose(points["published means"], [[pair.mean for pair in published]])
+        (box,) = axes.patches
+        np.testing.assert_allclose(
+            box.get_bbox().get_points(), [[p.low for p in published], [p.high for p in published]]
+        )

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.summaries import LEFT, RIGHT, Interval, along, gain, interval, reference, size
-from hmmlib.experiments.trials import TrialResult
+from hmmlib.experiments.summaries import LEFT, RIGHT, Interval, along, gain, interval, learned, reference, size
+from hmmlib.experiments.trials import TrialResult, draw_model
 from hmmlib.notebook import figure_3
 
 
@@ -39,6 +39,7 @@ def test_the_interval_is_students(values):
     low, high = stats.t.interval(0.95, n - 1, loc=mean, scale=error) if error else (mean, mean)
     np.testing.assert_allclose(found[:3], (mean, low, high), rtol=1e-12)
     assert found.n == n
+    assert found.deviation == pytest.approx(np.std(values, ddof=1))
 
 
 def test_intervals_hold_the_mean_as_often_as_they_say():
@@ -50,6 +51,7 @@ def test_intervals_hold_the_mean_as_often_as_they_say():
 def test_one_trial_has_no_interval():
     assert interval([0.5]) == Interval(0.5, -math.inf, math.inf, 1)
     assert f"{interval([0.5])}" == "50.0% (one trial)"
+    assert math.isnan(interval([0.5]).deviation)
     assert f"{interval([0.25, 0.25]):.2f}" == "0.25 [0.25, 0.25]"
 
 
@@ -88,6 +90,24 @@ def test_the_published_values_are_the_file_in_the_package():
         reference("middle")
 
 
+@pytest.mark.parametrize(
+    "fields", [dict(n_states=4), dict(n_states=3, n_memory=2), dict(documents=4, document_length=60)]
+)
+def test_what_was_learned_is_told_from_the_frequencies_of_tokens(fields):
+    spec = TrialSpec("smoke", **fields)
+    text = draw_model(spec).sample(20_000, spec.document_length or spec.length, 0).tokens
+    shares = text.flatten().bincount(minlength=spec.n_tokens).double() / text.numel()
+    guess = -(shares * shares.log().clamp_min(-99)).sum().item()
+
+    def after(loss):
+        return learned(replace(made_up(4, 0, 0.5, 0.5), spec=spec, best_loss=0.0, network_loss=loss))
+
+    assert after(0.0) == 1
+    assert after(guess) == pytest.approx(0, abs=0.01)
+    assert after(guess / 2) == pytest.approx(0.5, abs=0.01)
+    assert after(guess + 0.1) < -0.05
+
+
 def drawn(figure, label):
     (line,) = [line for line in figure.axes[0].lines if line.get_label() == label]
     return np.asarray(line.get_ydata(), dtype=float)
@@ -108,18 +128,13 @@ def test_the_other_figures_draw_their_numbers():
         drawn(figure_3.gains(LEFT_RESULTS), "mean with its 95% interval"),
         [point.mean for point in along(LEFT_RESULTS, gain, size).values()],
     )
-    dots = figure_3.against_excess(LEFT_RESULTS, LEFT).axes[0].collections
+    dots = figure_3.against_learned(LEFT_RESULTS, LEFT).axes[0].collections
     assert [len(part.get_offsets()) for part in dots] == [8, 8]
     with pytest.raises(ValueError, match="results must have a value for 'head of Theorem 3"):
-        figure_3.against_excess(
+        figure_3.against_learned(
             [replace(r, built_head_accuracy=None) for r in LEFT_RESULTS],
             {"head of Theorem 3.3": lambda r: r.built_head_accuracy},
         )
-    with pytest.raises(ValueError, match="results must have ladder_head_accuracy in one trial or more, not in none"):
-        figure_3.against_steps([replace(r, ladder_head_accuracy=None) for r in LEFT_RESULTS])
-    longer = [replace(r, spec=TrialSpec("smoke", 4, r.spec.seed, steps=90), prompt_accuracy=0.99) for r in LEFT_RESULTS]
-    figure = figure_3.against_steps([*LEFT_RESULTS, *longer])
-    np.testing.assert_allclose(drawn(figure, "prompt tuning"), [np.mean([0.9, 0.88, 0.86, 0.84]), 0.99])
     assert {
         line.get_linestyle() for line in figure_3.ladder(LEFT_RESULTS).axes[0].lines if len(line.get_xdata()) == 2
     } >= {

@@ -263,6 +263,7 @@ GOOD = {
     cluster.sweep: dict(specs=[], store=NOWHERE, until=0.0, cpus=1.0, gpus=0.0, device="cpu"),
     summaries.interval: dict(values=[0.5, 0.6]),
     summaries.along: dict(results=results, read=summaries.gain, at=summaries.size),
+    summaries.learned: dict(result=result),
     summaries.reference: dict(panel="left"),
     # Figures
     figures.distributions: dict(rows={"a": [0.5, 0.5]}, outcomes=["x", "y"]),
@@ -274,6 +275,7 @@ GOOD = {
     figures.simplex_with_prompt: dict(panels={"a": np.eye(3)}, **_PANELS, names=["a", "b", "c"], essential=[0, 1]),
     beyond_figures.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
     beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
+    beyond_figures.plane: dict(series={"all": {}}, sizes=[4, 8]),
     beyond_figures.Table: dict(head=["a"], rows=[["b"]]),
     beyond_figures.outcomes: dict(predictions=[("It is so.", "90%", True)]),
     beyond_figures.triangles: dict(
@@ -285,8 +287,7 @@ GOOD = {
     figure_3.panel: dict(results=results, name="left"),
     figure_3.gains: dict(results=results),
     figure_3.ladder: dict(results=results),
-    figure_3.against_steps: dict(results=results),
-    figure_3.against_excess: dict(results=results, series=summaries.LEFT),
+    figure_3.against_learned: dict(results=results, series=summaries.LEFT),
     drawings.hidden_chain: dict(tokens=["a", "b"], masked=[1], highlight=[0]),
     drawings.prompt_chain: dict(n_inputs=2),
     drawings.memory_cell: dict(n_tokens=2),
