@@ -63,7 +63,12 @@ Store = Annotated[
         help="result store; if left out mine/results, and what it lacks is looked for in results",
     ),
 ]
-Also = Annotated[list[str] | None, typer.Option(help="a measurement on request, such as probes; `all` for every one")]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="a measurement on request, such as probes; `all` for every one but on_the_way, which takes longest"
+    ),
+]
 Networks = Annotated[
     Path | None,
     typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here, for other tasks on them"),
@@ -268,7 +273,9 @@ def _on_request(names: list[str] | None) -> list[str]:
     for name in names or []:
         if name not in ("all", *ON_REQUEST):
             raise typer.BadParameter(f"--also must be all, or one of {', '.join(ON_REQUEST)}, not {name!r}")
-    return list(ON_REQUEST if names and "all" in names else names or [])
+    names = names or []
+    every = [name for name in ON_REQUEST if name != "on_the_way"] if "all" in names else []
+    return list(dict.fromkeys([*every, *(name for name in names if name != "all")]))
 
 
 def _run_panel(specs, workers: int, how: dict) -> None:

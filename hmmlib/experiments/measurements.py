@@ -6,6 +6,7 @@ none of the measurements asked for needs is not computed. A result holds what it
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -29,6 +30,7 @@ STAGES = {
     "task": "inputs, labels and posteriors",
     "exact": "the exact G on the task's inputs, (n, T, X)",
     "network": "the pretrained network",
+    "milestones": "the network's weights after each tenth of its pretraining, by the number of steps",
     "prompted": "the prompt that is tuned on the network, and the head tuned with it",
     "outputs": "the network's distributions on the task's inputs, (n, T, X and special ids)",
     "tick": "to be called now and then by what takes long: it ends the trial where its time is over",
@@ -206,3 +208,30 @@ def untrained_prompt(spec: TrialSpec, network: torch.nn.Module, task: Task, seed
     behind = [tuning.all_probs_at_mask(network, inputs, prompt) for inputs in (train, tokens)]
     head = tuning.tune_head(behind[0], labels, spec.tuning(), seeds["tuning"])
     return dict(untrained_prompt_accuracy=tuning.accuracy(head, behind[1], truth))
+
+
+@measurement("on_the_way", vanilla=True, on_request=True)
+def on_the_way(
+    spec: TrialSpec,
+    model: HMM,
+    task: Task,
+    network: torch.nn.Module,
+    milestones: dict[int, dict[str, Tensor]],
+    seeds: dict[str, int],
+    tick: Callable[[], None],
+) -> dict:
+    """Masked-token loss (nats), and accuracies of a head and of a tuned prompt, after each tenth of the pretraining."""
+    (train, _, tokens), (labels, _, truth) = task.split(task.tokens), task.split(task.labels)
+    on_its_way, plan, table = copy.deepcopy(network), spec.tuning(), {}
+    for step, weights in milestones.items():
+        on_its_way.load_state_dict(weights)
+        loss, _ = bert.masked_losses(on_its_way, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"])
+        head = tuning.tune_head(tuning.all_probs_at_mask(on_its_way, train), labels, plan, seeds["tuning"])
+        how = spec.prompt_length, plan, seeds["tuning"], spec.prompt_start
+        prompt, behind = tuning.tune_prompt(on_its_way, train, labels, *how, tick)
+        table[str(step)] = dict(
+            loss=loss,
+            head=tuning.accuracy(head, tuning.all_probs_at_mask(on_its_way, tokens), truth),
+            prompt=tuning.accuracy(behind, tuning.all_probs_at_mask(on_its_way, tokens, prompt), truth),
+        )
+    return dict(on_the_way=table)

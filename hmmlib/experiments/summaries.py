@@ -61,6 +61,23 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, n)
 
 
+def apart(one: Interval, other: Interval) -> Interval:
+    """The difference of the means of two independent samples, with Welch's 95% interval; `n` counts both.
+
+    TypeError for what is no interval.
+    """
+    from scipy.stats import t
+
+    errors = [
+        (of_type("each interval", found, Interval).deviation ** 2 / found.n, found.n - 1) for found in (one, other)
+    ]
+    error = sum(square for square, _ in errors)
+    freedom = error**2 / sum(square**2 / free for square, free in errors) if error else 1.0
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(error)
+    mean = one.mean - other.mean
+    return Interval(mean, mean - half, mean + half, one.n + other.n)
+
+
 LEFT: dict[str, Callable[[TrialResult], float | None]] = {
     "head tuning": lambda r: r.head_accuracy,
     "prompt tuning": lambda r: r.prompt_accuracy,

@@ -142,7 +142,8 @@ class Trial:
     """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept.
 
     With a folder `networks` the pretrained network is kept there, and taken from there where the same code made it on such
-    a machine.
+    a machine. Where `milestones` are wanted it is pretrained here all the same; one that goes on from a checkpoint has only
+    those after it.
     """
 
     def __init__(
@@ -152,9 +153,11 @@ class Trial:
         checkpoint: Path | None = None,
         tell: Callable | None = None,
         networks: Path | None = None,
+        milestones: bool = False,
     ):
         self.spec, self.seeds = spec, trial_seeds(of_type("spec", spec, TrialSpec).seed)
         self.device, self.checkpoint, self.tell = backend.pick(device), checkpoint, tell or (lambda phase, share: None)
+        self.milestones: dict[int, dict[str, Tensor]] | None = {} if milestones else None
         self.tick, self.kept = lambda: None, networks and networks / f"{network_key(spec, self.device)}.safetensors"
 
     @cached_property
@@ -173,10 +176,18 @@ class Trial:
     def network(self) -> torch.nn.Module:
         network, plan = build_network(self.spec).to(self.device), self.spec.pretraining()
 
-        def report(step: int, loss: float) -> None:
-            self.tell("pretraining", (step + 1) / plan.steps)
+        reported = None
 
-        if self.kept and (found := checkpoints.load(self.kept, {})):
+        def report(step: int, loss: float) -> None:
+            nonlocal reported
+            before = step if reported is None else reported
+            if self.milestones is not None and before * 10 // plan.steps < (step + 1) * 10 // plan.steps:
+                weights = {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
+                self.milestones[step + 1] = weights
+            reported = step + 1
+            self.tell("pretraining", reported / plan.steps)
+
+        if self.milestones is None and self.kept and (found := checkpoints.load(self.kept, {})):
             network.load_state_dict(found[0])
             return network
         pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
@@ -249,12 +260,13 @@ def run_trial(
         ValueError: there is no such device or measurement, or the checkpoint is another run's.
     """
     asked = {one.function for one in giving(on_request(also))}
-    trial = Trial(spec, device, checkpoint, report, networks)
+    wanted = [one for one in MEASUREMENTS if not one.on_request or one.function in asked]
+    milestones = any("milestones" in one.stages for one in wanted)
+    trial = Trial(spec, device, checkpoint, report, networks, milestones)
     clock = _Clock(trial.tell)
     network = trial.network
     clock.lap("pretraining")
     _ = trial.exact  # its seconds are the exact model's
-    wanted = [one for one in MEASUREMENTS if not one.on_request or one.function in asked]
     measured = trial.measure(wanted, clock)
     if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
@@ -288,9 +300,9 @@ def measure(
     if fixed := sorted(set(names) & set(ORIGINAL)):
         raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
     with _as_many_threads(of_type("result", result, TrialResult).environment.get("threads")):
-        trial = Trial(result.spec, device, checkpoint, report, networks)
-        clock = _Clock(trial.tell)
         stages = {stage for one in wanted if one.has(result.spec) for stage in one.stages}
+        trial = Trial(result.spec, device, checkpoint, report, networks, "milestones" in stages)
+        clock = _Clock(trial.tell)
         if {"network", "outputs", "prompted"} & stages:
             backbone = bert.fingerprint(trial.network)
             if backbone != result.backbone:

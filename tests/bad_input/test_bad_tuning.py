@@ -225,6 +225,7 @@ OTHERS = [
     Case(summaries.interval, "values", ["a"], "finite numbers", "['a']"),
     Case(summaries.interval, "values", 3, "sequence of numbers", "int", TypeError),
     Case(summaries.along, "results", [1], "sequence of TrialResult", "[1]", TypeError),
+    Case(summaries.apart, "one", 0.5, "type Interval", "float", TypeError, said="each interval"),
     Case(summaries.learned, "result", 3, "TrialResult", "int", TypeError),
     Case(summaries.reference, "panel", "middle", "left or right", "'middle'"),
     # Figures

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.summaries import LEFT, RIGHT, Interval, along, gain, interval, learned, reference, size
+from hmmlib.experiments.summaries import LEFT, RIGHT, Interval, along, apart, gain, interval, learned, reference, size
 from hmmlib.experiments.trials import TrialResult, draw_model
 from hmmlib.notebook import figure_3
 
@@ -40,6 +40,16 @@ def test_the_interval_is_students(values):
     np.testing.assert_allclose(found[:3], (mean, low, high), rtol=1e-12)
     assert found.n == n
     assert found.deviation == pytest.approx(np.std(values, ddof=1))
+
+
+def test_two_samples_are_apart_by_welchs_interval():
+    one, other = np.random.default_rng(2).normal([[0.5], [0.9]], [[0.1], [0.3]], (2, 9))
+    found, welch = apart(interval(one), interval(other[:5])), stats.ttest_ind(one, other[:5], equal_var=False)
+    np.testing.assert_allclose(found[1:3], welch.confidence_interval(), rtol=1e-9)
+    assert found.mean == pytest.approx(np.mean(one) - np.mean(other[:5]))
+    assert found.n == 14
+    assert apart(interval([1.0, 1.0]), interval([0.5, 0.5]))[:3] == (0.5, 0.5, 0.5)
+    assert apart(interval([1.0, 1.0]), interval(other)).low == pytest.approx(1 - interval(other).high)
 
 
 def test_intervals_hold_the_mean_as_often_as_they_say():

@@ -52,7 +52,7 @@ REFUSED = [
     ("trial --trials 3", "--trials, --size and --workers are for --missing"),
     ("trial --size 4", "--trials, --size and --workers are for --missing"),
     ("trial --panel left --missing --size 7", "sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"),
-    ("trial --also rain", "--also must be all, or one of text_kinds"),
+    ("trial --also rain", "--also must be all, or one of exact_prompt_accuracy"),
     ("trial --workers 3", "--trials, --size and --workers are for --missing"),
     ("trial --panel left --missing --n-states 4", "a panel has its own --n-states and --n-memory"),
     ("trial --panel middle --missing", "panel must be one of left, right, not 'middle'"),

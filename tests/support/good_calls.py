@@ -262,6 +262,7 @@ GOOD = {
     cluster.reachable: dict(address="auto"),
     cluster.sweep: dict(specs=[], store=NOWHERE, until=0.0, cpus=1.0, gpus=0.0, device="cpu"),
     summaries.interval: dict(values=[0.5, 0.6]),
+    summaries.apart: dict(one=summaries.interval([0.5, 0.6]), other=summaries.interval([0.1, 0.2])),
     summaries.along: dict(results=results, read=summaries.gain, at=summaries.size),
     summaries.learned: dict(result=result),
     summaries.reference: dict(panel="left"),
