@@ -74,6 +74,23 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
     return done(figure)
 
 
+def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[str], x_label: str) -> Figure:
+    """Bars with a part for each series, one panel above the other. ValueError for a series of another length."""
+    colours = [BLUE, ORANGE, GREEN, RED, SOFT]
+    figure, rows = plt.subplots(len(by_name("panels", panels)), 1, figsize=(5.4, 2.3 * len(panels)), squeeze=False)
+    for axes, (title, series) in zip(rows[:, 0], panels.items(), strict=True):
+        below = np.zeros(length_of("outcomes", outcomes))
+        for (name, heights), colour in zip(by_name(f"panels[{title!r}]", series).items(), colours, strict=False):
+            heights = as_array(f"panels[{title!r}][{name!r}]", heights, len(below))
+            axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, color=colour, label=name)
+            below = below + heights
+        axes.set_xticks(np.arange(len(below)), outcomes)
+        axes.set(title=title, ylabel="share")
+    axes.set_xlabel(x_label)
+    legend_below(axes, offset=0.3)
+    return done(figure)
+
+
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
     """Matrices of probabilities as shaded squares, white for 0 and dark for 1. ValueError for what is no matrix."""
     if length_of("y_labels", y_labels) != len(by_name("named", named)):
@@ -97,7 +114,8 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
     axes.plot(steps, values, color=BLUE)
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
         axes.axhline(level, color=colour, linestyle=style)
-        axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom")
+        upper = level >= max(levels.values())  # the curve comes down to the lower ones from above
+        axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom" if upper else "top")
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
     return done(figure)
 

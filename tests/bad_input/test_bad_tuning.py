@@ -263,6 +263,8 @@ OTHERS = [
     Case(figures.curve, "log", "z", "'x', 'y' or 'xy'", "'z'"),
     Case(figures.simplex, "points", np.eye(4), "shape (any, 3)", "(4, 4)"),
     Case(figures.simplex, "labels", [True], "shape (3,)", "(1,)"),
+    Case(figures.stacked, "panels", {"a": {"b": [1.0]}}, "shape (2,)", "(1,)"),
+    Case(figures.stacked, "panels", {"a": {}}, "one entry or more", "none"),
     Case(figures.simplex, "corners", np.eye(2), "shape (3, any)", "(2, 2)"),
     Case(figures.simplex, "head", [1.0], "shape (3,)", "(1,)"),
     Case(figures.simplex_with_prompt, "panels", {"a": np.eye(4)}, "shape (3, 3)", "(4, 4)"),

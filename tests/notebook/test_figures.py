@@ -40,3 +40,10 @@ def test_legends_are_below():
         figure.canvas.draw()
         assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0 + 1
         assert figure.get_size_inches()[0] <= 5.5
+
+
+def test_stacked_bars_stand_on_each_other():
+    parts = {"a": [0.1, 0.2], "b": [0.3, 0.4]}
+    (axes,) = figures.stacked({"all": parts}, ["x", "y"], "token").axes
+    bars = [(bar.get_y(), bar.get_height()) for part in axes.containers for bar in part]
+    np.testing.assert_allclose(bars, [(0, 0.1), (0, 0.2), (0.1, 0.3), (0.2, 0.4)])

@@ -268,6 +268,7 @@ GOOD = {
     summaries.reference: dict(panel="left"),
     # Figures
     figures.distributions: dict(rows={"a": [0.5, 0.5]}, outcomes=["x", "y"]),
+    figures.stacked: dict(panels={"a": {"b": [0.5, 0.5]}}, outcomes=["x", "y"], x_label="x"),
     figures.matrices: dict(named={"A": np.eye(2)}, x_label="x", y_labels=["y"]),
     figures.losses: dict(steps=[1, 2], values=[0.5, 0.4], levels={"least": 0.3}),
     figures.scatter: dict(x=[1, 2], y=[1, 2], x_label="x", y_label="y"),
