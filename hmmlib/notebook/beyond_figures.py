@@ -146,6 +146,8 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
                 for label, group in groups.items()
                 if (own := [r for r in as_results(group) if size(r) == n_states and r.prompt_accuracy is not None])
             }
+            if not pairs:
+                continue
             axes.plot(
                 *([pair[k].mean for pair in pairs.values()] for k in (0, 1)),
                 color=colour, marker=marker, markersize=5, linewidth=1, label=name,

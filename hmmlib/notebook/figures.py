@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hmmlib.theory.separation import Impossible
 from hmmlib.validation import as_array, by_name, length_of, not_empty
 
 INK, SOFT = "#22303c", "#748491"
@@ -160,6 +161,29 @@ TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 """Where the corners of a triangle of distributions over three tokens are drawn."""
 
 
+def _draw_refutation(axes: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
+    """In an enlarged detail, the points of each label that a proof mixes, joined, and the one point that both mixtures are."""
+    detail, joined = axes.inset_axes([0.56, 0.5, 0.56, 0.42]), []
+    for value, colour, marker, weights in (
+        (True, BLUE, "o", refuted.positive),
+        (False, ORANGE, "s", refuted.negative),
+    ):
+        weights, own = np.asarray(weights), spots[labels == value]
+        corners = own[weights > 0]
+        middle = weights[weights > 0] @ corners / weights.sum()
+        turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
+        detail.scatter(*own.T, color=colour, marker=marker, s=10, alpha=0.5, linewidth=0)
+        detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.4, markersize=4)
+        joined.append(corners)
+    for where in (axes, detail):
+        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="of both labels")
+    low, high = np.vstack(joined).min(0), np.vstack(joined).max(0)
+    centre, half = (low + high) / 2, 0.65 * (high - low).max()
+    detail.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))
+    detail.set(xticks=[], yticks=[])
+    axes.indicate_inset_zoom(detail, edgecolor=SOFT)
+
+
 def _crossings(head: np.ndarray) -> np.ndarray:
     """The two points where the line b·p = 0 crosses the sides of the triangle, (2, 2); (0, 2) where it does not."""
     ends = []
@@ -259,6 +283,7 @@ def simplex_with_prompt(
     names: Sequence[str],
     essential: Sequence[int],
     head: np.ndarray,
+    refuted: Impossible | None = None,
 ) -> Figure:
     """Distributions over three tokens as points of a triangle, one panel for each prompt.
 
@@ -268,6 +293,8 @@ def simplex_with_prompt(
         corners: (3, S), the columns of W, drawn as crosses and named by `names`.
         essential: the columns whose segment or triangle is shaded in the last panel.
         head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
+        refuted: the proof that no head fits the points of the first panel: a mixture of points of the one label and one of
+            the other that are the same point. They are joined, and the point is a star.
 
     ValueError for arrays of other shapes.
     """
@@ -279,26 +306,31 @@ def simplex_with_prompt(
     panels = {t: as_array(f"panels[{t!r}]", points, len(labels), 3) for t, points in by_name("panels", panels).items()}
     if not set(essential) <= set(range(len(names))):
         raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.4))
+    figure, axes = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 3.1), squeeze=False)
     labels, columns, essential = labels.astype(bool), corners.T @ TRIANGLE, list(essential)
-    for axis, (title, points) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+    if refuted is not None:
+        _draw_refutation(axes[0, 0], next(iter(panels.values())) @ TRIANGLE, labels, refuted)
+    for axis, (title, points) in zip(axes[0], panels.items(), strict=True):
         axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
         for k, (x, y) in enumerate(TRIANGLE):
-            axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.08)), ha="center")
+            axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.1)), ha="center", fontsize=9)
         for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
             spots = points[(labels == value) & (points.sum(1) > 0)] @ TRIANGLE
-            axis.scatter(*spots.T, color=colour, marker=marker, s=28, label=f"label {value:d}", alpha=0.75, linewidth=0)
-        axis.scatter(*columns.T, marker="x", color=INK, s=50, label="columns of W")
+            axis.scatter(*spots.T, color=colour, marker=marker, s=24, label=f"label {value:d}", alpha=0.75, linewidth=0)
+        axis.scatter(*columns.T, marker="x", color=INK, s=44, label="columns of W")
         for name, (x, y) in zip(names, columns, strict=True):
             axis.annotate(name, (x, y), (6, 4), textcoords="offset points", fontweight="bold")
-        axis.set(aspect="equal", ylim=(-0.12, 0.95))
-        axis.set_title(title, pad=14)
+        axis.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 0.98))
+        axis.set_title(title, loc="center", fontsize=10)
         axis.axis("off")
     axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
     if len(crossings := _crossings(head)):
         axis.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
-    legend_below(axis, offset=0.02)
-    return done(figure)
+    drawn = {name: handle for one in axes[0] for handle, name in zip(*one.get_legend_handles_labels(), strict=True)}
+    figure.legend(drawn.values(), drawn, loc="lower center", ncol=3, fontsize=9)
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    plt.close(figure)
+    return figure
 
 
 def ink_on_shade(value: float) -> str:

@@ -1,0 +1,131 @@
+"""What *Beyond the paper 4* says of the map: steps of pretraining, optimisers and tunings, beside the published panel."""
+
+import math
+
+import pytest
+
+from hmmlib.experiments.specs import select
+from hmmlib.experiments.store import STORE, load_results
+from hmmlib.experiments.summaries import LEFT, apart, interval, learned, reference, size
+
+pytestmark = pytest.mark.outside
+
+SIZES = (4, 8, 10, 15, 25, 30)
+HEAD, PROMPT = LEFT.values()
+APPENDIX_E = dict(tuning_batch=8, head_rate=0.01, prompt_rate=0.01)
+STORED = load_results("quick", STORE / "beyond")
+PUBLISHED = reference("left")
+
+
+def trials(n_states, first=0, count=20, **fields):
+    found = [r for r in select(STORED, **fields) if size(r) == n_states and first <= r.spec.seed < first + count]
+    assert sorted(r.spec.seed for r in found) == list(range(first, first + count))
+    return found
+
+
+def after(steps, n_states):
+    return trials(n_states, steps=steps, **APPENDIX_E)
+
+
+def of(read, group):
+    return interval([read(r) for r in group])
+
+
+def test_after_100_steps_there_is_the_majority_class_and_after_300_prompts_are_high():
+    for n in (15, 25, 30):
+        early = after(100, n)
+        assert abs(of(PROMPT, early).mean - of(HEAD, early).mean) < 0.03
+    assert abs(of(HEAD, after(100, 30)).mean - of(lambda r: r.majority_rate, after(100, 30)).mean) < 0.02
+    assert min(of(PROMPT, after(300, n)).mean for n in SIZES) > 0.925
+
+
+def test_between_150_and_200_steps_prompts_pass_the_published_means():
+    for n in (15, 30):
+        low, high = (of(PROMPT, after(steps, n)).mean for steps in (150, 200))
+        assert low < PUBLISHED["prompt tuning"][n].mean < high
+    assert of(HEAD, after(150, 25)).low > PUBLISHED["head tuning"][25].mean
+
+
+def test_one_number_of_steps_on_fresh_chains_is_near_in_ten_of_twelve():
+    gaps = {
+        (name, n): apart(of(read, trials(n, 20, steps=175, **APPENDIX_E)), PUBLISHED[name][n])
+        for n in SIZES
+        for name, read in LEFT.items()
+    }
+    missed = {key: round(100 * gap.mean) for key, gap in gaps.items() if not gap.low <= 0 <= gap.high}
+    assert missed == {("prompt tuning", 4): -5, ("head tuning", 25): 7}
+    assert all(gap.mean < 0 for (_, n), gap in gaps.items() if n < 10)
+    assert all(gap.mean > 0 for (_, n), gap in gaps.items() if n >= 25)
+
+
+def mixture(n, shared=True):
+    """Of the published share of prompts: the share, the spread of prompts, mean and spread of heads, by the formula."""
+    early, late = after(100, n), after(300, n)
+    low, high = of(PROMPT, early).mean, of(PROMPT, late).mean
+    share = min(1.0, (PUBLISHED["prompt tuning"][n].mean - low) / (high - low))
+    told = [share]
+    for read in (PROMPT, HEAD):
+        a, b = of(read, late), of(read, early)
+        inner = share * a.deviation**2 + (1 - share) * b.deviation**2
+        spread = math.sqrt(inner * 19 / 20 + share * (1 - share) * (a.mean - b.mean) ** 2)
+        told += [share * a.mean + (1 - share) * b.mean, spread]
+    return told
+
+
+def test_a_mixture_has_the_published_spreads_and_one_shortfall_has_not():
+    shares = {}
+    for n in SIZES:
+        shares[n], _, spread, heads, heads_spread = mixture(n)
+        theirs, bands = PUBLISHED["prompt tuning"][n], PUBLISHED["head tuning"][n]
+        assert (bands.low < heads < bands.high) is (n != 25)
+        if n in (8, 10, 15, 30):
+            assert 0.99 < spread / theirs.deviation < 1.21
+            assert 0.6 < heads_spread / bands.deviation < 1.1
+        if n >= 8:
+            assert 1 / 6.1 < of(PROMPT, after(300, n)).deviation / theirs.deviation < 0.75
+    assert min(shares[4], shares[8]) > 0.95
+    assert 0.3 < shares[30] < 0.37
+    assert mixture(25)[2] < 0.67 * PUBLISHED["prompt tuning"][25].deviation
+
+
+def test_the_tasks_of_25_states_are_lopsided():
+    ours = of(lambda r: r.majority_rate, after(100, 25))
+    assert f"{ours.mean:.0%}" == "71%"
+    assert of(HEAD, after(100, 25)).mean > PUBLISHED["head tuning"][25].high
+
+
+def test_what_prompts_reach_by_the_share_learned():
+    many = [r for steps in (100, 150, 200, 300) for r in after(steps, 30)]
+    third = [r for r in many if 0.3 <= learned(r) < 0.6]
+    plateau = [r for r in many if learned(r) < 0.1]
+    assert of(PROMPT, third).mean > 0.9
+    assert abs(of(PROMPT, plateau).mean - of(lambda r: r.majority_rate, plateau).mean) < 0.03
+
+
+def test_no_tuning_brings_networks_that_have_learned_near_the_published_means():
+    ways = {
+        "quick": {},
+        "appendix E": APPENDIX_E,
+        "embeddings": APPENDIX_E | dict(prompt_start="vocabulary"),
+        "160 steps": dict(head_rate=0.01, prompt_rate=0.01),
+    }
+    found = {(name, n): trials(n, steps=800, **way) for name, way in ways.items() for n in (25, 30)}
+    for (_, n), group in found.items():
+        assert [r.backbone for r in group] == [r.backbone for r in found["quick", n]], "the same networks"
+    prompts = {key: of(PROMPT, group).mean for key, group in found.items()}
+    assert 0.91 < min(prompts.values()) < max(prompts.values()) < 0.975
+    assert {f"{of(HEAD, group).mean:.0%}" for (_, n), group in found.items() if n == 30} == {"73%", "74%"}
+    lost = [prompts["quick", n] - prompts["160 steps", n] for n in (25, 30)]
+    assert 0.02 < min(lost) < max(lost) < 0.035
+
+
+def test_a_network_half_way_at_another_rate_has_a_lower_prompt():
+    fast = select(STORED, muon_rate=0.04, steps=1100, **APPENDIX_E)
+    (half,) = (r for r in fast if 0.3 <= learned(r) < 0.6)
+    assert f"{PROMPT(half):.0%}" == "74%"
+    usual = [r for steps in (100, 150, 200, 300) for r in after(steps, 30) if 0.3 <= learned(r) < 0.6]
+    assert len(usual) == 13
+    assert min(map(PROMPT, usual)) > 0.83
+    behind = [r for r in fast if learned(r) < 0.3]
+    assert len(behind) == 2
+    assert all(abs(PROMPT(r) - r.majority_rate) < 0.01 for r in behind)
