@@ -20,6 +20,7 @@ EXAMPLES = {
     "5-3-memory-vs-vanilla": "-p seed 100",
     "beyond-1-tuned-prompt": "-p seed 7",
     "beyond-2-probes": "-p trials 5",
+    "beyond-4-published-curve": "-p seed 7",
 }
 """What to change first, for the notebooks where that is not `-p instances 1000`."""
 
