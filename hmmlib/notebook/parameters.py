@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+from contextlib import suppress
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
@@ -58,15 +59,36 @@ def _assigned(source: str) -> set[str]:
     }
 
 
-def _set_names(namespace: dict) -> set[str]:
-    """Names set by the notebook's parameter cell and by cells with parameters after it."""
+def _parameter_cells(namespace: dict) -> list[str]:
+    """The notebook's parameter cell, and the cells with parameters that were run after it."""
     cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(MARK)]
     own = max((k for k, cell in enumerate(cells) if cell.lstrip().startswith(MARK + ":")), default=0)
-    return set().union(*map(_assigned, cells[own:]))
+    return cells[own:]
+
+
+def _defaults(cell: str) -> dict:
+    """What a parameter cell assigns, where that is a literal."""
+    found = {}
+    for line in ast.parse(cell).body:
+        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+            with suppress(ValueError):
+                found[line.targets[0].id] = ast.literal_eval(line.value)
+    return found
+
+
+def _tell_what_differs(values: dict, defaults: dict) -> None:
+    """Say above a page, where it is run with other parameters than its text was written for, which these are."""
+    others = {name: value for name, value in values.items() if name in defaults and value != defaults[name]}
+    if others:
+        from IPython.display import Markdown, display  # there is IPython wherever there are cells
+
+        here = ", ".join(f"`{name}` is {value!r} instead of {defaults[name]!r}" for name, value in others.items())
+        note = "numbers and pictures below are of this run, numbers in the sentences of the usual one."
+        display(Markdown(f"**Run with other parameters than the text was written for:** {here}. So {note}"))
 
 
 def check(namespace: dict, **declared) -> None:
-    """Check a notebook's parameters and put them, converted, into its namespace.
+    """Check a notebook's parameters and put them, converted, into its namespace; say which are not those of its text.
 
     Args:
         namespace: the notebook's `globals()`.
@@ -77,7 +99,8 @@ def check(namespace: dict, **declared) -> None:
             In a notebook the message alone is shown.
     """
     problems = []
-    for name in sorted(_set_names(namespace) - declared.keys()):
+    cells = _parameter_cells(namespace)
+    for name in sorted(set().union(*map(_assigned, cells)) - declared.keys()):
         near = difflib.get_close_matches(name, declared, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         problems.append(f"unknown parameter {name!r}: {hint}this notebook takes {', '.join(declared)}")
@@ -95,6 +118,8 @@ def check(namespace: dict, **declared) -> None:
     if problems:
         raise ParameterError("; ".join(problems))
     namespace.update(checked.model_dump())
+    if cells:
+        _tell_what_differs(checked.model_dump(), _defaults(cells[0]))
 
 
 INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}

@@ -63,6 +63,18 @@ def test_names_of_other_cells_are_no_parameters():
     check(names, **DECLARED)
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [({}, ""), ({"seed": 7}, "`seed` is 7 instead of 0"), ({"sizes": "[30]"}, "`sizes` is [30] instead of [4, 10]")],
+)
+def test_a_run_with_other_parameters_than_those_of_the_text_says_so(changed, told, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda note: shown.append(note.data))
+    injected = "".join(f"{name} = {value!r}" for name, value in changed.items())
+    check(namespace(injected, **changed), **DECLARED)
+    assert [told in note for note in shown] == [True] * bool(told)
+
+
 def test_a_mended_parameter_cell_is_forgiven():
     names = namespace("sed = 1")
     names["In"].append(names["In"][1])
