@@ -11,7 +11,7 @@ from record import tried
 from hmmlib import backend
 from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -229,11 +229,11 @@ OTHERS = [
     Case(summaries.learned, "result", 3, "TrialResult", "int", TypeError),
     Case(summaries.reference, "panel", "middle", "left or right", "'middle'"),
     # Figures
-    Case(beyond_figures.Table, "rows", [["a", "b"]], "1 cells, as the head has", "2", said="each of rows"),
-    Case(beyond_figures.outcomes, "predictions", [("so", "1")], "whether it is so", "('so', '1')", said="each of predictions"),
-    Case(beyond_figures.outcomes, "predictions", [("so", "1", "no")], "whether it is so", "'no'", said="each of predictions"),
-    Case(beyond_figures.table_of, "groups", [], "a dict", "list", TypeError),
-    Case(beyond_figures.table_of, "rows", {}, "one entry or more", "none"),
+    Case(tables.Table, "rows", [["a", "b"]], "1 cells, as the head has", "2", said="each of rows"),
+    Case(tables.outcomes, "predictions", [("so", "1")], "whether it is so", "('so', '1')", said="each of predictions"),
+    Case(tables.outcomes, "predictions", [("so", "1", "no")], "whether it is so", "'no'", said="each of predictions"),
+    Case(tables.table_of, "groups", [], "a dict", "list", TypeError),
+    Case(tables.table_of, "rows", {}, "one entry or more", "none"),
     Case(beyond_figures.lines, "series", dict.fromkeys("abcdefg"), "1 to 6 lines", "7"),
     Case(beyond_figures.lines, "results", 3, "a sequence of TrialResult", "3", TypeError),
     Case(beyond_figures.plane, "sizes", [7], "among 4, 8, 10, 15, 25, 30", "7"),

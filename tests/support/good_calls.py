@@ -18,7 +18,7 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, store, sum
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -275,11 +275,11 @@ GOOD = {
     figures.curve: dict(x=[1, 2], series={"a": [1, 2]}, x_label="x", y_label="y", log="x"),
     figures.simplex: dict(points=np.eye(3), **_PANELS),
     figures.simplex_with_prompt: dict(panels={"a": np.eye(3)}, **_PANELS, names=["a", "b", "c"], essential=[0, 1]),
-    beyond_figures.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
+    tables.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
     beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
     beyond_figures.plane: dict(series={"all": {}}, sizes=[4, 8]),
-    beyond_figures.Table: dict(head=["a"], rows=[["b"]]),
-    beyond_figures.outcomes: dict(predictions=[("It is so.", "90%", True)]),
+    tables.Table: dict(head=["a"], rows=[["b"]]),
+    tables.outcomes: dict(predictions=[("It is so.", "90%", True)]),
     beyond_figures.triangles: dict(
         panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
     ),

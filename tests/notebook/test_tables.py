@@ -1,0 +1,73 @@
+"""Tables of the notebooks: what they show is what the results hold."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hmmlib.experiments.store import load_results
+from hmmlib.experiments.summaries import gain, interval, size
+from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, table_of, within
+
+RESULTS = load_results("smoke")
+MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
+
+
+def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
+    ones = np.ones((2, 3))
+    assert difference((ones, ones), (ones, ones + 4e-16)) == "4e-16"
+    assert difference((ones, ones)) == "0"
+    with pytest.raises(AssertionError, match="differ by 1e-11, which is above 1e-12"):
+        difference((ones, ones), (ones, ones + 1e-11))
+    assert difference((ones, ones + 1e-11), bound=1e-10) == "1e-11"
+    with pytest.raises(AssertionError, match="differ by nan"):
+        difference((ones, ones * np.nan))
+    for nothing in ([], [([], [])]):
+        with pytest.raises(AssertionError, match="nothing is compared"):
+            difference(*nothing)
+
+
+def test_an_agreement_is_one_line(capsys):
+    agree("one and two", ([1.0, 2.0], [1.0, 2.0 + 5e-16]))
+    assert capsys.readouterr().out == "one and two: largest difference 4e-16\n"
+
+
+def test_a_table_is_escaped_and_has_every_cell():
+    shown = Table(["a", "<b>"], [["1", "2 & 3"], ["x", ""]])._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "<th>&lt;b&gt;</th>" in shown
+    assert "<td>2 &amp; 3</td>" in shown
+    assert re.search(
+        r"<td>0\.5<br><small [^>]*>\[0\.1, 0\.9\]</small></td>", Table([""], [["0.5 [0.1, 0.9]"]])._repr_html_()
+    )
+
+
+def test_outcomes_say_of_each_prediction_whether_it_came_true():
+    table = outcomes([("It rains.", "90%", True), ("It snows.", "0%", False)])
+    assert table.rows == [["It rains.", "90%", "came true"], ["It snows.", "0%", "did not"]]
+
+
+def test_what_is_read_off_a_table_of_a_result():
+    assert within("votes", "weighed")(MARKED[2]) == 2
+    assert within("votes", "right")(MARKED[2]) is None
+    assert within("certified", "tuned head", "right")(MARKED[2]) is None
+    assert within("head_accuracy")(MARKED[2]) == MARKED[2].head_accuracy
+
+
+def test_means_are_over_the_results_that_have_a_value():
+    assert means(MARKED, within("votes", "weighed")) == interval(range(len(MARKED)))
+    assert means(MARKED, within("votes", "right")) is None
+    assert means(RESULTS, gain) == interval([g for r in RESULTS if (g := gain(r)) is not None])
+
+
+def test_a_table_of_results_has_a_column_for_each_group():
+    small = {n: (lambda r, n=n: size(r) == n) for n in {size(r) for r in RESULTS}}
+    found = table_of(
+        MARKED, {f"|H| = {n}": test for n, test in small.items()}, {"k": within("votes", "weighed")}, ".2f"
+    )
+    for (name, cell), (n, test) in zip(zip(found.head[1:], found.rows[0][1:], strict=True), small.items(), strict=True):
+        group = [r for r in MARKED if test(r)]
+        assert name == f"|H| = {n} ({len(group)})"
+        assert cell == format(interval([r.votes["weighed"] for r in group]), ".2f")
+    assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}).rows == [["k", "–"]]
