@@ -46,9 +46,18 @@ def pick(name: str = "auto") -> torch.device:
     return device
 
 
-def half(device: torch.device) -> torch.dtype | None:
-    """The 16-bit type to pretrain with: bfloat16 where the GPU computes with it, else float16; None (float32) off CUDA."""
-    if device.type != "cuda":
+PRECISIONS = ("single", "half", "float16")
+"""Matrix products in float32; in 16 bits where the device is CUDA; in float16 on any device, slowly on a CPU."""
+
+
+def sixteen_bits(device: torch.device, precision: str) -> torch.dtype | None:
+    """The 16-bit type to pretrain with at one of PRECISIONS, None for float32.
+
+    "half" is bfloat16 where the GPU computes with it, else float16.
+    """
+    if precision == "float16":
+        return torch.float16
+    if precision == "single" or device.type != "cuda":
         return None
     with torch.cuda.device(device):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16

@@ -20,7 +20,7 @@ INNER_MODULES = {
     "experiments.provenance": "gets results that `load_result` has read",
 }
 INNER = {
-    "backend": "half name fresh as_name shares side_by_side flushing",  # get what `pick` gives
+    "backend": "sixteen_bits name fresh as_name shares side_by_side flushing",  # get what `pick` gives
     "evidence.finite_field.identities": "joint_degree table_degree quotient_degree memory_degree attention_degree",
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other

@@ -203,7 +203,7 @@ GOOD = {
     bert.masked_losses: dict(network=network, model=PLAIN, n=2, length=4, share=0.3, seed=0),
     pretraining.Pretraining: dict(
         steps=2, batch=2, length=6, masked=0.2, learning_rate=1e-3, muon_rate=0.0, warmup=1, clip=0.0, documents=2,
-        document_length=6, masking="bert", half=False,
+        document_length=6, masking="bert", precision="single",
     ),
     pretraining.pretrain: dict(network=network, model=PLAIN, plan=PRETRAINING, seed=0, every=1.0),
     tuning.Tuning: dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
