@@ -11,7 +11,7 @@ from record import tried
 from hmmlib import backend
 from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables, trial_by_trial
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -229,6 +229,7 @@ OTHERS = [
     Case(summaries.learned, "result", 3, "TrialResult", "int", TypeError),
     Case(summaries.reference, "panel", "middle", "left or right", "'middle'"),
     # Figures
+    Case(trial_by_trial.trial_by_trial, "results", [], "trials with a prompt, of one number of tokens", "[]"),
     Case(tables.Table, "rows", [["a", "b"]], "1 cells, as the head has", "2", said="each of rows"),
     Case(tables.outcomes, "predictions", [("so", "1")], "whether it is so", "('so', '1')", said="each of predictions"),
     Case(tables.outcomes, "predictions", [("so", "1", "no")], "whether it is so", "'no'", said="each of predictions"),

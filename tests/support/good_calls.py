@@ -18,7 +18,7 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, store, sum
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables, trial_by_trial
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -278,6 +278,7 @@ GOOD = {
     tables.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
     beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
     beyond_figures.plane: dict(series={"all": {}}, sizes=[4, 8]),
+    trial_by_trial.trial_by_trial: dict(results=results),
     tables.Table: dict(head=["a"], rows=[["b"]]),
     tables.outcomes: dict(predictions=[("It is so.", "90%", True)]),
     beyond_figures.triangles: dict(

@@ -16,10 +16,10 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-PAGES = {f"notebooks/{page}": 1 for page in ("3-hmm", "3-1-prompt", "beyond-1-tuned-prompt")}
+PAGES = {f"notebooks/{page}": 1 for page in ("3-hmm", "3-1-prompt", "5-2-head-vs-prompt", "beyond-1-tuned-prompt")}
 PAGES["notebooks/4-1-attention-head"] = 2
 """Interactive figures of each page."""
-FIGURES = ("prompt", "columns", "attention", "softmax", "words")
+FIGURES = ("prompt", "columns", "attention", "softmax", "words", "trials")
 
 
 def draws(seed: int) -> torch.Generator:
