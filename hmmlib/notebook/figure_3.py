@@ -50,7 +50,7 @@ def draw_line(
     axes.plot(at, means, color=colour, marker=marker, label=label, markersize=5)
     for x, point in zip(at, points.values(), strict=True):
         if point.n > 1:
-            axes.plot([x, x], [point.low, point.high], color=colour, linewidth=1.2)
+            axes.plot([x, x], point.shown, color=colour, linewidth=1.2)
 
 
 def _published(axes: Axes, points: dict[int, Interval], colour: str, marker: str, label: str) -> None:
