@@ -23,8 +23,10 @@ def going_on_later() -> Iterator[None]:
         heed_one_interrupt()
     try:
         yield
-    except KeyboardInterrupt:
-        errors.print("hmmlib: interrupted; what is finished is kept: run it again to go on", highlight=False)
+    except KeyboardInterrupt as interrupt:
+        told = [*getattr(interrupt, "__notes__", []), "interrupted; what is finished is kept: run it again to go on"]
+        for line in told:
+            errors.print(f"hmmlib: {line}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
 
 

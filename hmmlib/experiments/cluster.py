@@ -213,12 +213,12 @@ def _drive(ray, specs, queue, outcome, wanted, networks, until, cpus, gpus, devi
                 seconds.append(time.monotonic() - start)
             if show:
                 show(f"{len(running)} running {pace(specs, store, seconds, max(1, len(running)))}")
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         for reference in running:
             ray.cancel(reference)  # as Ctrl-C in the worker: it keeps a checkpoint
         ray.wait(list(running), num_returns=len(running), timeout=GRACE)
         for spec, _, _ in running.values():
-            say(what_is_kept(spec, store))
+            interrupt.add_note(what_is_kept(spec, store))
         raise
     finally:
         for _, claim, _ in running.values():

@@ -165,6 +165,7 @@ def run_missing(
     Raises:
         OSError: a result cannot be written; everything finished is kept, the message says where.
         ValueError: there is no such device, or a file in the store is no result.
+        KeyboardInterrupt: it was interrupted; a note says what is kept of the trial that was running.
     """
     backend.pick(device)
     store, until = as_folders(store), between("until", until, 0)
@@ -194,8 +195,8 @@ def run_missing(
         except TimeUp:
             outcome.left.append(spec.hash)
             say(what_is_kept(spec, store))
-        except KeyboardInterrupt:
-            say(what_is_kept(spec, store))
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(what_is_kept(spec, store))
             raise
         except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # the others may do better
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -221,7 +222,7 @@ def _work(told, workers: int, specs: Sequence[TrialSpec], store: Store, device: 
         told.send(run_missing(specs, store, device, until, workers=workers, **options))
     except BaseException as error:
         if asked:  # in the midst of an import the interrupt may have become another error
-            raise SystemExit("interrupted") from None
+            raise SystemExit("\n".join(getattr(error, "__notes__", ["interrupted"]))) from None
         if not isinstance(error, ValueError | OSError | RuntimeError):
             raise
         told.send(error)

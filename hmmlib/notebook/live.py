@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from hmmlib.experiments.local import run_missing, store_safely
+from hmmlib.experiments.local import run_missing, store_safely, what_is_kept
 from hmmlib.experiments.provenance import has_changed, stored_by
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import (
@@ -51,6 +53,17 @@ def _here(store: Store | str | Path) -> Store:
     return store if any(folder.is_dir() for folder in store.folders) else as_store("results")
 
 
+@contextmanager
+def _telling_the_terminal() -> Iterator[None]:
+    """Where a notebook is interrupted, what its cells print is lost with it: papermill's terminal is told what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", []):
+            print(f"hmmlib: {note}", file=sys.__stderr__, flush=True)
+        raise
+
+
 def run_live(
     spec: TrialSpec, device: str = "auto", store: Store | str | Path = PROJECT, also: Sequence[str] = ()
 ) -> TrialResult:
@@ -59,7 +72,12 @@ def run_live(
     ValueError for an unknown device or measurement, OSError where the result can be kept nowhere.
     """
     store = _here(store)
-    result = run_trial(spec, device=device, checkpoint=checkpoint_path(spec, store), also=also)
+    with _telling_the_terminal():
+        try:
+            result = run_trial(spec, device=device, checkpoint=checkpoint_path(spec, store), also=also)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(what_is_kept(spec, store))
+            raise
     if is_stored(spec, store, also=also):
         checkpoints.remove(checkpoint_path(spec, store))
     else:
@@ -88,7 +106,8 @@ def gather(
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
         first = min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
+    with _telling_the_terminal():
+        outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
     results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
     if len(results) < len(specs):
         say(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from runs import TINY, numbers
 
+from hmmlib.experiments.local import describe
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Store, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
@@ -111,8 +112,11 @@ def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
         return real(spec, report, **how)
 
     monkeypatch.setattr(live_module, "run_trial", broken_off)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as interrupt:
         run_live(SPECS[0], "cpu", tmp_path)
+    assert interrupt.value.__notes__ == [
+        f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
+    ]
     assert checkpoint_path(SPECS[0], tmp_path).exists()
     monkeypatch.setattr(
         live_module, "run_trial", lambda spec, **how: real(spec, lambda *told: steps.append(told), **how)

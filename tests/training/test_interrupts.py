@@ -99,10 +99,10 @@ def test_the_command_line_says_what_is_kept_and_how_to_go_on(tmp_path):
             time.sleep(0.05)
         time.sleep(4)  # it is drawing its text, or training
         os.killpg(running.pid, signal.SIGINT)  # as a terminal does, to all of the group
-        said, errors = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=60)
     finally:
         running.kill()
     assert running.returncode == 130
     assert "interrupted; what is finished is kept: run it again to go on" in errors
-    assert what_is_kept(spec, tmp_path) in said
+    assert what_is_kept(spec, tmp_path) in errors
     assert "Traceback" not in errors
