@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -85,7 +86,7 @@ class PictureFrom(SphinxDirective):
 
     required_arguments = 1
     has_content = True
-    option_spec = {"small": directives.flag}
+    option_spec: ClassVar = {"small": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         path, begins = Path(self.env.srcdir, self.arguments[0]), " ".join(self.content)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from hmmlib.theory.separation import Impossible
-from hmmlib.validation import as_array, between, by_name, length_of, not_empty
+from hmmlib.validation import as_array, between, by_name, length_of, not_empty, of_type
 
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
@@ -170,7 +170,8 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         (True, BLUE, "o", refuted.positive),
         (False, ORANGE, "s", refuted.negative),
     ):
-        weights, own = np.asarray(weights), spots[labels == value]
+        own = spots[labels == value]
+        weights = as_array("the weights of refuted", weights, len(own))
         corners = own[weights > 0]
         middle = weights[weights > 0] @ corners / weights.sum()
         turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
@@ -320,7 +321,8 @@ def simplex_with_prompt(
         figure, cells = plt.subplots(rows, 2, figsize=(5.4, 2.7 * rows + 0.4), squeeze=False)
         first, detail, *others = cells.flat
         places = [first, *others][: len(panels)]
-        _draw_refutation(first, detail, next(iter(panels.values())) @ TRIANGLE, labels, refuted)
+        spots = next(iter(panels.values())) @ TRIANGLE
+        _draw_refutation(first, detail, spots, labels, of_type("refuted", refuted, Impossible))
         for free in others[len(panels) - 1 :]:
             free.axis("off")
     for axis, (title, points) in zip(places, panels.items(), strict=True):
@@ -355,9 +357,7 @@ def ink_on_shade(value: float) -> str:
     return "#fefefe" if value > 0.71 else "#020202"
 
 
-def beliefs(
-    words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]], column: float = 0.75
-) -> Figure:
+def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]], column: float = 0.75) -> Figure:
     """What is believed of each memory cell before the first word and after each word: a shaded row for each value.
 
     `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M). `column` is
