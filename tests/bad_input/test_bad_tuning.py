@@ -13,6 +13,7 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries,
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables, trial_by_trial
 from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.separation import Impossible
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
 HERE = ("training.", "experiments.", "backend", "notebook.live")
@@ -270,8 +271,11 @@ OTHERS = [
     Case(figures.simplex, "head", [1.0], "shape (3,)", "(1,)"),
     Case(figures.simplex_with_prompt, "panels", {"a": np.eye(4)}, "shape (3, 3)", "(4, 4)"),
     Case(figures.simplex_with_prompt, "essential", [3], "columns from 0 to 2", "[3]"),
+    Case(figures.simplex_with_prompt, "refuted", LinearHead([1.0, 0, 0]), "type Impossible", "LinearHead", TypeError),
+    Case(figures.simplex_with_prompt, "refuted", Impossible([1.0], [1.0], 0.0), "shape (2,)", "(1,)"),
     Case(figures.attention, "scores", [1.0], "shape (2,)", "(1,)"),
     Case(figures.beliefs, "cells", {"c": (["x"], np.ones((2, 2)))}, "shape (2, 1)", "(2, 2)"),
+    Case(figures.beliefs, "column", 0.1, "from 0.3 to 3", "0.1"),
     Case(figures.dependencies, "arrows", [("a", "z")], "among the places a, b", "z"),
     Case(figures.dependencies, "marked", ["z"], "among the places a, b", "z"),
     Case(figure_3.panel, "name", "middle", "left or right", "'middle'"),

@@ -285,7 +285,7 @@ GOOD = {
         panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
     ),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
-    figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
+    figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}, column=0.75),
     figures.dependencies: dict(places={"a": (0, 0), "b": (1, 0)}, arrows=[("a", "b")], marked=["a"]),
     figure_3.panel: dict(results=results, name="left"),
     figure_3.gains: dict(results=results),
