@@ -26,6 +26,8 @@ Everything that one calls stands here, at the root. It lives in rooms, each of w
 import importlib
 import os
 
+__version__ = "0.2.0"
+
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
 # 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
