@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hmmlib.evidence.ledger import Entry
 from hmmlib.files import write_whole
-from hmmlib.notebook.tables import Table
-from hmmlib.validation import all_of_type
 
 LIBRARY = Path(__file__).resolve().parents[1]
 
@@ -130,24 +127,3 @@ def write_ledger(path: Path, entries: list[Entry], instances: int, seed: int) ->
     ]
     content = {"instances": instances, "seed": seed, "entries": list(map(_record, entries)), "equations": equations}
     write_whole(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def rulings(entries: Sequence[Entry]) -> Table:
-    """A row for each statement that was run: its largest residual, the ruling on record, and how its control failed.
-
-    AssertionError where what was found is not what is on record.
-    """
-    for entry in (entries := all_of_type("entries", entries, Entry)):
-        if not entry.as_recorded:
-            raise AssertionError(f"{entry.name} is not as recorded: {entry}")
-    rows = [
-        [
-            entry.name,
-            f"{entry.residual:.0e}" if entry.residual else "0",
-            entry.grade,
-            f"{entry.control_fails} of {entry.control_instances}",
-            entry.broken,
-        ]
-        for entry in entries
-    ]
-    return Table(["statement", "largest residual", "as printed", "control fails", "without"], rows)

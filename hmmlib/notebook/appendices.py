@@ -1,4 +1,4 @@
-"""Figures of the appendices: the columns of W by their states, and tables of probabilities as shaded squares with numbers."""
+"""What the appendices show: the columns of W by their states, probabilities in shaded squares, and how statements stand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from hmmlib.evidence.ledger import Entry
 from hmmlib.models.sentences import Sentences
 from hmmlib.notebook.figures import ORANGE, SOFT, done, ink_on_shade
-from hmmlib.validation import as_array, by_name, integer_between, length_of, of_type
+from hmmlib.notebook.tables import Table
+from hmmlib.validation import all_of_type, as_array, by_name, integer_between, length_of, of_type
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -34,7 +36,9 @@ def _as_pairs(name: str, pairs: Pairs, values: int, states: int) -> list[tuple[i
     for pair in pairs:
         if length_of(f"each of {name}", pair) != 2:
             raise ValueError(f"each of {name} must be a memory value and a state, not {pair!r}")
-        value, state = (integer_between(f"each of {name}", k, 0, n - 1) for k, n in zip(pair, (values, states)))
+        value, state = (
+            integer_between(f"each of {name}", k, 0, n - 1) for k, n in zip(pair, (values, states), strict=True)
+        )
         checked.append((value, state))
     return checked
 
@@ -65,7 +69,9 @@ def columns_of_w(example: Sentences, recoverable: Pairs, unseen: Pairs = ()) -> 
             axes.axvline(values * state - 0.5, color=SOFT, linewidth=1)
     for value, state in framed:
         corner = values * state + value - 0.5, top
-        axes.add_patch(Rectangle(corner, 1, len(example.words), fill=False, edgecolor=ORANGE, linewidth=2, clip_on=False))
+        axes.add_patch(
+            Rectangle(corner, 1, len(example.words), fill=False, edgecolor=ORANGE, linewidth=2, clip_on=False)
+        )
     for value, state in crossed:
         left, bottom = values * state + value - 0.5, len(example.words) - 0.5
         axes.plot([left, left + 1], [top, bottom], color=SOFT, linewidth=1.2)
@@ -80,7 +86,10 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
     `panels` maps a title to a table (len(rows), k) and the names of its k columns. ValueError for another shape.
     """
     tables = {
-        title: (as_array(f"panels[{title!r}]", table, length_of("rows", rows), length_of("names of columns", names)), names)
+        title: (
+            as_array(f"panels[{title!r}]", table, length_of("rows", rows), length_of("names of columns", names)),
+            names,
+        )
         for title, (table, names) in by_name("panels", panels).items()
     }
     wide = integer_between("per_row", per_row, 1, 3)
@@ -94,3 +103,23 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
     for axis in axes.flat[len(tables) :]:
         axis.axis("off")
     return done(figure)
+
+
+def rulings(entries: Sequence[Entry]) -> Table:
+    """A row for each statement that was run: its largest residual, the ruling on record, and how its control failed.
+
+    AssertionError where what was found is not what is on record.
+    """
+    for entry in (entries := all_of_type("entries", entries, Entry)):
+        if not entry.as_recorded:
+            raise AssertionError(f"{entry.name} is not as recorded: {entry}")
+    rows = [
+        [
+            entry.name,
+            f"{entry.residual:.0e}" if entry.residual else "0",
+            entry.grade,
+            f"{entry.control_fails} of {entry.control_instances} without “{entry.broken}”",
+        ]
+        for entry in entries
+    ]
+    return Table(["statement", "largest difference", "as printed", "the control fails"], rows)
