@@ -55,7 +55,7 @@ def columns_of_w(example: Sentences, recoverable: Pairs, unseen: Pairs = ()) -> 
     model = of_type("example", example, Sentences).model
     size = values, states = model.n_memory, model.n_states
     framed, crossed = _as_pairs("recoverable", recoverable, *size), _as_pairs("unseen", unseen, *size)
-    figure, axes = plt.subplots(figsize=(4.9, 3.6))
+    figure, axes = plt.subplots(figsize=(4.4, 3.5))
     _squares(axes, model.emission.permute(0, 2, 1).flatten(1).numpy(), ".2g", 7.5)
     axes.set_yticks(range(len(example.words)), example.words)
     named = [name for state in range(states) for name in example.values[state // model.n_syntax]]
@@ -94,7 +94,7 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
     }
     wide = integer_between("per_row", per_row, 1, 3)
     high = -(-len(tables) // wide)
-    figure, axes = plt.subplots(high, wide, figsize=(4.9, (0.34 * len(rows) + 0.75) * high), squeeze=False, sharey=True)
+    figure, axes = plt.subplots(high, wide, figsize=(4.4, (0.34 * len(rows) + 0.75) * high), squeeze=False, sharey=True)
     for axis, (title, (table, names)) in zip(axes.flat, tables.items(), strict=False):
         _squares(axis, table, ".2f", 8)
         axis.set_title(title, loc="center", fontsize=9)
