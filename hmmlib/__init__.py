@@ -53,7 +53,7 @@ _HOME = {
         "sparse_hmm",
         "sparse_memory_hmm",
     ],
-    "models.sentences": ["sentences"],
+    "models.sentences": ["farm", "sentences"],
     "inference.messages": [
         "aggregated_messages",
         "latent_given_others",

@@ -1,7 +1,7 @@
-"""Example 4.1 as a model that can be run: three memory cells, words for tokens, parts of speech for syntax states.
+"""Models with words for tokens and parts of speech for syntax states: Example 4.1, and a farm small enough to enumerate.
 
-A text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from it. A sentence
-opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
+In Example 4.1 a text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from it. A
+sentence opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
 
     article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
 
@@ -149,3 +149,29 @@ def sentences() -> Sentences:
     home = 1 + (HOME - 1) * torch.eye(n_values, dtype=torch.float64)
     memory = home[:, :, None].expand(-1, -1, n_values)
     return Sentences(MemoryHMM(transition, emission, initial, memory / memory.sum()), words, CELLS, VALUES, SYNTAX)
+
+
+FARM_WORDS = "dog hen cat barn yard a the"
+FARM_STEPS = ((0.5, 1, 0, 0), (0.25, 0, 0.5, 0), (0, 0, 0, 1), (0.25, 0, 0.5, 0))
+FARM_MEMORY = ((0.2, 0.1, 0.1), (0.1, 0.1, 0.1), (0, 0.1, 0.2))
+ANIMAL_NOUNS = ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0))
+PLACE_NOUNS = ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0))
+CAT_WORDS = (0, 0, 0.5, 0, 0, 0.5, 0)
+SMALL_WORDS = {"animal": (0, 0, 0, 0, 0, 0.5, 0.5), "place": (0, 0, 0, 0, 0, 0, 1)}
+"""What the states of the farm say, token by token: nouns depend on the memory, small words do not."""
+
+
+def farm(difficult_cats: bool = False) -> Sentences:
+    """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start (appendix D).
+
+    The animal's nouns are recoverable (Assumption 4.2), though "barn" is said of animals too. With `difficult_cats` the noun
+    and the small word of a cat are "cat" or "a", alike: then they are not, but by Assumption D.5 where μ does not weigh cats.
+    """
+    cells, values = ("animal", "place"), (("dog", "hen", "cat"), ("inside", "between", "outside"))
+    emission = torch.empty(7, 3, 4, dtype=torch.float64)
+    for state, said in enumerate((ANIMAL_NOUNS, [SMALL_WORDS["animal"]] * 3, PLACE_NOUNS, [SMALL_WORDS["place"]] * 3)):
+        emission[:, :, state] = torch.tensor(said, dtype=torch.float64).T
+    if of_type("difficult_cats", difficult_cats, bool):
+        emission[:, 2, :2] = torch.tensor(CAT_WORDS, dtype=torch.float64)[:, None]
+    model = MemoryHMM(FARM_STEPS, emission, [0.4, 0.2, 0.2, 0.2], FARM_MEMORY)
+    return Sentences(model, FARM_WORDS.split(), cells, values, ("noun", "small word"))

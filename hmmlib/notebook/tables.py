@@ -33,6 +33,16 @@ def difference(*pairs: tuple, bound: float = ROUNDING) -> str:
     return f"{entries.max():.0e}" if entries.max() else "0"
 
 
+def digits(array, form: str = ".3f") -> list[str]:
+    """The entries of an array as words, in a format; none is -0."""
+    return [format(value + 0.0, form) for value in np.asarray(array, dtype=float).ravel().round(12)]
+
+
+def as_set(flags, first: int = 1) -> str:
+    """The marked positions, counted from `first`, as a set: {2, 3}."""
+    return "{" + ", ".join(str(k + first) for k in np.flatnonzero(np.asarray(flags))) + "}"
+
+
 def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
     """Print in one line how far pairs (found, exact) are apart, as `difference` has it, which also insists on `bound`."""
     print(f"{what}: largest difference {difference(*pairs, bound=bound)}")

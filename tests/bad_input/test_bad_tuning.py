@@ -11,7 +11,17 @@ from record import tried
 from hmmlib import backend
 from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables, trial_by_trial
+from hmmlib.notebook import (
+    appendices,
+    beyond_figures,
+    drawings,
+    figure_3,
+    figures,
+    interactive,
+    live,
+    tables,
+    trial_by_trial,
+)
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
@@ -274,6 +284,14 @@ OTHERS = [
     Case(figures.simplex_with_prompt, "refuted", LinearHead([1.0, 0, 0]), "type Impossible", "LinearHead", TypeError),
     Case(figures.simplex_with_prompt, "refuted", Impossible([1.0], [1.0], 0.0), "shape (2,)", "(1,)"),
     Case(figures.attention, "scores", [1.0], "shape (2,)", "(1,)"),
+    Case(appendices.columns_of_w, "example", MEMORY, "type Sentences", "MemoryHMM", TypeError),
+    Case(appendices.columns_of_w, "recoverable", [(3, 0)], "from 0 to 2", "3"),
+    Case(appendices.columns_of_w, "unseen", [(0, 27)], "from 0 to 26", "27"),
+    Case(appendices.columns_of_w, "unseen", [(0, 1, 2)], "a memory value and a state", "(0, 1, 2)"),
+    Case(appendices.grids, "panels", {"a": (np.eye(3), "xyz")}, "shape (2, 3)", "(3, 3)"),
+    Case(appendices.grids, "panels", {}, "one entry or more", "none"),
+    Case(appendices.grids, "per_row", 4, "from 1 to 3", "4"),
+    Case(appendices.rulings, "entries", ["Claim B.1"], "type Entry", "str", TypeError),
     Case(figures.beliefs, "cells", {"c": (["x"], np.ones((2, 2)))}, "shape (2, 1)", "(2, 2)"),
     Case(figures.beliefs, "column", 0.1, "from 0.3 to 3", "0.1"),
     Case(figures.dependencies, "arrows", [("a", "z")], "among the places a, b", "z"),

@@ -8,7 +8,7 @@ import pytest
 
 from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, table_of, within
+from hmmlib.notebook.tables import Table, agree, as_set, difference, digits, means, outcomes, table_of, within
 
 RESULTS = load_results("smoke", STORE)
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -31,6 +31,17 @@ def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
 def test_an_agreement_is_one_line(capsys):
     agree("one and two", ([1.0, 2.0], [1.0, 2.0 + 5e-16]))
     assert capsys.readouterr().out == "one and two: largest difference 4e-16\n"
+
+
+def test_digits_are_without_a_minus_that_says_nothing():
+    assert digits([[0.25, -0.0], [-1e-15, -2.0]]) == ["0.250", "0.000", "0.000", "-2.000"]
+    assert digits([1.0], ".0f") == ["1"]
+
+
+def test_marked_positions_are_a_set():
+    assert as_set([False, True, True]) == "{2, 3}"
+    assert as_set([True, False], 0) == "{0}"
+    assert as_set([False]) == "{}"
 
 
 def test_a_table_is_escaped_and_has_every_cell():

@@ -18,7 +18,17 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, store, sum
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables, trial_by_trial
+from hmmlib.notebook import (
+    appendices,
+    beyond_figures,
+    drawings,
+    figure_3,
+    figures,
+    interactive,
+    live,
+    tables,
+    trial_by_trial,
+)
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -186,6 +196,7 @@ GOOD = {
     ATTENTION.attended: dict(probs=MEMORY_PROBS),
     separation.fit_or_refute: dict(probs=PROBS[:, 0], labels=[True, False]),
     # Example 4.1, and the ledger
+    sentences.farm: dict(difficult_cats=True),
     SAID.encode: dict(text="the cow sang ."),
     SAID.decode: dict(tokens=[[0, 1]]),
     SAID.sample: dict(n=1, length=5, seed=0),
@@ -284,6 +295,9 @@ GOOD = {
     beyond_figures.triangles: dict(
         panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
     ),
+    appendices.columns_of_w: dict(example=SAID, recoverable=[(0, 1)], unseen=[(1, 1)]),
+    appendices.grids: dict(panels={"a": (np.eye(2), "xy")}, rows=["p", "q"], per_row=2),
+    appendices.rulings: dict(entries=[ledger.run(statements.find("Claim B.1"), 1, 0)]),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
     figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}, column=0.75),
     figures.dependencies: dict(places={"a": (0, 0), "b": (1, 0)}, arrows=[("a", "b")], marked=["a"]),
