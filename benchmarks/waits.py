@@ -58,7 +58,9 @@ def waits(records: dict[str, dict]) -> list[Wait]:
     found.append(beside(f"drawing {first['work'] / 1e6:.0f} million tokens", row, first["median"]))
     row = the(records["pretraining"]["rows"], what="step", preset="quick", threads=2)
     first = by_name(row)["hmmlib"]
-    found.append(beside(f"pretraining a network, {STEPS} steps", row, first["median"] / first["options"]["count"] * STEPS))
+    found.append(
+        beside(f"pretraining a network, {STEPS} steps", row, first["median"] / first["options"]["count"] * STEPS)
+    )
     row = the(records["tuning"]["rows"], what="prompt", preset="quick")
     first = by_name(row)["float32"]
     found.append(Wait("tuning a prompt on it", first["median"] / first["work"] * row["train"] * row["epochs"]))

@@ -257,7 +257,9 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
 
 def test_how_long_one_waits():
     found = {wait.what: wait for wait in waits.waits(sample_records())}
-    assert str(found["posteriors of 2 texts, 30 states"]) == "posteriors of 2 texts, 30 states: 20 ms, 80 ms with dynamax"
+    assert (
+        str(found["posteriors of 2 texts, 30 states"]) == "posteriors of 2 texts, 30 states: 20 ms, 80 ms with dynamax"
+    )
     assert found["posteriors of 2 texts, 256 states"].theirs == pytest.approx(0.016)
     memory = found["G of 2 texts, memory model"]
     assert (memory.ours, memory.other, memory.theirs) == (0.5, "dynamax", 50.0)
@@ -265,7 +267,7 @@ def test_how_long_one_waits():
     tuned = found["tuning a prompt on it"]
     assert (tuned.ours, tuned.other) == (0.2 / 10 * 4000 * 5, "")
     assert str(found["this book, from nothing"]).endswith(": 3.0 min")
-    assert waits.STEPS == TrialSpec("quick").steps
+    assert TrialSpec("quick").steps == waits.STEPS
     broken = sample_records()
     broken["build"]["rows"] = []
     with pytest.raises(ValueError, match="0 rows with"):
@@ -273,7 +275,8 @@ def test_how_long_one_waits():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.00412, "4.1 ms"), (0.0181, "18 ms"), (0.451, "0.45 s"), (6.26, "6.3 s"), (26, "26 s"), (91, "1.5 min")]
+    ("seconds", "words"),
+    [(0.00412, "4.1 ms"), (0.0181, "18 ms"), (0.451, "0.45 s"), (6.26, "6.3 s"), (26, "26 s"), (91, "1.5 min")],
 )
 def test_a_wait_in_words(seconds, words):
     assert waits.in_words(seconds) == words

@@ -40,7 +40,10 @@ def test_a_ruling_is_told_in_sentences():
     assert ruled(entry()) == "holds"
     assert ruled(entry(ours=True)) == "holds (a statement of ours)"
     off = entry(grade="false statement", printed="fails", printed_failures=26, corrected="I is larger")
-    assert ruled(off) == "false statement As printed, it is off in 26 of 300 random models. It holds in this form: I is larger."
+    assert (
+        ruled(off)
+        == "false statement As printed, it is off in 26 of 300 random models. It holds in this form: I is larger."
+    )
     free = entry(unneeded="stationarity: equal supports are enough; Assumption D.5")
     assert ruled(free).endswith("Not needed: stationarity (equal supports are enough), Assumption D.5.")
 
