@@ -1,6 +1,7 @@
 """What builds the pages one looks things up in: the ledger's tables, the map of later works, cells that name their columns."""
 
 import json
+import re
 
 import cell_labels
 import ledger_tables as ledger
@@ -100,6 +101,9 @@ def test_the_errata_count_as_the_ledger_does():
                 kind, number = statement.name.split()
                 label = {"Lemma": "lem", "Claim": "claim", "Proposition": "prop", "Theorem": "thm"}[kind]
                 assert f"paper-{label}-{number.replace('.', '-')}`" in paragraph
+    gaps = re.search(r"^## Gaps in proofs$(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1]
+    assert "There are three" in summary
+    assert len(re.findall("^### ", gaps, re.MULTILINE)) == 3
 
 
 # The map
