@@ -6,9 +6,9 @@ sentence opens with the subject, may add phrases, has one verb, may add phrases 
     article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
 
 A Markov chain must know which side of the verb it is on, so prepositions and articles come twice, as early and late.
-A phrase keeps its cell, full stop included. For Assumption 3.2 every pair of a cell and a part of speech must be in
-use: each therefore has words of its own, and none is forbidden. After a full stop the next sentence of the same text
-begins. A text begins like a sentence, and rarely, for full support of P[H_0], in the middle of one.
+A phrase keeps its cell, and so does the full stop. Assumption 3.2 asks that every pair of a cell and a part of speech is
+in use, so each pair has words of its own, and none is forbidden. After a full stop the next sentence of the same text
+begins. A text begins like a sentence. Rarely it begins in the middle of one, so that P[H_0] has full support.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ASTRAY = 0.01  # the part of P[H_0] that is spread over all states; the rest is 
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """A memory model with names: `words` for tokens, `cells`, their `values`, and `syntax` states."""
+    """A memory model whose tokens have `words`, and whose `cells`, their `values` and `syntax` states have names."""
 
     model: MemoryHMM
     words: list[str]
@@ -69,7 +69,7 @@ class Sentences:
     syntax: tuple[str, ...]
 
     def state(self, cell: str, syntax: str) -> int:
-        """The index of the hidden state (cell, syntax state). ValueError for a name that there is not."""
+        """The index of the hidden state (cell, syntax state). ValueError for a name that does not exist."""
         cell, syntax = one_of("cell", cell, self.cells), one_of("syntax", syntax, self.syntax)
         return self.cells.index(cell) * len(self.syntax) + self.syntax.index(syntax)
 
@@ -98,7 +98,7 @@ class Sentences:
 
 
 def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
-    """What follows a state, with probabilities."""
+    """The states that can follow a state, with their probabilities."""
 
     def spread(cells: dict[str, float], syntax: str, share: float) -> dict[tuple[str, str], float]:
         return {(to, syntax): share * part for to, part in cells.items()}
@@ -121,7 +121,7 @@ def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
 
 
 def _words(cell: str, syntax: str, value: int) -> dict[str, float]:
-    """What a state says when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
+    """The words of a state when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
     if (cell, syntax) in TELLING:
         groups, own = [group.split() for group in TELLING[cell, syntax]], OWN[syntax]
         shares = [own if k == value else (1 - own) / (len(groups) - 1) for k in range(len(groups))]
