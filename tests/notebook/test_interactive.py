@@ -1,12 +1,12 @@
 """The moving figures: their JavaScript, run under Node, against hmmlib."""
 
-import json
 import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from javascript import caller, close
 from moving_figures import (
     ASK,
     MOVING,
@@ -34,41 +34,10 @@ from hmmlib.theory.theorems import claim_d_3, concentrated, ground_truth, theore
 from hmmlib.training.readouts import Readout
 from hmmlib.validation import MASK
 
-# Calls are [figure or "kit", function, arguments].
-DRIVER = """
-const folder = process.argv[2] + "/";
-const all = require(folder + "kit.js");
-for (const figure of ["prompt", "columns", "attention", "softmax", "words"]) require(folder + figure + ".js");
-const calls = JSON.parse(require("fs").readFileSync(0, "utf8"));
-process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][name](...args))));
-"""
-
 
 @pytest.fixture(scope="module")
 def js(tmp_path_factory):
-    """Many calls of JavaScript functions in one run of Node."""
-    driver = tmp_path_factory.mktemp("driver") / "driver.js"
-    driver.write_text(DRIVER)
-
-    def run(calls, folder=MOVING):
-        done = node(
-            [str(driver), str(folder)],
-            return_completed_process=True,
-            input=json.dumps(calls),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
-
-
-def close(found, expected, tolerance=1e-12):
-    found, expected = np.asarray(found, float), np.asarray(expected, float)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= tolerance, np.abs(found - expected).max()
+    return caller(node, tmp_path_factory.mktemp("driver"))
 
 
 def lists(model) -> dict:
