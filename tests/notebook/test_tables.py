@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hmmlib.experiments.store import load_results
+from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import gain, interval, size
 from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, table_of, within
 
-RESULTS = load_results("smoke")
+RESULTS = load_results("smoke", STORE)
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
 
 

@@ -18,7 +18,7 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, store, sum
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
+from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables, trial_by_trial
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -63,12 +63,12 @@ def network() -> torch.nn.Module:
 @cache
 def result() -> trials.TrialResult:
     """A stored result."""
-    return store.load_results("smoke")[0]
+    return store.load_results("smoke", store.STORE)[0]
 
 
 @cache
 def results() -> list[trials.TrialResult]:
-    return store.load_results("smoke")
+    return store.load_results("smoke", store.STORE)
 
 
 _COLUMNS = np.eye(2), np.eye(3)[:, :2], [0.5, 0.5]
@@ -204,7 +204,7 @@ GOOD = {
     bert.masked_losses: dict(network=network, model=PLAIN, n=2, length=4, share=0.3, seed=0),
     pretraining.Pretraining: dict(
         steps=2, batch=2, length=6, masked=0.2, learning_rate=1e-3, muon_rate=0.0, warmup=1, clip=0.0, documents=2,
-        document_length=6, masking="bert", half=False,
+        document_length=6, masking="bert", precision="single",
     ),
     pretraining.pretrain: dict(network=network, model=PLAIN, plan=PRETRAINING, seed=0, every=1.0),
     tuning.Tuning: dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
@@ -279,13 +279,14 @@ GOOD = {
     tables.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
     beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
     beyond_figures.plane: dict(series={"all": {}}, sizes=[4, 8]),
+    trial_by_trial.trial_by_trial: dict(results=results),
     tables.Table: dict(head=["a"], rows=[["b"]]),
     tables.outcomes: dict(predictions=[("It is so.", "90%", True)]),
     beyond_figures.triangles: dict(
         panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
     ),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
-    figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
+    figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}, column=0.75),
     figures.dependencies: dict(places={"a": (0, 0), "b": (1, 0)}, arrows=[("a", "b")], marked=["a"]),
     figure_3.panel: dict(results=results, name="left"),
     figure_3.gains: dict(results=results),

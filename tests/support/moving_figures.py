@@ -16,10 +16,11 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-PAGES = {f"notebooks/{page}": 1 for page in ("2-setting", "3-hmm", "3-1-prompt", "beyond-1-tuned-prompt")}
-PAGES["notebooks/4-1-attention-head"] = 2
+PAGES = dict.fromkeys(["2-setting", "3-hmm", "3-1-prompt", "5-2-head-vs-prompt", "beyond-1-tuned-prompt"], 1)
+PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
+PAGES |= {"notebooks/4-1-attention-head": 2, "book/index": 1}
 """Interactive figures of each page."""
-FIGURES = ("prompt", "columns", "attention", "softmax", "words", "passes")
+FIGURES = ("prompt", "columns", "attention", "softmax", "words", "passes", "trials")
 
 
 def draws(seed: int) -> torch.Generator:

