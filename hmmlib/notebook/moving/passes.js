@@ -16,7 +16,7 @@
 
   /**
    * What there is after some messages: at each place the two messages, tau and G, or null for what is still to come.
-   * The last message has gone between the places `from` and `at`, `rightwards` or not.
+   * The last message went from place `from` to place `at`.
    */
   function look({ model, text: tokens }, masked, step) {
     const evidence = tokens.map((token, i) => (masked[i] ? ones(2) : model.emission[token]));
@@ -64,7 +64,7 @@
   };
   const HIGH = 42, ROW = 88;
 
-  function drawn({ model, words }, { places, step, at, rightwards }) {
+  function drawn({ model, states, words }, { places, step, at, rightwards }) {
     const wide = 340 / places.length, pitch = Math.min(30, wide / 2 - 1), middle = (i) => (i + 0.5) * wide;
     const rows = Object.entries(ROWS).map(([name, title], r) => {
       const base = ROW * r + 88, isNew = (i) => step && i === at && name === (rightwards ? "left" : "right");
@@ -91,7 +91,7 @@
     const heads = places.map((_, i) => text(middle(i), 14, `H${below(i)}`, i === at ? "strong" : "faint"));
     const said = Object.entries(ROWS).map(([name, title]) => `${title}: ${places.map((place, i) => place[name] &&
       `H${below(i)} ${share(place[name]).map((part) => fixed(part)).join(" and ")}`).filter(Boolean).join("; ") || "none yet"}`);
-    return picture(340, 372, `After ${step} messages. ${said.join(". ")}.`, heads.join("") + rows.join(""));
+    return picture(340, 372, `After ${step} messages, ${states.join(" and ")}. ${said.join(". ")}.`, heads.join("") + rows.join(""));
   }
 
   function start(root, data) {
