@@ -321,6 +321,10 @@ OTHERS = [
     Case(interactive.attention_over_words, "cell", "0", "integer of 0 or more", "'0'"),
     Case(interactive.nearly_dependent_columns, "merge", 2, "tuple or list", "int", TypeError),
     Case(interactive.softmax_and_its_limit, "words", 3, "3 different words", "3"),
+    Case(interactive.passing_messages, "model", MEMORY, "must be an HMM", "MemoryHMM"),
+    Case(interactive.passing_messages, "masked", 2, "sequence of integers from 1 to 3", "2", TypeError),
+    Case(interactive.passing_messages, "words", ["aa", "ab", "c"], "different letters", "['aa', 'ab', 'c']"),
+    Case(interactive.passing_messages, "text", 3, "words in one string", "3"),
     Case(interactive.softmax_and_its_limit, "words", ["w0"], "3 different words", "['w0']"),
 ]  # fmt: skip
 

@@ -53,6 +53,7 @@ CERTIFICATE = certificates.certificate(PLAIN, MU, VOTES)
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
 SPOKEN = readouts.Readout(PLAIN.emission, torch.ones(3).double())
 TRIANGLE = families.non_degenerate_hmm(3, 3, 1, zeros=0.0)
+TWO_STATES = families.non_degenerate_hmm(2, 3, 0, zeros=0.0)
 PROBE = probes.linear_probe(torch.eye(3), torch.eye(3))
 SAID = sentences.sentences()
 PLAN = tuning.Tuning(1, 4, 0.1, 0.1)
@@ -322,6 +323,9 @@ GOOD = {
     interactive.fake_token_or_other_words: dict(
         emission=TRIANGLE.emission, beliefs=np.eye(3), labels=[True, False, True], readout=TRIANGLE.emission,
         weights=[1.0, 0.5, 0.0], names=["a", "b", "c"], name="words",
+    ),
+    interactive.passing_messages: dict(
+        model=TWO_STATES, words=["a", "b", "c"], states=["x", "y"], text="a b c", masked=[2], name="passes"
     ),
     interactive.softmax_and_its_limit: dict(**_HEADS, text=_TEXT, name="softmax"),
 }  # fmt: skip
