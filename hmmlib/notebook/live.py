@@ -6,15 +6,16 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hmmlib.experiments.local import run_missing
+from hmmlib.experiments.local import deadline, run_missing
 from hmmlib.experiments.provenance import has_changed, stored_by
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import PROJECT, Store, as_folders, as_store, load_result, result_path
+from hmmlib.experiments.specs import TrialSpec, panel_specs
+from hmmlib.experiments.store import BEYOND, PROJECT, Store, as_folders, as_store, load_result, result_path
 from hmmlib.experiments.trials import TrialResult
+from hmmlib.notebook.parameters import MINUTES
 from hmmlib.validation import all_of_type, at_least
 
-WIDTH = 80
-"""Characters in a line of what a notebook is told: as wide as the book's column."""
+WIDTH = 78
+"""Characters in a line of what a notebook is told: as many as the book's column holds."""
 
 
 def changed(
@@ -75,3 +76,13 @@ def gather(
         told = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
         say(textwrap.fill(told, WIDTH))
     return results
+
+
+def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
+    """For a notebook of *Beyond the paper*: the trials of Figure 3's left panel that have all that `also` asks for.
+
+    As `gather` has them, from what is stored there and what can be computed within so many minutes; 0 for the preset's own.
+    """
+    specs = panel_specs(preset, "left", trials)
+    results = gather(specs, deadline(minutes or MINUTES[preset]), device, BEYOND, also=also)
+    return [result for result in results if all(getattr(result, name) for name in also)]

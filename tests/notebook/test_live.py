@@ -10,7 +10,7 @@ from runs import TINY, numbers
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Store, result_path, save_result
 from hmmlib.experiments.trials import run_trial
-from hmmlib.notebook.live import gather
+from hmmlib.notebook.live import WIDTH, gather, measured
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 
@@ -51,7 +51,7 @@ def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
     lines = []
     gather(SPECS, math.inf, "cpu", tmp_path, lines.append)
     said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit; the library has changed since"
-    assert max(map(len, lines[0].splitlines())) <= 80
+    assert max(map(len, lines[0].splitlines())) <= WIDTH
     assert [" ".join(line.split()) for line in lines] == [
         f"3 of 3 trials were not run now, but {said} (rerun=True runs them again)."
     ]
@@ -75,3 +75,12 @@ def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
     assert result.spec == SPECS[0]
     assert result_path(SPECS[0], tmp_path / "results").exists()
     assert lines[0].startswith("There is no result store here")
+
+
+def test_what_is_measured_of_the_left_panel_is_read_from_the_store(capsys):
+    also = ["probes", "votes"]
+    found = measured("quick", 1, 1e-9, "cpu", also)
+    assert sorted(result.spec.n_states for result in found) == [4, 8, 10, 15, 25, 30]
+    assert all(result.probes and result.votes for result in found)
+    assert capsys.readouterr().out.startswith("6 of 6 trials were not run now")
+    assert measured("paper", 1, 1e-9, "cpu", also) == []

@@ -8,7 +8,18 @@ import pytest
 
 from hmmlib.experiments.store import load_results
 from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, table_of, within
+from hmmlib.notebook.tables import (
+    Table,
+    agree,
+    at_size,
+    by_size,
+    difference,
+    means,
+    one_digit,
+    outcomes,
+    table_of,
+    within,
+)
 
 RESULTS = load_results("smoke")
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -71,3 +82,27 @@ def test_a_table_of_results_has_a_column_for_each_group():
         assert name == f"|H| = {n} ({len(group)})"
         assert cell == format(interval([r.votes["weighed"] for r in group]), ".2f")
     assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}).rows == [["k", "–"]]
+
+
+def test_a_table_for_a_phone_has_means_alone():
+    found = table_of(MARKED, by_size(MARKED), {"head": within("head_accuracy")}, ".1%", "% right", alone=True)
+    sizes = sorted({size(r) for r in MARKED})
+    assert found.head == ["% right", *map(str, sizes)]
+    for cell, n in zip(found.rows[0][1:], sizes, strict=True):
+        shares = [r.head_accuracy for r in MARKED if size(r) == n]
+        assert cell == f"{100 * sum(shares) / len(shares):.1f}"
+    assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}, alone=True).rows == [["k", "–"]]
+
+
+def test_what_is_read_at_one_size_alone():
+    read = at_size(30, within("head_accuracy"))
+    assert [read(r) for r in MARKED] == [r.head_accuracy if size(r) == 30 else None for r in MARKED]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0, "0"), (89.0, "90"), (499, "500"), (0.00138, "0.001"), (0.55, "0.6"), (1.1e7, "1·10⁷"), (3.6e-5, "4·10⁻⁵"),
+     (9999, "1·10⁴"), (-0.5, "-0.5")],
+)  # fmt: skip
+def test_a_number_of_one_digit(value, said):
+    assert one_digit(value) == said
