@@ -79,14 +79,20 @@ def one_digit(value: float) -> str:
 
 
 def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
-    """What was predicted, what was found, and whether the prediction came true. ValueError for what is no such triple."""
+    """What was predicted, what was found, and whether the prediction came true; of a mean of nothing, that it cannot be told.
+
+    ValueError for what is no such triple.
+    """
     for one in predictions:
         of_words = length_of("each of predictions", one) == 3 and all(isinstance(word, str) for word in one[:2])
         if not of_words or not isinstance(one[2], bool | np.bool_):
             raise ValueError(
                 f"each of predictions must be a sentence, what was found, and whether it is so, not {one!r}"
             )
-    rows = [[said, found, "came true" if so else "did not"] for said, found, so in predictions]
+    rows = [
+        [said, "no such trials", "–"] if re.search(r"\bnan\b", found) else [said, found, "came true" if so else "did not"]
+        for said, found, so in predictions
+    ]
     return Table(["predicted", "found", ""], rows)
 
 

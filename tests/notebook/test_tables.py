@@ -1,5 +1,6 @@
 """Tables of the notebooks: what they show is what the results hold."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -55,8 +56,12 @@ def test_a_table_is_escaped_and_has_every_cell():
 
 
 def test_outcomes_say_of_each_prediction_whether_it_came_true():
-    table = outcomes([("It rains.", "90%", True), ("It snows.", "0%", False)])
-    assert table.rows == [["It rains.", "90%", "came true"], ["It snows.", "0%", "did not"]]
+    table = outcomes([("It rains.", "90%", True), ("It snows.", "0%", False), ("It hails.", f"{math.nan:.0%}", False)])
+    assert table.rows == [
+        ["It rains.", "90%", "came true"],
+        ["It snows.", "0%", "did not"],
+        ["It hails.", "no such trials", "–"],
+    ]
 
 
 def test_what_is_read_off_a_table_of_a_result():
