@@ -90,7 +90,9 @@ def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
                 f"each of predictions must be a sentence, what was found, and whether it is so, not {one!r}"
             )
     rows = [
-        [said, "no such trials", "–"] if re.search(r"\bnan\b", found) else [said, found, "came true" if so else "did not"]
+        [said, "no such trials", "–"]
+        if re.search(r"\bnan\b", found)
+        else [said, found, "came true" if so else "did not"]
         for said, found, so in predictions
     ]
     return Table(["predicted", "found", ""], rows)
