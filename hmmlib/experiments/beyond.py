@@ -1,4 +1,4 @@
-"""Measurements beyond the paper, made where they are asked for: what a tuned prompt does, and what the network knows.
+"""Measurements beyond the paper, made only where they are asked for: what a tuned prompt does, and what the network knows.
 
 Of each text, p is the exact belief about the state at the mask, (n, S), and g what the network says there, (n, X). Tables
 are by name; where a mean has no text to be over, it is None.
@@ -46,9 +46,9 @@ FAMILIES = {
 """What a prompt may do to the belief, as `fit_readout` takes it."""
 
 FITTED = 2000
-"""Training texts that a fit is made on, at most."""
+"""The most training texts that a fit is made on."""
 CERTAIN, SPREAD = 0.98, 0.8
-"""A text is certain where the largest entry of p is above the one, spread where it is below the other."""
+"""A text is certain where the largest entry of p is above the first, and spread where it is below the second."""
 NEAR_TIE = 0.01
 """A text is a near tie where |μᵀp| is at most this share of the largest entry of |μ|."""
 ALIKE = 0.1
@@ -115,7 +115,7 @@ def _by_certainty(distances: Tensor, beliefs: Tensor) -> dict[str, float | None]
 def kinds_of_text(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int]
 ) -> dict:
-    """How many test texts are of each kind, and how head, prompt, and a table of the likeliest state do on each.
+    """The share of test texts of each kind, and the accuracy of head, prompt, and a table of the likeliest state on each.
 
     The table gives each state the label that most training texts have of which it is the likeliest.
     """
@@ -140,11 +140,11 @@ def kinds_of_text(
 def readouts(
     model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int], tick: Callable
 ) -> dict:
-    """How near each family comes to what is said behind the tuned prompt, fitted on training texts, judged on test texts.
+    """How near each family comes to what is said behind the tuned prompt; fitted on training texts, judged on test texts.
 
-    Distances are mean total variations; "free" is a network of p, "constant" the same guess for every text, the "floor" the
-    network's own distance from W p without a prompt. Labels are those of the tuned head on the fit: how many are right, and
-    how many are as on g itself.
+    Distances are mean total variations: "free" is that of a network of p, "constant" that of the same guess for every text,
+    and the "floor" is how far the network is from W p without a prompt. Labels are those that the tuned head gives on the
+    fit: the share that is right, and the share that is as on g itself.
     """
     said, plain, head = _spoken(network, model, task, prompted)
     (train, _, beliefs), (_, _, truth) = _beliefs(model, task), task.split(task.labels)
@@ -179,9 +179,10 @@ def plain_readouts(model: HMM, task: Task, network: torch.nn.Module, seeds: dict
 
 
 def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearHead) -> dict[str, float | int | None]:
-    """Whether a state's column of R scores as μ says, for the states that the task weighs; how many, and how many so.
+    """Of several groups of states, how many there are, and of how many the head's score of their column of R is right.
 
-    Of likely states that it does not weigh: as most labels say of the texts on which they are the likeliest.
+    It is right, for a state that the task weighs, where it has the sign of μ; for a likely state that the task does not
+    weigh, where its label is the one that most training texts have on which the state is the likeliest.
     """
     scores, weighed = head.weights @ columns >= 0, task.mu != 0
     gap = (model.emission.unsqueeze(2) - model.emission.unsqueeze(1)).abs().sum(0) / 2
@@ -208,8 +209,8 @@ def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearH
 def control_readouts(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable
 ) -> dict:
-    """The same distances behind an untrained prompt, one tuned on shuffled labels, and one of another task; and of what the
-    exact model says behind its one tuned vector, which is a reweighting."""
+    """The same distances behind a prompt that was not trained, one tuned on shuffled labels, and one tuned for another task;
+    and the distances of what the exact model says behind its one tuned vector, which is a reweighting."""
     tokens, (labels, *_) = task.split(task.tokens)[0], task.split(task.labels)
     train, _, beliefs = _beliefs(model, task)
     generator = as_generator(seeds["evaluation"])
@@ -236,8 +237,8 @@ def control_readouts(
 
 @measurement("prompt_cuts", vanilla=True, on_request=True)
 def cuts(model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -> dict:
-    """Accuracy behind the tuned prompt, and the mean distance of what is said from what is said behind it, where in one
-    layer, or in every one, no text attends to the prompt."""
+    """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
+    and the mean distance of what is said from what is said behind the whole prompt."""
     (prompt, head), layers = prompted, len(network.bert.encoder.layer)
     tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
     whole = tuning.all_probs_at_mask(network, tokens, prompt)
@@ -257,9 +258,10 @@ def cuts(model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -
 def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -> dict:
     """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
 
-    The share of the belief's variance that one explains; the share of labels right, by a probe of the label, and by μ on the
-    probe of the belief: without a prompt, behind the tuned one, and of a network with fresh weights. "guess" is the logistic
-    probe on g.
+    "belief" is the share of the belief's variance that a probe of it explains; "label" the share of labels that a probe of
+    the label gets right, and "label by belief" the share that μ gets right on the probe of the belief. Each is measured
+    without a prompt, behind the tuned prompt, and on a network with fresh weights. "guess" is the share of labels that a
+    logistic probe on g gets right.
     """
     (labels, _, truth), (train, _, beliefs) = task.split(task.labels), _beliefs(model, task)
     fresh = bert.build(spec.shape(), spec.n_tokens, 0).to(network.device)
@@ -286,11 +288,12 @@ def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, pr
 
 @measurement("solvable", vanilla=True, on_request=True)
 def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
-    """The least δ of a head, and one that a prompt and a head reach, as shares of ‖μ‖∞; their κ, at that δ and at 1% more.
+    """The least δ of a head, and the δ that a prompt and a head reach, as shares of ‖μ‖∞; and their κ, at that δ and at one
+    that is larger by 1% of ‖μ‖∞.
 
-    By linear programs; for prompts by turns from several starts, so that a smaller δ may exist. "votes apart": 1 where a
-    head can score the columns of W as μ says, 0 where none can, None where rounding leaves it open. None for a label rule
-    without d.
+    Heads are found by linear programs; prompts and heads by turns from several starts, so that a smaller δ may exist. "votes
+    apart" is 1 where a head can score the columns of W with the signs of μ, 0 where none can, and None where rounding leaves
+    it open. All of it is None for a label rule without d.
     """
     rule, mu = LABEL_RULES[spec.labels], task.mu
     if rule.reach is None:
@@ -319,8 +322,8 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
 def _certified(
     made: list[Certificate], heads: list[LinearHead], beliefs, distances, said: Tensor, truth: Tensor
 ) -> dict:
-    """Of several heads that one with the most certified training texts: the share of test texts that it certifies, of those
-    that it gets right, and of those that it certifies and gets wrong."""
+    """Of the head, among several, that certifies the most training texts: the share of test texts that it certifies, the share
+    that it gets right, and the share that it certifies and gets wrong."""
     shares = [one.holds(beliefs[0], distances[0]).double().mean().item() for one in made]
     best = max(range(len(made)), key=lambda k: shares[k])
     holds, right = made[best].holds(beliefs[2], distances[2]), heads[best].label(said) == truth
@@ -336,11 +339,12 @@ def _certified(
 def certified(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int]
 ) -> dict:
-    """How many labels are certain to be right, from the network's L1 distance ε to Ḡ on each text, and how many are.
+    """How many labels are certain to be right, from the network's L1 distance ε to Ḡ on each text, and how many are right.
 
-    For the head that linear programs find on the exact G; the head tuned on the network; the tuned prompt, whose Ḡ is the
-    nearest reweighting; and the same where ε is the distance to the nearest relabelling R p, R in the place of W. Slack and
-    scale of a head are chosen on training texts. None for labels that do not weigh the state at the mask.
+    This is asked of the head that linear programs find for the exact G, of the head tuned on the network, and of the tuned
+    prompt with its head: once with the nearest reweighting as Ḡ, and once with the nearest relabelling R p, where R stands
+    in the place of W. The slack and the scale of a head are chosen on training texts. None for labels that do not weigh the
+    state at the mask.
     """
     rule, mu = LABEL_RULES[spec.labels], task.mu
     if spec.labels != "masked":
@@ -371,4 +375,4 @@ def certified(
 
 
 ON_REQUEST = tuple(name for one in MEASUREMENTS if one.on_request for name in one.names)
-"""What a result holds only where it was asked for."""
+"""The names that a result holds only where they were asked for."""

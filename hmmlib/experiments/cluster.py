@@ -30,16 +30,17 @@ GRACE = 20.0
 RETRIES = 3
 """How often a trial is begun again when its worker or node has died."""
 BRIEFLY = {"RAY_NUM_REDIS_GET_RETRIES": "1", "RAY_py_gcs_connect_timeout_s": "10"}
-"""Where something answers that is no Ray, to say so after some 20 seconds; Ray itself tries for a quarter of an hour."""
+"""With these, Ray gives up after some 20 seconds where what answers is no Ray; by itself it tries for a quarter of an hour."""
 ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Said to Ray before it is imported: no clusters. Then all that it starts listens on 127.0.0.1 alone; else on all addresses.
+"""This tells Ray, before it is imported, that there are no clusters. Then all that it starts listens on 127.0.0.1 alone, and
+otherwise on all addresses.
 
-Its own argument for this, `_node_ip_address="127.0.0.1"`, it replaces by the machine's address in the network.
+Ray has an argument for this, `_node_ip_address="127.0.0.1"`, but replaces it by the machine's address in the network.
 """
 
 
 def reachable(address: str) -> None:
-    """OSError unless something listens at HOST:PORT; "auto", the cluster that this machine is part of, is Ray's to find."""
+    """Raise OSError unless something listens at HOST:PORT; to find "auto", this machine's own cluster, is left to Ray."""
     if of_type("address", address, str) == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -88,10 +89,10 @@ def work(
     lacking: Sequence[str],
     networks: Path | None,
 ) -> tuple[str, TrialResult | str | None]:
-    """What a worker does: ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
+    """What a worker does. It returns ("ran", result), ("left", None) when the time is over, or ("failed", the reason).
 
-    A stored result is given what it lacks. It has `seconds` since time.time() was `sent`; as its clock may be another
-    machine's, for no more than GRACE of them.
+    A stored result is given what it lacks. The worker has `seconds`, counted from when time.time() was `sent`. That clock
+    may be another machine's, so the way here is taken to have lasted no longer than GRACE.
     """
     until = time.monotonic() + seconds - min(max(0.0, time.time() - sent), GRACE)
     torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from hmmlib.validation import FINITE, LARGEST, MOST
 
 ROUNDING = 1e-5
-"""How far below zero rounding may bring a divergence that is none."""
+"""How far below zero rounding may bring a divergence that is zero."""
 
 Count = Annotated[int, Field(ge=1, le=MOST), f"at most {MOST}"]
 CountOrZero = Annotated[int, Field(ge=0, le=MOST), f"at most {MOST}"]
@@ -23,10 +23,10 @@ PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST), f"0 or more and at mo
 Share = Annotated[float, Field(ge=0, le=1), "a share, 0 to 1"]
 Amount = Annotated[float, Field(ge=-ROUNDING, le=FINITE), "a number of 0 or more, finite"]
 Finite = Annotated[float, Field(ge=-FINITE, le=FINITE), "a finite number"]
-"""The last word of each is what a number beyond its bounds should be; of an integer, one above them."""
+"""The last entry of each says what a number beyond its bounds should be; of integers, what one above them should be."""
 
 WORDS = {"int_type": "an integer", "float_type": "a number", "string_type": "a word", "dict_type": "an object"}
-"""What pydantic's errors of type ask for."""
+"""What a value should be, by the name of pydantic's error of type."""
 
 
 @cache
@@ -63,7 +63,7 @@ def _accepted(field_type, error: dict) -> str:
 
 
 def _said(field_type) -> str:
-    """The last word of the first of our types in it."""
+    """What the first of our own types within it says of its numbers."""
     if get_origin(field_type) is Annotated:
         return field_type.__metadata__[-1]
     return next(filter(None, map(_said, get_args(field_type))), "")

@@ -20,7 +20,7 @@ PLACES = ("distinct", "repeated")
 NONZERO = 6
 """Nonzero entries of μ (appendix E)."""
 REDRAWS = 20
-"""How often μ is drawn again, at most, while all training labels agree."""
+"""How often, at most, μ is drawn again while all training labels agree."""
 
 
 class Task(NamedTuple):
@@ -37,7 +37,7 @@ class Task(NamedTuple):
     posteriors: Tensor
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Training, validation and test part of anything that has one entry for each sequence. ValueError for all else."""
+        """Training, validation and test part of what has one entry for each sequence. ValueError for another number of them."""
         if dense("values", of_type("values", values, Tensor)).shape[:1] != (sum(self.sizes),):
             raise ValueError(
                 f"values must have {sum(self.sizes)} entries, as the task has, not shape {tuple(values.shape)}"

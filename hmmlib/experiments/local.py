@@ -91,16 +91,16 @@ def summary(result: TrialResult) -> str:
 
 
 def pace(specs: Sequence[TrialSpec], store: Store | Path, seconds: Sequence[float], workers: int) -> str:
-    """How many results there are, and about how long the others take at the pace of the trials so far."""
+    """How many results there are, and about how long the others will take at the pace of the trials so far."""
     stored = sum(result_path(spec, store).exists() for spec in specs)
     left = (len(specs) - stored) * sum(seconds) / max(1, len(seconds)) / workers / 60
     return f"[{stored} of {len(specs)} stored" + (f", about {left:.0f} min left]" if stored < len(specs) else "]")
 
 
 def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
-    """Store a result and delete its checkpoint, no sooner: a result that can be stored nowhere must not take its network along.
+    """Store a result, and only then delete its checkpoint: where it cannot be stored, its network must not be lost with it.
 
-    Where storing fails, it is kept in the system's temporary folder: OSError says where, or why not there.
+    Where storing fails, the result is kept in the system's temporary folder; the OSError says where, or why it is not there.
     """
     checkpoint = checkpoint_path(result.spec, store)
     try:
@@ -134,7 +134,7 @@ def _reporter(spec, until: float, on_progress: Callable | None) -> Callable[[str
 
 
 def whole(spec: TrialSpec, stored: TrialResult | None, lacking: Sequence[str], **how) -> TrialResult:
-    """A trial with what is asked for where nothing is stored, else the stored result with what it lacks."""
+    """The stored result, with what it lacks measured; where nothing is stored, that of a new trial, with what is asked for."""
     if stored is None:
         return run_trial(spec, also=lacking, **how)
     return measure(stored, lacking, **how)

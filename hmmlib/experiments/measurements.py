@@ -1,7 +1,8 @@
 """What is measured of a trial: functions from what a trial has to named numbers.
 
-A new measurement is one function more. Its parameters are the stages of a trial that it needs, of those in STAGES; what
-none of the measurements asked for needs is not computed. A result holds what it gives under the names that it declares.
+A new measurement is one more function. Its parameters are the stages of a trial that it needs, of those in STAGES; a stage
+that none of the measurements asked for needs is not computed. A result holds the numbers under the names that the
+measurement declares.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ STAGES = {
     "outputs": "the network's distributions on the task's inputs, (n, T, X and special ids)",
     "tick": "to be called now and then by what takes long: it ends the trial where its time is over",
 }
-"""What a trial has, from what is had at once to what takes long."""
+"""What a trial has, roughly from what takes no time to what takes long."""
 
 
 Prompted = tuple[Tensor, LinearHead]
@@ -43,9 +44,9 @@ Prompted = tuple[Tensor, LinearHead]
 
 
 class Measurement(NamedTuple):
-    """A function that measures, the names that it gives, the phase that its seconds count to, and what has it.
+    """A function that measures, the names that it gives, the phase to which its seconds are counted, and which trials have it.
 
-    `vanilla` is whether only trials of vanilla models have it: in those of memory models its names are None. `on_request` is
+    `vanilla` is whether only trials of vanilla models have it; in those of memory models its names are None. `on_request` is
     whether a trial makes it only where one of its names is asked for.
     """
 

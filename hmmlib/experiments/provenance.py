@@ -60,7 +60,7 @@ def code_of(source: str) -> str:
 
 @cache
 def library_digest(sources: Sequence[str] = SOURCES) -> str:
-    """16 hexadecimal digits that the names and the code of these sources give, as they are when first asked for."""
+    """16 hexadecimal digits of the names and the code of these sources, as they are when first asked for."""
     digest = hashlib.sha256()
     for source in sources:
         path = LIBRARY / source
@@ -131,9 +131,8 @@ def _origin(result: TrialResult) -> tuple[str | None, str]:
 
 
 def stored_by(*results: TrialResult) -> str:
-    """When results were stored, by what commits, the commonest by its name, and whether the library has changed since.
-
-    They have to be alike in the last. In words.
+    """In words, when results were stored, by what commits, of which the commonest is named, and whether the library has changed
+    since. In this last the results must be alike.
     """
     dates, commits = zip(*map(_origin, not_empty("results", results)), strict=True)
     dates, commits, changed = sorted({d for d in dates if d}), Counter(commits), has_changed(results[0])

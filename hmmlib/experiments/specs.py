@@ -21,12 +21,12 @@ from hmmlib.validation import all_of_type, at_least, of_type, one_of
 
 LONGEST_PROMPT = 50
 MOST_TRIALS = 10_000
-"""Of a point: more would take long to list."""
+"""The most trials of a point, as more would take long to list."""
 OF_THE_TASK = (
     "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch", "tuning_warmup",
     "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads", "attention_positions", "evaluation",
 )  # fmt: skip
-"""Fields that come in when the network is pretrained."""
+"""Fields that matter only once the network is pretrained."""
 OWN = None
 """Stands for the preset's own value."""
 AS_BEFORE = "as before"

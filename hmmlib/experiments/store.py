@@ -48,7 +48,7 @@ class Store:
         return self.folder, *self.others
 
     def resolve(self) -> Store:
-        """The same store, wherever one is."""
+        """The same store with absolute paths, so that it stays where it is when a process changes its folder."""
         return Store(self.folder.resolve(), tuple(other.resolve() for other in self.others))
 
 
@@ -70,7 +70,7 @@ def _of_project() -> Store:
 
 
 PROJECT = _of_project()
-"""Where results are written and looked for that nobody names a store for."""
+"""Where results are written and looked for when no store is named."""
 BEYOND, CHOICES = (
     Store(PROJECT.folder / name, tuple(folder / name for folder in PROJECT.others)) for name in ("beyond", "choices")
 )
@@ -79,7 +79,7 @@ seeds of their own."""
 
 
 def as_store(store: Store | str | Path) -> Store:
-    """A store, be its folder there or not. TypeError for what is no path, ValueError for an empty one."""
+    """The store, whether its folder exists or not. TypeError for what is no path, ValueError for an empty one."""
     if isinstance(store, Store):
         return store
     if store == "":  # Path("") would be the folder that one happens to be in
@@ -88,7 +88,8 @@ def as_store(store: Store | str | Path) -> Store:
 
 
 def as_folders(store: Store | str | Path) -> Store:
-    """A store before any work: NotADirectoryError where one of its folders is something else, or a link that leads nowhere."""
+    """The store, as it is checked before any work: NotADirectoryError where one of its folders is something else, or a link
+    that leads nowhere."""
     store = as_store(store)
     for folder in store.folders:
         _unless_another(folder)

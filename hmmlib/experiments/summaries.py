@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from numbers import Real
@@ -75,6 +75,18 @@ def interval(values: Sequence[float], share: bool = False) -> Interval:
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     half = _half_width(n) * deviation
     return Interval(mean, mean - half, mean + half, n, share)
+
+
+def mean(values: Iterable[float | None]) -> float:
+    """The mean of the values that are there: None stands for one that is missing. NaN where all of them are missing.
+
+    TypeError for what is no sequence of numbers; a truth value counts as 0 or 1, so that a mean of them is a share.
+    """
+    try:
+        there = [value for value in values if value is not None]
+        return math.fsum(there) / len(there) if there else math.nan
+    except TypeError:
+        raise TypeError(f"values must be a sequence of numbers, or None in their place, not {values!r}") from None
 
 
 def apart(one: Interval, other: Interval) -> Interval:

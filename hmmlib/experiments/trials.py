@@ -83,7 +83,7 @@ class TrialResult:
     added: dict[str, Finite | str | Table | None] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> float | str | dict | None:
-        """What a later measurement gave; None where this result has no such one."""
+        """What a later measurement gave; None where this result lacks it."""
         if name in measured_names():
             return self.added.get(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -100,7 +100,7 @@ class TrialResult:
 
 
 def trial_seeds(seed: int) -> dict[str, int]:
-    """Independent seeds for the parts of a trial, all from one."""
+    """Independent seeds for the parts of a trial, all made from one seed."""
     names = ("model", "network", "pretraining", "task", "tuning", "evaluation")
     return dict(
         zip(names, np.random.SeedSequence(at_least("seed", seed, 0)).generate_state(len(names)).tolist(), strict=True)
@@ -131,7 +131,7 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
 
 
 def network_key(spec: TrialSpec, device: torch.device) -> str:
-    """What a pretrained network hangs on: the spec, the code, and the machine as far as it makes numbers others."""
+    """A key of all that a pretrained network depends on: spec, code, and the machine as far as it changes numbers."""
     here = environment(device, of_type("spec", spec, TrialSpec).precision)
     facts = [here[name] for name in ("device", "precision", "machine", "threads", "torch", "transformers")]
     words = repr((spec.network_hash, provenance.library_digest(provenance.OF_NETWORKS), facts))
@@ -141,9 +141,9 @@ def network_key(spec: TrialSpec, device: torch.device) -> str:
 class Trial:
     """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept.
 
-    With a folder `networks` the pretrained network is kept there, and taken from there where the same code made it on such
-    a machine. Where `milestones` are wanted it is pretrained here all the same; one that goes on from a checkpoint has only
-    those after it.
+    With a folder `networks` the pretrained network is kept there, and is taken from there where the same code has made it on
+    such a machine. Where `milestones` are wanted it is pretrained here all the same; where pretraining goes on from a
+    checkpoint, only the milestones after it are had.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ def on_request(also: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _as_many_threads(count: object) -> Iterator[None]:
-    """With as many threads as made a result, where it says how many: on others a network has other last digits."""
+    """Use as many threads as the result was made with, if it says how many: with others a network has other last digits."""
     before = torch.get_num_threads()
     torch.set_num_threads(count if isinstance(count, int) else before)
     try:
@@ -288,13 +288,13 @@ def measure(
     checkpoint: Path | None = None,
     networks: Path | None = None,
 ) -> TrialResult:
-    """The result with these measurements added, for which no more of the trial is run than they need; all else stays.
+    """The result with these measurements added. No more of the trial is run than they need; all else in the result stays.
 
     Args:
         names: those of measurements that came after the result was stored. The others are as `run_trial` takes them.
 
     ValueError for a name that no measurement gives, for one that every result has, and where a network is needed and the one
-    that is pretrained here is not the result's: other machines and versions make others.
+    that is pretrained here is not the result's, as other machines and versions make other networks.
     """
     wanted = giving(names)
     if fixed := sorted(set(names) & set(ORIGINAL)):

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from hmmlib.experiments.summaries import LEFT, Read, along, as_results, means, reference, size
+from hmmlib.experiments.summaries import LEFT, Interval, Read, along, as_results, means, reference, size
 from hmmlib.notebook.figure_3 import draw_line
 from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, TRIANGLE, done, legend_below
 from hmmlib.validation import all_of_type, as_array, by_name, length_of
@@ -44,6 +44,80 @@ def lines(
     axes.set(xlabel=x_label, ylabel=y_label)
     legend_below(axes)
     return done(figure)
+
+
+def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
+    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, and in it a mark for each series.
+
+    A row maps the names of up to six series to their intervals, or to None where there is none.
+    """
+    series = list(dict.fromkeys(name for row in by_name("rows", rows).values() for name in by_name("each row", row)))
+    if len(series) > len(COLOURS):
+        raise ValueError(f"each of rows must have the same 1 to {len(COLOURS)} series, not {len(series)} in all")
+    figure, axes = plt.subplots(figsize=(5.4, 1.1 + 0.13 * len(rows) * (len(series) + 1)))
+    for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
+        shift = (k + 1) / (len(series) + 1) - 0.5
+        drawn = {at + shift: found for at, row in enumerate(rows.values()) if (found := row.get(name)) is not None}
+        axes.plot([found.mean for found in drawn.values()], list(drawn), marker, color=colour, markersize=5, label=name)
+        for at, found in drawn.items():
+            if found.n > 1:
+                axes.plot(found.shown, [at, at], color=colour, linewidth=1.2)
+    for at in range(1, len(rows)):
+        axes.axhline(at - 0.5, color=SOFT, linewidth=0.6)
+    axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params("y", length=0)
+    axes.spines["left"].set_visible(False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="lower center", ncol=3, fontsize=9, handlelength=1)
+    figure.tight_layout(rect=(0, 0.3 * -(-len(series) // 3) / figure.get_figheight(), 1, 1))
+    plt.close(figure)
+    return figure
+
+
+def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The part of a polygon of beliefs, (k, 3), on which weightsᵀp is at least 0: a polygon too, (l, 3), or empty."""
+    kept = []
+    for here, there in zip(corners, np.roll(corners, -1, 0), strict=True):
+        a, b = weights @ here, weights @ there
+        kept += [here] if a >= 0 else []
+        kept += [(b * here - a * there) / (b - a)] if a * b < 0 else []
+    return np.array(kept).reshape(-1, 3)
+
+
+def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names: Sequence[str]) -> Figure:
+    """For each score ν, by name, the triangle of beliefs about three states: where μᵀp and νᵀp have other signs is shaded.
+
+    `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners.
+    ValueError for other shapes.
+    """
+    mu, wanted = as_array("mu", mu, 3), by_name("scores", scores)
+    if length_of("names", names) != 3:
+        raise ValueError(f"names must be three, not {list(names)!r}")
+    figure, panels = plt.subplots(1, len(wanted), figsize=(5.4, 2.6), squeeze=False)
+    for axes, (title, score) in zip(panels[0], wanted.items(), strict=True):
+        score = as_array(f"scores[{title!r}]", score, 3)
+        for sign in (1, -1):
+            wrong = _half(_half(np.eye(3), sign * mu), -sign * score)
+            if len(wrong) > 2:
+                axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
+        axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        for weights, colour, style, label in (
+            (mu, INK, "-", "the label changes"),
+            (score, BLUE, "--", "the head's changes"),
+        ):
+            edge = [p for p in _half(np.eye(3), weights) if abs(weights @ p) < 1e-12]
+            if len(edge) > 1:
+                axes.plot(*(np.array(edge[:2]) @ TRIANGLE).T, style, color=colour, label=label)
+        for name, (x, y) in zip(names, TRIANGLE, strict=True):
+            axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.14)), ha="center", fontsize=9)
+        axes.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.05))
+        axes.set_title(title, loc="center", fontsize=10)
+        axes.axis("off")
+    found = {name: handle for axes in panels[0] for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found, loc="lower center", ncol=3, fontsize=9)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
+    plt.close(figure)
+    return figure
 
 
 def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from hmmlib.experiments.local import run_missing, store_safely, what_is_kept
+from hmmlib.experiments.local import deadline, run_missing, store_safely, what_is_kept
 from hmmlib.experiments.provenance import has_changed, stored_by
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import (
+    BEYOND,
     PROJECT,
     Store,
     as_folders,
@@ -22,11 +23,12 @@ from hmmlib.experiments.store import (
     result_path,
 )
 from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmlib.notebook.parameters import MINUTES
 from hmmlib.training import checkpoints
 from hmmlib.validation import all_of_type, at_least
 
-WIDTH = 80
-"""Characters in a line of what a notebook is told: as wide as the book's column."""
+WIDTH = 78
+"""Characters in a line of what a notebook is told: as many as the book's column holds."""
 
 
 def changed(
@@ -126,3 +128,13 @@ def gather(
         told = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
         say(textwrap.fill(told, WIDTH))
     return results
+
+
+def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
+    """For a notebook of *Beyond the paper*: the trials of Figure 3's left panel that have all that `also` asks for.
+
+    As `gather` has them, from what is stored there and what can be computed within so many minutes; 0 for the preset's own.
+    """
+    specs = panel_specs(preset, "left", trials)
+    results = gather(specs, deadline(minutes or MINUTES[preset]), device, BEYOND, also=also)
+    return [result for result in results if all(getattr(result, name) for name in also)]

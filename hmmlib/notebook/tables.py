@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hmmlib.experiments.summaries import Read, as_results, means
+from hmmlib.experiments.summaries import Interval, Read, as_results, means, size
 from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
@@ -71,18 +71,38 @@ class Table:
             return "<tr>" + "".join(f"<{kind}>{shown(str(cell))}</{kind}>" for cell in cells) + "</tr>"
 
         body = "\n".join(line(row, "td") for row in self.rows)
-        return f'<table class="dataframe">\n<thead>{line(self.head, "th")}</thead>\n<tbody>\n{body}\n</tbody>\n</table>'
+        head = f'<table class="dataframe" cellpadding="4">\n<thead>{line(self.head, "th")}</thead>'
+        return f"{head}\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def one_digit(value: float) -> str:
+    """A number with one digit that counts: as it is from 0.001 to 1000, with a power of ten elsewhere, as in 2·10⁴."""
+    digit, power = f"{value:.0e}".split("e")
+    if value == 0 or -3 <= int(power) < 3:
+        return f"{float(f'{value:.0e}'):g}"
+    return f"{digit}·10{str(int(power)).translate(SUPERSCRIPTS)}"
 
 
 def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
-    """What was predicted, what was found, and whether the prediction came true. ValueError for what is no such triple."""
+    """What was predicted, what was found, and whether the prediction came true; of a mean of nothing, that it cannot be told.
+
+    ValueError for what is no such triple.
+    """
     for one in predictions:
         of_words = length_of("each of predictions", one) == 3 and all(isinstance(word, str) for word in one[:2])
         if not of_words or not isinstance(one[2], bool | np.bool_):
             raise ValueError(
                 f"each of predictions must be a sentence, what was found, and whether it is so, not {one!r}"
             )
-    rows = [[said, found, "came true" if so else "did not"] for said, found, so in predictions]
+    rows = [
+        [said, "no such trials", "–"]
+        if re.search(r"\bnan\b", found)
+        else [said, found, "came true" if so else "did not"]
+        for said, found, so in predictions
+    ]
     return Table(["predicted", "found", ""], rows)
 
 
@@ -98,18 +118,41 @@ def within(name: str, *keys: str) -> Read:
     return read
 
 
+def by_size(results: Sequence[TrialResult]) -> dict[str, Callable[[TrialResult], bool]]:
+    """Columns of a table, one for each number of states: its name, and whether a result is in it."""
+    return {str(n): (lambda result, n=n: size(result) == n) for n in sorted(set(map(size, results)))}
+
+
+def at_size(n_states: int, read: Read) -> Read:
+    """What reads the same off results with so many states, and None off the others."""
+    return lambda result: read(result) if size(result) == n_states else None
+
+
 def table_of(
-    results: Sequence[TrialResult], groups: dict[str, Callable], rows: dict[str, Read], form: str = ".3f"
+    results: Sequence[TrialResult],
+    groups: dict[str, Callable],
+    rows: dict[str, Read],
+    form: str = ".3f",
+    corner: str = "",
+    alone: bool = False,
 ) -> Table:
     """A row for each thing that is read, a column for each group of results: means with 95% intervals.
 
-    `groups` maps a column's name to whether a result is in it.
+    `groups` maps a column's name to whether a result is in it; `corner` stands above the names of the rows. With `alone` it
+    is narrow enough for a phone: means without intervals and the sign of percents, columns without numbers of results.
     """
     columns = {
         name: [r for r in as_results(results) if belongs(r)] for name, belongs in by_name("groups", groups).items()
     }
-    lines = []
-    for name, read in by_name("rows", rows).items():
-        found = [means(group, read) for group in columns.values()]
-        lines.append([name, *("–" if one is None else format(one, form) for one in found)])
-    return Table(["", *(f"{name} ({len(group)})" for name, group in columns.items())], lines)
+
+    def shown(one: Interval | None) -> str:
+        if one is None:
+            return "–"
+        return format(one.mean, form).removesuffix("%") if alone else format(one, form)
+
+    lines = [
+        [name, *(shown(means(group, read)) for group in columns.values())]
+        for name, read in by_name("rows", rows).items()
+    ]
+    counted = [name if alone else f"{name} ({len(group)})" for name, group in columns.items()]
+    return Table([corner, *counted], lines)

@@ -1,7 +1,7 @@
 """A BERT-shaped masked language model, and how far its predictions are from the exact ones.
 
-The architecture is `transformers`' BertForMaskedLM. What is ours is that a layer can run at chosen positions only: of
-the last layer and the vocabulary head, nothing else is needed.
+The architecture is `transformers`' BertForMaskedLM. What is ours is that a layer can run at chosen positions only, because
+of the last layer and the vocabulary head no more is needed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shape:
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
     """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is the last input id and never predicted.
 
-    As BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
+    It is BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
     """
     of_type("shape", shape, Shape)
     n_tokens, seed = at_least("n_tokens", n_tokens, 1), as_seed(seed)
@@ -83,7 +83,7 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
 
 
 def fingerprint(network: nn.Module) -> str:
-    """16 hexadecimal digits that the network's weights give: the same before and after tuning, which must not move them."""
+    """16 hexadecimal digits of the network's weights: the same before and after tuning, which must not change them."""
     return digest(of_type("network", network, nn.Module).state_dict())
 
 
@@ -107,18 +107,18 @@ def to_ids(network: BertForMaskedLM, tokens: Tensor, before: int = 0) -> Tensor:
 
 
 def gathered(hidden: Tensor, positions: Tensor) -> Tensor:
-    """Of (n, L, width) the vectors at chosen positions (n, k): (n, k, width)."""
+    """The vectors (n, k, width) that stand at chosen positions (n, k) of `hidden`, (n, L, width)."""
     return hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
 
 
 def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
-    """The output of a BERT layer at chosen positions only: keys and values everywhere, all else there.
+    """The output of a BERT layer at chosen positions only: keys and values are computed everywhere, all else only there.
 
     Args:
         hidden: the layer's input, (n, L, width).
         positions: (n, k), position indices in each sequence; all of them if None.
-        seen: which positions (columns) each of all positions (rows) may attend to, (L, L); every one if None. Not together
-            with chosen positions.
+        seen: which positions (columns) each position (row) may attend to, (L, L); all of them if None. It cannot be given
+            together with chosen positions.
 
     Returns:
         (n, k, width), what the whole layer gives there.
@@ -158,7 +158,7 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
     """The hidden states at one position: before the first layer and after each, (layers + 1, n, width).
 
     In the layers of `cut` (1 for the first) that position and those behind it do not attend to what stands before it.
-    ValueError for a position or a layer that there is not.
+    ValueError for a position or a layer that does not exist.
     """
     layers, length = as_network(network).bert.encoder.layer, embeddings.shape[1]
     integer_between("position", position, 0, length - 1)
@@ -191,9 +191,10 @@ def masked_logits(network: BertForMaskedLM, masked: Tensor, positions: Tensor) -
 def masked_losses(
     network: BertForMaskedLM, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
 ) -> tuple[float, float]:
-    """Mean masked-token loss, nats, on `n` fresh sequences: (the network's, the exact conditional's, the least there is).
+    """Two mean masked-token losses, in nats, on `n` fresh sequences: the network's, and that of the exact conditional, which is
+    the least that there is.
 
-    The network computes on its own device, the model on its own.
+    The network computes on its device, and the model on its own.
     """
     as_network(network)
     generator = as_generator(seed)

@@ -1,4 +1,4 @@
-"""Checkpoints: tensors and a few words, in one safetensors file, written whole or not at all; the last but one is kept."""
+"""Checkpoints: tensors and a few words in one safetensors file, written whole or not at all; the one before is kept too."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class CheckpointError(OSError):
 
 
 def as_path(path: str | Path) -> Path:
-    """Where a checkpoint may lie. ValueError for another kind of file, TypeError for no path: what lies there stays."""
+    """Where a checkpoint may lie. ValueError for another kind of file, and TypeError for no path, so that what lies there stays
+    as it is."""
     try:
         path = Path(path)
     except TypeError:
@@ -35,7 +36,7 @@ def as_path(path: str | Path) -> Path:
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
-    """16 hexadecimal digits that the names and contents of tensors give."""
+    """16 hexadecimal digits of the names and contents of tensors."""
     content = hashlib.sha256()
     for name, value in tensors.items():
         content.update(name.encode())
@@ -44,7 +45,7 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def seal(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
-    """16 hexadecimal digits that all of a checkpoint gives: facts, types, shapes and contents."""
+    """16 hexadecimal digits of all that is in a checkpoint: facts, types, shapes and contents."""
     layouts = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in tensors.items()}
     words = repr((sorted(facts.items()), sorted(layouts.items()), digest(tensors)))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
@@ -78,7 +79,7 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """ValueError, SafetensorError or OSError unless the file is whole."""
+    """Tensors and facts of a whole file; ValueError, SafetensorError or OSError where it is none."""
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}

@@ -9,10 +9,10 @@ from torch import Tensor
 
 
 class Muon(torch.optim.Muon):
-    """torch's Muon, with all matrices of a shape orthogonalised as one batch, and the same result.
+    """torch's Muon with the same result, but with all matrices of one shape orthogonalised as one batch.
 
-    In torch each matrix goes through 15 small products of its own, which cost a step of a small network most of a
-    third of its time. Here a tall matrix is transposed first, so that most of an encoder's are of two shapes.
+    In torch each matrix goes through 15 small products of its own, which take nearly a third of the time of a small
+    network's step. Here a tall matrix is transposed first, so that most of an encoder's matrices are of two shapes.
     """
 
     @torch.no_grad()

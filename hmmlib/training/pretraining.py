@@ -1,7 +1,7 @@
-"""Pretraining: a corpus kept as bytes on the device, a step of forward and backward pass, two optimisers, checkpoints.
+"""Pretraining: a corpus kept as bytes on the device, steps of a forward and a backward pass, two optimisers, checkpoints.
 
-Nothing in the loop waits for the device, and there is no data loader: masks are drawn where the corpus lies. On CUDA
-forward and backward pass are captured once as a graph and replayed.
+Nothing in the loop waits for the device, and there is no data loader: masks are drawn where the corpus lies. On CUDA the
+forward and the backward pass are captured once as a graph and replayed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
 LOOK = {"cpu": 1}
-"""After how many steps the loss is looked at; elsewhere SELDOM, as each look waits for the device."""
+"""After how many steps the loss is looked at, by kind of device; on others after SELDOM, as each look waits for the device."""
 SELDOM = 100
 
 
 MASKINGS = ("always", "bert")
-"""What a hidden position shows: always [MASK], or as BERT's does."""
+"""What a hidden position shows: always [MASK], or what BERT's masking shows."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def corpus(model: HMM | MemoryHMM, plan: Pretraining, generator: torch.Generator
 
 
 def visits(chunks: int, plan: Pretraining, generator: torch.Generator) -> Tensor:
-    """Which chunks each step reads, (steps, batch): a new permutation for each pass; in order if each is seen once."""
+    """Which chunks each step reads, (steps, batch): a new permutation in each pass, or in order where each is seen once."""
     needed = plan.steps * plan.batch
     if not plan.documents:
         return torch.arange(needed).reshape(plan.steps, plan.batch)
@@ -128,10 +128,10 @@ def rate_at(step: int, plan: Pretraining) -> float:
 
 
 class Gradients:
-    """Loss and gradients of a batch: call it with input ids (n, T), positions (n, k), targets (n, k); gradients are set.
+    """Loss and gradients of a batch. A call takes input ids (n, T), positions (n, k) and targets (n, k), and sets gradients.
 
-    Once `capture` has recorded a graph, a call replays it on the same memory; so gradients must then stay where they are
-    (never set to None), and shapes must not change.
+    Once `capture` has recorded a graph, a call replays it on the same memory. So gradients must then stay where they are,
+    which is to say that they are never set to None, and shapes must not change.
     """
 
     def __init__(self, network: BertForMaskedLM, half: torch.dtype | None = None):
@@ -204,7 +204,7 @@ class Run:
         return ids, positions, tokens.gather(1, positions)
 
     def warm_up(self) -> None:
-        """What can be done before the first step, and leaves no trace."""
+        """Do what can be done before the first step without leaving a trace."""
         if self.device.type == "cuda":
             self.gradients.capture(*self.batch(0, torch.Generator(self.device).manual_seed(0)))
 

@@ -15,10 +15,10 @@ from torch.nn import functional as F
 from hmmlib.validation import as_labels, as_parameter, of_width
 
 DECAY = 1e-4
-"""The weight of the squared norm beside the mean loss. Without it logistic regression has no end where labels can be separated,
-and least squares reads rounding where texts are few and alike."""
+"""The weight of the squared norm of a probe's weights beside the mean loss. Without it logistic regression has no end where
+labels can be separated, and least squares reads rounding where texts are few and alike."""
 STEPS = 300
-"""Of L-BFGS, at most."""
+"""The most steps of L-BFGS."""
 
 
 class Probe(NamedTuple):
@@ -44,7 +44,7 @@ def _scaled(hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def linear_probe(hidden: Tensor, values: Tensor) -> Probe:
-    """The probe of values (n, k) by least squares, with a weight on the norm of `DECAY`.
+    """The probe of values (n, k) by least squares, where the squared norm of its weights counts by `DECAY`.
 
     ValueError where hidden (n, d) and values are not of as many texts.
     """
@@ -58,7 +58,8 @@ def linear_probe(hidden: Tensor, values: Tensor) -> Probe:
 
 
 def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:
-    """The probe whose sign is the label, (n,) bool, by logistic regression with a weight on the norm of `DECAY`: k = 1.
+    """The probe whose sign is the label, (n,) bool, by logistic regression, where the squared norm of its weights counts by
+    `DECAY`; k is 1.
 
     ValueError where hidden (n, d) and labels are not of as many texts.
     """
@@ -80,7 +81,7 @@ def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:
 
 
 def explained(found: Tensor, values: Tensor) -> float:
-    """The share of the values' variance that `found` explains, both (n, k): at most 1; below 0 where the mean is nearer.
+    """The share of the values' variance that `found` explains, both (n, k): at most 1, and below 0 where their mean is nearer.
 
     All k are taken together. ValueError where the shapes differ, or the values do not vary.
     """

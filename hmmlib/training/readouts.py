@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from hmmlib.validation import as_generator, as_seed, as_tensor, at_least, of_type, of_width, one_of
 
 WORDS = ("emission", "translated", "own")
-"""The columns in which a belief may be told: those of W; T W, with one map T of tokens to tokens; or any R, (X, S)."""
+"""The columns in which a belief may be told: those of W; those of T W, where one map T takes tokens to tokens; or any R,
+(X, S)."""
 
 TINY = torch.finfo(torch.float64).tiny
 
 STEPS, POLISH, APPROACH = 300, 300, 200
-"""Steps of expectation and maximisation, then of L-BFGS, at most; and of Adam towards the least distance."""
+"""The most steps of expectation and maximisation, then those of L-BFGS, and those of Adam towards the least distance."""
 
 
 class Readout(NamedTuple):
@@ -64,7 +65,7 @@ class _Fit(NamedTuple):
     words: str
 
     def readout(self, table: Tensor, weights: Tensor) -> Readout:
-        """With T or the columns as `table`."""
+        """The readout with T, or the columns themselves, as `table`."""
         if self.words == "emission":
             return Readout(self.emission, weights / weights.max())
         columns = table @ self.emission if self.words == "translated" else table
@@ -75,7 +76,8 @@ class _Fit(NamedTuple):
         return -(self.guesses * found(self.beliefs).clamp(min=TINY).log()).sum(1).mean()
 
     def step(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
-        """Expectation and maximisation: which state, and which token before T, each guess comes from. Never worse."""
+        """One step of expectation and maximisation, after which the fit is never worse. What is inferred is which state, and
+        which token before T, each guess comes from."""
         total = (self.beliefs * weights).sum(1, keepdim=True)
         weighed, found = self.beliefs * weights / total, self.readout(table, weights)
         ratio = self.guesses / (weighed @ found.columns.T).clamp(min=TINY)
@@ -90,7 +92,7 @@ class _Fit(NamedTuple):
         return table, weights / weights.max()
 
     def climb(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
-        """Steps up to STEPS of them, then L-BFGS on logarithms, where that is better."""
+        """STEPS such steps, and then L-BFGS on logarithms; its end counts where it is better."""
         for _ in range(STEPS):
             table, weights = self.step(table, weights, reweighted)
         ends = [(table, weights)]
@@ -114,7 +116,7 @@ class _Fit(NamedTuple):
         return min(ends, key=lambda end: self.loss(self.readout(*end)).nan_to_num(nan=torch.inf).item())
 
     def approach(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
-        """The nearest of what Adam passes on its way down the mean total variation, on logarithms."""
+        """The nearest of all that Adam passes, on logarithms, on its way down the mean total variation."""
         raw = [part.clamp(min=1e-12).log().requires_grad_() for part in (table, weights)]
         optimiser = torch.optim.Adam(raw, lr=0.1)
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, APPROACH)
@@ -146,10 +148,10 @@ def fit_readout(
     starts: int = 3,
     nearest: bool = False,
 ) -> Readout:
-    """The `Readout` of one family under which the guesses are likeliest: the least mean cross-entropy.
+    """The `Readout` of one family under which the guesses are likeliest, which is to say of the least mean cross-entropy.
 
-    With `nearest`, it then goes down the mean total variation, as what is likeliest need not be near where W has entries of
-    nearly zero.
+    With `nearest`, the search then goes down the mean total variation, because what is likeliest need not be near where W
+    has entries of nearly zero.
 
     Args:
         beliefs: the exact p for each text, (n, S).
@@ -188,12 +190,12 @@ def fit_readout(
 
 
 def free_readout(beliefs: Tensor, guesses: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
-    """A network of p with two hidden layers, fitted by Adam: what beliefs explain at all.
+    """A network of p with two hidden layers, fitted by Adam. It shows how much beliefs can explain at all.
 
-    To the guesses' likelihood first, in the second half of the steps to the least mean total variation.
+    It is fitted to the guesses' likelihood first, and in the second half of the steps to the least mean total variation.
 
-    Called with beliefs (n, S) in float64, it gives guesses (n, X). Arguments as in `fit_readout`; ValueError as there, and
-    for a width or a number of steps below 1.
+    Called with beliefs (n, S) in float64, the network gives guesses (n, X). Arguments are as in `fit_readout`; ValueError as
+    there, and for a width or a number of steps below 1.
     """
     beliefs, guesses = as_tensor("beliefs", beliefs, 2).double(), as_tensor("guesses", guesses, 2).double()
     if len(guesses) != len(beliefs):

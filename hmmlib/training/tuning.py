@@ -37,7 +37,8 @@ PROMPT_STARTS = ("uniform", "vocabulary")
 
 @dataclass(frozen=True)
 class Tuning:
-    """How to tune: passes over the training examples, batch size, AdamW's rates; linear warm-up over a share, then decay."""
+    """How to tune: passes over the training examples, batch size, and AdamW's rates, which rise linearly over a share of the
+    steps, `warmup`, and then fall linearly to zero."""
 
     epochs: int
     batch: int
@@ -150,9 +151,9 @@ def _fit(
 
 
 def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearHead:
-    """Head tuning: a linear head on distributions (n, X), computed once. Starts at zero.
+    """Head tuning: a linear head on distributions (n, X), which are computed once. The head starts at zero.
 
-    A distribution sums to 1, so a bias would only repeat what equal weights do.
+    A distribution sums to 1, so that a bias would only repeat what equal weights do.
     """
     probs = as_tensor("probs", probs, 2).detach()
     weights = nn.Parameter(torch.zeros_like(probs[0]))
@@ -205,9 +206,10 @@ def tune_attention(
 
 
 def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str = "uniform") -> Tensor:
-    """A prompt before any training, (length, width): uniform on [-0.5, 0.5] (appendix E).
+    """A prompt before any training, (length, width), with entries uniform on [-0.5, 0.5], as in appendix E.
 
-    With `start` "vocabulary", word embeddings of ids drawn at random without replacement as far as there are enough.
+    With `start` "vocabulary" it is made of word embeddings, of ids that are drawn at random, without replacement as far as
+    there are enough.
     """
     generator, length = as_generator(seed), at_least("length", length, 0)
     as_network(network)
@@ -254,7 +256,7 @@ def tune_prompt(
 
 
 def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tensor:
-    """Ḡ_2 of (u, ∅, x) by (3.3), (n, X), from P[H_0 | X_{1:T} = x], (n, S): no messages are passed again.
+    """Ḡ_2 of (u, ∅, x) by (3.3), (n, X), from P[H_0 | X_{1:T} = x], (n, S), without passing messages again.
 
     Differentiable in the prompt u, (S,). The zero vector where prompt and text exclude each other.
     """
@@ -269,7 +271,7 @@ def tune_exact_prompt(
 ) -> tuple[Tensor, LinearHead]:
     """One prompt vector u in [0, 1]^S and a linear head on the exact Ḡ_2, trained together by gradients through Ḡ.
 
-    `posteriors` are P[H_0 | X_{1:T} = x], (n, S). u is the sigmoid of what is trained, which starts standard normal.
+    `posteriors` are P[H_0 | X_{1:T} = x], (n, S). What is trained starts standard normal, and u is its sigmoid.
     """
     of_type("model", model, HMM)
     model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach())

@@ -1,12 +1,25 @@
 """What the pages say of the stored trials, as far as it is a claim about them all."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from hmmlib.experiments.specs import panel_specs
 from hmmlib.experiments.store import STORE, load_result, result_path
-from hmmlib.experiments.summaries import LADDER, LEFT, RIGHT, along, apart, gain, interval, learned, reference, size
+from hmmlib.experiments.summaries import (
+    LADDER,
+    LEFT,
+    RIGHT,
+    along,
+    apart,
+    gain,
+    interval,
+    learned,
+    mean,
+    reference,
+    size,
+)
 from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
@@ -171,3 +184,10 @@ def test_the_numbers_of_the_landing_page():
     ours = along(LEFT_RESULTS, LEFT["prompt tuning"], size)[30].mean
     published = reference("left")["prompt tuning"][30].mean
     assert f"to {published:.0%} at 30 states (ours: {ours:.0%})" in text
+
+
+def test_a_mean_leaves_out_what_is_missing_and_there_is_none_of_nothing():
+    assert mean([0.5, None, 1.0]) == 0.75
+    assert mean(x > 1 for x in (1, 2, 3, 4)) == 0.75
+    assert math.isnan(mean([None]))
+    assert math.isnan(mean([]))

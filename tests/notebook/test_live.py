@@ -11,7 +11,7 @@ from hmmlib.experiments.local import describe
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Store, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
-from hmmlib.notebook.live import gather, run_live
+from hmmlib.notebook.live import WIDTH, gather, measured, run_live
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 
@@ -52,7 +52,7 @@ def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
     lines = []
     gather(SPECS, math.inf, "cpu", tmp_path, lines.append)
     said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit; the library has changed since"
-    assert max(map(len, lines[0].splitlines())) <= 80
+    assert max(map(len, lines[0].splitlines())) <= WIDTH
     assert [" ".join(line.split()) for line in lines] == [
         f"3 of 3 trials were not run now, but {said} (rerun=True runs them again)."
     ]
@@ -124,3 +124,12 @@ def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
     run_live(SPECS[0], "cpu", tmp_path)
     assert min(share for phase, share in steps if phase == "pretraining") > 0.5, "it went on, and did not begin anew"
     assert result_path(SPECS[0], tmp_path).exists()
+
+
+def test_what_is_measured_of_the_left_panel_is_read_from_the_store(capsys):
+    also = ["probes", "votes"]
+    found = measured("quick", 1, 1e-9, "cpu", also)
+    assert sorted(result.spec.n_states for result in found) == [4, 8, 10, 15, 25, 30]
+    assert all(result.probes and result.votes for result in found)
+    assert capsys.readouterr().out.startswith("6 of 6 trials were not run now")
+    assert measured("paper", 1, 1e-9, "cpu", also) == []

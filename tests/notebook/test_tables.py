@@ -1,5 +1,6 @@
 """Tables of the notebooks: what they show is what the results hold."""
 
+import math
 import re
 from dataclasses import replace
 
@@ -7,8 +8,20 @@ import numpy as np
 import pytest
 
 from hmmlib.experiments.store import STORE, load_results
-from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.tables import Table, agree, as_set, difference, digits, means, outcomes, table_of, within
+from hmmlib.experiments.summaries import gain, interval, means, size
+from hmmlib.notebook.tables import (
+    Table,
+    agree,
+    as_set,
+    at_size,
+    by_size,
+    difference,
+    digits,
+    one_digit,
+    outcomes,
+    table_of,
+    within,
+)
 
 RESULTS = load_results("smoke", STORE)
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -55,8 +68,12 @@ def test_a_table_is_escaped_and_has_every_cell():
 
 
 def test_outcomes_say_of_each_prediction_whether_it_came_true():
-    table = outcomes([("It rains.", "90%", True), ("It snows.", "0%", False)])
-    assert table.rows == [["It rains.", "90%", "came true"], ["It snows.", "0%", "did not"]]
+    table = outcomes([("It rains.", "90%", True), ("It snows.", "0%", False), ("It hails.", f"{math.nan:.0%}", False)])
+    assert table.rows == [
+        ["It rains.", "90%", "came true"],
+        ["It snows.", "0%", "did not"],
+        ["It hails.", "no such trials", "–"],
+    ]
 
 
 def test_what_is_read_off_a_table_of_a_result():
@@ -82,3 +99,27 @@ def test_a_table_of_results_has_a_column_for_each_group():
         assert name == f"|H| = {n} ({len(group)})"
         assert cell == format(interval([r.votes["weighed"] for r in group]), ".2f")
     assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}).rows == [["k", "–"]]
+
+
+def test_a_table_for_a_phone_has_means_alone():
+    found = table_of(MARKED, by_size(MARKED), {"head": within("head_accuracy")}, ".1%", "% right", alone=True)
+    sizes = sorted({size(r) for r in MARKED})
+    assert found.head == ["% right", *map(str, sizes)]
+    for cell, n in zip(found.rows[0][1:], sizes, strict=True):
+        shares = [r.head_accuracy for r in MARKED if size(r) == n]
+        assert cell == f"{100 * sum(shares) / len(shares):.1f}"
+    assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}, alone=True).rows == [["k", "–"]]
+
+
+def test_what_is_read_at_one_size_alone():
+    read = at_size(30, within("head_accuracy"))
+    assert [read(r) for r in MARKED] == [r.head_accuracy if size(r) == 30 else None for r in MARKED]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0, "0"), (89.0, "90"), (499, "500"), (0.00138, "0.001"), (0.55, "0.6"), (1.1e7, "1·10⁷"), (3.6e-5, "4·10⁻⁵"),
+     (9999, "1·10⁴"), (-0.5, "-0.5")],
+)  # fmt: skip
+def test_a_number_of_one_digit(value, said):
+    assert one_digit(value) == said

@@ -31,14 +31,14 @@ INNER = {
     "experiments.trials": "network_key on_request",  # what a trial asks of its own spec and device
     "experiments.summaries": "size gain as_results means Share Share.__call__",  # read one field
     "files": "write_whole writable_folder",  # get what `store`, `ledger` and sweeps have made
-    "notebook.live": "run_live",  # `run_trial` and `gather` are the doors
     "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
     "models.chains": "chain_period primitive reachable eliminated",
     "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
-    "notebook.tables": "within difference agree digits as_set",  # read a result
+    "notebook.live": "run_live measured",  # `run_trial`, `gather` and `panel_specs` look at what they give on
+    "notebook.tables": "within at_size by_size one_digit difference agree digits as_set",  # read a result
     "notebook.figure_3": "draw_line",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
