@@ -76,6 +76,7 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
         hidden_dropout_prob=shape.dropout,
         attention_probs_dropout_prob=shape.dropout,
         pad_token_id=None,
+        mask_token_id=n_tokens + shape.specials - 1,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -88,10 +89,26 @@ def fingerprint(network: nn.Module) -> str:
 
 
 def as_network(network) -> BertForMaskedLM:
-    """`network` where it is one that `build` makes; TypeError otherwise."""
-    if not isinstance(network, nn.Module) or not hasattr(network, "bert") or not hasattr(network, "cls"):
-        raise TypeError(f"network must be of type BertForMaskedLM, as build makes it, not {type(network).__name__}")
+    """`network` where it is one that `build` makes; TypeError otherwise: another's [MASK] may be any of its words."""
+    kind = type(network)
+    if kind.__module__.split(".")[0] == "peft" or (isinstance(network, nn.Module) and _has_adapters(network)):
+        raise TypeError(
+            "network must be as build makes it, without what peft adds: readers.FromTransformers reads that"
+        )
+    if (
+        kind.__name__ != "BertForMaskedLM"
+        or getattr(network.config, "mask_token_id", None) != network.config.vocab_size - 1
+    ):
+        made = kind.__name__ + " with a vocabulary of its own" * (kind.__name__ == "BertForMaskedLM")
+        raise TypeError(
+            f"network must be of type BertForMaskedLM, as build makes it, not {made}: readers.FromTransformers reads others"
+        )
     return network
+
+
+def _has_adapters(network: nn.Module) -> bool:
+    """Whether `peft` has put layers of its own into a network."""
+    return any(type(part).__module__.startswith("peft.") for part in network.modules())
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor, before: int = 0) -> Tensor:

@@ -13,13 +13,12 @@ from torch.nn import functional as F
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import lemma_c_2
-from hmmlib.training.bert import as_network, hidden_at, logits_at, to_ids
+from hmmlib.training.readers import Reader, as_reader
 from hmmlib.validation import (
     LARGEST,
     as_generator,
     as_labels,
     as_tensor,
-    as_tokens,
     at_least,
     between,
     of_type,
@@ -54,56 +53,55 @@ class Tuning:
         between("warmup", self.warmup, 0, 1)
 
 
-def to_tokens(network: BertForMaskedLM, tokens) -> Tensor:
+def to_tokens(network: BertForMaskedLM | Reader, tokens) -> Tensor:
     """`tokens` as the network takes them, wherever they lie; ValueError where it cannot."""
-    return as_tokens(tokens, as_network(network).config.vocab_size - 1)
+    return as_reader(network).check(tokens)
 
 
-def behind(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> tuple[Tensor, int]:
-    """The word embeddings of each sequence, (n, P + T, width), with `prompt` (P, width) put before it; and P."""
-    width = as_network(network).config.hidden_size
-    length = 0 if prompt is None else len(of_width("prompt", prompt, width, 2))
-    embeddings = network.get_input_embeddings()(to_ids(network, tokens, length))
-    if length:
-        embeddings = torch.cat([prompt.to(embeddings).expand(len(tokens), -1, -1), embeddings], dim=1)
-    return embeddings, length
+def as_prompt(reader: Reader, prompt: Tensor | None) -> Tensor | None:
+    """A prompt (P, width), or none; ValueError where it is none of the network's width."""
+    return None if prompt is None else of_width("prompt", prompt, reader.width, 2)
 
 
-def probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
+def probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
     """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it."""
-    embeddings, length = behind(network, tokens, prompt)
-    positions = torch.full((len(tokens), 1), length, device=embeddings.device)
-    return logits_at(network, embeddings, positions).squeeze(1).softmax(-1)
+    reader = as_reader(network)
+    return reader.probs(tokens, prompt=as_prompt(reader, prompt))
 
 
 @torch.no_grad()
-def all_probs_at_mask(network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
-    """`probs_at_mask` in blocks, without gradients and without dropout."""
-    tokens = to_tokens(network, tokens)
-    network.eval()
-    return torch.cat([probs_at_mask(network, block, prompt) for block in tokens.split(512)])
+def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
+    """The distribution at the first token of each sequence, (n, X), in blocks, without gradients and without dropout."""
+    reader = as_reader(network)
+    tokens = reader.check(tokens)
+    reader.module.eval()
+    return torch.cat([probs_at_mask(reader, block, prompt) for block in tokens.split(512)])
 
 
 @torch.no_grad()
 def all_hidden_at_mask(
-    network: BertForMaskedLM, tokens: Tensor, prompt: Tensor | None = None, cut: Collection[int] = ()
+    network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None, cut: Collection[int] = ()
 ) -> Tensor:
     """The hidden states at the first token of each sequence, (layers + 1, n, width), in blocks: as `bert.hidden_at`.
 
     In the layers of `cut` neither that token nor any other attends to the prompt.
     """
-    tokens = to_tokens(network, tokens)
-    network.eval()
-    return torch.cat([hidden_at(network, *behind(network, block, prompt), cut) for block in tokens.split(512)], 1)
+    reader = as_reader(network)
+    tokens, prompt = reader.check(tokens), as_prompt(reader, prompt)
+    reader.module.eval()
+    blocks = (reader.embed(block, 0 if prompt is None else len(prompt)).behind(prompt) for block in tokens.split(512))
+    return torch.cat([reader.hidden(block, block.first, cut) for block in blocks], 1)
 
 
 @torch.no_grad()
-def all_probs(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
+def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
     """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
-    tokens = to_tokens(network, tokens)
-    network.eval()
-    embedded = (network.get_input_embeddings()(to_ids(network, block)) for block in tokens.split(512))
-    return torch.cat([logits_at(network, block, None).softmax(-1) for block in embedded])
+    reader = as_reader(network)
+    tokens = reader.check(tokens)
+    reader.module.eval()
+    blocks = (reader.embed(block) for block in tokens.split(512))
+    said = (reader.logits(block, None)[:, block.first : block.first + tokens.shape[1]] for block in blocks)
+    return torch.cat([logits.softmax(-1) for logits in said])
 
 
 def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> list[dict]:
@@ -112,7 +110,7 @@ def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> l
     return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
 
 
-def _fit(
+def fit(
     score,
     groups: list[dict],
     inputs: Tensor,
@@ -157,7 +155,7 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
     """
     probs = as_tensor("probs", probs, 2).detach()
     weights = nn.Parameter(torch.zeros_like(probs[0]))
-    _fit(lambda batch: batch @ weights, _groups(plan, [weights]), probs, labels, plan, seed)
+    fit(lambda batch: batch @ weights, _groups(plan, [weights]), probs, labels, plan, seed)
     return LinearHead(weights.detach())
 
 
@@ -201,28 +199,27 @@ def tune_attention(
         nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
     )
     groups = _groups(plan, [tensor for tensor in head if tensor.requires_grad])
-    _fit(head, groups, probs, labels, plan, seed)
+    fit(head, groups, probs, labels, plan, seed)
     return TunedAttention(*(tensor.detach() for tensor in head))
 
 
-def initial_prompt(network: BertForMaskedLM, length: int, seed: int, start: str = "uniform") -> Tensor:
+def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, start: str = "uniform") -> Tensor:
     """A prompt before any training, (length, width), with entries uniform on [-0.5, 0.5], as in appendix E.
 
     With `start` "vocabulary" it is made of word embeddings, of ids that are drawn at random, without replacement as far as
     there are enough.
     """
-    generator, length = as_generator(seed), at_least("length", length, 0)
-    as_network(network)
+    generator, length, reader = as_generator(seed), at_least("length", length, 0), as_reader(network)
     if one_of("start", start, PROMPT_STARTS) == "vocabulary":
-        words = network.get_input_embeddings().weight.detach()
+        words = reader.words
         rounds = max(1, -(-length // len(words)))
         order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(rounds)])
         return words[order[:length].to(words.device)].clone()
-    return (torch.rand(length, network.config.hidden_size, generator=generator) - 0.5).to(network.device)
+    return (torch.rand(length, reader.width, generator=generator) - 0.5).to(reader.device)
 
 
 def tune_prompt(
-    network: BertForMaskedLM,
+    network: BertForMaskedLM | Reader,
     tokens: Tensor,
     labels: Tensor,
     prompt_length: int,
@@ -236,22 +233,22 @@ def tune_prompt(
     The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero. `tick` is called
     before each batch, and may raise. ValueError where prompt and sequence are longer than the network's positions.
     """
-    tokens = to_tokens(network, tokens)
-    longest = network.config.max_position_embeddings
+    reader = as_reader(network)
+    tokens = reader.check(tokens)
     needed = at_least("prompt_length", prompt_length, 0) + tokens.shape[1]
-    if needed > longest:
+    if needed > reader.longest:
         raise ValueError(
             f"prompt_length: a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {needed} positions, "
-            f"but the network has {longest}"
+            f"but the network has {reader.longest}"
         )
-    network.eval().requires_grad_(False)
-    prompt = nn.Parameter(initial_prompt(network, prompt_length, seed, start))
+    reader.module.eval().requires_grad_(False)
+    prompt = nn.Parameter(initial_prompt(reader, prompt_length, seed, start))
     if not prompt_length:  # only the head is left to train, on what never changes
-        return prompt.detach(), tune_head(all_probs_at_mask(network, tokens), labels, plan, seed)
-    weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1, device=network.device))
+        return prompt.detach(), tune_head(all_probs_at_mask(reader, tokens), labels, plan, seed)
+    weights = nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))
     groups = _groups(plan, [weights], prompt)
-    inputs = tokens.to(network.device)
-    _fit(lambda batch: probs_at_mask(network, batch, prompt) @ weights, groups, inputs, labels, plan, seed, tick)
+    inputs = tokens.to(reader.device)
+    fit(lambda batch: reader.probs(batch, prompt=prompt) @ weights, groups, inputs, labels, plan, seed, tick)
     return prompt.detach(), LinearHead(weights.detach())
 
 
@@ -282,7 +279,7 @@ def tune_exact_prompt(
     def score(batch: Tensor) -> Tensor:
         return probs_behind_prompt(model, batch, raw.sigmoid()) @ weights
 
-    _fit(score, _groups(plan, [weights], raw), posteriors, labels, plan, seed)
+    fit(score, _groups(plan, [weights], raw), posteriors, labels, plan, seed)
     return raw.detach().sigmoid(), LinearHead(weights.detach())
 
 

@@ -14,6 +14,8 @@ INNER_MODULES = {
     "evidence.finite_field.memory": "likewise",
     "evidence.zero_patterns.supports": "bit masks that `patterns` makes; `patterns.decide` is the door",
     "evidence.random_models": "each takes a seed that the ledger draws; `ledger.run` is the door",
+    "training.readers": "test_readers.py has a table of its own: each needs a network of another kind",
+    "training.adapters": "test_adapters.py likewise; `tuning` looks at the rest",
     "experiments.presets": "data",
     "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
     "experiments.beyond": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
