@@ -11,7 +11,17 @@ from record import tried
 from hmmlib import backend
 from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
+from hmmlib.notebook import (
+    believing,
+    beyond_figures,
+    drawings,
+    figure_3,
+    figures,
+    interactive,
+    live,
+    memory_figures,
+    tables,
+)
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -271,6 +281,10 @@ OTHERS = [
     Case(figures.simplex_with_prompt, "essential", [3], "columns from 0 to 2", "[3]"),
     Case(figures.attention, "scores", [1.0], "shape (2,)", "(1,)"),
     Case(figures.beliefs, "cells", {"c": (["x"], np.ones((2, 2)))}, "shape (2, 1)", "(2, 2)"),
+    Case(memory_figures.strips, "rows", {"a": ([0.1], [True, False])}, "shape (1,)", "(2,)", said="labels of rows['a']"),
+    Case(memory_figures.strips, "rows", {}, "one entry or more", "none"),
+    Case(memory_figures.strips, "cuts", {"b": 0.1}, "of the rows a", "b"),
+    Case(memory_figures.strips, "crosses", {"a": [[0.1]]}, "shape (any,)", "(1, 1)"),
     Case(figures.dependencies, "arrows", [("a", "z")], "among the places a, b", "z"),
     Case(figures.dependencies, "marked", ["z"], "among the places a, b", "z"),
     Case(figure_3.panel, "name", "middle", "left or right", "'middle'"),
@@ -297,6 +311,8 @@ OTHERS = [
     Case(interactive.attention_over_words, "question", 3, "type str", "int", TypeError),
     Case(interactive.attention_over_words, "cell", "0", "integer of 0 or more", "'0'"),
     Case(interactive.nearly_dependent_columns, "merge", 2, "tuple or list", "int", TypeError),
+    Case(believing.belief_word_by_word, "values", 3, "sequence", "int", TypeError),
+    Case(believing.belief_word_by_word, "read", "1", "from 0 to 3", "'1'"),
     Case(interactive.softmax_and_its_limit, "words", 3, "3 different words", "3"),
     Case(interactive.softmax_and_its_limit, "words", ["w0"], "3 different words", "['w0']"),
 ]  # fmt: skip

@@ -1,12 +1,14 @@
 """What all figures share: inks that can be read, and legends that take no width."""
 
+from itertools import pairwise
+
 import matplotlib
 import numpy as np
 import pytest
 from colours import contrast
 from matplotlib.colors import to_rgb
 
-from hmmlib.notebook import figures
+from hmmlib.notebook import figures, memory_figures
 
 BLUES = matplotlib.colormaps["Blues"]
 
@@ -32,7 +34,8 @@ def test_legends_are_below():
     figures.use_style()
     drawn = [
         figures.distributions({"a": [0.2, 0.8], "b": [0.5, 0.5]}, ["x", "y"]),
-        figures.attention(["a", "b"], [0.1, 1.0], [False, True]),
+        figures.attention(["a", "b"] * 5, [0.1, 1.0] * 5, [False, True] * 5),
+        memory_figures.strips({"a": ([0.1], [True])}, "x", {}, {"a": 0.5}),
         figures.simplex(np.eye(3), [True, False, True], np.eye(3), np.array([1.0, -1.0, 0.5])),
     ]
     for figure in drawn:
@@ -47,3 +50,33 @@ def test_stacked_bars_stand_on_each_other():
     (axes,) = figures.stacked({"all": parts}, ["x", "y"], "token").axes
     bars = [(bar.get_y(), bar.get_height()) for part in axes.containers for bar in part]
     np.testing.assert_allclose(bars, [(0, 0.1), (0, 0.2), (0.1, 0.3), (0.2, 0.4)])
+
+
+def test_beliefs_show_every_word_in_type_that_a_phone_can_show():
+    words, table = [f"word{k}" for k in range(11)], np.full((12, 3), 1 / 3)
+    figure = figures.beliefs(words, {cell: (["x", "y", "z"], table) for cell in "abc"})
+    figure.canvas.draw()
+    rows = figure.axes[0].get_yticklabels()
+    assert [label.get_text() for label in rows] == ["(prior)", *words]
+    assert figure.get_size_inches()[0] <= 5.4
+    assert [axes.get_xlabel() for axes in figure.axes] == ["a", "b", "c"]
+    for axes in figure.axes:
+        assert len(axes.texts) == 36
+        assert min(text.get_fontsize() for text in axes.texts) >= 9.5
+        boxes = [text.get_window_extent() for text in axes.texts[:3]]
+        assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+
+
+def test_strips_have_each_label_on_its_side_and_cut_where_they_are_told():
+    rows = {"one": ([0.1, 0.2, 0.9], [False, True, True]), "two": ([0.5], [False])}
+    (axes,) = memory_figures.strips(rows, "share", {"two": [0.3, 0.8]}, {"one": 0.15}).axes
+    (cut,) = [line for line in axes.lines if line.get_label() == "where the head cuts"]
+    assert list(cut.get_xdata()) == [0.15, 0.15]
+    points = {(k, p.get_label()): p.get_offsets() for k, p in enumerate(axes.collections) if len(p.get_offsets())}
+    assert {name for _, name in points} == {"label 1", "label 0", "columns of W"}
+    above, below, lowest, crosses = points.values()
+    assert above[:, 0].tolist() == [0.2, 0.9]
+    assert (above[:, 1] < 0).all()  # the axis of the rows points down
+    assert (below[:, 1] > 0).all()
+    assert (lowest[:, 1] > 1).all()
+    assert crosses.tolist() == [[0.3, 1], [0.8, 1]]

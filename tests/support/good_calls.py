@@ -18,7 +18,17 @@ from hmmlib.experiments import cluster, labels, ladder, local, specs, store, sum
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import beyond_figures, drawings, figure_3, figures, interactive, live, tables
+from hmmlib.notebook import (
+    believing,
+    beyond_figures,
+    drawings,
+    figure_3,
+    figures,
+    interactive,
+    live,
+    memory_figures,
+    tables,
+)
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
@@ -285,6 +295,9 @@ GOOD = {
     ),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
     figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
+    memory_figures.strips: dict(
+        rows={"a": ([0.1, 0.9], [False, True])}, x_label="x", crosses={"a": [0.2]}, cuts={"a": 0.5}
+    ),
     figures.dependencies: dict(places={"a": (0, 0), "b": (1, 0)}, arrows=[("a", "b")], marked=["a"]),
     figure_3.panel: dict(results=results, name="left"),
     figure_3.gains: dict(results=results),
@@ -309,6 +322,11 @@ GOOD = {
         weights=[1.0, 0.5, 0.0], names=["a", "b", "c"], name="words",
     ),
     interactive.softmax_and_its_limit: dict(**_HEADS, text=_TEXT, name="softmax"),
+    believing.belief_word_by_word: dict(
+        model=MEMORY, words=_HEADS["words"], cells=[f"c{j}" for j in range(MEMORY.n_cells)],
+        values=[["yes", "no"]] * MEMORY.n_cells, syntax=[f"s{s}" for s in range(MEMORY.n_syntax)], text=_TEXT, read=1,
+        examples=[_TEXT], name="believing",
+    ),
 }  # fmt: skip
 
 
