@@ -14,6 +14,7 @@ from hmmlib.experiments.summaries import Interval, as_results, interval
 from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
+    from hmmlib.evidence.ledger import Entry
     from hmmlib.experiments.trials import TrialResult
 
 Read = Callable[["TrialResult"], float | None]
@@ -111,3 +112,15 @@ def table_of(
         found = [means(group, read) for group in columns.values()]
         lines.append([name, *("–" if one is None else format(one, form) for one in found)])
     return Table(["", *(f"{name} ({len(group)})" for name, group in columns.items())], lines)
+
+
+def rulings(entries: Sequence[Entry]) -> Table:
+    """What random models say of statements: a row for each entry of the ledger. AssertionError where one is not as recorded."""
+    lines = []
+    for entry in entries:
+        if not entry.as_recorded:
+            raise AssertionError(f"{entry.name} is not as recorded")
+        off = f"{entry.residual:.0e}" if entry.residual else "0"
+        control = f"{entry.control_fails} of {entry.control_instances}"
+        lines.append([entry.name, f"{entry.instances}", off, entry.grade, entry.broken, control])
+    return Table(["statement", "models", "largest residual", "ruling", "the control is without", "and fails in"], lines)

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hmmlib.evidence import ledger
 from hmmlib.experiments.store import load_results
 from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, table_of, within
+from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, rulings, table_of, within
 
 RESULTS = load_results("smoke")
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -71,3 +72,13 @@ def test_a_table_of_results_has_a_column_for_each_group():
         assert name == f"|H| = {n} ({len(group)})"
         assert cell == format(interval([r.votes["weighed"] for r in group]), ".2f")
     assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}).rows == [["k", "–"]]
+
+
+def test_rulings_are_those_of_the_ledger_or_stop():
+    entry = ledger.run(ledger.find("Assumption 4.4"), 3, 0)
+    (row,) = rulings([entry]).rows
+    assert row[:4] == ["Assumption 4.4", "3", "0", "holds"]
+    assert row[4] == entry.broken
+    assert row[5] == f"{entry.control_fails} of {entry.control_instances}"
+    with pytest.raises(AssertionError, match=r"Assumption 4\.4 is not as recorded"):
+        rulings([replace(entry, verdict="fails")])
