@@ -16,6 +16,7 @@ from hmmlib.validation import by_name, length_of
 if TYPE_CHECKING:
     from hmmlib.evidence.ledger import Entry
     from hmmlib.experiments.trials import TrialResult
+    from hmmlib.theory.assumptions import RecoveryReport
 
 Read = Callable[["TrialResult"], float | None]
 
@@ -39,6 +40,13 @@ def difference(*pairs: tuple, bound: float = ROUNDING) -> str:
 def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
     """Print in one line how far pairs (found, exact) are apart, as `difference` has it, which also insists on `bound`."""
     print(f"{what}: largest difference {difference(*pairs, bound=bound)}")
+
+
+def recovered(report: RecoveryReport) -> None:
+    """Print in one line whether columns of W are recoverable, and how clearly."""
+    own, name = report.columns, report.assumption.partition(" (")[0]
+    print(f"{name} {report.verdict.value}:", end=" ")
+    print(f"{own.n_columns} columns of rank {own.rank}, at an angle of {report.angle:.2f} to the others")
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,6 @@ def rulings(entries: Sequence[Entry]) -> Table:
         if not entry.as_recorded:
             raise AssertionError(f"{entry.name} is not as recorded")
         off = f"{entry.residual:.0e}" if entry.residual else "0"
-        control = f"{entry.control_fails} of {entry.control_instances}"
-        lines.append([entry.name, f"{entry.instances}", off, entry.grade, entry.broken, control])
-    return Table(["statement", "models", "largest residual", "ruling", "the control is without", "and fails in"], lines)
+        control = f"{entry.broken}: fails in {entry.control_fails} of {entry.control_instances}"
+        lines.append([entry.name, f"{entry.grade}: {entry.instances} models, largest residual {off}", control])
+    return Table(["statement", "ruling", "the control, which is without"], lines)

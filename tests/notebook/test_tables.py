@@ -9,7 +9,9 @@ import pytest
 from hmmlib.evidence import ledger
 from hmmlib.experiments.store import load_results
 from hmmlib.experiments.summaries import gain, interval, size
-from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, rulings, table_of, within
+from hmmlib.models.families import recoverable_memory_hmm
+from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, recovered, rulings, table_of, within
+from hmmlib.theory.assumptions import assumption_4_2
 
 RESULTS = load_results("smoke")
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -32,6 +34,16 @@ def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
 def test_an_agreement_is_one_line(capsys):
     agree("one and two", ([1.0, 2.0], [1.0, 2.0 + 5e-16]))
     assert capsys.readouterr().out == "one and two: largest difference 4e-16\n"
+
+
+def test_what_was_found_of_recoverable_columns_is_one_line(capsys):
+    model, cell, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
+    report = assumption_4_2(model, cell, syntax)
+    recovered(report)
+    recovered(assumption_4_2(model, cell, [0, 1]))
+    good, bad = capsys.readouterr().out.splitlines()
+    assert good == f"Assumption 4.2 holds: 2 columns of rank 2, at an angle of {report.angle:.2f} to the others"
+    assert bad.startswith("Assumption 4.2 does not hold: 4 columns of rank ")
 
 
 def test_a_table_is_escaped_and_has_every_cell():
@@ -77,8 +89,7 @@ def test_a_table_of_results_has_a_column_for_each_group():
 def test_rulings_are_those_of_the_ledger_or_stop():
     entry = ledger.run(ledger.find("Assumption 4.4"), 3, 0)
     (row,) = rulings([entry]).rows
-    assert row[:4] == ["Assumption 4.4", "3", "0", "holds"]
-    assert row[4] == entry.broken
-    assert row[5] == f"{entry.control_fails} of {entry.control_instances}"
+    control = f"{entry.broken}: fails in {entry.control_fails} of {entry.control_instances}"
+    assert row == ["Assumption 4.4", "holds: 3 models, largest residual 0", control]
     with pytest.raises(AssertionError, match=r"Assumption 4\.4 is not as recorded"):
         rulings([replace(entry, verdict="fails")])

@@ -36,7 +36,7 @@ INNER = {
     "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
-    "notebook.tables": "within means difference agree rulings",  # read a result
+    "notebook.tables": "within means difference agree recovered rulings",  # read a result
     "notebook.figure_3": "draw_line",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
