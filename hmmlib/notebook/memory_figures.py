@@ -8,8 +8,42 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, SOFT, done
-from hmmlib.validation import as_array, by_name
+from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, SOFT, TRIANGLE, done
+from hmmlib.validation import as_array, by_name, different_words
+
+
+def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], corners: Sequence[str]) -> Figure:
+    """Distributions over three tokens as points of triangles beside each other, and the columns that they are mixtures of.
+
+    `panels` maps a title to points (n, 3) and to the columns by name, three or more; what can be mixed of them is shaded.
+    `corners` are the tokens' names. ValueError for arrays of other shapes.
+    """
+    from scipy.spatial import ConvexHull
+
+    corners = different_words("corners", corners, 3)
+    figure, axes = plt.subplots(1, len(by_name("panels", panels)), figsize=(2.7 * len(panels), 2.7), squeeze=False)
+    for axis, (title, (points, columns)) in zip(axes[0], panels.items(), strict=True):
+        points = as_array(f"panels[{title!r}]", points, None, 3) @ TRIANGLE
+        own = by_name(f"columns of panels[{title!r}]", columns)
+        spots = np.array([as_array(f"column {name!r}", column, 3) for name, column in own.items()]) @ TRIANGLE
+        axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        if len(spots) > 2:
+            axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.3, linewidth=0)
+        axis.scatter(*points.T, s=7, color=BLUE, linewidth=0, label="guesses")
+        axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label="columns of W")
+        for name, (x, y) in zip(own, spots, strict=True):
+            side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -15), ha="center")
+            axis.annotate(name, (x, y), textcoords="offset points", fontweight="bold", **side)
+        for name, (x, y) in zip(corners, TRIANGLE, strict=True):
+            axis.annotate(name, (x, y), (x, y + (0.05 if y else -0.12)), ha="center")
+        axis.set(aspect="equal", xlim=(-0.12, 1.4), ylim=(-0.16, 1))
+        axis.set_title(title, loc="center", fontsize=10)
+        axis.axis("off")
+    drawn = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
+    figure.legend(drawn.values(), drawn, loc="lower center", ncol=2, fontsize=9)
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    plt.close(figure)
+    return figure
 
 
 def strips(
@@ -37,7 +71,14 @@ def strips(
         marked = as_array(f"crosses[{name!r}]", crosses.get(name, ()), None)
         axes.scatter(marked, np.full(len(marked), y), marker="x", color=INK, s=44, zorder=3, label="columns of W")
         if name in cuts:
-            axes.plot([cuts[name]] * 2, [y - 0.42, y + 0.42], color=GREEN, linestyle="--", label="where the head cuts")
+            axes.plot(
+                [cuts[name]] * 2,
+                [y - 0.42, y + 0.42],
+                color=GREEN,
+                linestyle="--",
+                zorder=4,
+                label="where the head cuts",
+            )
     axes.set_yticks(range(len(rows)), rows)
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
     axes.spines["left"].set_visible(False)

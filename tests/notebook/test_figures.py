@@ -80,3 +80,20 @@ def test_strips_have_each_label_on_its_side_and_cut_where_they_are_told():
     assert (below[:, 1] > 0).all()
     assert (lowest[:, 1] > 1).all()
     assert crosses.tolist() == [[0.3, 1], [0.8, 1]]
+
+
+def test_mixtures_lie_in_the_shade_of_their_columns():
+    columns = {"one": [1, 0, 0], "two": [0, 1, 0], "three": [0.2, 0.2, 0.6], "within": [0.4, 0.4, 0.2]}
+    points = np.random.default_rng(0).dirichlet(np.ones(4), 20) @ np.array(list(columns.values()))
+    figure = memory_figures.mixtures({"all": (points, columns), "two": (np.eye(3), {"x": [1, 0, 0]})}, "abc")
+    assert figure.get_size_inches()[0] <= 5.5
+    assert [axes.get_title() for axes in figure.axes] == ["all", "two"]
+    shade, *others = figure.axes[0].patches
+    assert not others
+    assert len(shade.get_xy()) == 4  # three corners, and back: what is within is none
+    grown = shade.get_path()
+    drawn = figure.axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(drawn, points @ figures.TRIANGLE)
+    assert grown.contains_points(drawn, radius=1e-9).all() or grown.contains_points(drawn, radius=-1e-9).all()
+    assert not figure.axes[1].patches
+    assert {text.get_text() for text in figure.axes[0].texts} == {*columns, *"abc"}

@@ -295,6 +295,7 @@ GOOD = {
     ),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
     figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
+    memory_figures.mixtures: dict(panels={"a": (np.eye(3), dict(zip("xyz", np.eye(3), strict=True)))}, corners="xyz"),
     memory_figures.strips: dict(
         rows={"a": ([0.1, 0.9], [False, True])}, x_label="x", crosses={"a": [0.2]}, cuts={"a": 0.5}
     ),
