@@ -286,7 +286,7 @@ OTHERS = [
     Case(memory_figures.mixtures, "panels", {"a": (np.eye(2), {"x": [1, 0, 0]})}, "shape (any, 3)", "(2, 2)"),
     Case(memory_figures.mixtures, "panels", {"a": (np.eye(3), {"x": [1, 0]})}, "shape (3,)", "(2,)", said="column 'x'"),
     Case(memory_figures.mixtures, "panels", {"a": (np.eye(3), [[1, 0, 0]])}, "a dict", "list", TypeError, said="columns"),
-    Case(memory_figures.mixtures, "corners", "xx", "3 different words", "'xx'"),
+    Case(memory_figures.mixtures, "corners", "xx", "3 different words", "['x', 'x']"),
     Case(memory_figures.strips, "rows", {}, "one entry or more", "none"),
     Case(memory_figures.strips, "cuts", {"b": 0.1}, "of the rows a", "b"),
     Case(memory_figures.strips, "crosses", {"a": [[0.1]]}, "shape (any,)", "(1, 1)"),
