@@ -72,7 +72,7 @@ def main(
         run.step()
     wait(there)
     seconds = (time.perf_counter() - start) / steps
-    dtype = (backend.half(there) if spec.precision == "half" else None) or torch.float32
+    dtype = backend.sixteen_bits(there, spec.precision) or torch.float32
     best = peak(there, dtype, 8192 if there.type == "cuda" else 2048)
     rate = operations(spec) / seconds
     print(f"{backend.name(there)}, {torch.get_num_threads()} threads, torch {torch.__version__}, {dtype}")

@@ -8,77 +8,30 @@ from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from hmmlib.commands.options import (
+    Also,
+    Changes,
+    Device,
+    FirstSeed,
+    Minutes,
+    Networks,
+    Panel,
+    Preset,
+    Rerun,
+    Sizes,
+    Store,
+    Trials,
+    console,
+    errors,
+    going_on_later,
+    number,
+)
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-console, errors = Console(), Console(stderr=True)
 debugging = False
 """Whether an error is to be shown with its traceback."""
-
-
-def number(name: str, of: type, least: float | None = None, help: str = ""):
-    """An option that takes an integer, or a number; its usage error has the value found and what is accepted."""
-    wanted = f"{'an integer' if of is int else 'a number'}{'' if least is None else f' of {least} or more'}"
-
-    def parse(text: str):
-        try:
-            value = of(text)
-            fits = least is None or value >= least
-        except ValueError:
-            fits = False
-        if not fits:
-            raise typer.BadParameter(f"{name} must be {wanted}, not {text!r}")
-        return value
-
-    return typer.Option(parser=parse, metavar="INTEGER" if of is int else "FLOAT", help=help)
-
-
-def folder(text: str) -> Path:
-    """The value of an option that names a folder; an unset variable of a shell leaves it empty."""
-    if not text:
-        raise typer.BadParameter("it must name a folder, not ''")
-    return Path(text)
-
-
-Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, laptop, gpu, paper or released-code")]
-Panel = Annotated[str | None, typer.Option(help="left or right: the points of that panel of Figure 3")]
-Trials = Annotated[
-    int | None, number("trials", int, 1, help="trials of each point; as many as in the paper if left out")
-]
-Sizes = Annotated[
-    list[int] | None,
-    number("size", int, 1, help="with --panel: only its points of this |M||H|; may stand more than once"),
-]
-FirstSeed = Annotated[int | None, number("seed", int, 0, help="seed of the trial, of a panel its first; 0 if left out")]
-Minutes = Annotated[
-    float | None, number("max-minutes", float, help="stop after so many minutes; everything finished is kept")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
-Store = Annotated[
-    Path | None,
-    typer.Option(
-        parser=folder,
-        metavar="PATH",
-        help="result store; if left out mine/results, and what it lacks is looked for in results",
-    ),
-]
-Also = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="a measurement on request, such as probes; `all` for every one but on_the_way, which takes longest"
-    ),
-]
-Networks = Annotated[
-    Path | None,
-    typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here, for other tasks on them"),
-]
-Rerun = Annotated[
-    bool, typer.Option("--rerun", help="run again what is stored, where the library may have changed since")
-]
-Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="another field of the spec, such as steps=1100")
-]
 
 
 @app.callback()
@@ -257,13 +210,16 @@ def trial(
     how = dict(store=store or PROJECT, device=device, until=_until(max_minutes, device))
     how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
     if missing:
-        _run_panel(_panel(preset, panel, trials, changes, size, seed), workers, how)
+        specs = _panel(preset, panel, trials, changes, size, seed)
+        with going_on_later():
+            _run_panel(specs, workers, how)
         return
     try:
         spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    _run_one(spec, how)
+    with going_on_later():
+        _run_one(spec, how)
 
 
 def _on_request(names: list[str] | None) -> list[str]:
@@ -304,15 +260,15 @@ def _run_one(spec, how: dict) -> None:
         def show(spec, phase, share):
             status.update(f"{phase} {share:.0%}")
 
-        outcome = run_missing([spec], say=lambda text: None, on_progress=show, **how)
+        outcome = run_missing([spec], say=_line, on_progress=show, **how)
     if not is_stored(spec, how["store"], how["rerun"], how["also"]):
         _conclude(outcome, [spec])
         raise typer.Exit(1)
     path = result_path(spec, how["store"])
-    result = load_result(path)
-    _line(f"{describe(spec)}: {summary(result)}")
     if not outcome.ran:
+        result = load_result(path)
         origin = stored_by(result)
+        _line(f"{describe(spec)}: {summary(result)}")
         _line(f"not run now, but {origin}{'' if origin.endswith('as it is') else ' (--rerun runs it again)'}")
     console.print(str(path), style="dim", highlight=False, markup=False, soft_wrap=True)
 
@@ -353,7 +309,7 @@ def sweep(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        with console.status("starting Ray") as status:
+        with going_on_later(), console.status("starting Ray") as status:
             outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, status.update, **how)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:

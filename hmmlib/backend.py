@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from types import ModuleType
 
 import numpy as np
@@ -46,9 +48,18 @@ def pick(name: str = "auto") -> torch.device:
     return device
 
 
-def half(device: torch.device) -> torch.dtype | None:
-    """The 16-bit type to pretrain with: bfloat16 where the GPU computes with it, else float16; None (float32) off CUDA."""
-    if device.type != "cuda":
+PRECISIONS = ("single", "half", "float16")
+"""Matrix products in float32; in 16 bits where the device is CUDA; in float16 on any device, slowly on a CPU."""
+
+
+def sixteen_bits(device: torch.device, precision: str) -> torch.dtype | None:
+    """The 16-bit type to pretrain with at one of PRECISIONS, None for float32.
+
+    "half" is bfloat16 where the GPU computes with it, else float16.
+    """
+    if precision == "float16":
+        return torch.float16
+    if precision == "single" or device.type != "cuda":
         return None
     with torch.cuda.device(device):
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
@@ -57,6 +68,51 @@ def half(device: torch.device) -> torch.dtype | None:
 def name(device: torch.device) -> str:
     """What the device is called: the GPU's own name, or the type."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def heed_one_interrupt() -> list[bool]:
+    """From now on the first Ctrl-C raises KeyboardInterrupt, and no other does: what a second one would cut short ends soon.
+
+    For a process of one's own, in its main thread. The list that is returned is no longer empty once there was one.
+    """
+    asked = []
+
+    def interrupted(*_) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        asked.append(True)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupted)
+    return asked
+
+
+@contextmanager
+def interrupts_held() -> Iterator[Callable[[], None]]:
+    """Within it Ctrl-C waits until the function that it yields is called, for work that can be broken off between steps only.
+
+    That function then does what Ctrl-C would have done. What comes after the first Ctrl-C is not heeded, so that what was
+    done can be kept in peace. Signals arrive in a process's main thread; in another one nothing is changed.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or not callable(before):
+        yield lambda: None
+        return
+    asked = []
+
+    def hold(*_) -> None:
+        if not asked:
+            os.write(2, b"stopping after this step\n")  # no stream of Python's may be written to in a handler
+        asked.append(True)
+
+    def let_through() -> None:
+        if asked:
+            before(signal.SIGINT, None)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield let_through
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @cache

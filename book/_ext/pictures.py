@@ -8,8 +8,10 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
@@ -58,14 +60,33 @@ def in_a_box(svg: str, alternative: str) -> nodes.raw:
     return nodes.raw("", f'<div class="cell_output">{inlined(svg, alternative)}</div>', format="html")
 
 
+MOVING = re.compile(r'<div class="moving" id="(moving-\w+)">')
+"""How a figure that moves begins, with its name; its script has the name once more, in quotation marks."""
+
+STILL = re.compile(r'<p class="still">(.*?)</p>', re.DOTALL)
+"""What a figure that moves says where scripts do not run."""
+
+
+def moving(figure: str, own: str, small: bool) -> nodes.raw:
+    """A figure that moves, in a box like that of a notebook's output, its name made longer by what is its own on this page."""
+    name = MOVING.match(figure)[1]
+    figure = figure.replace(f'"{name}"', f'"{name}-{own}"')
+    if small:
+        figure = figure.replace('class="moving"', 'class="moving small"', 1)
+    return nodes.raw("", f'<div class="cell_output"><div class="text_html">{figure}</div></div>', format="html")
+
+
 class PictureFrom(SphinxDirective):
     """A picture that an executed notebook made, on another page: `{picture-from} EXECUTED.ipynb`, a path in the project.
 
-    The text is how the picture's alternative text begins. A warning where there is no such picture, or several.
+    The text is how the picture's alternative text begins or, for a figure that moves, what it says where scripts do not
+    run. A warning where there is no such picture, or several. `:small:` leaves of a figure that moves its controls, its
+    first drawing and the sentence beside it.
     """
 
     required_arguments = 1
     has_content = True
+    option_spec: ClassVar = {"small": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         path, begins = Path(self.env.srcdir, self.arguments[0]), " ".join(self.content)
@@ -84,9 +105,14 @@ class PictureFrom(SphinxDirective):
     def pictures(self, path: Path, begins: str) -> Iterator[nodes.raw]:
         for cell in json.loads(path.read_text(encoding="utf8"))["cells"]:
             alternative = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt", "")
-            drawn = [out["data"] for out in cell.get("outputs", []) if "image/svg+xml" in out.get("data", {})]
+            made = [out.get("data", {}) for out in cell.get("outputs", [])]
+            drawn = ["".join(data["image/svg+xml"]) for data in made if "image/svg+xml" in data]
             if alternative.startswith(begins) and drawn:
-                yield in_a_box("".join(drawn[0]["image/svg+xml"]), alternative)
+                yield in_a_box(drawn[0], alternative)
+            for figure in ("".join(data.get("text/html", "")) for data in made):
+                still = STILL.search(figure) if MOVING.match(figure) else None
+                if still and html.unescape(still[1]).startswith(begins):
+                    yield moving(figure, f"from{self.env.new_serialno('moving')}", "small" in self.options)
 
 
 def visit_image(self, node) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from hmmlib import backend
-from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary, whole
+from hmmlib.experiments.local import Outcome, TimeUp, describe, pace, store_safely, summary, what_is_kept, whole
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import PROJECT, Claim, Store, as_folders, as_store, checkpoint_path, is_stored, kept
 from hmmlib.experiments.trials import TrialResult, on_request
@@ -213,6 +213,13 @@ def _drive(ray, specs, queue, outcome, wanted, networks, until, cpus, gpus, devi
                 seconds.append(time.monotonic() - start)
             if show:
                 show(f"{len(running)} running {pace(specs, store, seconds, max(1, len(running)))}")
+    except KeyboardInterrupt as interrupt:
+        for reference in running:
+            ray.cancel(reference)  # as Ctrl-C in the worker: it keeps a checkpoint
+        ray.wait(list(running), num_returns=len(running), timeout=GRACE)
+        for spec, _, _ in running.values():
+            interrupt.add_note(what_is_kept(spec, store))
+        raise
     finally:
         for _, claim, _ in running.values():
             claim.release()
@@ -236,6 +243,7 @@ def _settle(ray, reference, spec, outcome, store, say) -> None:
         say(f"{describe(spec)}: {summary(what)}")
     elif how == "left":
         outcome.left.append(spec.hash)
+        say(what_is_kept(spec, store))
     else:
         outcome.failed[spec.hash] = what
         say(f"{describe(spec)} failed: {what}")

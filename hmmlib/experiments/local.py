@@ -44,6 +44,15 @@ class TimeUp(Exception):
     """The time box is over. What was running keeps a checkpoint."""
 
 
+def what_is_kept(spec: TrialSpec, store: Store | str | Path) -> str:
+    """What is kept of a trial that was broken off, in words."""
+    done = checkpoints.kept(checkpoint_path(spec, store)).get("done")
+    kept_now = (
+        f"its network after {done} of {spec.steps} steps is kept: run it again to go on" if done else "nothing is kept"
+    )
+    return f"{describe(spec)} was broken off, and {kept_now}"
+
+
 @dataclass
 class Outcome:
     """What became of the specs that were asked for, by their hashes; `failed` gives the reason."""
@@ -156,6 +165,7 @@ def run_missing(
     Raises:
         OSError: a result cannot be written; everything finished is kept, the message says where.
         ValueError: there is no such device, or a file in the store is no result.
+        KeyboardInterrupt: it was interrupted; a note says what is kept of the trial that was running.
     """
     backend.pick(device)
     store, until = as_folders(store), between("until", until, 0)
@@ -180,13 +190,19 @@ def run_missing(
             store_safely(result, store)
             outcome.ran.append(spec.hash)
             seconds.append(time.monotonic() - start)
-            say(f"{describe(spec)}: {summary(result)} {pace(specs, store, seconds, workers)}")
+            among = f" {pace(specs, store, seconds, workers)}" if len(specs) > 1 else ""
+            say(f"{describe(spec)}: {summary(result)}{among}")
         except TimeUp:
             outcome.left.append(spec.hash)
+            say(what_is_kept(spec, store))
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(what_is_kept(spec, store))
+            raise
         except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # the others may do better
             reason = " ".join(str(error).split()) or type(error).__name__
             outcome.failed[spec.hash] = reason
-            say(f"{describe(spec)} failed: {reason}")
+            if len(specs) > 1:
+                say(f"{describe(spec)} failed: {reason}")
         finally:
             claim.release()
     return outcome
@@ -194,25 +210,19 @@ def run_missing(
 
 def _work(told, workers: int, specs: Sequence[TrialSpec], store: Store, device: str, until: float, **options) -> None:
     """One of several processes. An interrupt, or the end of the process that began it, breaks off its trial in good order."""
-    asked = []
-
-    def interrupted(*_):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would cut the checkpoint's writing short
-        asked.append(True)
-        raise KeyboardInterrupt
+    asked = backend.heed_one_interrupt()  # a second one would cut the checkpoint's writing short
 
     def watch():
         multiprocessing.parent_process().join()
         os.kill(os.getpid(), signal.SIGINT)
 
-    signal.signal(signal.SIGINT, interrupted)
     threading.Thread(target=watch, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
         told.send(run_missing(specs, store, device, until, workers=workers, **options))
     except BaseException as error:
         if asked:  # in the midst of an import the interrupt may have become another error
-            raise SystemExit("interrupted") from None
+            raise SystemExit("\n".join(getattr(error, "__notes__", ["interrupted"]))) from None
         if not isinstance(error, ValueError | OSError | RuntimeError):
             raise
         told.send(error)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, get_type_hints
 
+from hmmlib import backend
 from hmmlib.experiments.fields import Count, CountOrZero, Positive, PositiveOrZero, Seed, TwoOrMore, base, checked
 from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
@@ -18,7 +19,6 @@ from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
 from hmmlib.validation import all_of_type, at_least, of_type, one_of
 
-PRECISIONS = ("single", "half")
 LONGEST_PROMPT = 50
 MOST_TRIALS = 10_000
 """Of a point: more would take long to list."""
@@ -74,7 +74,7 @@ class TrialSpec:
     muon_rate: PositiveOrZero = OWN
     clip: PositiveOrZero = OWN
     warmup: CountOrZero = OWN
-    precision: Literal[PRECISIONS] = OWN
+    precision: Literal[backend.PRECISIONS] = OWN
     labels: Literal[tuple(LABEL_RULES)] = OWN
     places: Literal[PLACES] = OWN
     task_length: Count = OWN
@@ -148,8 +148,7 @@ class TrialSpec:
 
     def pretraining(self) -> Pretraining:
         """How the network is pretrained."""
-        names = [field.name for field in dataclasses.fields(Pretraining) if field.name != "half"]
-        return Pretraining(**{name: getattr(self, name) for name in names}, half=self.precision == "half")
+        return Pretraining(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Pretraining)})
 
     def tuning(self) -> Tuning:
         """How heads and prompt are tuned."""

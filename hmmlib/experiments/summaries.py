@@ -6,6 +6,7 @@ import csv
 import math
 import reprlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from numbers import Real
 from typing import NamedTuple
@@ -17,19 +18,29 @@ from hmmlib.validation import of_type
 
 
 class Interval(NamedTuple):
-    """A mean over `n` trials with its 95% interval (Student's t); the interval is infinite for a single trial."""
+    """A mean over `n` trials with its 95% interval (Student's t); the interval is infinite for a single trial.
+
+    That of a `share` is shown no wider than from 0 to 1, where every mean of shares lies.
+    """
 
     mean: float
     low: float
     high: float
     n: int
+    share: bool = False
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The ends of the interval as they are shown."""
+        return (max(self.low, 0.0), min(self.high, 1.0)) if self.share else (self.low, self.high)
 
     def __format__(self, form: str) -> str:
         """The mean alone, in the given form, where there is no interval."""
         form = form or ".1%"
         if self.n < 2:
             return f"{self.mean:{form}} (one trial)"
-        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+        low, high = self.shown
+        return f"{self.mean:{form}} [{low:{form}}, {high:{form}}]"
 
     @property
     def deviation(self) -> float:
@@ -44,8 +55,11 @@ def _half_width(n: int) -> float:
     return float(t.ppf(0.975, n - 1)) / math.sqrt(n)
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95% interval of independent values. ValueError where there is none, or one that is not finite."""
+def interval(values: Sequence[float], share: bool = False) -> Interval:
+    """Mean and 95% interval of independent values, all of them shares or not.
+
+    ValueError where there is none, one that is not finite, or a share that is not from 0 to 1.
+    """
     try:
         values = list(values.tolist() if hasattr(values, "tolist") else values)
     except TypeError:
@@ -53,12 +67,14 @@ def interval(values: Sequence[float]) -> Interval:
     n = len(values)
     if not n or not all(isinstance(value, Real) and math.isfinite(value) for value in values):
         raise ValueError(f"values: an interval needs at least one value, all of them finite numbers, not {values!r}")
+    if share and not 0 <= min(values) <= max(values) <= 1:
+        raise ValueError(f"values: shares must be from 0 to 1, not {values!r}")
     mean = math.fsum(values) / n
     if n == 1:
-        return Interval(mean, -math.inf, math.inf, 1)
+        return Interval(mean, -math.inf, math.inf, 1, share)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     half = _half_width(n) * deviation
-    return Interval(mean, mean - half, mean + half, n)
+    return Interval(mean, mean - half, mean + half, n, share)
 
 
 def apart(one: Interval, other: Interval) -> Interval:
@@ -78,20 +94,30 @@ def apart(one: Interval, other: Interval) -> Interval:
     return Interval(mean, mean - half, mean + half, one.n + other.n)
 
 
-LEFT: dict[str, Callable[[TrialResult], float | None]] = {
-    "head tuning": lambda r: r.head_accuracy,
-    "prompt tuning": lambda r: r.prompt_accuracy,
+@dataclass(frozen=True)
+class Share:
+    """Reads a share of texts off a result, by its name: None where it is not there, or the model is not of that kind."""
+
+    name: str
+    memory: bool | None = None
+
+    def __call__(self, result: TrialResult) -> float | None:
+        other_kind = self.memory is not None and self.memory != (result.spec.n_memory > 1)
+        return None if other_kind else getattr(result, self.name)
+
+
+Read = Callable[["TrialResult"], float | None]
+LEFT: dict[str, Read] = {"head tuning": Share("head_accuracy"), "prompt tuning": Share("prompt_accuracy")}
+RIGHT: dict[str, Read] = {
+    "memory HMM + attention head": Share("attention_accuracy", memory=True),
+    "vanilla HMM + linear head": Share("head_accuracy", memory=False),
 }
-RIGHT: dict[str, Callable[[TrialResult], float | None]] = {
-    "memory HMM + attention head": lambda r: r.attention_accuracy if r.spec.n_memory > 1 else None,
-    "vanilla HMM + linear head": lambda r: r.head_accuracy if r.spec.n_memory == 1 else None,
-}
-LADDER: dict[str, Callable[[TrialResult], float | None]] = {
-    "head of Theorem 3.3": lambda r: r.built_head_accuracy,
-    "head tuned on the exact G": lambda r: r.exact_head_accuracy,
-    "prompt tuned on the exact Ḡ": lambda r: r.exact_prompt_accuracy,
-    "head tuned on the network": lambda r: r.head_accuracy,
-    "prompt tuned on the network": lambda r: r.prompt_accuracy,
+LADDER: dict[str, Read] = {
+    "head of Theorem 3.3": Share("built_head_accuracy"),
+    "head tuned on the exact G": Share("exact_head_accuracy"),
+    "prompt tuned on the exact Ḡ": Share("exact_prompt_accuracy"),
+    "head tuned on the network": Share("head_accuracy"),
+    "prompt tuned on the network": Share("prompt_accuracy"),
 }
 """Series of Figure 3 as the paper names them, and of the ladder from theory to network: what to read off a result. What is
 tuned on the exact model is tuned with the passes, batches and rates of what is tuned on the network."""
@@ -108,17 +134,17 @@ def as_results(results) -> list[TrialResult]:
     return listed
 
 
-def along(
-    results: Sequence[TrialResult], read: Callable[[TrialResult], float | None], at: Callable[[TrialResult], int]
-) -> dict[int, Interval]:
+def means(results: Sequence[TrialResult], read: Read) -> Interval | None:
+    """The interval of what is read off the results that have it; None where none has. TypeError for what is no result."""
+    values = [value for value in map(read, as_results(results)) if value is not None]
+    return interval(values, isinstance(read, Share)) if values else None
+
+
+def along(results: Sequence[TrialResult], read: Read, at: Callable[[TrialResult], int]) -> dict[int, Interval]:
     """The interval of what `read` gives, at each value of `at` where it gives anything. TypeError for what is no result."""
     results = as_results(results)
-    groups: dict[int, list[float]] = {}
-    for result in results:
-        value = read(result)
-        if value is not None:
-            groups.setdefault(at(result), []).append(value)
-    return {x: interval(groups[x]) for x in sorted(groups)}
+    found = {x: means([r for r in results if at(r) == x], read) for x in sorted({at(r) for r in results})}
+    return {x: one for x, one in found.items() if one is not None}
 
 
 def size(result: TrialResult) -> int:

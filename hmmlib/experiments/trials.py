@@ -27,7 +27,7 @@ from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
 from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, Prompted, giving, measured_names
-from hmmlib.experiments.specs import PRECISIONS, TrialSpec
+from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -360,10 +360,10 @@ def git_commit() -> str | None:
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
-    half = backend.half(device) if one_of("precision", precision, PRECISIONS) == "half" else None
+    bits = backend.sixteen_bits(device, one_of("precision", precision, backend.PRECISIONS))
     return {
         "device": backend.name(device),
-        "precision": str(half or torch.float32).removeprefix("torch."),
+        "precision": str(bits or torch.float32).removeprefix("torch."),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

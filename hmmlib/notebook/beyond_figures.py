@@ -10,10 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from hmmlib.experiments.summaries import LEFT, along, as_results, interval, reference, size
+from hmmlib.experiments.summaries import LEFT, Read, along, as_results, means, reference, size
 from hmmlib.notebook.figure_3 import draw_line
 from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, TRIANGLE, done, legend_below
-from hmmlib.notebook.tables import Read
 from hmmlib.validation import all_of_type, as_array, by_name, length_of
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
         axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
         for (name, groups), colour, marker in zip(by_name("series", series).items(), COLOURS, MARKERS, strict=False):
             pairs = {
-                label: [interval([read(r) for r in own]) for read in LEFT.values()]
+                label: [means(own, read) for read in LEFT.values()]
                 for label, group in groups.items()
                 if (own := [r for r in as_results(group) if size(r) == n_states and r.prompt_accuracy is not None])
             }
@@ -75,8 +74,8 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
                 color=colour, marker=marker, markersize=5, linewidth=1, label=name,
             )  # fmt: skip
             for label, (x, y) in pairs.items():
-                axes.plot([x.low, x.high], [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
-                axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=0.7, alpha=0.6)
+                axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
+                axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
                 axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5, color=colour)
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize=10)

@@ -50,7 +50,7 @@ def draw_line(
     axes.plot(at, means, color=colour, marker=marker, label=label, markersize=5)
     for x, point in zip(at, points.values(), strict=True):
         if point.n > 1:
-            axes.plot([x, x], [point.low, point.high], color=colour, linewidth=1.2)
+            axes.plot([x, x], point.shown, color=colour, linewidth=1.2)
 
 
 def _published(axes: Axes, points: dict[int, Interval], colour: str, marker: str, label: str) -> None:
@@ -85,7 +85,7 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({size(r) for r in results} | set(reference(name)[next(iter(series))])))
-    legend_below(axes)
+    legend_below(axes, columns=2 if name == "left" else 1)  # beside each other the longer names do not fit a phone
     return done(figure)
 
 

@@ -8,9 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from hmmlib.theory.separation import Impossible
-from hmmlib.validation import as_array, by_name, length_of, not_empty
+from hmmlib.validation import as_array, by_name, length_of, not_empty, of_type
 
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
@@ -161,27 +162,31 @@ TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 """Where the corners of a triangle of distributions over three tokens are drawn."""
 
 
-def _draw_refutation(axes: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
-    """In an enlarged detail, the points of each label that a proof mixes, joined, and the one point that both mixtures are."""
-    detail, joined = axes.inset_axes([0.56, 0.5, 0.56, 0.42]), []
+def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
+    """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the one point that both
+    mixtures are."""
+    joined = []
     for value, colour, marker, weights in (
         (True, BLUE, "o", refuted.positive),
         (False, ORANGE, "s", refuted.negative),
     ):
-        weights, own = np.asarray(weights), spots[labels == value]
+        own = spots[labels == value]
+        weights = as_array("the weights of refuted", weights, len(own))
         corners = own[weights > 0]
         middle = weights[weights > 0] @ corners / weights.sum()
         turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
-        detail.scatter(*own.T, color=colour, marker=marker, s=10, alpha=0.5, linewidth=0)
-        detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.4, markersize=4)
+        detail.scatter(*own.T, color=colour, marker=marker, s=14, alpha=0.3, linewidth=0)
+        detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
+        detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined.append(corners)
     for where in (axes, detail):
-        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="of both labels")
+        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="mixture of both labels")
     low, high = np.vstack(joined).min(0), np.vstack(joined).max(0)
-    centre, half = (low + high) / 2, 0.65 * (high - low).max()
-    detail.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))
-    detail.set(xticks=[], yticks=[])
-    axes.indicate_inset_zoom(detail, edgecolor=SOFT)
+    low, high = low - 0.12 * (high - low) - 0.01, high + 0.12 * (high - low) + 0.01
+    axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
+    detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    detail.set_title("the frame, enlarged", loc="center", fontsize=10)
+    detail.spines[:].set_visible(True)
 
 
 def _crossings(head: np.ndarray) -> np.ndarray:
@@ -294,7 +299,8 @@ def simplex_with_prompt(
         essential: the columns whose segment or triangle is shaded in the last panel.
         head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
         refuted: the proof that no head fits the points of the first panel: a mixture of points of the one label and one of
-            the other that are the same point. They are joined, and the point is a star.
+            the other that are the same point. A panel behind the first enlarges them: they are joined, and the point is a
+            star.
 
     ValueError for arrays of other shapes.
     """
@@ -306,11 +312,20 @@ def simplex_with_prompt(
     panels = {t: as_array(f"panels[{t!r}]", points, len(labels), 3) for t, points in by_name("panels", panels).items()}
     if not set(essential) <= set(range(len(names))):
         raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
-    figure, axes = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 3.1), squeeze=False)
     labels, columns, essential = labels.astype(bool), corners.T @ TRIANGLE, list(essential)
-    if refuted is not None:
-        _draw_refutation(axes[0, 0], next(iter(panels.values())) @ TRIANGLE, labels, refuted)
-    for axis, (title, points) in zip(axes[0], panels.items(), strict=True):
+    if refuted is None:
+        figure, (cells,) = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 3.1), squeeze=False)
+        places = cells
+    else:  # two in a row, the enlarged detail second
+        rows = len(panels) // 2 + 1
+        figure, cells = plt.subplots(rows, 2, figsize=(5.4, 2.7 * rows + 0.4), squeeze=False)
+        first, detail, *others = cells.flat
+        places = [first, *others][: len(panels)]
+        spots = next(iter(panels.values())) @ TRIANGLE
+        _draw_refutation(first, detail, spots, labels, of_type("refuted", refuted, Impossible))
+        for free in others[len(panels) - 1 :]:
+            free.axis("off")
+    for axis, (title, points) in zip(places, panels.items(), strict=True):
         axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
         for k, (x, y) in enumerate(TRIANGLE):
             axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.1)), ha="center", fontsize=9)
@@ -326,9 +341,13 @@ def simplex_with_prompt(
     axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
     if len(crossings := _crossings(head)):
         axis.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
-    drawn = {name: handle for one in axes[0] for handle, name in zip(*one.get_legend_handles_labels(), strict=True)}
-    figure.legend(drawn.values(), drawn, loc="lower center", ncol=3, fontsize=9)
-    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    drawn = {name: handle for one in places for handle, name in zip(*one.get_legend_handles_labels(), strict=True)}
+    if refuted is not None and len(panels) % 2 == 0:
+        others[-1].legend(drawn.values(), drawn, loc="center left", fontsize=9)
+        figure.tight_layout()
+    else:
+        figure.legend(drawn.values(), drawn, loc="lower center", ncol=3, fontsize=9)
+        figure.tight_layout(rect=(0, 0.14, 1, 1))
     plt.close(figure)
     return figure
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from hmmlib.experiments.local import run_missing
+from hmmlib.experiments.local import run_missing, store_safely, what_is_kept
 from hmmlib.experiments.provenance import has_changed, stored_by
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import PROJECT, Store, as_folders, as_store, load_result, result_path
-from hmmlib.experiments.trials import TrialResult
+from hmmlib.experiments.store import (
+    PROJECT,
+    Store,
+    as_folders,
+    as_store,
+    checkpoint_path,
+    is_stored,
+    load_result,
+    result_path,
+)
+from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmlib.training import checkpoints
 from hmmlib.validation import all_of_type, at_least
 
 WIDTH = 80
@@ -35,6 +47,44 @@ def changed(
     return fields | {"length": max(fields.get("length", own.length), needed)}
 
 
+def _here(store: Store | str | Path) -> Store:
+    """The store, or a folder `results` here where none of its folders is there, as in Colab."""
+    store = as_folders(store)
+    return store if any(folder.is_dir() for folder in store.folders) else as_store("results")
+
+
+@contextmanager
+def _telling_the_terminal() -> Iterator[None]:
+    """Where a notebook is interrupted, what its cells print is lost with it: papermill's terminal is told what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", []):
+            print(f"hmmlib: {note}", file=sys.__stderr__, flush=True)
+        raise
+
+
+def run_live(
+    spec: TrialSpec, device: str = "auto", store: Store | str | Path = PROJECT, also: Sequence[str] = ()
+) -> TrialResult:
+    """Run a trial now, be it stored or not, and keep it where the store lacks it; a run that was broken off goes on.
+
+    ValueError for an unknown device or measurement, OSError where the result can be kept nowhere.
+    """
+    store = _here(store)
+    with _telling_the_terminal():
+        try:
+            result = run_trial(spec, device=device, checkpoint=checkpoint_path(spec, store), also=also)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(what_is_kept(spec, store))
+            raise
+    if is_stored(spec, store, also=also):
+        checkpoints.remove(checkpoint_path(spec, store))
+    else:
+        store_safely(result, store)
+    return result
+
+
 def gather(
     specs: Sequence[TrialSpec],
     until: float,
@@ -50,13 +100,14 @@ def gather(
     and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing;
     so does a result that lacks what is `also` asked for, of the measurements on request.
     """
-    store, specs = as_folders(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
-    if not any(folder.is_dir() for folder in store.folders):
+    asked, store, specs = as_store(store), _here(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
+    if store != asked:
         say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
-        store, first = as_store("results"), min((spec.seed for spec in specs), default=0)
+        first = min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
+    with _telling_the_terminal():
+        outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
     results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
     if len(results) < len(specs):
         say(

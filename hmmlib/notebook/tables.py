@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hmmlib.experiments.summaries import Interval, as_results, interval
+from hmmlib.experiments.summaries import Read, as_results, means
 from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
     from hmmlib.evidence.ledger import Entry
     from hmmlib.experiments.trials import TrialResult
     from hmmlib.theory.assumptions import RecoveryReport
-
-Read = Callable[["TrialResult"], float | None]
 
 SMALL = "font-size: 0.72em; white-space: nowrap"
 ROUNDING = 1e-12
@@ -97,12 +95,6 @@ def within(name: str, *keys: str) -> Read:
         return value
 
     return read
-
-
-def means(results: Sequence[TrialResult], read: Read) -> Interval | None:
-    """The interval of what is read off the results that have it; None where none has."""
-    values = [value for value in map(read, as_results(results)) if value is not None]
-    return interval(values) if values else None
 
 
 def table_of(

@@ -47,7 +47,7 @@ class Pretraining:
 
     With `documents`, the text is that many sequences of `document_length` tokens, cut into chunks of `length` and shuffled
     in each pass; without, every sequence is fresh and seen once. With `masking` "bert", of the hidden positions 80% show
-    [MASK], 10% a random token and 10% their own. With `half`, matrix products are in 16 bits where the device is CUDA.
+    [MASK], 10% a random token and 10% their own. `precision` is one of `backend.PRECISIONS`.
     """
 
     steps: int
@@ -61,7 +61,7 @@ class Pretraining:
     documents: int = 0
     document_length: int = 0
     masking: str = "always"
-    half: bool = False
+    precision: str = "single"
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "length"):
@@ -71,8 +71,8 @@ class Pretraining:
         for name in ("learning_rate", "muon_rate", "clip"):
             between(name, getattr(self, name), 0, LARGEST)
         between("masked", self.masked, 0, 1)
-        of_type("half", self.half, bool)
         one_of("masking", self.masking, MASKINGS)
+        one_of("precision", self.precision, backend.PRECISIONS)
 
 
 def corpus(model: HMM | MemoryHMM, plan: Pretraining, generator: torch.Generator) -> Tensor:
@@ -184,7 +184,7 @@ class Run:
         self.dropout_seed = int(torch.randint(2**62, (1,), generator=generator))
         self.optimisers = optimisers(network, plan)
         self.rates = [group["lr"] for optimiser in self.optimisers for group in optimiser.param_groups]
-        self.gradients = Gradients(network, backend.half(device) if plan.half else None)
+        self.gradients = Gradients(network, backend.sixteen_bits(device, plan.precision))
         self.losses = torch.full((plan.steps,), math.nan, device=device)
         self.done, self.between_steps = 0, True
         tables = {name: value for name, value in vars(model).items() if isinstance(value, Tensor)}
@@ -333,14 +333,15 @@ def pretrain(
         torch.manual_seed(run.dropout_seed)
         if checkpoint:
             run.resume(checkpoint)
-        try:
-            _go_on(run, report, checkpoint, every)
-        except (FloatingPointError, checkpoints.CheckpointError):
-            raise
-        except BaseException:
-            if checkpoint and run.between_steps:
-                run.save(checkpoint)
-            raise
+        with backend.interrupts_held() as let_through:
+            try:
+                _go_on(run, report, checkpoint, every, let_through)
+            except (FloatingPointError, checkpoints.CheckpointError):
+                raise
+            except BaseException:
+                if checkpoint and run.between_steps:
+                    run.save(checkpoint)
+                raise
     return run.losses.tolist()
 
 
@@ -353,11 +354,21 @@ def _check_sizes(network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretrai
         raise ValueError(f"plan: its length must be at most {positions}, as the network is, not {plan.length}")
 
 
-def _go_on(run: Run, report: Callable[[int, float], None] | None, checkpoint: Path | None, every: float) -> None:
-    """The steps that are left, with a look at the loss and a checkpoint now and then, and one at the end."""
+def _go_on(
+    run: Run,
+    report: Callable[[int, float], None] | None,
+    checkpoint: Path | None,
+    every: float,
+    let_through: Callable[[], None],
+) -> None:
+    """The steps that are left, with a look at the loss and a checkpoint now and then, and one at the end.
+
+    An interrupt is let through after a step, never within one.
+    """
     look, saved, begun = LOOK.get(run.device.type, SELDOM), time.monotonic(), run.done
     while run.done < run.plan.steps:
         run.step()
+        let_through()
         if run.done % look and run.done < run.plan.steps:
             continue
         loss = run.losses[run.done - 1].item()

@@ -21,8 +21,10 @@ from hmmlib.notebook import (
     live,
     memory_figures,
     tables,
+    trial_by_trial,
 )
 from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.separation import Impossible
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
 
 HERE = ("training.", "experiments.", "backend", "notebook.live")
@@ -132,7 +134,7 @@ OTHERS = [
     Case(bert.build, "shape", (1, 8, 2, 8), "type Shape", "tuple", TypeError),
     Case(pretraining.Pretraining, "length", 0, "1 or more", "0"),
     Case(pretraining.Pretraining, "warmup", -1, "0 or more", "-1"),
-    Case(pretraining.Pretraining, "half", "yes", "type bool", "str", TypeError),
+    Case(pretraining.Pretraining, "precision", "double", "single, half, float16", "'double'"),
     Case(pretraining.Pretraining, "masking", "never", "always, bert", "'never'"),
     Case(pretraining.pretrain, "every", "often", "0 or more", "'often'"),
     Case(pretraining.pretrain, "plan", pretraining.Pretraining(2, 2, 9, 0.2, 1e-3, 0.0, 1), "at most 8", "9"),
@@ -215,7 +217,7 @@ OTHERS = [
     Case(live.changed, "steps", "7", "0 or more", "'7'"),
     Case(live.changed, "labelled", 1.5, "0 or more", "1.5"),
     Case(trials.environment, "device", "cpu", "type device", "str", TypeError),
-    Case(trials.environment, "precision", "double", "single, half", "'double'"),
+    Case(trials.environment, "precision", "double", "single, half, float16", "'double'"),
     Case(backend.pick, "name", "cuda:99", "this machine, which has cpu", "'cuda:99'", said="device"),
     Case(backend.pick, "name", "", "auto, cpu, cuda, mps, or cuda:N", "''", said="device"),
     Case(local.deadline, "minutes", "soon", "positive", "'soon'"),
@@ -239,6 +241,7 @@ OTHERS = [
     Case(summaries.learned, "result", 3, "TrialResult", "int", TypeError),
     Case(summaries.reference, "panel", "middle", "left or right", "'middle'"),
     # Figures
+    Case(trial_by_trial.trial_by_trial, "results", [], "trials with a prompt, of one number of tokens", "[]"),
     Case(tables.Table, "rows", [["a", "b"]], "1 cells, as the head has", "2", said="each of rows"),
     Case(tables.outcomes, "predictions", [("so", "1")], "whether it is so", "('so', '1')", said="each of predictions"),
     Case(tables.outcomes, "predictions", [("so", "1", "no")], "whether it is so", "'no'", said="each of predictions"),
@@ -279,6 +282,8 @@ OTHERS = [
     Case(figures.simplex, "head", [1.0], "shape (3,)", "(1,)"),
     Case(figures.simplex_with_prompt, "panels", {"a": np.eye(4)}, "shape (3, 3)", "(4, 4)"),
     Case(figures.simplex_with_prompt, "essential", [3], "columns from 0 to 2", "[3]"),
+    Case(figures.simplex_with_prompt, "refuted", LinearHead([1.0, 0, 0]), "type Impossible", "LinearHead", TypeError),
+    Case(figures.simplex_with_prompt, "refuted", Impossible([1.0], [1.0], 0.0), "shape (2,)", "(1,)"),
     Case(figures.attention, "scores", [1.0], "shape (2,)", "(1,)"),
     Case(figures.beliefs, "cells", {"c": (["x"], np.ones((2, 2)))}, "shape (2, 1)", "(2, 2)"),
     Case(memory_figures.strips, "rows", {"a": ([0.1], [True, False])}, "shape (1,)", "(2,)", said="labels of rows['a']"),

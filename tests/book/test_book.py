@@ -214,7 +214,8 @@ def test_cards_have_every_statement_and_the_notation():
 
 def test_the_landing_page_is_short():
     page = BeautifulSoup(page_of("book/index").html, "html.parser").find("article")
-    assert page.select_one("svg.picture")["aria-label"].startswith("Four triangles")
-    for part in page.select(".facts, .headerlink, .sd-stretched-link, script, svg"):
+    opening = page.select_one("h1 ~ p:not(.facts)")
+    assert opening.find_next_sibling().select_one("div.moving.small"), "one sentence, then a picture that moves"
+    for part in page.select(".facts, .headerlink, .sd-stretched-link, div.moving"):
         part.decompose()
     assert 100 < len(page.get_text(" ").split()) < 200

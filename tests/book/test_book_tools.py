@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,8 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from docutils import nodes
+
+from hmmlib.notebook.interactive import Moving
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -128,12 +131,15 @@ def of_notebook(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures.log, "warning", lambda message, *facts, location: said.append(message % facts))
     monkeypatch.setattr(pictures.PictureFrom, "get_location", lambda self: "here")
 
-    def made(text, begins="Four"):
+    def made(text, begins="Four", **options):
         (tmp_path / "one.ipynb").write_text(text)
-        env = SimpleNamespace(srcdir=tmp_path, note_dependency=lambda path: None)
+        numbers = count()
+        env = SimpleNamespace(
+            srcdir=tmp_path, note_dependency=lambda path: None, new_serialno=lambda kind: next(numbers)
+        )
         state = SimpleNamespace(document=SimpleNamespace(settings=SimpleNamespace(env=env)))
         machine = SimpleNamespace(reporter=None)
-        given = ["picture-from", ["one.ipynb"], {}, [begins], 1, 0, "", state, machine]
+        given = ["picture-from", ["one.ipynb"], options, [begins], 1, 0, "", state, machine]
         said.clear()
         return pictures.PictureFrom(*given).run(), list(said)
 
@@ -153,6 +159,26 @@ def test_a_picture_of_another_page_is_found_by_its_alternative_text(of_notebook)
     assert of_notebook(both, "Six")[0] == []
     assert "0 pictures that begin 'Six'" in of_notebook(both, "Six")[1][0]
     assert "2 pictures that begin 'F'" in of_notebook(both, "F")[1][0]
+
+
+def test_a_figure_that_moves_is_shown_on_another_page_under_a_name_of_its_own(of_notebook):
+    figure = Moving("prompt", "prompt", {"a": 1}, "Entries of a “prompt” & more.")._repr_html_()
+    other = Moving("words", "words", {"a": 1}, "Words.")._repr_html_()
+    outputs = [{"data": {"text/html": other}}, {"data": {"text/html": figure.splitlines(keepends=True)}}, {"text": "x"}]
+    both = json.dumps({"cells": [{"metadata": {}, "outputs": outputs}]})
+    (shown,), said = of_notebook(both, "Entries of a “prompt” &")
+    assert said == []
+    text = shown.astext()
+    element = BeautifulSoup(text, "html.parser").find("div", class_="moving")
+    assert element["class"] == ["moving"]
+    assert f'hmmMoving.kit.start("{element["id"]}", "prompt", {{"a": 1}});' in text
+    assert element["id"].startswith("moving-prompt-")
+    assert '"moving-prompt"' not in text, "the notebook's own name is nowhere left"
+    assert text.replace(element["id"], "moving-prompt").count(figure) == 1, "nothing else has changed"
+    (small,), said = of_notebook(both, "Entries", small=None)
+    assert said == []
+    assert BeautifulSoup(small.astext(), "html.parser").find("div", class_="moving")["class"] == ["moving", "small"]
+    assert "0 pictures that begin 'Nothing'" in of_notebook(both, "Nothing")[1][0]
 
 
 @pytest.mark.parametrize("text", ['{"cells": [', "{}", '{"cells": [{}]}', '{"cells": 3}'])

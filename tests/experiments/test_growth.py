@@ -32,8 +32,8 @@ FIELD = [
     ),
     (
         "training/pretraining.py",
-        "    half: bool = False\n\n",
-        "    half: bool = False\n    weight_decay: float = 0.0\n\n",
+        '    precision: str = "single"\n\n',
+        '    precision: str = "single"\n    weight_decay: float = 0.0\n\n',
     ),
     (
         "training/pretraining.py",

@@ -55,7 +55,7 @@ def test_what_a_spec_hands_on_is_what_it_says(preset):
     spec = TrialSpec(preset)
     plan, tuning, shape = spec.pretraining(), spec.tuning(), spec.shape()
     for name in (field.name for field in dataclasses.fields(Pretraining)):
-        assert getattr(plan, name) == (spec.precision == "half" if name == "half" else getattr(spec, name)), name
+        assert getattr(plan, name) == getattr(spec, name), name
     assert (tuning.epochs, tuning.batch, tuning.warmup) == (spec.epochs, spec.tuning_batch, spec.tuning_warmup)
     assert (tuning.head_rate, tuning.prompt_rate) == (spec.head_rate, spec.prompt_rate)
     assert (shape.layers, shape.width, shape.heads, shape.max_length) == (

@@ -288,7 +288,7 @@ def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
 
 
 def test_a_half_of_a_gpu_is_named(monkeypatch):
-    monkeypatch.setattr(backend, "half", lambda device: torch.bfloat16)
+    monkeypatch.setattr(backend, "sixteen_bits", lambda device, precision: {"half": torch.bfloat16}.get(precision))
     assert environment(torch.device("cpu"), "half")["precision"] == "bfloat16"
     assert environment(torch.device("cpu"))["precision"] == "float32"
 

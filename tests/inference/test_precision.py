@@ -92,26 +92,43 @@ def test_a_replayed_graph_gives_the_gradients_of_the_plain_step(half):
     assert not torch.equal(expected[0], expected[1])
 
 
-@cuda
-@pytest.mark.parametrize(("dropout", "half", "muon"), list(itertools.product([0.0, 0.1], [False, True], [0.0, 0.02])))
-def test_on_cuda_a_resumed_run_ends_with_the_same_weights(dropout, half, muon, tmp_path):
+def resumes_as_a_whole_run(device, shape, plan, path):
+    """A run broken off after a hundred steps and resumed ends as one that was not."""
+
     class Stop(Exception):
         pass
-
-    plan = replace(PLAN, steps=230, half=half, muon_rate=muon)
-    shape = replace(SHAPE, dropout=dropout)
 
     def stop(step, loss):
         if step == 99:
             raise Stop
 
-    whole, broken, resumed = (build(shape, 6, 0).to("cuda") for _ in range(3))
+    whole, broken, resumed = (build(shape, 6, 0).to(device) for _ in range(3))
     pretrain(whole, MODEL, plan, 3)
     with pytest.raises(Stop):
-        pretrain(broken, MODEL, plan, 3, stop, tmp_path / "c.safetensors")
-    pretrain(resumed, MODEL, plan, 3, checkpoint=tmp_path / "c.safetensors")
+        pretrain(broken, MODEL, plan, 3, stop, path)
+    pretrain(resumed, MODEL, plan, 3, checkpoint=path)
     assert fingerprint(resumed) == fingerprint(whole)
     assert fingerprint(resumed) != fingerprint(broken)
+
+
+@cuda
+@pytest.mark.parametrize(
+    ("dropout", "precision", "muon"), list(itertools.product([0.0, 0.1], ["single", "half"], [0.0, 0.02]))
+)
+def test_on_cuda_a_resumed_run_ends_with_the_same_weights(dropout, precision, muon, tmp_path):
+    plan = replace(PLAN, steps=230, precision=precision, muon_rate=muon)
+    resumes_as_a_whole_run("cuda", replace(SHAPE, dropout=dropout), plan, tmp_path / "c.safetensors")
+
+
+def test_float16_on_a_cpu_rounds_and_resumes_with_its_loss_scale(tmp_path):
+    plan = replace(PLAN, steps=130, precision="float16")
+    resumes_as_a_whole_run("cpu", SHAPE, plan, tmp_path / "c.safetensors")
+    losses = {}
+    for precision in ("single", "half", "float16"):
+        losses[precision] = pretrain(build(SHAPE, 6, 0), MODEL, replace(plan, precision=precision), 3)
+    assert losses["half"] == losses["single"], "a CPU has no 16 bits of its own"
+    gap = np.abs(np.subtract(losses["float16"], losses["single"]))
+    assert 0 < gap[:20].max() < 2e-3
 
 
 @cuda

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from hmmlib.experiments.store import load_results
+from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import LEFT, gain, interval, reference, size
 from hmmlib.notebook.beyond_figures import lines, plane, triangles
 
-RESULTS = load_results("smoke")
+RESULTS = load_results("smoke", STORE)
 
 
 def test_lines_have_their_means():

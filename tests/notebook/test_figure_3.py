@@ -10,7 +10,19 @@ import pytest
 from scipy import stats
 
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.summaries import LEFT, RIGHT, Interval, along, apart, gain, interval, learned, reference, size
+from hmmlib.experiments.summaries import (
+    LEFT,
+    RIGHT,
+    Interval,
+    along,
+    apart,
+    gain,
+    interval,
+    learned,
+    means,
+    reference,
+    size,
+)
 from hmmlib.experiments.trials import TrialResult, draw_model
 from hmmlib.notebook import figure_3
 
@@ -63,6 +75,29 @@ def test_one_trial_has_no_interval():
     assert f"{interval([0.5])}" == "50.0% (one trial)"
     assert math.isnan(interval([0.5]).deviation)
     assert f"{interval([0.25, 0.25]):.2f}" == "0.25 [0.25, 0.25]"
+
+
+def test_an_interval_of_shares_is_shown_within_0_and_1_and_kept_as_it_is():
+    high, low = [0.99, 0.97, 0.71], [0.0, 0.3, 0.02]
+    for values in (high, low):
+        plain, share = interval(values), interval(values, share=True)
+        assert share[:4] == plain[:4]
+        assert share.deviation == plain.deviation
+        assert plain.shown == (plain.low, plain.high) != share.shown
+        assert 0 <= share.shown[0] < share.mean < share.shown[1] <= 1
+    assert f"{interval(high, share=True)}" == "89.0% [50.2%, 100.0%]"
+    assert f"{interval(low, share=True)}" == "10.7% [0.0%, 52.3%]"
+    assert f"{interval([0.5], share=True)}" == "50.0% (one trial)"
+    for wrong in ([0.5, 1.01], [-0.01, 0.5]):
+        with pytest.raises(ValueError, match=r"^values: shares must be from 0 to 1"):
+            interval(wrong, share=True)
+
+
+def test_what_is_read_by_its_name_is_a_share_and_a_difference_is_none():
+    assert all(means(LEFT_RESULTS + RIGHT_RESULTS, read).share for read in (*LEFT.values(), *RIGHT.values()))
+    assert not means(LEFT_RESULTS, gain).share
+    assert {RIGHT["vanilla HMM + linear head"](r) is None for r in RIGHT_RESULTS if r.spec.n_memory > 1} == {True}
+    assert LEFT["head tuning"](LEFT_RESULTS[0]) == LEFT_RESULTS[0].head_accuracy
 
 
 @pytest.mark.parametrize("values", [[], [0.5, math.nan], [math.inf]])

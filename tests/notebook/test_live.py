@@ -7,10 +7,11 @@ import pytest
 import torch
 from runs import TINY, numbers
 
+from hmmlib.experiments.local import describe
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Store, result_path, save_result
+from hmmlib.experiments.store import Store, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
-from hmmlib.notebook.live import gather
+from hmmlib.notebook.live import gather, run_live
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 
@@ -75,3 +76,51 @@ def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
     assert result.spec == SPECS[0]
     assert result_path(SPECS[0], tmp_path / "results").exists()
     assert lines[0].startswith("There is no result store here")
+
+
+def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, tmp_path, monkeypatch):
+    store, lines = Store(tmp_path / "mine", (tmp_path / "theirs",)), []
+    save_result(results[0], tmp_path / "theirs")
+    for spec, expected in zip(SPECS[:2], results, strict=False):
+        live = run_live(spec, "cpu", store)
+        assert numbers(live) == numbers(expected)
+        assert not checkpoint_path(spec, store).exists()
+    assert not (tmp_path / "mine" / "smoke" / f"{SPECS[0].hash}.json").exists(), "it was stored already"
+    assert numbers(load_result(result_path(SPECS[1], tmp_path / "mine"))) == numbers(results[1])
+    found = gather(SPECS[:2], 0, "cpu", store, lines.append)
+    assert [r.spec for r in found] == SPECS[:2], "nothing is left to run"
+
+    lacking = run_live(SPECS[0], "cpu", store, also=["solvable"])
+    assert lacking.solvable == load_result(result_path(SPECS[0], store)).solvable
+    assert lacking.solvable is not None
+
+    monkeypatch.chdir(tmp_path)
+    run_live(SPECS[2], "cpu", tmp_path / "nowhere")
+    assert result_path(SPECS[2], tmp_path / "results").exists()
+
+
+def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
+    import hmmlib.notebook.live as live_module
+
+    real, steps = live_module.run_trial, []
+
+    def broken_off(spec, **how):
+        def report(phase, share):
+            if phase == "pretraining" and share >= 0.5:
+                raise KeyboardInterrupt
+
+        return real(spec, report, **how)
+
+    monkeypatch.setattr(live_module, "run_trial", broken_off)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run_live(SPECS[0], "cpu", tmp_path)
+    assert interrupt.value.__notes__ == [
+        f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
+    ]
+    assert checkpoint_path(SPECS[0], tmp_path).exists()
+    monkeypatch.setattr(
+        live_module, "run_trial", lambda spec, **how: real(spec, lambda *told: steps.append(told), **how)
+    )
+    run_live(SPECS[0], "cpu", tmp_path)
+    assert min(share for phase, share in steps if phase == "pretraining") > 0.5, "it went on, and did not begin anew"
+    assert result_path(SPECS[0], tmp_path).exists()

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from hmmlib.evidence import ledger
-from hmmlib.experiments.store import load_results
+from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import gain, interval, size
 from hmmlib.models.families import recoverable_memory_hmm
 from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, recovered, rulings, table_of, within
 from hmmlib.theory.assumptions import assumption_4_2
 
-RESULTS = load_results("smoke")
+RESULTS = load_results("smoke", STORE)
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
 
 

@@ -20,7 +20,7 @@ INNER_MODULES = {
     "experiments.provenance": "gets results that `load_result` has read",
 }
 INNER = {
-    "backend": "half name fresh as_name shares side_by_side flushing",  # get what `pick` gives
+    "backend": "sixteen_bits name fresh as_name shares side_by_side flushing",  # get what `pick` gives
     "evidence.finite_field.identities": "joint_degree table_degree quotient_degree memory_degree attention_degree",
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
@@ -28,7 +28,7 @@ INNER = {
     "experiments.specs": "added field_type",  # what a field is
     "experiments.store": "as_store as_folders kept",
     "experiments.trials": "network_key on_request",  # what a trial asks of its own spec and device
-    "experiments.summaries": "size gain as_results",  # read one field
+    "experiments.summaries": "size gain as_results means Share Share.__call__",  # read one field
     "files": "write_whole writable_folder",  # get what `store`, `ledger` and sweeps have made
     "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
@@ -36,7 +36,7 @@ INNER = {
     "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
-    "notebook.tables": "within means difference agree recovered rulings",  # read a result
+    "notebook.tables": "within difference agree recovered rulings",  # read a result
     "notebook.figure_3": "draw_line",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them

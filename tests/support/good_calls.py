@@ -28,6 +28,7 @@ from hmmlib.notebook import (
     live,
     memory_figures,
     tables,
+    trial_by_trial,
 )
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readouts, tuning
@@ -72,12 +73,12 @@ def network() -> torch.nn.Module:
 @cache
 def result() -> trials.TrialResult:
     """A stored result."""
-    return store.load_results("smoke")[0]
+    return store.load_results("smoke", store.STORE)[0]
 
 
 @cache
 def results() -> list[trials.TrialResult]:
-    return store.load_results("smoke")
+    return store.load_results("smoke", store.STORE)
 
 
 _COLUMNS = np.eye(2), np.eye(3)[:, :2], [0.5, 0.5]
@@ -213,7 +214,7 @@ GOOD = {
     bert.masked_losses: dict(network=network, model=PLAIN, n=2, length=4, share=0.3, seed=0),
     pretraining.Pretraining: dict(
         steps=2, batch=2, length=6, masked=0.2, learning_rate=1e-3, muon_rate=0.0, warmup=1, clip=0.0, documents=2,
-        document_length=6, masking="bert", half=False,
+        document_length=6, masking="bert", precision="single",
     ),
     pretraining.pretrain: dict(network=network, model=PLAIN, plan=PRETRAINING, seed=0, every=1.0),
     tuning.Tuning: dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
@@ -288,6 +289,7 @@ GOOD = {
     tables.table_of: dict(results=results, groups={"all": bool}, rows={"head": summaries.LEFT["head tuning"]}),
     beyond_figures.lines: dict(results=results, series=summaries.LEFT, at=summaries.size, x_label="x", y_label="y"),
     beyond_figures.plane: dict(series={"all": {}}, sizes=[4, 8]),
+    trial_by_trial.trial_by_trial: dict(results=results),
     tables.Table: dict(head=["a"], rows=[["b"]]),
     tables.outcomes: dict(predictions=[("It is so.", "90%", True)]),
     beyond_figures.triangles: dict(

@@ -17,10 +17,13 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-PAGES = {f"notebooks/{page}": 1 for page in ("3-hmm", "3-1-prompt", "4-memory-hmm", "beyond-1-tuned-prompt")}
-PAGES["notebooks/4-1-attention-head"] = 2
+PAGES = {
+    f"notebooks/{page}": 1
+    for page in ("3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "beyond-1-tuned-prompt")
+}
+PAGES |= {"notebooks/4-1-attention-head": 2, "book/index": 1}
 """Interactive figures of each page."""
-FIGURES = ("prompt", "columns", "attention", "softmax", "words", "believing")
+FIGURES = ("prompt", "columns", "attention", "softmax", "words", "believing", "trials")
 
 
 def close(found, expected, tolerance=1e-12):

@@ -268,8 +268,11 @@ def test_devices_that_a_machine_has(has, present, absent, auto, monkeypatch):
 @pytest.mark.parametrize(("bf16", "kind"), [(True, torch.bfloat16), (False, torch.float16)])
 def test_sixteen_bits_are_those_the_gpu_computes_with(bf16, kind, monkeypatch):
     machine(monkeypatch, cuda=1, mps=True, bf16=bf16)
-    assert backend.half(torch.device("cuda")) is backend.half(torch.device("cuda:0")) is kind
-    assert backend.half(torch.device("cpu")) is backend.half(torch.device("mps")) is None
+    cuda, other, cpu, mps = map(torch.device, ("cuda", "cuda:0", "cpu", "mps"))
+    assert backend.sixteen_bits(cuda, "half") is backend.sixteen_bits(other, "half") is kind
+    assert backend.sixteen_bits(cpu, "half") is backend.sixteen_bits(mps, "half") is None
+    assert {backend.sixteen_bits(device, "float16") for device in (cuda, cpu, mps)} == {torch.float16}
+    assert {backend.sixteen_bits(device, "single") for device in (cuda, cpu, mps)} == {None}
 
 
 def test_names_of_devices(monkeypatch):

@@ -1,0 +1,1 @@
+"""Parts of the command line, which `hmmlib.__main__` puts together."""
