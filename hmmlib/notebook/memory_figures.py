@@ -15,15 +15,15 @@ from hmmlib.validation import as_array, by_name, different_words
 def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], corners: Sequence[str]) -> Figure:
     """Distributions over three tokens as points of triangles beside each other, and the columns that they are mixtures of.
 
-    `panels` maps a title to points (n, 3) and to the columns by name, three or more; what can be mixed of them is shaded.
-    `corners` are the tokens' names. ValueError for arrays of other shapes.
+    `panels` maps a title to points (n, 3), of which each is drawn once, and to columns by name; what can be mixed of three
+    or more of them is shaded. `corners` are the tokens' names. ValueError for arrays of other shapes.
     """
     from scipy.spatial import ConvexHull
 
     corners = different_words("corners", corners, 3)
     figure, axes = plt.subplots(1, len(by_name("panels", panels)), figsize=(2.7 * len(panels), 2.7), squeeze=False)
     for axis, (title, (points, columns)) in zip(axes[0], panels.items(), strict=True):
-        points = as_array(f"panels[{title!r}]", points, None, 3) @ TRIANGLE
+        points = np.unique(as_array(f"panels[{title!r}]", points, None, 3).round(3), axis=0) @ TRIANGLE
         own = by_name(f"columns of panels[{title!r}]", columns)
         spots = np.array([as_array(f"column {name!r}", column, 3) for name, column in own.items()]) @ TRIANGLE
         axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
@@ -52,7 +52,7 @@ def strips(
     crosses: dict[str, Sequence[float]],
     cuts: dict[str, float],
 ) -> Figure:
-    """Numbers along a line, a strip for each row: points of label 1 above it, of label 0 below.
+    """Numbers along a line, a strip for each row: points of label 1 above it, of label 0 below, each drawn once.
 
     `rows` maps a name to numbers and their labels, `crosses` to what is marked on its line, `cuts` to where a head cuts
     it. ValueError for another number of labels, or a name that is no row.
@@ -65,7 +65,7 @@ def strips(
         labels = as_array(f"labels of rows[{name!r}]", labels, len(values)).astype(bool)
         axes.axhline(y, color=SOFT, linewidth=1, zorder=0)
         for label, colour, marker, side in ((True, BLUE, "o", -1), (False, ORANGE, "s", 1)):
-            own = np.sort(values[labels == label])
+            own = np.unique(values[labels == label].round(3))
             spread = side * (0.1 + 0.25 * (np.arange(len(own)) * 0.618 % 1))  # so that points do not hide each other
             axes.scatter(own, y + spread, s=14, color=colour, marker=marker, linewidth=0, label=f"label {label:d}")
         marked = as_array(f"crosses[{name!r}]", crosses.get(name, ()), None)
