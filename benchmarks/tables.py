@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import learning
+import waits
 from records import Table, by_name, chosen, duration, number, power, size, the
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -325,6 +326,6 @@ def phrases() -> dict[str, str]:
         found[f"pretraining-{threads}"] = against(steps[-1])
     for name in ("hmmlearn, scaling", "dynamax", "dynamax, two filters"):
         found[f"apart-{name}".replace(",", "").replace(" ", "-")] = furthest(records["posteriors"]["rows"], name)
-    found |= learning.phrases(records["learning-curves"]["rows"])
+    found |= learning.phrases(records["learning-curves"]["rows"]) | waits.phrases(records)
     found["build"] = duration(the(records["build"]["rows"], what="from nothing: all")["seconds"])
     return found

@@ -8,7 +8,8 @@
     posterior(model, tokens, at=0)                          # P[H_0 | tokens]: (100, 6)
     theorem_3_3(model, mu=[1, -1, 0, 0, 0, 0])              # the linear head that Theorem 3.3 constructs
 
-Everything that one calls stands here, at the root. It lives in rooms, each of which uses only those above it:
+Everything that you call can be imported from here, the root. The code lives in rooms, each of which uses only those above
+it:
 
     room         what is in it                                             what to call first
     models       HMMs, memory HMMs, families with a property, sentences    HMM, MemoryHMM, random_hmm
@@ -20,11 +21,13 @@ Everything that one calls stands here, at the root. It lives in rooms, each of w
     experiments  trials, and the store of their results                    TrialSpec, run_trial, load_results
     notebook     parameters, figures and drawings of the notebooks         hmmlib.notebook.figures
 
-`validation`, `backend` and `files` serve every room; `python -m hmmlib --help` is the command line.
+The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help` shows the command line.
 """
 
 import importlib
 import os
+
+__version__ = "0.2.0"
 
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
 # 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.
@@ -51,7 +54,7 @@ _HOME = {
         "sparse_hmm",
         "sparse_memory_hmm",
     ],
-    "models.sentences": ["sentences"],
+    "models.sentences": ["farm", "sentences"],
     "inference.messages": [
         "aggregated_messages",
         "latent_given_others",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -116,9 +117,31 @@ def interrupts_held() -> Iterator[Callable[[], None]]:
 
 
 @cache
+def _tell_of_compiling() -> None:
+    """Say what takes so long where loops are compiled: numba does that once, and keeps what it has compiled."""
+    from numba.core import event
+
+    class Telling(event.Listener):
+        told = False
+
+        def on_start(self, event) -> None:
+            if not self.told:
+                print(
+                    "hmmlib: compiling its loops for this machine, once; some 15 seconds", file=sys.stderr, flush=True
+                )
+            self.told = True
+
+        def on_end(self, event) -> None:
+            pass
+
+    event.register("numba:compile", Telling())
+
+
+@cache
 def loops(name: str) -> ModuleType | None:
     """A module of compiled loops, loaded when first needed; None where numba is missing or cannot work: torch does it all."""
     try:
+        _tell_of_compiling()
         return importlib.import_module(name)
     except ImportError as error:
         if (error.name or "").startswith("hmmlib"):

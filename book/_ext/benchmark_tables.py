@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import learning
 import tables
 from records import Table, by_name, chosen
+from waits import Wait, in_words, waits
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,9 @@ LINES = {
 """Colour, marker and line of each contestant in the picture, in the order of its legend."""
 SIDES = {"hmmlib": (figures.BLUE, "o"), "Trainer": (figures.ORANGE, "s")}
 """Colour and marker of both sides of the learning curves."""
+
+LEFT = 0.004
+"""Seconds at the left edge of the picture of waits."""
 
 
 def depend(env) -> None:
@@ -134,6 +138,39 @@ class LearningFigure(FromResults):
         return as_picture(against_time, rows, tables.step_seconds(), words=words)
 
 
+class WaitsFigure(FromResults):
+    """How long whole pieces of work take, ours and with the fastest other library: `{waits-figure}`."""
+
+    def made(self):
+        found = waits({name: tables.load(name) for name in tables.TABLES})
+        words = f"How long one waits, on a logarithmic scale of seconds. {'; '.join(map(str, found))}."
+        return as_picture(as_waits, found, words=words)
+
+
+def as_waits(found: list[Wait]) -> Figure:
+    """A line for each piece of work: a dot for ours and, farther along, a square for the fastest other library."""
+    figure, axes = plt.subplots(figsize=(4.5, 0.62 * len(found) + 0.9))
+    for k, wait in enumerate(found):
+        height = len(found) - k
+        axes.text(LEFT, height + 0.2, wait.what, fontsize=11, va="bottom")
+        axes.plot([wait.ours, wait.theirs or wait.ours], [height] * 2, color=figures.SOFT, linewidth=1, zorder=1)
+        label = "hmmlib" if k == 0 else None
+        axes.plot(wait.ours, height, color=figures.BLUE, marker="o", linestyle="", markersize=7, label=label)
+        shown = dict(va="center", fontsize=10, textcoords="offset points")
+        axes.annotate(in_words(wait.ours), (wait.ours, height), xytext=(-8, 0), ha="right", **shown)
+        if wait.other:
+            label = "fastest other library" if k == 0 else None
+            axes.plot(wait.theirs, height, color=figures.ORANGE, marker="s", linestyle="", markersize=6, label=label)
+            axes.annotate(f"{in_words(wait.theirs)}, {wait.other}", (wait.theirs, height), xytext=(8, 0), **shown)
+    axes.set(xscale="log", xlim=(LEFT, 2000), ylim=(0.5, len(found) + 0.8), yticks=[])
+    axes.set_xticks([0.01, 0.1, 1, 10, 60, 600], ["10 ms", "0.1 s", "1 s", "10 s", "1 min", "10 min"], minor=False)
+    axes.minorticks_off()
+    axes.grid(axis="x", color=figures.SOFT, alpha=0.35, linewidth=0.7)
+    axes.spines["left"].set_visible(False)
+    figures.legend_below(axes, columns=2, offset=0.07)
+    return figures.done(figure)
+
+
 def against_time(rows: list[dict], step: dict[str, float]) -> Figure:
     """A panel for each number of states, a line for each side and seed; `step`: seconds of a step of both sides."""
     sizes = sorted({row["states"] for row in rows})
@@ -186,6 +223,7 @@ def setup(app) -> dict[str, bool]:
     app.add_directive("benchmark-table", BenchmarkTable)
     app.add_directive("benchmark-figure", BenchmarkFigure)
     app.add_directive("learning-figure", LearningFigure)
+    app.add_directive("waits-figure", WaitsFigure)
     app.add_directive("slower-table", SlowerTable)
     app.add_role("measured", Measured(tables.phrases, depend))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -142,6 +142,7 @@ def write(app, name: str, data, drawings: str) -> None:
 
 def setup(app) -> None:
     app.add_js_file("companion/cards.js", loading_method="defer")
+    app.add_js_file("companion/tables.js", loading_method="defer")
     app.connect("doctree-resolved", link_mentions, priority=900)
     app.connect("html-collect-pages", index_statements)
     app.connect("build-finished", write_data, priority=100)

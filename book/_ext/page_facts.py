@@ -40,6 +40,9 @@ PARTS = {
     "appendix-b": "Appendix B",
     "appendix-c": "Appendix C",
     "appendix-d": "Appendix D",
+    "appendix-d-1": "Appendix D.1",
+    "appendix-d-2": "Appendix D.2",
+    "appendix-d-3": "Appendix D.3",
     "protocol-and-code": "Appendix E",
 }
 """Where in the paper that is of which a page speaks; of all others, the whole paper."""

@@ -77,11 +77,16 @@ def git(*words: str) -> subprocess.CompletedProcess | None:
         return None
 
 
+def in_checkout() -> bool:
+    """Whether git tracks the library where it lies: not where it is installed, be that within some other repository."""
+    tracked = git("ls-files", "--error-unmatch", *SOURCES)
+    return tracked is not None and not tracked.returncode
+
+
 @cache
 def _changed_since_commit(commit: str) -> bool | None:
     """Whether SOURCES are not what they were at a commit; None where git or the commit is not at hand."""
-    tracked = git("ls-files", "--error-unmatch", *SOURCES)  # not so in an environment that lies in some repository
-    if tracked is None or tracked.returncode:
+    if not in_checkout():
         return None
     done = git("diff", "--quiet", commit, "--", *SOURCES)
     return None if done.returncode not in (0, 1) else bool(done.returncode)

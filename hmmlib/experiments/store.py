@@ -31,6 +31,8 @@ FORMAT = 2
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "results"
 """Where the committed results lie in a checkout of the project."""
+MINE = "HMMLIB_MINE"
+"""The environment variable that names the user's own store."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,20 @@ class Store:
 
 
 def _of_project() -> Store:
-    """In a checkout the folder of its user, which git ignores (HMMLIB_MINE names another), then the committed results."""
-    mine = Path(os.environ.get("HMMLIB_MINE") or ROOT / "mine" / "results")
-    return Store(mine, (STORE,)) if (ROOT / "pyproject.toml").is_file() else Store(STORE)
+    """The user's own folder, then the project's.
+
+    In a checkout those are mine/results, which git ignores, and the committed results; beside a copied folder `hmmlib` there
+    is one, results. What is installed may be replaced at any time, so there it is the system's place for a user's data. The
+    variable MINE names another folder of the user's.
+    """
+    named = os.environ.get(MINE)
+    if any(ROOT.glob("hmmlib-*.dist-info")):
+        from platformdirs import user_data_path  # what is installed has it
+
+        return Store(Path(named or user_data_path("hmmlib", appauthor=False) / "results"))
+    if (ROOT / "pyproject.toml").is_file():
+        return Store(Path(named or ROOT / "mine" / "results"), (STORE,))
+    return Store(Path(named or STORE))
 
 
 PROJECT = _of_project()

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib import backend
+from hmmlib import __version__, backend
 from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
@@ -353,8 +353,10 @@ def git_commit() -> str | None:
 
     As it was when first asked for: a later commit is not what this process runs.
     """
+    if not provenance.in_checkout():
+        return None
     done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
-    return done.stdout.strip() if done is not None and done.returncode == 0 else None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
@@ -369,6 +371,7 @@ def environment(device: torch.device | None = None, precision: str = "single") -
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": version("transformers"),
+        "hmmlib": __version__,
         "commit": git_commit(),
         "library": provenance.library_digest(),
     }

@@ -1,1 +1,1 @@
-"""Conditional probabilities of a model: as the paper prints them, and fast."""
+"""The conditional probabilities of a model, computed twice: as the paper prints them, and fast."""

@@ -1,7 +1,7 @@
-"""Both passes over a chain, compiled for CPUs: what torch would run as many small operations.
+"""Both passes over a chain, compiled for CPUs. Torch would run them as many small operations.
 
-A block of *lanes* is worked on at a time, few enough for its messages to stay in the cache. A lane is one sequence, or for a
-memory model one sequence with one joint value of the memory. A step of the chain is then one product of matrices.
+The loops work on a block of *lanes* at a time, few enough for its messages to stay in the cache. A lane is one sequence, or
+for a memory model one sequence with one joint value of the memory. A step of the chain is then one product of matrices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TINY = 2.0**-100
 
 
 class Chain(NamedTuple):
-    """A chain, and the prior of the memory by whose K values it is run; K is 1 for a vanilla model."""
+    """A chain, and the prior of the memory. The chain is run once for each of the memory's K values; K is 1 without memory."""
 
     step: np.ndarray  # (S, S), the transpose of A: a message is a row
     back: np.ndarray  # (S, S), A
@@ -35,7 +35,7 @@ class Chain(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Evidence by number: each position of each sequence has one of R rows."""
+    """Evidence, given by number: each position of each sequence has one of R rows."""
 
     rows: np.ndarray  # (R, K * S); entry k * S + s where the memory has its value k and the state is s
     lowest: np.ndarray  # (R,), the smallest positive entry of each row
@@ -43,7 +43,7 @@ class Evidence(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Of which variable the law is sought, and at which positions."""
+    """The variable whose law is sought, and the positions at which it is."""
 
     groups: np.ndarray  # (G, K), ones where a value of the memory belongs to a group, zeros elsewhere
     entries: np.ndarray  # (D,), which of the G * S sums are its law; (0,) for all states of a vanilla model
@@ -73,14 +73,14 @@ class Results(NamedTuple):
 
 @compiled
 def fill(values, value):
-    """Every entry becomes `value`."""
+    """Set every entry to `value`."""
     for b in range(len(values)):
         values[b] = value
 
 
 @compiled
 def copy(values, out):
-    """out = values. An assignment to a slice takes seconds to compile, for the message that its shapes do not fit."""
+    """Copy values to out. An assignment to a slice takes seconds to compile, because of its message on shapes that differ."""
     for b in range(len(values)):
         out[b] = values[b]
 
@@ -97,7 +97,7 @@ def total(message, out):
 
 @reduction
 def lower(message, low):
-    """Each of the K * S entries of `low` becomes the smallest positive one of all sequences, if that is less."""
+    """Lower each of the K * S entries of `low` to the smallest positive one of all sequences, if that is less."""
     every, one = message.reshape(-1, len(low)), message.dtype.type(1)
     for c in range(len(every)):
         mine = every[c]
@@ -120,7 +120,7 @@ def rescale(message, exponent, powers, bound, scratch):
 
 @compiled
 def condition(message, rows, index, out):
-    """out = message times the evidence of each sequence, one of the rows (R, K * S)."""
+    """Write to out the message times the evidence of each sequence, which is one of the rows (R, K * S)."""
     before, after = message.reshape(len(index), -1), out.reshape(len(index), -1)
     for c in range(len(index)):
         mine, here, product = before[c], rows[index[c]], after[c]
@@ -130,7 +130,7 @@ def condition(message, rows, index, out):
 
 @compiled
 def meet(forward, backward, out):
-    """out = forward * backward: what both sides say of a position."""
+    """Write to out forward * backward, which is what both sides say about a position."""
     for b in range(out.shape[0]):
         for s in range(out.shape[1]):
             out[b, s] = forward[b, s] * backward[b, s]  # (C.1)
@@ -197,7 +197,7 @@ def write(weights, columns, top, scratch, answer, results, begin, at):
 
 
 class _Room(NamedTuple):
-    """What a block of C sequences, L lanes, is worked on in."""
+    """The arrays in which a block of C sequences, L lanes, is worked on."""
 
     kept: np.ndarray  # (P, L, S), forward messages where they are asked for, and …
     kept_exponent: np.ndarray  # … their exponents, (P, L)
@@ -215,7 +215,7 @@ class _Room(NamedTuple):
 
 @compiled
 def make_room(together, lanes, chain, asked, results):
-    """A `_Room` for blocks of so many sequences and lanes."""
+    """Make the arrays for blocks of so many sequences and lanes."""
     kind, states, positions, columns = chain.initial.dtype, len(chain.initial), results.laws.shape[1], asked.columns
     depth = len(columns) if len(columns) else results.laws.shape[2]
     guarded = lanes // together * states if len(results.least) else 0
@@ -237,7 +237,7 @@ def make_room(together, lanes, chain, asked, results):
 
 @compiled
 def forward_pass(index, last, chain, rows, asked, scaling, room):
-    """P[H_i, v_{1:i-1}] for a block of sequences, from H_0 up to the last position asked for: kept from the first on."""
+    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position asked for; keep it from the first."""
     # Fields that every step needs are read once: each reading counts a reference.
     first, step, powers, bound = asked.first, chain.step, scaling.powers, scaling.bound
     turns, kept, product, exponent, scratch, low = (
@@ -266,7 +266,7 @@ def forward_pass(index, last, chain, rows, asked, scaling, room):
 
 @compiled
 def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results):
-    """P[v_{i+1:T} | H_i] for a block of sequences, down to the first position asked for, where both passes meet."""
+    """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position asked for, where both passes meet."""
     first, back, powers, bound = asked.first, chain.back, scaling.powers, scaling.bound
     kept, product, exponent, scratch, low = room.kept, room.product, room.exponent, room.scratch, room.low
     tau, weights, top, direct = room.tau, room.weights, room.top, len(asked.entries) == 0
@@ -300,7 +300,7 @@ def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results
 
 @compiled
 def run_chain(chain, evidence, asked, scaling, results):
-    """P[H_i, v] / P[v] of every sequence at P positions of the chain, the first of them as asked, into the results."""
+    """Write P[H_i, v] / P[v] of every sequence to the results, at P positions of the chain from the first that is asked for."""
     n, values, positions = len(evidence.index), len(chain.prior), results.laws.shape[1]
     width, last = len(chain.initial) * values, asked.first + positions - 1
     most = 1 if scaling.alone else max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))

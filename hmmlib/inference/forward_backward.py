@@ -6,9 +6,9 @@ token contributes its row of W, a masked position a row of ones, a prompt any ve
 
 Probabilities of long sequences are far below the smallest float, and real zeros must stay zeros. So a message is a
 pair: a mantissa, and an exponent of two. Scaling by powers of two rounds nothing. One exponent for a whole message is
-enough for almost every sequence; where some entry sinks so low that a product could underflow, the sequence is run
-again with an exponent for each entry (`_one_pass_by_entry`). In float32 this guard is off: what lies 1e-38 below the largest
-entry of a message may be lost there.
+enough for almost every sequence. If some entry sinks so low that a product could underflow, the sequence is run again
+with an exponent for each entry (`_one_pass_by_entry`). In float32 this guard is off, so that what lies 1e-38 below the
+largest entry of a message may be lost there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCALE_EVERY = {torch.float64: 4, torch.float32: 1}
 
 
 def exponent_of(values: Tensor) -> Tensor:
-    """The power of two just above each value, kept where its inverse is a float too; 0 for a zero."""
+    """The exponent of the power of two just above each value, bounded so that its inverse is a float too; 0 for a zero."""
     most = MAX_EXPONENT[values.dtype]
     return torch.frexp(values.detach())[1].clamp(-most, most)
 
@@ -38,16 +38,16 @@ def scaled(values: Tensor, exponent: Tensor) -> Tensor:
 
 
 def split(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mantissas and exponents of two, entry by entry."""
+    """Split values into mantissas and exponents of two, entry by entry."""
     exponent = exponent_of(values).to(torch.int64)
     return scaled(values, -exponent), exponent
 
 
 def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor], lanes: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Messages before, between and after L rows of evidence: condition, predict, condition, …, from `first` (S,).
+    """The messages before, between and after L rows of evidence: from `first` (S,), condition, predict, condition, ….
 
     Each row is (R, S). Returns L + 1 mantissas (R, S), and one exponent for each message, (R, 1). A message of zeros has
-    a size too, that of its derivative: it is scaled as the largest of the `lanes` rows beside it.
+    a derivative, which has a size too: the message is scaled as the largest of the `lanes` rows beside it.
     """
     message = first.expand(rows[0].shape) if rows else first
     exponent = torch.zeros(len(message), 1, dtype=torch.int64, device=first.device)
@@ -69,10 +69,10 @@ def _one_pass(transition: Tensor, first: Tensor, rows: list[Tensor], lanes: int)
 def _one_pass_by_entry(
     transition: Tensor, first: Tensor, rows: list[tuple[Tensor, Tensor]], lanes: int
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`_one_pass` with an exponent for each entry, so that none can underflow: exponents (R, S). Slower, S^2 a step.
+    """As `_one_pass`, with an exponent for each entry, (R, S), so that none can underflow. It is slower: S^2 a step.
 
-    Each row is given as its mantissas and exponents. A zero has a size too, that of its derivative: the exponent that the
-    entry would have if what is zero had been one.
+    Each row is given as its mantissas and exponents. A zero has a derivative, which has a size too: its exponent is the one
+    that the entry would have if what is zero had been one.
     """
     message, exponent = split(first.expand(rows[0][0].shape))
     # Everything is split: half the smallest float is zero.
@@ -100,7 +100,7 @@ def _one_pass_by_entry(
 
 
 def smallest(values: Tensor) -> Tensor:
-    """The smallest positive entry of each row; 1 for a row of zeros."""
+    """The smallest positive entry of each row, or 1 for a row of zeros."""
     values = values.detach()
     return torch.where(values > 0, values, 1).amin(-1).clamp(max=1)
 
@@ -127,7 +127,7 @@ class _Passed(NamedTuple):
         return tau, torch.stack(self.exponents[at])
 
     def doubtful(self, transition: Tensor, rows: list[Tensor]) -> Tensor:
-        """Rows in which some product may have underflowed, (R,)."""
+        """The rows in which some product may have underflowed, (R,)."""
         # All rows as one first: that is three times as fast, and mostly ends the matter.
         any_row = self._doubtful(transition, rows, lambda values: smallest(values.reshape(1, -1)))
         return self._doubtful(transition, rows, smallest) if any_row.any() else any_row.expand(len(rows[0]))
@@ -143,7 +143,7 @@ class _Passed(NamedTuple):
 
 
 def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
-    """One exponent for each row: mantissas (…, S) with largest entry from 1/2 to 1, exponents (…, 1)."""
+    """Give each row one exponent, (…, 1), and mantissas (…, S) the largest of which lies between 1/2 and 1."""
     if exponent.shape[-1] == 1:
         top = exponent_of(tau.amax(-1, keepdim=True))
         return scaled(tau, -top), exponent + top
@@ -157,7 +157,7 @@ def _align(tau: Tensor, exponent: Tensor) -> tuple[Tensor, Tensor]:
 def both_passes(
     transition: Tensor, initial: Tensor, evidence: Tensor, scale: Tensor, at: slice, own: bool, lanes: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """`chain_weights` with positions first: evidence (T, R, S) to (positions, R, S) and (positions, R, 1).
+    """As `chain_weights`, with positions first: from evidence (T, R, S) to (positions, R, S) and (positions, R, 1).
 
     Each `lanes` rows, one after the other, belong to one sequence. Each row of evidence is first divided by two to the
     power `scale`, (T, R, 1), which is put back in the end.
@@ -181,7 +181,7 @@ def both_passes(
 
 
 def flushed(evidence: Tensor, scale: Tensor) -> Tensor:
-    """Rows whose evidence had to be scaled down, (R,), where a positive entry may have become zero: embeddings above 1."""
+    """The rows whose evidence was scaled down, (R,), because embeddings are above 1, so that an entry may have become 0."""
     least = torch.finfo(evidence.dtype).tiny * torch.exp2(scale[..., 0].to(evidence.dtype))
     return ((scale[..., 0] > 0) & (smallest(evidence) < least)).any(0)
 
@@ -194,7 +194,7 @@ def chain_weights(transition: Tensor, initial: Tensor, evidence: Tensor, at: sli
         initial: P[H_0], (S,).
         evidence: (R, T, S), nonnegative; R independent rows.
         at: which of the T + 1 positions.
-        own: whether the evidence of the position itself counts; without it, the result is τ_i of (C.1).
+        own: whether the evidence of the position itself counts. Without it the result is τ_i of (C.1).
 
     Returns:
         Mantissas (R, positions, S) and exponents of two (R, positions, 1): the joint is mantissa * 2**exponent.

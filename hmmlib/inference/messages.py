@@ -1,12 +1,12 @@
 """Conditional probabilities read off the messages (appendices C and D.2): fast, and at any length.
 
-`reference` has the same formulas as the paper prints them; read that first. Inference sees *evidence*, not tokens:
-`forward_backward` says how messages are passed and kept exact. What is read off them is done in one of two ways. Where no
-gradient is asked for, on a CPU, compiled loops (`compiled`) go through all sequences without a temporary; what they cannot
-be sure of, and everything else, goes through torch (`aggregated_messages`).
+`reference` has the same formulas as the paper prints them; read that first. Inference sees *evidence*, not tokens, and
+`forward_backward` says how messages are passed and kept exact. There are two ways to read probabilities off them. On a CPU,
+where no gradient is asked for, compiled loops (`compiled`) go through all sequences without a temporary. Everything else,
+and each sequence of which the loops cannot be sure, goes through torch (`aggregated_messages`).
 
-A memory model is run as the |M|^N hidden Markov models that it is once its memory is given, all with the same A; the
-lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
+Once its memory is given, a memory model is an ordinary hidden Markov model. So it is run as |M|^N of them, all with the
+same A. The lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def aggregated_messages(
 
     Args:
         evidence: embeddings (n, T, S), or lifted, (n, T, M^N * H).
-        own: whether the evidence of position i itself counts too; then the result is P[H_i, v], or P[M, H_i, v].
+        own: whether the evidence of position i itself counts too. Then the result is P[H_i, v], or P[M, H_i, v].
 
     Returns:
         Mantissas (n, positions, S) or (n, positions, M^N * H) and exponents of two (n, positions, 1).
@@ -79,7 +79,7 @@ def aggregated_messages(
 
 
 def lifted_size(model: HMM | MemoryHMM) -> int:
-    """Entries of a message: S, or |M|^N * |H| for a memory model."""
+    """How many entries a message has: S, or |M|^N * |H| for a memory model."""
     of_type("model", model, HMM, MemoryHMM)
     return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
 
@@ -90,12 +90,12 @@ def _widths(model: HMM | MemoryHMM) -> list[int]:
 
 
 def _lifted(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
-    """η(v) for each vector v of a memory model that is not lifted; all others as they are."""
+    """The embeddings with η(v) for each vector v of a memory model that is not lifted; all others stay as they are."""
     return embeddings if embeddings.shape[-1] == lifted_size(model) else model.lift(embeddings)
 
 
 def as_evidence(model: HMM | MemoryHMM, embeddings) -> Tensor:
-    """Embeddings as `masked_token_probs_from_embeddings` takes them: (n, T, S), or lifted, (n, T, M^N * H). ValueError else."""
+    """Embeddings, checked and lifted: (n, T, S), or (n, T, M^N * H) for a memory model. ValueError if they are none."""
     of_type("model", model, HMM, MemoryHMM)
     embeddings = as_tensor("embeddings", embeddings, 3, empty=True, like=model.initial)
     if embeddings.shape[1] == 0:
@@ -104,7 +104,7 @@ def as_evidence(model: HMM | MemoryHMM, embeddings) -> Tensor:
 
 
 def prompted(model: HMM | MemoryHMM, prompt, tokens) -> Tensor:
-    """ê(x) = (u, e(x_1), …, e(x_T)) of (4.4), or of (3.2) where `tokens` begin with MASK.
+    """The embeddings behind a prompt, ê(x) = (u, e(x_1), …, e(x_T)), as in (4.4), or as in (3.2) if `tokens` begin with MASK.
 
     Args:
         prompt: u, one vector: (S,) for an HMM; (M*H,) or lifted, (M^N * H,), for a memory model.
@@ -124,14 +124,14 @@ def prompted(model: HMM | MemoryHMM, prompt, tokens) -> Tensor:
 
 
 class _Evidence(NamedTuple):
-    """Evidence by number: each position of each sequence has one of R rows, lifted."""
+    """Evidence, given by number: each position of each sequence has one of R rows, which are lifted."""
 
     rows: Tensor  # (R, K * S)
     index: Tensor  # (n, T); -1 is the last row
 
 
 class _Variable(NamedTuple):
-    """A variable that depends on H̃_i = (M_1, …, M_N, H_i): its law is made of sums of the law of H̃_i, message by message."""
+    """A variable that depends on H̃_i = (M_1, …, M_N, H_i), so that its law is made of sums of the law of H̃_i."""
 
     groups: Tensor  # (G, K), zeros and ones: which of the memory's K values are added up, for each state
     entries: Tensor  # (D,), which of the G * S sums are its law
@@ -139,7 +139,7 @@ class _Variable(NamedTuple):
 
 
 def _evidence(model: HMM | MemoryHMM, tokens, prompt=None) -> _Evidence:
-    """The evidence of tokens, or of `prompted(model, prompt, tokens)`: a row for each token, the prompt's, ones for MASK."""
+    """The evidence of tokens, or of `prompted(model, prompt, tokens)`: a row for each token, for the prompt, and of ones."""
     of_type("model", model, HMM, MemoryHMM)
     tokens = as_tokens(tokens, model.n_tokens, model.device)
     words = torch.tensor([*range(model.n_tokens), MASK], device=model.device)[:, None]
@@ -152,13 +152,16 @@ def _evidence(model: HMM | MemoryHMM, tokens, prompt=None) -> _Evidence:
 
 
 def _state(model: HMM | MemoryHMM) -> _Variable:
-    """H_i, whatever the memory."""
+    """The variable H_i, summed over the memory."""
     states = torch.arange(model.n_states, device=model.device)
     return _Variable(model.initial.new_ones(1, lifted_size(model) // model.n_states), states)
 
 
 def _latent(model: HMM | MemoryHMM) -> _Variable:
-    """H_i; with memory (M_{J_i}, J_i, S_i), index m * H + h: φ of (D.4), whose factor cancels in a law."""
+    """The variable H_i; in a memory model (M_{J_i}, J_i, S_i), with the index m * H + h.
+
+    That is φ of (D.4), whose factor cancels in a law.
+    """
     if isinstance(model, HMM):
         return _state(model)
     states = torch.arange(model.n_states, device=model.device)
@@ -168,12 +171,12 @@ def _latent(model: HMM | MemoryHMM) -> _Variable:
 
 
 def _token(model: HMM | MemoryHMM) -> _Variable:
-    """X_i, whose law given the latent is a column of W."""
+    """The variable X_i, whose law given the latent is a column of W."""
     return _latent(model)._replace(columns=model.emission.reshape(model.n_tokens, -1))
 
 
 def _cell(model: MemoryHMM, cell: int) -> _Variable:
-    """M_cell, whatever the state."""
+    """The variable M_cell, summed over the states."""
     groups = one_hot(model.joint_values()[:, cell], model.n_memory).T.to(model.dtype)
     columns = torch.eye(model.n_memory, dtype=model.dtype, device=model.device).repeat_interleave(model.n_states, 1)
     return _Variable(groups, torch.arange(columns.shape[1], device=model.device), columns)
@@ -209,7 +212,7 @@ def _read(
 def _in_torch(
     model: HMM | MemoryHMM, evidence: _Evidence, at: slice, own: bool, variable: _Variable
 ) -> tuple[Tensor, Tensor]:
-    """`_read` by operations of torch: differentiable, on any device, and sure of every sequence."""
+    """As `_read`, by operations of torch: differentiable, on any device, and sure of every sequence."""
     laws, sizes = [], []
     for index in evidence.index.split(max(1, BLOCK // (evidence.index.shape[1] * evidence.rows.shape[1]))):
         tau, exponent = aggregated_messages(model, evidence.rows[index], at, own)
@@ -234,7 +237,7 @@ def _in_loops(
     sized: bool,
     alone: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`_read` by compiled loops, and the sequences in which some product may have underflowed: their laws count for nothing.
+    """As `_read`, by compiled loops; and the sequences in which a product may have underflowed, whose laws must not be used.
 
     Unless `alone`, what may have underflowed in one sequence makes others doubtful too: those of its block.
     """
@@ -278,27 +281,28 @@ def _doubtful(model: HMM | MemoryHMM, evidence: _Evidence, scale: Tensor, least:
 
 @cache
 def _powers(dtype: torch.dtype) -> np.ndarray:
-    """2^-2b, …, 2^b for the largest exponent b: the loops look powers up."""
+    """The powers 2^-2b, …, 2^b for the largest exponent b, in which the loops look powers up."""
     bound = MAX_EXPONENT[dtype]
     return torch.exp2(torch.arange(-2 * bound, bound + 1, dtype=dtype, device="cpu")).numpy()
 
 
 def _arrays(*tensors: Tensor) -> list[np.ndarray]:
-    """Laid out row by row, so that the loops are compiled once for each dtype."""
+    """The tensors as arrays that are laid out row by row, so that the loops are compiled once for each dtype."""
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
 def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
-    """P[H_i | X_{-i} = x_{-i}] at every position, (n, T, S); P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), with memory.
+    """The latent at every position given all other tokens: P[H_i | X_{-i} = x_{-i}], (n, T, S).
 
-    With a `prompt`, (n, T + 1, …) and everything conditioned on the fake token too: position i of x is i + 1 then.
-    The zero vector where x_{-i} has probability zero. ValueError as `prompted` raises it.
+    In a memory model it is P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H). With a `prompt` everything is conditioned on
+    the fake token too, the shape is (n, T + 1, …), and position i of x becomes i + 1. Where x_{-i} has probability zero, it
+    is the zero vector. ValueError as `prompted` raises it.
     """
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _latent(model))[0]
 
 
 def possible_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
-    """Where `latent_given_others` is positive, bool of its shape: from zeros alone, so also where a float would underflow."""
+    """Whether each entry of `latent_given_others` is positive, from zeros alone: right also where a float would underflow."""
     evidence, variable = _evidence(model, tokens, prompt), _latent(model)
     rows = (evidence.rows > 0)[evidence.index].unflatten(2, (-1, model.n_states)).to(model.dtype)  # (n, T, K, S)
     follows = (model.transition.detach() > 0).to(model.dtype)
@@ -319,14 +323,14 @@ def possible_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor
 
 
 def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
-    """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, the zero vector where ‖τ_i‖₁ = 0. As printed: `reference`.
+    """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, or the zero vector if ‖τ_i‖₁ = 0. `reference` has it as printed.
 
     Args:
         embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
 
     Returns:
-        (n, T, X), differentiable in `embeddings` (backwards), at zeros too. Where ‖τ_i‖₁ = 0 there is no derivative, and the
-        gradient is zero.
+        (n, T, X). Gradients go backwards to `embeddings`, and are right at zeros too. If ‖τ_i‖₁ = 0 there is no derivative,
+        and the gradient is zero.
 
     Raises:
         ValueError: a negative or non-finite entry, or a last axis of another length.
@@ -337,10 +341,10 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
 
 
 def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
-    """G of Section 2: (n, T) tokens to (n, T, X); row i is P[X_i | X_{-i} = x_{-i}], whatever token stands at i.
+    """The ideal masked language model G of Section 2, (n, T, X): row i is P[X_i | X_{-i} = x_{-i}], whatever token stands at i.
 
-    It is Ḡ of the embeddings of the tokens, which `reference.masked_token_probs` computes as the paper prints it. Positions
-    that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector. With a `prompt`,
+    It is Ḡ of the embeddings of `tokens`, (n, T); `reference.masked_token_probs` computes it as the paper prints it. Positions
+    that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector. With a `prompt`, it is
     Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X).
     ValueError for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1, or a bad prompt.
     """
@@ -348,12 +352,12 @@ def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
 
 
 def posteriors(model: HMM | MemoryHMM, tokens) -> Tensor:
-    """P[H_i | X_{1:T} = x] for all i from 0 to T, (n, T + 1, n_states); the zero vector where x has probability zero."""
+    """P[H_i | X_{1:T} = x] for all i from 0 to T, (n, T + 1, n_states). It is zero where x has probability zero."""
     return _read(model, _evidence(model, tokens), slice(None), True, _state(model))[0]
 
 
 def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
-    """P[H_at | X_{1:T} = x], (n, n_states), for `at` from 0 to T; the zero vector where x has probability zero."""
+    """P[H_at | X_{1:T} = x] for one `at` from 0 to T, (n, n_states). It is zero where x has probability zero."""
     evidence = _evidence(model, tokens)
     length = evidence.index.shape[1]
     at = index_to("at", at, length, f" for sequences of length {length}")
@@ -361,14 +365,14 @@ def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
 
 
 def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
-    """P[M_cell | X_{1:T} = x], (n, n_memory), cells counted from 0; the zero vector where x has probability zero."""
+    """P[M_cell | X_{1:T} = x], (n, n_memory); cells are counted from 0. It is zero where x has probability zero."""
     of_type("model", model, MemoryHMM)
     cell = index_to("cell", cell, model.n_cells - 1)
     return _read(model, _evidence(model, tokens), slice(1), True, _cell(model, cell))[0].squeeze(1)
 
 
 def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
-    """log Pr(X_{1:T} = x) in nats, (n,); minus infinity where x has probability zero. MASK positions are summed over."""
+    """log Pr(X_{1:T} = x) in nats, (n,). It is minus infinity where x has probability zero. MASK positions are summed over."""
     _, sizes = _read(model, _evidence(model, tokens), slice(1), True, _state(model), sized=True)
     mantissa, exponent = sizes.squeeze(1).unbind(-1)
     possible = mantissa > 0  # the logarithm of zero would make the gradient of all others NaN

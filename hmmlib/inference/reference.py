@@ -1,14 +1,15 @@
-"""τ, G, Ḡ, posteriors and likelihood as the paper prints them (Section 2, appendices C and D.2): to be read.
+"""τ, G, Ḡ, posteriors and likelihood as the paper prints them (Section 2, appendices C and D.2), written to be read.
 
-`messages` computes the same fast, at any length; the tests hold it against this. Here the paper's own messages are passed,
-by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i of them. A memory model is passed along as the chain
-H̃_i = (M_1, …, M_N, H_i). Two things are added to the page: the messages go on to H_0, which emits nothing (v_0 is ones), and
-0 / 0 is 0 wherever something is divided. The paper says so of (D.3) and of Ḡ; of the chain in reverse it then is true of
-states that are never reached. The first and the last case of (C.1) are the middle one, where a message is P[H_i] itself.
+`messages` computes the same fast and at any length, and the tests compare it with this module. Here the paper's own messages
+are passed, by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i made of them. A memory model is run as the
+chain H̃_i = (M_1, …, M_N, H_i). Two things are added to what is printed. The messages go on to H_0, which emits nothing, so
+that v_0 is ones. And 0 / 0 is 0 wherever something is divided: the paper says so of (D.3) and of Ḡ, and for the chain in
+reverse it concerns states that are never reached. The first and the last case of (C.1) are the middle one, because there a
+message is P[H_i] itself.
 
-For short sequences and small models only: float64 without any scaling, so that the probability of a text of some hundred
-tokens is lost below the smallest float, and with it the result (zeros); and H̃ has |M|^N * |H| states, multiplied out.
-Arguments and shapes are those of the functions of the same name in `messages`; results are float64.
+This is for short sequences and small models only. It computes in float64 without any scaling, so that the probability of a
+text of some hundred tokens falls below the smallest float, and the result becomes zeros. And H̃ has |M|^N * |H| states, which
+are multiplied out. Arguments and shapes are those of the functions of the same name in `messages`; results are float64.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hmmlib.validation import index_to, of_type
 
 
 def _quotient(part: Tensor, total: Tensor) -> Tensor:
-    """part / total, entry by entry; 0 where the total is 0."""
+    """Divide part by total, entry by entry; the quotient is 0 where the total is 0."""
     return torch.where(total > 0, part / torch.where(total > 0, total, 1), 0)
 
 
@@ -32,7 +33,7 @@ def _normalised(vectors: Tensor) -> Tensor:
 
 
 def _chain(model: HMM | MemoryHMM) -> tuple[Tensor, Tensor]:
-    """P[H_i | H_{i-1}] and P[H_0]; for a memory model those of H̃: a step changes h and leaves the memory as it is."""
+    """P[H_i | H_{i-1}] and P[H_0], or those of H̃ for a memory model: a step of H̃ changes h and leaves the memory as it is."""
     transition, initial = model.transition.double(), model.initial.double()
     if isinstance(model, HMM):
         return transition, initial
@@ -41,7 +42,7 @@ def _chain(model: HMM | MemoryHMM) -> tuple[Tensor, Tensor]:
 
 
 def _from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
-    """v_0, …, v_t, (t + 1, S, n), lifted for a memory model: a column for each sequence."""
+    """The evidence v_0, …, v_t, (t + 1, S, n), with a column for each sequence. For a memory model it is lifted."""
     v = as_evidence(model, embeddings).double().permute(1, 2, 0)
     return torch.cat([torch.ones_like(v[:1]), v])
 
@@ -49,8 +50,8 @@ def _from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
 def left_and_right(model: HMM | MemoryHMM, embeddings) -> tuple[Tensor, ...]:
     """P[H_i], and the messages δ← from i + 1 and δ→ from i - 1, for i = 0, …, t.
 
-    Takes and refuses what `masked_token_probs_from_embeddings` does. All are
-    (t + 1, S, n): a column for each sequence, and one for all of P[H_i].
+    It takes and refuses what `masked_token_probs_from_embeddings` does. All results are (t + 1, S, n), with a column for each
+    sequence; P[H_i] has one column for all.
     """
     v, (A, start) = _from_start(model, embeddings), _chain(model)
     t = len(v) - 1
@@ -79,14 +80,14 @@ def tau(model: HMM | MemoryHMM, embeddings) -> Tensor:
 
 
 def _phi(model: HMM | MemoryHMM, taus: Tensor) -> Tensor:
-    """τ_i itself, (n, T, S); with memory φ(τ_i) of (D.4), (n, T, M*H)."""
+    """τ_i itself, (n, T, S), or φ(τ_i) of (D.4) for a memory model, (n, T, M*H)."""
     return taus if isinstance(model, HMM) else model.unlift(taus)
 
 
 def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
     """Ḡ_i(v) = W τ_i(v) / ‖τ_i(v)‖₁, with φ(τ_i(v)) for τ_i(v) in a memory model.
 
-    (n, T, X); the zero vector where ‖τ_i(v)‖₁ = 0.
+    The shape is (n, T, X). It is the zero vector where ‖τ_i(v)‖₁ = 0.
     """
     taus = _phi(model, tau(model, embeddings))
     W = model.emission.double().flatten(1)
@@ -99,12 +100,12 @@ def _embedded(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
 
 
 def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
-    """G_i(x) = Ḡ_i(e(x)) = P[X_i | X_{-i} = x_{-i}], (n, T, X); Ḡ(ê(x)) behind a prompt, (n, T + 1, X)."""
+    """G_i(x) = Ḡ_i(e(x)) = P[X_i | X_{-i} = x_{-i}], (n, T, X), or Ḡ(ê(x)) behind a prompt, (n, T + 1, X)."""
     return masked_token_probs_from_embeddings(model, _embedded(model, tokens, prompt))
 
 
 def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
-    """P[H_i | X_{-i} = x_{-i}], (n, T, S); P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), with memory."""
+    """P[H_i | X_{-i} = x_{-i}], (n, T, S), or P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), for a memory model."""
     return _normalised(_phi(model, tau(model, _embedded(model, tokens, prompt))))
 
 
@@ -125,5 +126,5 @@ def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
 
 
 def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
-    """log Pr(X_{1:T} = x) in nats, (n,): ‖τ_0‖₁, for H_0 has no token to leave out."""
+    """log Pr(X_{1:T} = x) in nats, (n,). Pr is ‖τ_0‖₁, because H_0 has no token that could be left out."""
     return _tau_from_start(model, _embedded(model, tokens))[0].sum(0).log()

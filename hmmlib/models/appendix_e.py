@@ -26,21 +26,21 @@ def softmax_of_uniform(shape: tuple[int, ...], temperature: float, generator: to
 def mixed_permutations(
     n_states: int, generator: torch.Generator, temperature: float = SHARP, count: int | None = None
 ) -> Tensor:
-    """Appendix E's transition matrix: a random convex combination of `count` (`n_states` if None) random permutations."""
+    """The transition matrix of appendix E: a random convex combination of `count` random permutations, `n_states` if None."""
     weights = softmax_of_uniform((n_states if count is None else count,), temperature, generator)
     eye = torch.eye(n_states, dtype=torch.float64)
     return sum(weight * eye[torch.randperm(n_states, generator=generator)] for weight in weights)
 
 
 def _as_temperature(temperature: float) -> float:
-    """ValueError for one by which a logit cannot be divided."""
+    """The temperature, checked. ValueError if a logit cannot be divided by it."""
     return float(between("temperature", temperature, 1e-300, 1e300))
 
 
 def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
-    """An HMM as in appendix E: near-permutation transitions, near-one-hot emissions, near-uniform start.
+    """An HMM as in appendix E: A is nearly a permutation, emissions are nearly one-hot, and the start is nearly uniform.
 
-    `temperature` is that of mixing weights and emissions. ValueError unless it is positive, and for sizes below 1.
+    `temperature` is that of the mixing weights and of the emissions. ValueError unless it is positive, and for sizes below 1.
     """
     n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
     generator, temperature = as_generator(seed), _as_temperature(temperature)
@@ -54,7 +54,7 @@ MOST_JOINT = 2**24
 
 
 def _joint_values(n_memory: int, n_cells: int) -> tuple[int, int, int]:
-    """Both, and how many joint values there are. ValueError for too many, and for sizes below 1."""
+    """The two numbers, and how many joint values they give. ValueError for too many, and for sizes below 1."""
     n_memory, n_cells = at_least("n_memory", n_memory, 1), at_least("n_cells", n_cells, 1)
     if n_cells * math.log2(n_memory) > math.log2(MOST_JOINT):
         raise ValueError(f"n_memory ** n_cells must be at most {MOST_JOINT}, not {n_memory} ** {n_cells}")
@@ -70,9 +70,10 @@ def random_memory_hmm(
     temperature: float = SHARP,
     permutations: int | None = None,
 ) -> MemoryHMM:
-    """A memory model as in appendix E: one emission distribution for each (m, h); the memory's prior is near-uniform.
+    """A memory model as in appendix E: each (m, h) has an emission distribution, and the memory's prior is nearly uniform.
 
-    The transition mixes `permutations` permutations, as many as states if None. ValueError as in `random_hmm`.
+    The transition matrix mixes `permutations` permutations, or as many as there are states if that is None. ValueError as
+    in `random_hmm`.
     """
     n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
     n_memory, n_cells, joint = _joint_values(n_memory, n_cells)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def reachable(transition: Tensor) -> Tensor:
-    """Which states can follow which, in any number of steps, none included: bool (S, S), [h', h] from h to h'."""
+    """Which states can be reached from which in zero or more steps, bool (S, S): entry [h', h] says whether h leads to h'."""
     reach = torch.eye(len(transition), dtype=torch.bool, device=transition.device) | (transition.detach() > 0)
     for _ in range(len(transition).bit_length()):
         reach = reach.double() @ reach.double() > 0
@@ -17,7 +17,7 @@ def reachable(transition: Tensor) -> Tensor:
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """left * right, or NaN where that of two positive numbers is too small for a float of full precision."""
+    """left * right, or NaN if both are positive and their product is too small for a float of full precision."""
     product = left * right
     lost = (product < torch.finfo(product.dtype).tiny) & (left > 0) & (right > 0)
     return torch.where(lost, torch.nan, product)
@@ -37,7 +37,7 @@ def eliminated(transition: Tensor) -> Tensor:
 
 
 def _eliminated_in_logarithms(transition: Tensor) -> Tensor:
-    """`eliminated` where near-zeros lead out of the range of a float on the way. Accurate to rounding of the logarithms."""
+    """As `eliminated`, where near-zeros would leave the range of a float on the way. As accurate as the logarithms are."""
     rest, weights = transition.log(), torch.zeros_like(transition[0])
     for k in range(len(rest) - 1, 0, -1):
         rest[k, :k] = rest[k, :k] - rest[:k, k].logsumexp(0)

@@ -19,7 +19,7 @@ GUIDES = 256
 
 @compiled
 def guide(cumulative):
-    """How many entries of each row of distribution functions (R, K) are at most g / GUIDES, (R, GUIDES)."""
+    """For each row of distribution functions (R, K) and each g, how many entries are at most g / GUIDES: (R, GUIDES)."""
     start = np.zeros((cumulative.shape[0], GUIDES), np.int32)
     for r in range(cumulative.shape[0]):
         k = 0
@@ -32,7 +32,7 @@ def guide(cumulative):
 
 @compiled
 def choose_one(cumulative, start, row, uniform):
-    """How many entries of a row are at most `uniform`: the value that it draws."""
+    """The value that the number `uniform` draws from a row: how many of its entries are at most `uniform`."""
     k = start[row, int(uniform * GUIDES)]
     while cumulative[row, k] <= uniform:
         k += 1
@@ -41,7 +41,10 @@ def choose_one(cumulative, start, row, uniform):
 
 @compiled
 def walk(cumulative, start, uniform, current, out):
-    """Go on from the states `current` (n,), changed in place: a step for each row of uniform (steps, n), to out (n, steps)."""
+    """Move the chains on from the states `current` (n,), which change in place, and write each step to `out` (n, steps).
+
+    Each row of `uniform` (steps, n) is one step.
+    """
     for i in range(uniform.shape[0]):
         for c in range(len(current)):
             current[c] = choose_one(cumulative, start, current[c], uniform[i, c])
@@ -50,7 +53,7 @@ def walk(cumulative, start, uniform, current, out):
 
 @compiled
 def emit(cumulative, start, uniform, states, memory, n_states, out):
-    """A token (n, T) for each of the states: row m * S + state of the distribution functions, m of the cell looked up."""
+    """Draw a token for each of the states, (n, T), from row m * S + state, where m is the value of the cell looked up."""
     n_syntax = n_states // memory.shape[1]
     for c in range(out.shape[0]):
         for i in range(out.shape[1]):

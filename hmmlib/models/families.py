@@ -1,4 +1,4 @@
-"""Small random models that satisfy one assumption of the paper, or break just that one."""
+"""Small random models, each of a family that satisfies one assumption of the paper, or breaks just that one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hmmlib.validation import as_generator, at_least, between, size_to
 
 
 def as_share(zeros: float) -> float:
-    """A share of zeros that leaves something over. ValueError unless 0 ≤ zeros < 1."""
+    """The share of zeros, checked: it must leave some entries over. ValueError unless 0 ≤ zeros < 1."""
     if between("zeros", zeros, 0, 1) == 1:
         raise ValueError(f"zeros must be at least 0 and below 1, not {zeros!r}")
     return zeros
@@ -23,7 +23,7 @@ MOST_DRAWS = 10_000
 
 
 def _as_sizes(**sizes: int) -> None:
-    """ValueError where a size is below 1."""
+    """The sizes, checked. ValueError if one is below 1."""
     for name, size in sizes.items():
         at_least(name, size, 1)
 
@@ -39,7 +39,7 @@ def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Genera
 
 
 def on_a_grid(columns: Tensor) -> Tensor:
-    """Distributions over the first axis in units of 2^-10: sums of products of two such are exact, in float32 too."""
+    """Distributions over the first axis in units of 2^-10: sums of products of two of them are exact, also in float32."""
     units = (columns * 2**10).floor()
     return units.scatter_add(0, units.argmax(0, keepdim=True), 2**10 - units.sum(0, keepdim=True)) / 2**10
 
@@ -77,7 +77,7 @@ def _ergodic_transition(n_states: int, zeros: float, generator: torch.Generator)
 def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """A model that satisfies Assumption 3.2 (ergodic, P[H_0] of full support), with zeros in A and W.
 
-    Assumption 3.1 is not arranged: with `n_tokens` < `n_states`, or by chance, the columns of W are dependent.
+    Nothing is done for Assumption 3.1: if `n_tokens` < `n_states`, and sometimes by chance, the columns of W are dependent.
     """
     _as_sizes(n_states=n_states, n_tokens=n_tokens)
     generator = as_generator(seed)
@@ -87,7 +87,7 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
 
 
 def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
-    """A model that satisfies Assumptions 3.1 and 3.2; needs `n_tokens` ≥ `n_states`. Rejection of `regular_hmm` draws."""
+    """A model that satisfies Assumptions 3.1 and 3.2, drawn by `regular_hmm` until it does. Needs `n_tokens` ≥ `n_states`."""
     if at_least("n_tokens", n_tokens, 1) < at_least("n_states", n_states, 1):
         raise ValueError(f"n_tokens: {n_states} independent columns need at least {n_states} tokens, not {n_tokens}")
     generator, zeros = as_generator(seed), as_share(zeros)
@@ -99,7 +99,10 @@ def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator
 
 
 def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | torch.Generator = 0) -> HMM:
-    """Assumptions 3.1 and 3.2 hold, but the last column of W is within `gap` of the first: condition about 1/gap."""
+    """Assumptions 3.1 and 3.2 hold, but W is nearly dependent: its last column is within `gap` of the first.
+
+    The condition number of W is about 1/gap.
+    """
     gap = float(between("gap", gap, 0, 1))
     model = non_degenerate_hmm(n_states, n_tokens, seed)
     emission = model.emission.clone()
@@ -108,7 +111,7 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
 
 
 def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
-    """Assumption 3.2 holds and 3.1 fails: the last column of W is a mixture of two others (a copy at two states)."""
+    """Assumption 3.2 holds and 3.1 fails: the last column of W is a mixture of two others (or, with two states, a copy)."""
     model = regular_hmm(at_least("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
     emission = on_a_grid(model.emission)
     emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2  # exactly
@@ -118,8 +121,8 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
 def hidden_twins() -> HMM:
     """Four states a, b, c, d; a and b emit the same token, and only what follows tells them apart.
 
-    Assumption 3.2 holds, 3.1 fails. Token 1 can only follow a, token 2 only b: so the inputs (1) and (2) say for sure
-    that H_1 was a, or b, and yet the token at the gap has one and the same distribution.
+    Assumption 3.2 holds and 3.1 fails. Token 1 can only follow a, and token 2 only b. So the input (1) says for sure that
+    H_1 was a, and the input (2) that it was b, and yet the token at the gap has the same distribution for both.
     """
     transition = [[0.5, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
     emission = [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
@@ -132,7 +135,7 @@ def essential_hmm(
     """A model that satisfies Assumptions 3.2 and 3.5, and its set H* of `n_essential` states.
 
     One to three states lead into H* only, and together into all of it. The columns of W at H* are independent; the
-    others may repeat them. Needs `n_tokens` ≥ `n_essential`. Rejection of sparse draws.
+    others may repeat them. Sparse models are drawn until one is of this kind. Needs `n_tokens` ≥ `n_essential`.
     """
     n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
     n_essential = size_to("n_essential", n_essential, min(n_states, n_tokens))
@@ -169,8 +172,8 @@ def recoverable_memory_hmm(
 ) -> tuple[MemoryHMM, int, list[int], list[int]]:
     """A memory model with a cell j*, syntax states S* and memory values M* that satisfy Assumptions 3.2 and D.5.
 
-    With `values` = `n_memory`, M* is all of M and Assumption 4.2 holds. The columns of W outside M* × H* are mixtures
-    of one or two distributions, without rounding, those at values outside M* in cell j* are free. P[M] may have zeros.
+    If `values` = `n_memory`, M* is all of M, and Assumption 4.2 holds. The columns of W outside M* × H* are mixtures of
+    one or two distributions, made without rounding; those at values outside M* in cell j* are free. P[M] may have zeros.
 
     Returns:
         The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
@@ -221,10 +224,10 @@ def _pairs(n: int, generator: torch.Generator) -> Tensor:
 
 
 def essential_twins(seed: int | torch.Generator = 0) -> HMM:
-    """States a, b, c, d: a and b emit alike, c follows only a, d only b, and whatever leads to a also leads to b.
+    """Four states a, b, c, d for which no prompt helps: whatever leads to a also leads to b, and a and b emit alike.
 
-    H* = {a, b} meets all of Assumption 3.5 but independence, and no prompt can part a from b: the inputs (1) and (2)
-    say for sure that H_0 was a, or b, and Ḡ_2 is the same for both.
+    State c follows only a, and d only b. H* = {a, b} meets all of Assumption 3.5 but independence. The input (1) says for
+    sure that H_0 was a, and the input (2) that it was b, but Ḡ_2 is the same for both.
     """
     generator = as_generator(seed)
     allowed = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.float64)
@@ -234,7 +237,7 @@ def essential_twins(seed: int | torch.Generator = 0) -> HMM:
 
 
 def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
-    """One cell of two values, states a, b, c, d, stationary; b emits like a, and S* = {a, c, d} leaves b out.
+    """A stationary model of one cell with two values and states a, b, c, d: b emits like a, and S* = {a, c, d} leaves b out.
 
     The columns of W at M × S* are independent, but their span contains those of b. Tokens 0, 1 come from a and b, 2, 3
     from c, which follows only a, and 4, 5 from d, which follows only b. Between the inputs (0, 2) and (0, 4) no token
@@ -257,8 +260,8 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     """A memory of `n` values that shows only in pairs of tokens: each token alone, and given the others, is uniform.
 
     The state is a symbol b and a phase that alternates; the token is b + m * phase modulo n. With probability `noise`
-    the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. All of
-    Assumption 4.2 holds for S* = all states, but independence; the chain is ergodic and stationary.
+    the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. With
+    all states in S*, Assumption 4.2 holds but for independence. The chain is ergodic and stationary.
     """
     n, noise = at_least("n", n, 1), between("noise", noise, 0, 1)
     states = [(b, phase) for phase in (0, 1) for b in range(n)]
@@ -275,10 +278,11 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
 def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
     """Three states p → q → r → p or r and two memory values, for which no attention head can do what Lemma D.9 prints.
 
-    With μ on value 0 and S* = {p, q}: tokens 0 and 1 come from p alike when M = 0, but when M = 1 token 1 comes from p
-    or r and token 0 from nowhere. So after token 0 the next state is surely q, after token 1 it may be p or r (if M = 1); once
-    a prompt tells that M = 0, both say q, and the outputs after the two are equal. Returns the model and S*. With a seed,
-    the same zeros and other probabilities; the start is stationary.
+    The task weighs value 0, and S* = {p, q}. When M = 0, tokens 0 and 1 both come from p alone. When M = 1, token 1 comes
+    from p or r, and token 0 from nowhere. So after token 0 the next state is surely q, while after token 1 it may also be p
+    or r. Once a prompt tells that M = 0, the next state is q after either, and the outputs after the two are equal.
+
+    Returns the model and S*. A seed gives the same zeros with other probabilities. The start is stationary.
     """
     transition = torch.tensor([[0.0, 0, 0.5], [1, 0, 0], [0, 1, 0.5]], dtype=torch.float64)
     value_0 = torch.tensor([[0.5, 0, 0], [0.5, 0, 0], [0, 1, 0], [0, 0, 1]], dtype=torch.float64)

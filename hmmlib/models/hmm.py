@@ -31,7 +31,7 @@ from hmmlib.validation import (
 
 
 class Sample(NamedTuple):
-    """Draws from a model: `tokens` (n, T); `states` (n, T+1), H_0 to H_T, or None; `memory` (n, N) int64, or None."""
+    """What was drawn from a model: `tokens` (n, T); `states` (n, T+1), from H_0 to H_T, or None; `memory` (n, N), or None."""
 
     tokens: Tensor
     states: Tensor | None
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 def recast(distribution: Tensor, device, dtype) -> Tensor:
-    """A table of distributions over the first axis on another device or dtype, summing to 1 there as well."""
+    """A table of distributions over the first axis, moved to another device or dtype so that they sum to 1 there too."""
     dtype = None if dtype is None else as_precision(dtype)
     device = None if device is None else backend.pick(str(device) if isinstance(device, torch.device) else device)
     moved = distribution.to(device=device, dtype=dtype)
@@ -89,15 +89,15 @@ class _Chain:
         return self.transition.device
 
     def marginal(self, i: int) -> Tensor:
-        """P[H_i], shape (n_states,): A applied i times to P[H_0]."""
+        """The marginal distribution P[H_i], shape (n_states,): A applied i times to P[H_0]."""
         return torch.linalg.matrix_power(self.transition, at_least("i", i, 0)) @ self.initial
 
     def stationary(self) -> Tensor:
-        """The distribution π with Aπ = π, shape (n_states,); ValueError where there is more than one.
+        """The distribution π with Aπ = π, shape (n_states,). ValueError if there is more than one.
 
-        By elimination of states without a subtraction (Grassmann, Taksar, Heyman 1985): accurate to rounding in each
-        entry, however slowly the chain mixes; to that of logarithms where near-zeros leave the range of a float. No
-        gradient goes through it.
+        States are eliminated without a subtraction (Grassmann, Taksar, Heyman 1985), so that each entry is accurate to
+        rounding, however slowly the chain mixes. If near-zeros leave the range of a float, it is as accurate as logarithms
+        are. No gradient goes through it.
         """
         reach = reachable(self.transition)
         returns = (~reach | reach.T).all(0)  # column h: whatever h reaches, reaches h
@@ -118,10 +118,10 @@ class _Chain:
         states: bool = True,
         dtype: torch.dtype = torch.int64,
     ) -> Sample:
-        """`n` independent sequences of `length` tokens; with a memory model each has its own memory, drawn once and kept.
+        """Draw `n` independent sequences of `length` tokens. In a memory model each has a memory, drawn once and kept.
 
-        The same seed gives the same draws on the same platform. Without `states` none are returned, which saves most of the
-        memory in use, and so does a small `dtype` for tokens and states. ValueError for a dtype that cannot hold them.
+        The same seed gives the same draws on the same platform. With `states=False` no states are returned, which saves
+        most of the memory in use, as does a small `dtype` for tokens and states. ValueError for a dtype that is too small.
         """
         n, length = at_least("n", n, 1), at_least("length", length, 1)
         dtype = as_integer_type(dtype, max(self.n_tokens, self.n_states if states else 0) - 1)
@@ -135,9 +135,10 @@ class _Chain:
     def stream(
         self, n: int, length: int, seed: int | torch.Generator = 0, block: int = 1024, dtype: torch.dtype = torch.int64
     ) -> Iterator[Tensor]:
-        """The tokens of `n` sequences, (block, length) at a time, the last part smaller: a block is all that is ever held.
+        """Draw the tokens of `n` sequences and give out `block` of them at a time, so that no more than a block is ever held.
 
-        One generator draws block after block, so that the draws depend on `block`. ValueError as `sample` raises it.
+        The last block may be smaller. One generator draws block after block, so that the draws depend on `block`.
+        ValueError as `sample` raises it.
         """
         n, block, generator = at_least("n", n, 1), at_least("block", block, 1), as_generator(seed, self.device)
         for begin in range(0, n, block):
@@ -147,8 +148,8 @@ class _Chain:
 class HMM(_Chain):
     """A hidden Markov model (Section 3): A = `transition` (S, S), W = `emission` (X, S), P[H_0] = `initial` (S,).
 
-    Arrays or tensors, float64 unless float32 is given. ValueError where a shape does not fit, an entry is negative or
-    not finite, or a column does not sum to 1.
+    They may be arrays or tensors, and become float64 unless they are float32. ValueError if a shape does not fit, an
+    entry is negative or not finite, or a column does not sum to 1.
     """
 
     def __init__(self, transition, emission, initial):
@@ -158,11 +159,11 @@ class HMM(_Chain):
         return f"HMM(n_states={self.n_states}, n_tokens={self.n_tokens})"
 
     def to(self, device=None, dtype=None) -> HMM:
-        """The same model on another device or with another dtype (float64 or float32)."""
+        """The same model, on another device or with another dtype (float64 or float32)."""
         return HMM(*(recast(part, device, dtype) for part in (self.transition, self.emission, self.initial)))
 
     def embed(self, tokens) -> Tensor:
-        """Proper embeddings e(x) = P[X_i = x | H_i], the rows of W: (n, T) to (n, T, S). MASK becomes a row of ones."""
+        """The proper embeddings of tokens (n, T), e(x) = P[X_i = x | H_i]: rows of W, and ones for MASK. (n, T, S)."""
         tokens = as_tokens(tokens, self.n_tokens, self.device)
         rows = torch.cat([self.emission, torch.ones_like(self.emission[:1])])  # row -1 answers MASK
         return rows[tokens]
@@ -199,7 +200,7 @@ class MemoryHMM(_Chain):
         )
 
     def to(self, device=None, dtype=None) -> MemoryHMM:
-        """The same model on another device or with another dtype (float64 or float32)."""
+        """The same model, on another device or with another dtype (float64 or float32)."""
         chain = (recast(part, device, dtype) for part in (self.transition, self.emission, self.initial))
         return MemoryHMM(*chain, recast(self.memory.reshape(-1), device, dtype).reshape(self.memory.shape))
 
@@ -209,13 +210,16 @@ class MemoryHMM(_Chain):
         return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
 
     def embed(self, tokens) -> Tensor:
-        """Proper embeddings e(x) = P[X_i = x | M_{J_i}, H_i]: (n, T) to (n, T, M*H), index m * H + h. MASK is all ones."""
+        """The proper embeddings of tokens (n, T), e(x) = P[X_i = x | M_{J_i}, H_i], and ones for MASK.
+
+        (n, T, M*H), where m * H + h is the index of memory value m and state h.
+        """
         tokens = as_tokens(tokens, self.n_tokens, self.device)
         rows = self.emission.reshape(self.n_tokens, -1)
         return torch.cat([rows, torch.ones_like(rows[:1])])[tokens]
 
     def joint_values(self) -> Tensor:
-        """(m_1, …, m_N) for each joint value of the memory, (M^N, N)."""
+        """All joint values (m_1, …, m_N) of the memory, one a row: (M^N, N)."""
         joint = torch.arange(self.memory.numel(), device=self.device)
         return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
 

@@ -1,7 +1,7 @@
-"""Draws from a chain and its emissions: states one after the other, then a token for each, by inverse distribution functions.
+"""Draws from a chain: first the states, one after the other, then a token for each. Distribution functions are inverted.
 
-The compiled loops (`compiled`) and torch take the same random numbers in the same order, and so draw the same. The loops hold
-two blocks of those numbers, and the states in no more bytes than they need.
+The compiled loops (`compiled`) and torch take the same random numbers in the same order, so that they draw the same. The
+loops hold two blocks of those numbers at a time, and the states in no more bytes than they need.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def compiled_loops():
 
 
 def choose(cumulative: Tensor, uniform: Tensor) -> Tensor:
-    """Row-wise inverse of a distribution function: (…, K) and (…,) to int64 (…,). Zero-probability values are never chosen."""
+    """Invert distribution functions (…, K), one a row, at the numbers (…,). A value of probability zero is never chosen."""
     return torch.searchsorted(cumulative, uniform.unsqueeze(-1).contiguous(), right=True).squeeze(-1)
 
 
@@ -39,13 +39,13 @@ def draw(
     transition: Tensor, emission: Tensor, initial: Tensor, memory: Tensor, length: int, generator: torch.Generator,
     states: bool, dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """Tokens (n, length), and states (n, length + 1) or None.
+    """Draw tokens (n, length), and states (n, length + 1) or None.
 
     Args:
         transition, initial: A, (S, S); P[H_0], (S,).
         emission: (X, M * S), index m * S + h.
         memory: (n, N), the values that each sequence remembers; state h looks up that of cell h // (S / N).
-        states: whether they are wanted.
+        states: whether the states are wanted.
     """
     rows = [cumulative_rows(columns) for columns in (transition, emission, initial.unsqueeze(1))]
     way = _in_torch if memory.device.type != "cpu" or compiled_loops() is None else _in_loops
@@ -97,7 +97,7 @@ def _overlapped(
     work: Callable[[int, Tensor, slice], None], rows: range, columns: int, across: bool, dtype: torch.dtype,
     generator: torch.Generator, threads: int,
 ) -> None:  # fmt: skip
-    """work(row to begin with, random numbers, part) for blocks of rows, while the next block's numbers are drawn.
+    """Call work(first row, random numbers, part) for blocks of rows, while the next block's numbers are drawn.
 
     The threads share the columns of a block if `across`, else its rows.
     """

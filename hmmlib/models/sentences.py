@@ -1,14 +1,14 @@
-"""Example 4.1 as a model that can be run: three memory cells, words for tokens, parts of speech for syntax states.
+"""Models with words for tokens and parts of speech for syntax states: Example 4.1, and a farm small enough to enumerate.
 
-A text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from it. A sentence
-opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
+In Example 4.1 a text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from it. A
+sentence opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
 
     article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
 
 A Markov chain must know which side of the verb it is on, so prepositions and articles come twice, as early and late.
-A phrase keeps its cell, full stop included. For Assumption 3.2 every pair of a cell and a part of speech must be in
-use: each therefore has words of its own, and none is forbidden. After a full stop the next sentence of the same text
-begins. A text begins like a sentence, and rarely, for full support of P[H_0], in the middle of one.
+A phrase keeps its cell, and so does the full stop. Assumption 3.2 asks that every pair of a cell and a part of speech is
+in use, so each pair has words of its own, and none is forbidden. After a full stop the next sentence of the same text
+begins. A text begins like a sentence. Rarely it begins in the middle of one, so that P[H_0] has full support.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ASTRAY = 0.01  # the part of P[H_0] that is spread over all states; the rest is 
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """A memory model with names: `words` for tokens, `cells`, their `values`, and `syntax` states."""
+    """A memory model whose tokens have `words`, and whose `cells`, their `values` and `syntax` states have names."""
 
     model: MemoryHMM
     words: list[str]
@@ -69,7 +69,7 @@ class Sentences:
     syntax: tuple[str, ...]
 
     def state(self, cell: str, syntax: str) -> int:
-        """The index of the hidden state (cell, syntax state). ValueError for a name that there is not."""
+        """The index of the hidden state (cell, syntax state). ValueError for a name that does not exist."""
         cell, syntax = one_of("cell", cell, self.cells), one_of("syntax", syntax, self.syntax)
         return self.cells.index(cell) * len(self.syntax) + self.syntax.index(syntax)
 
@@ -98,7 +98,7 @@ class Sentences:
 
 
 def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
-    """What follows a state, with probabilities."""
+    """The states that can follow a state, with their probabilities."""
 
     def spread(cells: dict[str, float], syntax: str, share: float) -> dict[tuple[str, str], float]:
         return {(to, syntax): share * part for to, part in cells.items()}
@@ -121,7 +121,7 @@ def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
 
 
 def _words(cell: str, syntax: str, value: int) -> dict[str, float]:
-    """What a state says when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
+    """The words of a state when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
     if (cell, syntax) in TELLING:
         groups, own = [group.split() for group in TELLING[cell, syntax]], OWN[syntax]
         shares = [own if k == value else (1 - own) / (len(groups) - 1) for k in range(len(groups))]
@@ -149,3 +149,29 @@ def sentences() -> Sentences:
     home = 1 + (HOME - 1) * torch.eye(n_values, dtype=torch.float64)
     memory = home[:, :, None].expand(-1, -1, n_values)
     return Sentences(MemoryHMM(transition, emission, initial, memory / memory.sum()), words, CELLS, VALUES, SYNTAX)
+
+
+FARM_WORDS = "dog hen cat barn yard a the"
+FARM_STEPS = ((0.5, 1, 0, 0), (0.25, 0, 0.5, 0), (0, 0, 0, 1), (0.25, 0, 0.5, 0))
+FARM_MEMORY = ((0.2, 0.1, 0.1), (0.1, 0.1, 0.1), (0, 0.1, 0.2))
+ANIMAL_NOUNS = ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0))
+PLACE_NOUNS = ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0))
+CAT_WORDS = (0, 0, 0.5, 0, 0, 0.5, 0)
+SMALL_WORDS = {"animal": (0, 0, 0, 0, 0, 0.5, 0.5), "place": (0, 0, 0, 0, 0, 0, 1)}
+"""What the states of the farm say, token by token: nouns depend on the memory, small words do not."""
+
+
+def farm(difficult_cats: bool = False) -> Sentences:
+    """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start (appendix D).
+
+    The animal's nouns are recoverable (Assumption 4.2), though "barn" is said of animals too. With `difficult_cats` the noun
+    and the small word of a cat are "cat" or "a", alike: then they are not, but by Assumption D.5 where μ does not weigh cats.
+    """
+    cells, values = ("animal", "place"), (("dog", "hen", "cat"), ("inside", "between", "outside"))
+    emission = torch.empty(7, 3, 4, dtype=torch.float64)
+    for state, said in enumerate((ANIMAL_NOUNS, [SMALL_WORDS["animal"]] * 3, PLACE_NOUNS, [SMALL_WORDS["place"]] * 3)):
+        emission[:, :, state] = torch.tensor(said, dtype=torch.float64).T
+    if of_type("difficult_cats", difficult_cats, bool):
+        emission[:, 2, :2] = torch.tensor(CAT_WORDS, dtype=torch.float64)[:, None]
+    model = MemoryHMM(FARM_STEPS, emission, [0.4, 0.2, 0.2, 0.2], FARM_MEMORY)
+    return Sentences(model, FARM_WORDS.split(), cells, values, ("noun", "small word"))

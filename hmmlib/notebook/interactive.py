@@ -30,6 +30,7 @@ from hmmlib.validation import (
     as_vector,
     at_least,
     different_words,
+    integers_between,
     of_shape,
     of_type,
     of_width,
@@ -86,11 +87,16 @@ class Moving:
 
 
 def _chain(model: HMM) -> dict:
-    """A, W and P[H_0] as lists. ValueError for a model whose token distributions are not points of a triangle."""
+    """The matrices of a model. ValueError for one whose token distributions are not points of a triangle."""
     if not isinstance(model, HMM):
         raise ValueError(f"model must be an HMM, not {type(model).__name__}")
     if model.n_tokens != 3:
         raise ValueError(f"the triangle needs a model of three tokens, not {model.n_tokens}")
+    return _matrices(model)
+
+
+def _matrices(model: HMM) -> dict:
+    """A, W and P[H_0] as lists."""
     return {name: getattr(model, name).detach().double().tolist() for name in ("transition", "emission", "initial")}
 
 
@@ -324,6 +330,39 @@ def softmax_and_its_limit(
         "unit": head.query.norm().item(),
     }
     return Moving("softmax", name, data, "The weights of a softmax as its query grows.")
+
+
+def passing_messages(
+    model: HMM, words: Sequence[str], states: Sequence[str], text: str, masked: Sequence[int] = (), name: str = "passes"
+) -> Moving:
+    """Section 2: the two passes along one text, a message at a time; what they give at each position; words to be masked.
+
+    Args:
+        model: of two states and at most four tokens. words: the tokens' names, which begin with different letters.
+        states: the names of the states. text: one to five words. masked: positions that are masked first, from 1.
+
+    ValueError for arguments that do not fit the model, an unknown word, or a text that cannot occur.
+    """
+    if not isinstance(model, HMM):
+        raise ValueError(f"model must be an HMM, not {type(model).__name__}")
+    if model.n_states != 2 or model.n_tokens > 4:
+        raise ValueError(f"model must have 2 states and up to 4 tokens, not {model.n_states} and {model.n_tokens}")
+    words = different_words("words", words, model.n_tokens)
+    if len({word[0] for word in words}) < len(words):
+        raise ValueError(f"words must begin with different letters, not {words}")
+    tokens = _tokens(text, words, 5)
+    if log_likelihood(model, [tokens]).item() == -torch.inf:
+        raise ValueError(f"the text {text!r} has probability zero")
+    data = {
+        "model": _matrices(model),
+        "states": different_words("states", states, 2),
+        "words": words,
+        "text": tokens,
+        "masked": integers_between("masked", masked, 1, len(tokens)),
+    }
+    return Moving(
+        "passes", name, data, "Messages from the left and from the right, and what they give at each position."
+    )
 
 
 def fake_token_or_other_words(

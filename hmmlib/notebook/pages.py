@@ -14,7 +14,8 @@ LIBRARY = Path(__file__).resolve().parents[1]
 
 SETTING, SECTION_3, PROMPT = "notebooks/2-setting", "notebooks/3-hmm", "notebooks/3-1-prompt"
 ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
-APPENDIX_B, APPENDIX_C, APPENDIX_D = "notebooks/appendix-b", "notebooks/appendix-c", "notebooks/appendix-d"
+APPENDIX_B, APPENDIX_C = "notebooks/appendix-b", "notebooks/appendix-c"
+APPENDIX_D_1, APPENDIX_D_2, APPENDIX_D_3 = (f"notebooks/appendix-d-{k}" for k in (1, 2, 3))
 TUNED_PROMPT, SOLVABLE = "notebooks/beyond-1-tuned-prompt", "notebooks/beyond-3-solvable"
 
 
@@ -54,16 +55,16 @@ EQUATIONS = (
     Equation("B.1", "H₀ from X₁, linearly", APPENDIX_B, "theory/theorems.py"),
     Equation("C.1", "τ from two messages", APPENDIX_C, "inference/forward_backward.py"),
     Equation("C.2", "τ behind a prompt", APPENDIX_C, "evidence/random_models/appendix_c.py"),
-    Equation("D.1", "Gᵢ as a mixture of columns", APPENDIX_D, "inference/messages.py"),
-    Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", APPENDIX_D, "theory/theorems.py"),
-    Equation("D.3", "τ of the lifted chain", APPENDIX_D, "inference/messages.py"),
-    Equation("D.4", "reverse lifting φ", APPENDIX_D, "models/hmm.py"),
-    Equation("D.5", "τ behind a lifted prompt", APPENDIX_D, "evidence/random_models/appendix_d3.py"),
-    Equation("D.6", "the prompt", APPENDIX_D, "theory/theorems.py"),
-    Equation("D.7", "the inputs Z", APPENDIX_D, "evidence/random_models/memory_instances.py"),
-    Equation("D.8", "the positions Î", APPENDIX_D, "evidence/random_models/memory_instances.py"),
-    Equation("D.9", "supports shrink", APPENDIX_D, "evidence/random_models/appendix_d3.py"),
-    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D, "evidence/random_models/appendix_d6.py"),
+    Equation("D.1", "Gᵢ as a mixture of columns", APPENDIX_D_1, "inference/messages.py"),
+    Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", APPENDIX_D_1, "theory/theorems.py"),
+    Equation("D.3", "τ of the lifted chain", APPENDIX_D_2, "inference/messages.py"),
+    Equation("D.4", "reverse lifting φ", APPENDIX_D_2, "models/hmm.py"),
+    Equation("D.5", "τ behind a lifted prompt", APPENDIX_D_2, "evidence/random_models/appendix_d3.py"),
+    Equation("D.6", "the prompt", APPENDIX_D_3, "theory/theorems.py"),
+    Equation("D.7", "the inputs Z", APPENDIX_D_3, "evidence/random_models/memory_instances.py"),
+    Equation("D.8", "the positions Î", APPENDIX_D_3, "evidence/random_models/memory_instances.py"),
+    Equation("D.9", "supports shrink", APPENDIX_D_3, "evidence/random_models/appendix_d3.py"),
+    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D_3, "evidence/random_models/appendix_d6.py"),
 )
 
 STATEMENTS = {
@@ -81,21 +82,21 @@ STATEMENTS = {
     "Claim B.1": (APPENDIX_B, "paper-claim-B-1"),
     "Lemma C.1": (APPENDIX_C, "paper-lem-C-1"),
     "Lemma C.2": (APPENDIX_C, "paper-lem-C-2"),
-    "Proposition D.1": (APPENDIX_D, "paper-prop-D-1"),
-    "Lemma D.2": (APPENDIX_D, "paper-lem-D-2"),
-    "Claim D.3": (APPENDIX_D, "paper-claim-D-3"),
-    "Lemma D.4": (APPENDIX_D, "paper-lem-D-4"),
-    "Assumption D.5": (APPENDIX_D, "paper-asm-D-5"),
-    "Theorem D.6": (APPENDIX_D, "paper-thm-D-6"),
-    "Lemma D.7": (APPENDIX_D, "paper-lem-D-7"),
-    "Proposition D.8": (APPENDIX_D, "paper-prop-D-8"),
-    "Lemma D.9": (APPENDIX_D, "paper-lem-D-9"),
-    "Claim D.10": (APPENDIX_D, "paper-claim-D-10"),
-    "Proposition D.11": (APPENDIX_D, "paper-prop-D-11"),
-    "Claim D.12": (APPENDIX_D, "paper-claim-D-12"),
-    "Lemma D.13": (APPENDIX_D, "paper-lem-D-13"),
-    "Claim D.14": (APPENDIX_D, "paper-claim-D-14"),
-    "Claim D.15": (APPENDIX_D, "paper-claim-D-15"),
+    "Proposition D.1": (APPENDIX_D_1, "paper-prop-D-1"),
+    "Lemma D.2": (APPENDIX_D_1, "paper-lem-D-2"),
+    "Claim D.3": (APPENDIX_D_1, "paper-claim-D-3"),
+    "Lemma D.4": (APPENDIX_D_1, "paper-lem-D-4"),
+    "Assumption D.5": (APPENDIX_D_3, "paper-asm-D-5"),
+    "Theorem D.6": (APPENDIX_D_3, "paper-thm-D-6"),
+    "Lemma D.7": (APPENDIX_D_2, "paper-lem-D-7"),
+    "Proposition D.8": (APPENDIX_D_3, "paper-prop-D-8"),
+    "Lemma D.9": (APPENDIX_D_3, "paper-lem-D-9"),
+    "Claim D.10": (APPENDIX_D_3, "paper-claim-D-10"),
+    "Proposition D.11": (APPENDIX_D_3, "paper-prop-D-11"),
+    "Claim D.12": (APPENDIX_D_3, "paper-claim-D-12"),
+    "Lemma D.13": (APPENDIX_D_3, "paper-lem-D-13"),
+    "Claim D.14": (APPENDIX_D_3, "paper-claim-D-14"),
+    "Claim D.15": (APPENDIX_D_3, "paper-claim-D-15"),
     "Certificate": (SOLVABLE, "ours-thm-O-3"),
     "Exactness": (SOLVABLE, "ours-thm-O-2"),
     "Separable votes": (SOLVABLE, "ours-thm-O-4"),

@@ -14,7 +14,6 @@ from hmmlib.experiments.summaries import Read, as_results, means
 from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
-    from hmmlib.evidence.ledger import Entry
     from hmmlib.experiments.trials import TrialResult
     from hmmlib.theory.assumptions import RecoveryReport
 
@@ -33,6 +32,16 @@ def difference(*pairs: tuple, bound: float = ROUNDING) -> str:
     if not entries.max() <= bound:
         raise AssertionError(f"they differ by {entries.max():.0e}, which is above {bound:.0e}")
     return f"{entries.max():.0e}" if entries.max() else "0"
+
+
+def digits(array, form: str = ".3f") -> list[str]:
+    """The entries of an array as words, in a format; none is -0."""
+    return [format(value + 0.0, form) for value in np.asarray(array, dtype=float).ravel().round(12)]
+
+
+def as_set(flags, first: int = 1) -> str:
+    """The marked positions, counted from `first`, as a set: {2, 3}."""
+    return "{" + ", ".join(str(k + first) for k in np.flatnonzero(np.asarray(flags))) + "}"
 
 
 def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
@@ -112,15 +121,3 @@ def table_of(
         found = [means(group, read) for group in columns.values()]
         lines.append([name, *("–" if one is None else format(one, form) for one in found)])
     return Table(["", *(f"{name} ({len(group)})" for name, group in columns.items())], lines)
-
-
-def rulings(entries: Sequence[Entry]) -> Table:
-    """What random models say of statements: a row for each entry of the ledger. AssertionError where one is not as recorded."""
-    lines = []
-    for entry in entries:
-        if not entry.as_recorded:
-            raise AssertionError(f"{entry.name} is not as recorded")
-        off = f"{entry.residual:.0e}" if entry.residual else "0"
-        control = f"{entry.broken}: fails in {entry.control_fails} of {entry.control_instances}"
-        lines.append([entry.name, f"{entry.grade}: {entry.instances} models, largest residual {off}", control])
-    return Table(["statement", "ruling", "the control, which is without"], lines)

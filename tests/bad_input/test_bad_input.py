@@ -22,7 +22,7 @@ from hmmlib.evidence.finite_field import identities
 from hmmlib.evidence.zero_patterns import patterns
 from hmmlib.experiments import local
 from hmmlib.inference import messages
-from hmmlib.models import appendix_e, families, hmm
+from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 
 HERE = ("models.", "inference.", "theory.", "evidence.")
@@ -267,6 +267,7 @@ OTHERS = [
     Case(separation.fit_or_refute, "labels", ["a", "b"], "0 and 1", "['a', 'b']"),
     Case(separation.fit_or_refute, "labels", [1.0, NAN], "0 and 1", "not nan"),
     # Example 4.1, and the ledger
+    Case(sentences.farm, "difficult_cats", 1, "type bool", "int", TypeError),
     Case(SAID.encode, "text", 3, "type str", "int", TypeError),
     Case(SAID.encode, "text", "  ", "no words", "no words"),
     Case(SAID.encode, "text", "the cov sang", "near matches: cow", "'cov'", said="words"),

@@ -12,6 +12,7 @@ from hmmlib import backend
 from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.notebook import (
+    appendices,
     believing,
     beyond_figures,
     drawings,
@@ -285,6 +286,14 @@ OTHERS = [
     Case(figures.simplex_with_prompt, "refuted", LinearHead([1.0, 0, 0]), "type Impossible", "LinearHead", TypeError),
     Case(figures.simplex_with_prompt, "refuted", Impossible([1.0], [1.0], 0.0), "shape (2,)", "(1,)"),
     Case(figures.attention, "scores", [1.0], "shape (2,)", "(1,)"),
+    Case(appendices.columns_of_w, "example", MEMORY, "type Sentences", "MemoryHMM", TypeError),
+    Case(appendices.columns_of_w, "recoverable", [(3, 0)], "from 0 to 2", "3"),
+    Case(appendices.columns_of_w, "unseen", [(0, 27)], "from 0 to 26", "27"),
+    Case(appendices.columns_of_w, "unseen", [(0, 1, 2)], "a memory value and a state", "(0, 1, 2)"),
+    Case(appendices.grids, "panels", {"a": (np.eye(3), "xyz")}, "shape (2, 3)", "(3, 3)"),
+    Case(appendices.grids, "panels", {}, "one entry or more", "none"),
+    Case(appendices.grids, "per_row", 4, "from 1 to 3", "4"),
+    Case(appendices.rulings, "entries", ["Claim B.1"], "type Entry", "str", TypeError),
     Case(figures.beliefs, "cells", {"c": (["x"], np.ones((2, 2)))}, "shape (2, 1)", "(2, 2)"),
     Case(memory_figures.strips, "rows", {"a": ([0.1], [True, False])}, "shape (1,)", "(2,)", said="labels of rows['a']"),
     Case(memory_figures.mixtures, "panels", {}, "one entry or more", "none"),
@@ -324,6 +333,10 @@ OTHERS = [
     Case(believing.belief_word_by_word, "values", 3, "sequence", "int", TypeError),
     Case(believing.belief_word_by_word, "read", "1", "from 0 to 3", "'1'"),
     Case(interactive.softmax_and_its_limit, "words", 3, "3 different words", "3"),
+    Case(interactive.passing_messages, "model", MEMORY, "must be an HMM", "MemoryHMM"),
+    Case(interactive.passing_messages, "masked", 2, "sequence of integers from 1 to 3", "2", TypeError),
+    Case(interactive.passing_messages, "words", ["aa", "ab", "c"], "different letters", "['aa', 'ab', 'c']"),
+    Case(interactive.passing_messages, "text", 3, "words in one string", "3"),
     Case(interactive.softmax_and_its_limit, "words", ["w0"], "3 different words", "['w0']"),
 ]  # fmt: skip
 

@@ -12,8 +12,11 @@ import pytest
 import records
 import run
 import tables
+import waits
 from bs4 import BeautifulSoup
 from sphinx.application import Sphinx
+
+from hmmlib.experiments.specs import TrialSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -168,6 +171,8 @@ def sample_records() -> dict[str, dict]:
     )
     head = row(30, **{"outputs computed once": 0.1, "outputs computed in each pass": 0.4})
     found["tuning"].append(head | {"what": "head", "preset": "quick", "train": 4000, "epochs": 5})
+    prompt = row(30, **{"float32": 0.2, "float64": 0.5})
+    found["tuning"].append(prompt | {"what": "prompt", "preset": "quick", "train": 4000, "epochs": 5})
     curve = {"what": "posteriors", "grows": "n", "seconds": {"all": 0.9, "last": 1.0}, "memory": {"last": 1.0}}
     found["growth"].append(row(30, **{"10": 0.1, "100": 1.0}) | curve)
     found["growth"].append(
@@ -224,12 +229,15 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     assert ["10", "1", "0.0400", "not in 1100 steps", "less than 24.2 %"] in lines
     assert ["from nothing: prediction", "41.3"] in lines
     assert ["trials", "1.74", "0.24"] in lines
-    assert "takes 181 s. Seconds of its parts" in text
+    assert "takes 181 s. The table has the seconds of its parts" in text
     assert "the best was 0.002 at 10 states" in text
     assert "at most 1e-09 for hmmlearn" in text
     assert len(page.find_all("table")) == 23
     assert "Other rates" not in text
-    picture, curves = page.find_all("svg", class_="picture")
+    waiting, picture, curves = page.find_all("svg", class_="picture")
+    assert "drawing 0 million tokens: 0.50 s, 2.5 min with hmmlearn" in waiting["aria-label"]
+    assert waiting.find(string="2.5 min, hmmlearn")
+    assert "takes 0.8 to 300 times as long" in text
     assert curves.find(string="Trainer")
     assert "against the number of hidden states" in picture["aria-label"]
     assert picture.find(string="dynamax")
@@ -245,6 +253,33 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     assert "schedule cosine" in html
     (results / "growth.json").unlink()
     assert "run `make bench BENCH_ARGS=growth`" in build()[1]
+
+
+def test_how_long_one_waits():
+    found = {wait.what: wait for wait in waits.waits(sample_records())}
+    assert (
+        str(found["posteriors of 2 texts, 30 states"]) == "posteriors of 2 texts, 30 states: 20 ms, 80 ms with dynamax"
+    )
+    assert found["posteriors of 2 texts, 256 states"].theirs == pytest.approx(0.016)
+    memory = found["G of 2 texts, memory model"]
+    assert (memory.ours, memory.other, memory.theirs) == (0.5, "dynamax", 50.0)
+    assert found["pretraining a network, 400 steps"].ours == 0.5 / 5 * 400
+    tuned = found["tuning a prompt on it"]
+    assert (tuned.ours, tuned.other) == (0.2 / 10 * 4000 * 5, "")
+    assert str(found["this book, from nothing"]).endswith(": 3.0 min")
+    assert TrialSpec("quick").steps == waits.STEPS
+    broken = sample_records()
+    broken["build"]["rows"] = []
+    with pytest.raises(ValueError, match="0 rows with"):
+        waits.waits(broken)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.00412, "4.1 ms"), (0.0181, "18 ms"), (0.451, "0.45 s"), (6.26, "6.3 s"), (26, "26 s"), (91, "1.5 min")],
+)
+def test_a_wait_in_words(seconds, words):
+    assert waits.in_words(seconds) == words
 
 
 STORED = [path for name in tables.TABLES if (path := tables.RESULTS / f"{name}.json").is_file()]

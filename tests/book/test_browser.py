@@ -152,7 +152,7 @@ LANDED = """async id => {
 
 
 @pytest.mark.parametrize(
-    ("width", "name"), in_turn([(1280,), (390,)], ["notebooks/3-hmm", "notebooks/appendix-d", "book/ledger"])
+    ("width", "name"), in_turn([(1280,), (390,)], ["notebooks/3-hmm", "notebooks/appendix-d-3", "book/ledger"])
 )
 def test_links_land_in_view(view, width, name):
     page = view(width).open(f"{name}.html")
@@ -194,7 +194,7 @@ def search(request, view):
     ("words", "anchor"),
     [
         ("Theorem 3.3", "notebooks/3-hmm.html#paper-thm-3-3"),
-        ("Lemma D.9", "notebooks/appendix-d.html#paper-lem-D-9"),
+        ("Lemma D.9", "notebooks/appendix-d-3.html#paper-lem-D-9"),
         ("(C.1)", "notebooks/appendix-c.html#equation-paper-eq-c-1"),
         ("attention head", "4-1-attention-head.html"),
     ],
@@ -378,7 +378,7 @@ CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].fil
   && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize("name", ["book/index", "notebooks/3-hmm", pytest.param("notebooks/appendix-d", marks=slow)])
+@pytest.mark.parametrize("name", ["book/index", "notebooks/3-hmm", pytest.param("notebooks/appendix-d-3", marks=slow)])
 def test_page_on_paper(browser, served_book, name):
     """As wide as an A4 page between margins of 1 cm: no sidebar, no button, and nothing that would have to scroll."""
     watched = Watched(browser, served_book, 718, 1000)

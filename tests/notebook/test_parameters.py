@@ -129,7 +129,9 @@ def test_papermill_runs_the_experiment_and_the_seed_matters(tmp_path):
         )
         assert done.returncode == 0, done.stderr
         cells = nbformat.read(tmp_path / "out.ipynb", 4).cells
-        outputs = [o for cell in cells if "run_live(" in cell.source for o in cell.get("outputs", [])]
-        told.append("".join(o.text for o in outputs if o.output_type == "stream"))
-    assert "|H| = 4" in told[0]
+        tables = [
+            o.data["text/html"] for cell in cells for o in cell.get("outputs", []) if "text/html" in o.get("data", {})
+        ]
+        told.append(next(table for table in tables if "live</th>" in table))
+        assert f"|H| = 4, seed {seed}, live" in told[-1]
     assert len(set(told)) == len(told)

@@ -6,11 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hmmlib.evidence import ledger
 from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import gain, interval, size
 from hmmlib.models.families import recoverable_memory_hmm
-from hmmlib.notebook.tables import Table, agree, difference, means, outcomes, recovered, rulings, table_of, within
+from hmmlib.notebook.tables import (
+    Table,
+    agree,
+    as_set,
+    difference,
+    digits,
+    means,
+    outcomes,
+    recovered,
+    table_of,
+    within,
+)
 from hmmlib.theory.assumptions import assumption_4_2
 
 RESULTS = load_results("smoke", STORE)
@@ -44,6 +54,17 @@ def test_what_was_found_of_recoverable_columns_is_one_line(capsys):
     good, bad = capsys.readouterr().out.splitlines()
     assert good == f"Assumption 4.2 holds: 2 columns of rank 2, at an angle of {report.angle:.2f} to the others"
     assert bad.startswith("Assumption 4.2 does not hold: 4 columns of rank ")
+
+
+def test_digits_are_without_a_minus_that_says_nothing():
+    assert digits([[0.25, -0.0], [-1e-15, -2.0]]) == ["0.250", "0.000", "0.000", "-2.000"]
+    assert digits([1.0], ".0f") == ["1"]
+
+
+def test_marked_positions_are_a_set():
+    assert as_set([False, True, True]) == "{2, 3}"
+    assert as_set([True, False], 0) == "{0}"
+    assert as_set([False]) == "{}"
 
 
 def test_a_table_is_escaped_and_has_every_cell():
@@ -84,12 +105,3 @@ def test_a_table_of_results_has_a_column_for_each_group():
         assert name == f"|H| = {n} ({len(group)})"
         assert cell == format(interval([r.votes["weighed"] for r in group]), ".2f")
     assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}).rows == [["k", "–"]]
-
-
-def test_rulings_are_those_of_the_ledger_or_stop():
-    entry = ledger.run(ledger.find("Assumption 4.4"), 3, 0)
-    (row,) = rulings([entry]).rows
-    control = f"{entry.broken}: fails in {entry.control_fails} of {entry.control_instances}"
-    assert row == ["Assumption 4.4", "holds: 3 models, largest residual 0", control]
-    with pytest.raises(AssertionError, match=r"Assumption 4\.4 is not as recorded"):
-        rulings([replace(entry, verdict="fails")])

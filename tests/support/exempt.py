@@ -2,6 +2,7 @@
 
 INNER_MODULES = {
     "__main__": "the command line: test_command_line.py and test_bad_files.py",
+    "commands.options": "parts of it",
     "validation": "the checks themselves",
     "inference.compiled": "compiled loops: they get only what `messages` and `hmm` have looked at",
     "models.sampling": "likewise",
@@ -24,25 +25,26 @@ INNER = {
     "evidence.finite_field.identities": "joint_degree table_degree quotient_degree memory_degree attention_degree",
     "evidence.ledger": "where",
     "experiments.cluster": "connect work slots",  # what driver and workers tell each other
-    "experiments.local": "pace store_safely merge whole",  # what a run does with its own results
+    "experiments.local": "pace store_safely merge whole what_is_kept",  # what a run does with its own results
     "experiments.specs": "added field_type",  # what a field is
     "experiments.store": "as_store as_folders kept",
     "experiments.trials": "network_key on_request",  # what a trial asks of its own spec and device
     "experiments.summaries": "size gain as_results means Share Share.__call__",  # read one field
     "files": "write_whole writable_folder",  # get what `store`, `ledger` and sweeps have made
+    "notebook.live": "run_live",  # `run_trial` and `gather` are the doors
     "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
     "models.chains": "chain_period primitive reachable eliminated",
     "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
-    "notebook.tables": "within difference agree recovered rulings",  # read a result
+    "notebook.tables": "within difference agree digits as_set recovered",  # read a result
     "notebook.figure_3": "draw_line",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
     "theory.heads": "unit unless_within LinearHead.reading",  # of models that theorems have looked at
     "training.bert": "as_network gathered run_layer logits_at mask_some masked_logits",  # parts of a step of training
-    "training.checkpoints": "digest seal previous broken as_path",
+    "training.checkpoints": "digest seal previous broken as_path kept",
     "training.muon": "orthogonal Muon Muon.step",
     "training.pretraining": "corpus visits hide optimisers rate_at Gradients Gradients.__call__ Gradients.compute "
     "Gradients.capture Run Run.batch Run.save Run.resume",  # parts of `pretrain`

@@ -19,6 +19,7 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.notebook import (
+    appendices,
     believing,
     beyond_figures,
     drawings,
@@ -54,6 +55,7 @@ CERTIFICATE = certificates.certificate(PLAIN, MU, VOTES)
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
 SPOKEN = readouts.Readout(PLAIN.emission, torch.ones(3).double())
 TRIANGLE = families.non_degenerate_hmm(3, 3, 1, zeros=0.0)
+TWO_STATES = families.non_degenerate_hmm(2, 3, 0, zeros=0.0)
 PROBE = probes.linear_probe(torch.eye(3), torch.eye(3))
 SAID = sentences.sentences()
 PLAN = tuning.Tuning(1, 4, 0.1, 0.1)
@@ -197,6 +199,7 @@ GOOD = {
     ATTENTION.attended: dict(probs=MEMORY_PROBS),
     separation.fit_or_refute: dict(probs=PROBS[:, 0], labels=[True, False]),
     # Example 4.1, and the ledger
+    sentences.farm: dict(difficult_cats=True),
     SAID.encode: dict(text="the cow sang ."),
     SAID.decode: dict(tokens=[[0, 1]]),
     SAID.sample: dict(n=1, length=5, seed=0),
@@ -295,6 +298,9 @@ GOOD = {
     beyond_figures.triangles: dict(
         panels={"a": (np.eye(3), "xyz")}, labels=[True, False, True], columns={"a": (np.eye(3), "xyz")}
     ),
+    appendices.columns_of_w: dict(example=SAID, recoverable=[(0, 1)], unseen=[(1, 1)]),
+    appendices.grids: dict(panels={"a": (np.eye(2), "xy")}, rows=["p", "q"], per_row=2),
+    appendices.rulings: dict(entries=[ledger.run(statements.find("Claim B.1"), 1, 0)]),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
     figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
     memory_figures.mixtures: dict(panels={"a": (np.eye(3), dict(zip("xyz", np.eye(3), strict=True)))}, corners="xyz"),
@@ -323,6 +329,9 @@ GOOD = {
     interactive.fake_token_or_other_words: dict(
         emission=TRIANGLE.emission, beliefs=np.eye(3), labels=[True, False, True], readout=TRIANGLE.emission,
         weights=[1.0, 0.5, 0.0], names=["a", "b", "c"], name="words",
+    ),
+    interactive.passing_messages: dict(
+        model=TWO_STATES, words=["a", "b", "c"], states=["x", "y"], text="a b c", masked=[2], name="passes"
     ),
     interactive.softmax_and_its_limit: dict(**_HEADS, text=_TEXT, name="softmax"),
     believing.belief_word_by_word: dict(

@@ -17,13 +17,13 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-PAGES = {
-    f"notebooks/{page}": 1
-    for page in ("3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "beyond-1-tuned-prompt")
-}
+PAGES = dict.fromkeys(
+    ["2-setting", "3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "beyond-1-tuned-prompt"], 1
+)
+PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
 PAGES |= {"notebooks/4-1-attention-head": 2, "book/index": 1}
 """Interactive figures of each page."""
-FIGURES = ("prompt", "columns", "attention", "softmax", "words", "believing", "trials")
+FIGURES = ("prompt", "columns", "attention", "softmax", "words", "believing", "passes", "trials")
 
 
 def close(found, expected, tolerance=1e-12):
@@ -70,6 +70,12 @@ def three_states():
         [0.3, 0.3, 0.4],
     )
     return model, torch.tensor([1.0, -0.7, -0.2], dtype=torch.float64)
+
+
+def weather():
+    """The two states of the page on Section 2, and the names of its tokens."""
+    model = HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5])
+    return model, ["sun", "cloud", "rain"]
 
 
 WORDS = ["a", "the", "cow", "horse", "barn", "field"]

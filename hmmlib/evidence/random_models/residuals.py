@@ -51,9 +51,9 @@ def largest(*differences) -> float:
     return float(np.max(sizes))
 
 
-def both_signs(target: np.ndarray) -> bool:
-    """Whether a task has both labels."""
-    return bool((target > 1e-9).any() and (target < -1e-9).any())
+def both_signs(target: np.ndarray, size: float = 1.0) -> bool:
+    """Whether a task has both labels, beyond rounding of `size`."""
+    return bool((target > 1e-9 * size).any() and (target < -1e-9 * size).any())
 
 
 def mislabelled(label: Tensor, target: np.ndarray, size: float) -> float:

@@ -1,0 +1,76 @@
+"""A map of the works that came after the paper: `{works-map} KEY KEY …`, made of the page's own sections and citations.
+
+The paper stands in the middle, around it the questions, which are the page's sections, and in each the works that the
+section cites. The works that are named are marked: with these a reader may start.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+from docutils import nodes
+from pybtex.database import BibliographyData, parse_file
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+log = logging.getLogger(__name__)
+
+CITED = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
+PLACES = "abcdefgh"
+"""Names of the places around the middle, in the order in which they are filled; companion.css says where they are."""
+
+ENDS = [(17, 15), (50, 15), (83, 15), (17, 50), (83, 50), (17, 85), (83, 85)]
+"""Where rays from the middle end, in percent of the map: behind the boxes, where it is wide."""
+LINES = "".join(f'<line x1="50" y1="50" x2="{x}" y2="{y}" vector-effect="non-scaling-stroke"/>' for x, y in ENDS)
+RAYS = f'<svg class="rays" viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{LINES}</svg>'
+
+
+def questions(text: str) -> list[tuple[str, list[str]]]:
+    """The titles of a page's sections, and the works that each cites, in the order of the page."""
+    _, *parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return [(title, CITED.findall(body)) for title, body in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def said(key: str, works: BibliographyData) -> str:
+    """A work as the text names it: Wies et al. 2023. KeyError where the bibliography lacks it."""
+    entry = works.entries[key]
+    authors = [" ".join(person.last_names) for person in entry.persons["author"]]
+    names = " and ".join(authors) if len(authors) < 3 else f"{authors[0]} et al."
+    return f"{names} {entry.fields['year']}"
+
+
+def drawn(found: list[tuple[str, list[str]]], works: BibliographyData, start: list[str]) -> str:
+    """The map as HTML: a box for each question, with a line from the middle, and one for what the mark means."""
+    boxes = []
+    for place, (title, keys) in zip(PLACES, found, strict=False):
+        marks = {key: ' class="start"' if key in start else "" for key in keys}
+        lines = "".join(f"<li{mark}>{html.escape(said(key, works))}</li>" for key, mark in marks.items())
+        link = f'<a href="#{nodes.make_id(title)}">{html.escape(title)}</a>'
+        boxes.append(f'<div class="question" style="grid-area: {place}"><p>{link}</p><ul>{lines}</ul></div>')
+    middle = '<div class="paper" style="grid-area: m"><p>Wei, Xie and Ma 2021</p></div>'
+    key = f'<p class="key" style="grid-area: {PLACES[len(found)]}">Start with the marked ones.</p>'
+    return f'<nav class="works-map" aria-label="Map of later works">{RAYS}{middle}{"".join(boxes)}{key}</nav>'
+
+
+class WorksMap(SphinxDirective):
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self):
+        page, bib = Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir, "book", "references.bib")
+        for source in (bib, Path(__file__)):
+            self.env.note_dependency(str(source))
+        start = self.arguments[0].split()
+        found = questions(page.read_text(encoding="utf8"))
+        cited = {key for _, keys in found for key in keys}
+        if len(found) >= len(PLACES) or not set(start) <= cited:
+            lacking = ", ".join(sorted(set(start) - cited)) or "none"
+            log.warning("no map of %d questions; not cited: %s", len(found), lacking, location=self.get_location())
+            return []
+        return [nodes.raw("", drawn(found, parse_file(bib, "bibtex"), start), format="html")]
+
+
+def setup(app) -> None:
+    app.add_directive("works-map", WorksMap)

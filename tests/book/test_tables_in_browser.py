@@ -1,0 +1,220 @@
+"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and paper.
+
+Needs `make book` and a Chromium; in CI neither may be missing.
+"""
+
+import json
+import os
+import re
+
+import built_book
+import pytest
+from browser import ADVICE, Watched, barriers, chromium, executable, faults
+from built_book import HTML, ROOT
+from playwright.sync_api import expect
+
+built_book.needed()
+if executable() is None:
+    if os.environ.get("CI"):
+        raise FileNotFoundError(ADVICE)
+    pytest.skip(ADVICE, allow_module_level=True)
+
+FOLDER = f"{HTML.as_uri()}/"
+SCRIPT = ROOT / "book" / "_static" / "companion" / "tables.js"
+COLUMNS = {
+    "accuracy": ["94.1% ± 2.6%", "9.5% ± 1%", "100.0% ± 0%", "–", "80% ± 30%"],
+    "time": ["10.2 ms", "1.07 s", "3.00 µs", "2.0 min", "451 ms"],
+    "size": ["1e-09", "2.41·10¹⁰", "51,200,000", "−2", "0.5"],
+    "name": ["beta", "Alpha", "10 more words", "gamma", "alpha, two"],
+    "list": ["4000, 400, 1000", "not in 1100 steps", "500, 1", "", "8 × 129"],
+}
+ASCENDING = {
+    "accuracy": ["9.5% ± 1%", "80% ± 30%", "94.1% ± 2.6%", "100.0% ± 0%", "–"],
+    "time": ["3.00 µs", "10.2 ms", "451 ms", "1.07 s", "2.0 min"],
+    "size": ["−2", "1e-09", "0.5", "51,200,000", "2.41·10¹⁰"],
+    "name": ["10 more words", "Alpha", "alpha, two", "beta", "gamma"],
+    "list": ["8 × 129", "500, 1", "not in 1100 steps", "4000, 400, 1000", ""],
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def view(browser):
+    """A function of home, width and more: a page in a context of its own; what went wrong there fails the test."""
+    views = []
+
+    def get(home: str = FOLDER, width: int = 1280, **more) -> Watched:
+        views.append(Watched(browser, home, width, 900, **more))
+        return views[-1]
+
+    yield get
+    wrong = [what for each in views for what in each.wrong if not what.endswith(" csp")]  # where scripts are off
+    for each in views:
+        each.context.close()
+    assert not wrong
+
+
+@pytest.fixture
+def page(tmp_path, view):
+    """A page with a table of each number of rows, and the book's script."""
+
+    def table(rows: int) -> str:
+        cells = {name: (texts * rows)[:rows] for name, texts in COLUMNS.items()}
+        lines = ["".join(f"<td>{cells[name][k]}</td>" for name in cells) for k in range(rows)]
+        head = "".join(f"<th><p>{name}</p></th>" for name in cells)
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f'<table class="dataframe" id="r{rows}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+    tables = "".join(map(table, (8, 10)))
+    script = f'<meta charset="utf8"><script src="{SCRIPT.as_uri()}" defer></script>'
+    (tmp_path / "page.html").write_text(f"<!doctype html>{script}<article>{tables}</article>", encoding="utf8")
+    watched = view("file://")
+    watched.page.goto((tmp_path / "page.html").as_uri())
+    return watched.page
+
+
+def column(table, k: int) -> list[str]:
+    return table.locator(f"tbody tr:not([hidden]) td:nth-child({k + 1})").all_inner_texts()
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_click_sorts_numbers_as_numbers_and_words_as_words(page, name):
+    table, k = page.locator("#r10"), list(COLUMNS).index(name)
+    head = table.locator("th").nth(k)
+    button, before = head.get_by_role("button", name=name), column(table, k)
+    assert head.get_attribute("aria-sort") is None
+    button.click()
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    assert column(table, k) == [text for text in ASCENDING[name] for _ in range(2)]
+    button.press("Enter")
+    expect(head).to_have_attribute("aria-sort", "descending")
+    told = [text for text in reversed(ASCENDING[name]) if text not in ("–", "")]
+    nothing = [text for text in ASCENDING[name] if text in ("–", "")]
+    assert column(table, k) == [text for text in told + nothing for _ in range(2)]
+    button.press("Space")
+    assert head.get_attribute("aria-sort") is None
+    assert column(table, k) == before
+
+
+def test_rows_stay_whole_and_one_column_at_a_time_is_sorted(page):
+    table = page.locator("#r10")
+    rows = set(table.locator("tbody tr").all_inner_texts())
+    for name in ("time", "size"):
+        table.get_by_role("button", name=name).click()
+    assert set(table.locator("tbody tr").all_inner_texts()) == rows
+    assert table.locator("th[aria-sort]").all_inner_texts() == ["size"]
+
+
+def test_short_tables_are_left_alone(page):
+    assert page.locator("#r8 button").count() == 0
+
+
+def test_tables_of_the_book_can_be_sorted(view):
+    watched = view()
+    page = watched.open("book/benchmarks.html")
+    tables = page.locator("article table.benchmark:has(button.sort)")
+    assert tables.count() >= 5
+    table = tables.filter(has_text="tokens a second").first
+    k = next(k for k, head in enumerate(table.locator("th").all_inner_texts()) if "tokens a second" in head)
+    table.get_by_role("button", name="tokens a second").click()
+    rates = [float(text.replace(",", "")) for text in column(table, k) if text != "–"]
+    assert len(set(rates)) > 8
+    assert rates == sorted(rates)
+    assert not [*faults(page), *barriers(page)]
+
+
+def test_without_scripts_tables_are_as_they_were_written(view):
+    page = view(java_script_enabled=False).page
+    page.goto(f"{FOLDER}book/ledger.html")
+    assert page.locator("button.sort, form.ledger-filter").count() == 0
+    rows = page.locator("table.statements tbody tr")
+    assert rows.evaluate_all("all => all.every(e => e.checkVisibility())")
+    assert rows.count() == len(json.loads((ROOT / "build" / "ledger.json").read_text())["entries"])
+
+
+# The ledger's filter
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
+    entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
+    page = view(width=width).open("book/ledger.html")
+    form = page.get_by_role("form", name="Filter the ledger")
+
+    def shown() -> list[str]:
+        links = page.locator("table.statements tbody td:first-child a:first-child")
+        names = links.evaluate_all("all => all.filter(e => e.checkVisibility()).map(e => e.textContent)")
+        expect(form.get_by_role("status")).to_have_text(f"{len(names)} of {len(entries)} statements")
+        return names
+
+    everything = [entry["name"] for entry in entries]
+    assert shown() == everything
+    for grade in ("slip of the pen", "gap in a proof", "false statement"):
+        names = [entry["name"] for entry in entries if entry["grade"] == grade]
+        form.get_by_label("Ruling").select_option(f"{grade} ({len(names)})")
+        assert shown() == names
+    form.get_by_label("Ruling").select_option(label="all")
+    form.get_by_label("Kind").select_option(f"theorem ({sum('Theorem' in name for name in everything)})")
+    assert shown() == [name for name in everything if name.startswith("Theorem")]
+    form.get_by_label("Word").fill("prompt ATTENTION")
+    assert shown() == ["Theorem 4.6"]
+    form.get_by_label("Word").fill("h0")  # as H₀
+    assert "Theorem 3.3" in shown()
+    form.get_by_label("Word").fill("nonsense-word-xyz")
+    assert shown() == []
+    form.get_by_role("button", name="Show all").press("Enter")
+    expect(form.get_by_role("status")).to_have_text(re.compile(f"^{len(entries)} of"))
+    assert shown() == everything
+    assert not [*faults(page), *barriers(page)]
+
+
+# What fits
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["book/notation", "book/protocol-and-code", "book/ledger"])
+def test_no_table_scrolls_sideways(view, name, width):
+    page = view(width=width).open(f"{name}.html")
+    wide = page.locator("article .pst-scrollable-table-container, article table.stacked").evaluate_all(
+        "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth, e.clientWidth])"
+    )
+    assert not [found for found in wide if width == 1280 or "stacked" in found[0]]
+    second = page.locator("article table.stacked:not(.plain) td[data-label]:nth-child(2)")
+    labels = set(second.evaluate_all("all => all.map(e => getComputedStyle(e, '::before').content)"))
+    if name == "book/notation":  # letters, meanings and code can be told apart
+        assert not labels
+    else:
+        assert labels == {"none"} if width == 1280 else labels and "none" not in labels
+
+
+def test_the_magnifying_glass_stands_before_the_query(view):
+    page = view().open("search.html")
+    glass = page.locator(".bd-search-container form.bd-search i").bounding_box()
+    field = page.locator(".bd-search-container input[name=q]")
+    left = field.bounding_box()["x"] + float(field.evaluate("e => parseFloat(getComputedStyle(e).paddingLeft)"))
+    assert glass["x"] + glass["width"] <= left
+
+
+# Paper
+
+
+def test_solutions_are_printed_and_what_needs_a_screen_is_not(view):
+    page = view().open("notebooks/3-hmm.html")
+    words = page.locator("details.sd-dropdown .sd-summary-content")
+    screen = page.locator(".moving .controls, .moving .buttons, .moving .todo, .facts, .sd-summary-state-marker")
+    assert words.count() >= 2
+    visible = "all => all.map(e => e.checkVisibility())"
+    assert not any(words.evaluate_all(visible))
+    assert any(screen.evaluate_all(visible))
+    page.emulate_media(media="print")
+    assert all(words.evaluate_all(visible))
+    assert not any(screen.evaluate_all(visible))
+    assert not any(page.locator("details.hide").evaluate_all(visible))
+    page = view().open("book/ledger.html")
+    page.emulate_media(media="print")
+    assert not page.locator("form.ledger-filter").is_visible()
