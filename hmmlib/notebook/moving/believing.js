@@ -106,8 +106,8 @@
     /** Take up what stands in the field, as far as it can be read, and read so many words of it. */
     function write(at) {
       const { tokens, problem } = parse(words, field.value, most, HIDDEN);
-      seen = { problem, ...look(data, tokens ?? []) };
-      parts = (tokens ?? []).map((x) => (x < 0 ? HIDDEN : words[x]));
+      seen = { problem, ...look(data, tokens || []) };
+      parts = (tokens || []).map((x) => (x < 0 ? HIDDEN : words[x]));
       field.setAttribute("aria-invalid", String(Boolean(problem || seen.impossible)));
       place.upTo(seen.beliefs.length - 1);
       place.set(at);
@@ -121,7 +121,7 @@
       const likely = seen.problem && field.value.trim() ? [] : largest(seen.next[at], NEXT);
       offers.forEach((offer, n) => {
         offer.hidden = n >= likely.length;
-        offer.textContent = words[likely[n]] ?? "";
+        offer.textContent = words[likely[n]] || "";
         offer.setAttribute("aria-label", `Go on with ${words[likely[n]]}`);
         offer.go = () => put([...parts.slice(0, at), words[likely[n]]].join(" "));
       });
