@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from hmmlib.theory.separation import Impossible
-from hmmlib.validation import as_array, between, by_name, length_of, not_empty, of_type
+from hmmlib.validation import as_array, by_name, length_of, not_empty, of_type
 
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
@@ -270,7 +270,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     """
     scores, at = as_array("scores", scores, length_of("words", words)), np.arange(1, len(words) + 1)
     attended = as_array("attended", attended, len(words)).astype(bool)
-    figure, axes = plt.subplots(figsize=(max(4.8, 0.75 * len(words) + 1.2), 2.6))
+    figure, axes = plt.subplots(figsize=(5.4, 2.6))
     for which, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
         axes.bar(at[which], scores[which], 0.7, color=colour, label=name)
     axes.axhline(bound, color=INK, linewidth=1, linestyle=":")
@@ -357,13 +357,13 @@ def ink_on_shade(value: float) -> str:
     return "#fefefe" if value > 0.71 else "#020202"
 
 
-def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]], column: float = 0.75) -> Figure:
-    """What is believed of each memory cell before the first word and after each word: a shaded row for each value.
+def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
+    """What is believed of each memory cell before the first word and after each word: a row for each word, a shaded column
+    for each value.
 
-    `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M). `column` is
-    the width of a word in inches. ValueError for a table of another shape.
+    `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M). ValueError
+    for a table of another shape.
     """
-    column = between("column", column, 0.3, 3.0)
     cells = {
         cell: (
             names,
@@ -371,19 +371,18 @@ def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarr
         )
         for cell, (names, table) in by_name("cells", cells).items()
     }
-    height = 0.45 + 0.3 * sum(len(names) for names, _ in cells.values())
     ratios = [len(names) for names, _ in cells.values()]
-    figure, axes = plt.subplots(
-        len(cells), 1, figsize=(column * len(words) + 2, height + 0.3), squeeze=False, height_ratios=ratios
-    )
-    for axis, (cell, (names, table)) in zip(axes[:, 0], cells.items(), strict=True):
-        axis.imshow(table.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        for (x, y), value in np.ndenumerate(table):
-            axis.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=8, color=ink_on_shade(value))
-        axis.set_yticks(range(len(names)), names)
-        axis.set_xticks([])
-        axis.set_ylabel(cell)
+    size = min(5.4, 0.95 + 0.41 * sum(ratios)), 1.1 + 0.27 * (len(words) + 1)
+    figure, axes = plt.subplots(1, len(cells), figsize=size, squeeze=False, sharey=True, width_ratios=ratios)
+    for axis, (cell, (names, table)) in zip(axes[0], cells.items(), strict=True):
+        axis.imshow(table, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for (row, column), value in np.ndenumerate(table):
+            shade = dict(ha="center", va="center", fontsize=9.5, color=ink_on_shade(value))
+            axis.text(column, row, f"{value:.2f}".lstrip("0"), **shade)
+        axis.set_xticks(range(len(names)), names, rotation=45, ha="left", rotation_mode="anchor")
+        axis.xaxis.tick_top()
+        axis.set_xlabel(cell, fontweight="bold")
         axis.spines[:].set_visible(False)
         axis.tick_params(length=0)
-    axes[-1, 0].set_xticks(range(len(words) + 1), ["(prior)", *words])
+    axes[0, 0].set_yticks(range(len(words) + 1), ["(prior)", *words])
     return done(figure)

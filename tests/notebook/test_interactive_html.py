@@ -14,6 +14,7 @@ from moving_figures import (
     MOVING,
     STATES,
     WORDS,
+    believing_figure,
     language,
     prompt_figure,
     random_attention,
@@ -44,6 +45,7 @@ def figures():
         "words": interactive.fake_token_or_other_words(
             model.emission, [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0], "abc"
         ),
+        "believing": believing_figure(),
         "passes": interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
         "trials": trial_by_trial(load_results("smoke", STORE)),
     }
@@ -81,7 +83,17 @@ def test_words_cannot_leave_the_script():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_figure_is_light(name):
-    assert sum(len((MOVING / file).read_bytes()) for file in ("kit.js", f"{name}.js", "moving.css")) < 25_000
+    figure = figures()[name]
+    data = json.dumps(figure.data, ensure_ascii=False).replace("<", "\\u003c")
+    html = figure._repr_html_()
+    assert html.count(data) == 1
+    assert len(html.replace(data, "").encode()) < 23_500
+
+
+def test_a_page_carries_no_remarks():
+    html = figures()["attention"]._repr_html_()
+    assert "What the moving figures share" in (MOVING / "kit.js").read_text()
+    assert not re.findall(r"^\s*(?://|/?\*).*", html, re.MULTILINE)
 
 
 def test_scripts_leave_one_name_and_may_run_twice(tmp_path):
@@ -217,9 +229,9 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
     page.on("request", lambda request: log.append(request.url) if not request.url.startswith("file:") else None)
     page.goto((tmp_path / "page.html").as_uri())
     shown = page.locator(".moving")
-    assert shown.count() == page.locator(".moving[data-ready]").count() == 8
+    assert shown.count() == page.locator(".moving[data-ready]").count() == 9
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for k in range(8):
+    for k in range(9):
         figure, says = shown.nth(k), shown.nth(k).locator(".says")
         sliders = figure.locator("input[type=range]")
         before, label = says.inner_text(), figure.locator("svg[role=img]").first.get_attribute("aria-label")
@@ -235,7 +247,7 @@ def test_figures_move_in_a_page_opened_from_a_file(width, theme, browser, tmp_pa
         assert figure.locator("svg[role=img]").first.get_attribute("aria-label") != label
         figure.get_by_role("button", name=re.compile("^Reset")).click()
         assert says.inner_text() == before
-        for control in figure.locator("input, button").all():
+        for control in figure.locator("input:visible, button:visible").all():
             box = control.bounding_box()
             assert min(box["width"], box["height"]) >= 24
     text_figure = shown.nth(2)

@@ -9,6 +9,7 @@ import pytest
 
 from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import gain, interval, means, size
+from hmmlib.models.families import recoverable_memory_hmm
 from hmmlib.notebook.tables import (
     Table,
     agree,
@@ -19,9 +20,11 @@ from hmmlib.notebook.tables import (
     digits,
     one_digit,
     outcomes,
+    recovered,
     table_of,
     within,
 )
+from hmmlib.theory.assumptions import assumption_4_2
 
 RESULTS = load_results("smoke", STORE)
 MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
@@ -44,6 +47,16 @@ def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
 def test_an_agreement_is_one_line(capsys):
     agree("one and two", ([1.0, 2.0], [1.0, 2.0 + 5e-16]))
     assert capsys.readouterr().out == "one and two: largest difference 4e-16\n"
+
+
+def test_what_was_found_of_recoverable_columns_is_one_line(capsys):
+    model, cell, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
+    report = assumption_4_2(model, cell, syntax)
+    recovered(report)
+    recovered(assumption_4_2(model, cell, [0, 1]))
+    good, bad = capsys.readouterr().out.splitlines()
+    assert good == f"Assumption 4.2 holds: 2 columns of rank 2, at an angle of {report.angle:.2f} to the others"
+    assert bad.startswith("Assumption 4.2 does not hold: 4 columns of rank ")
 
 
 def test_digits_are_without_a_minus_that_says_nothing():

@@ -40,7 +40,7 @@ INNER = {
     "models.hmm": "recast unlift",
     "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
     "notebook.live": "run_live measured",  # `run_trial`, `gather` and `panel_specs` look at what they give on
-    "notebook.tables": "within at_size by_size one_digit difference agree digits as_set",  # read a result
+    "notebook.tables": "within at_size by_size one_digit difference agree digits as_set recovered",  # read a result
     "notebook.figure_3": "draw_line",
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
@@ -50,7 +50,7 @@ INNER = {
     "training.muon": "orthogonal Muon Muon.step",
     "training.pretraining": "corpus visits hide optimisers rate_at Gradients Gradients.__call__ Gradients.compute "
     "Gradients.capture Run Run.batch Run.save Run.resume",  # parts of `pretrain`
-    "training.tuning": "to_tokens behind",
+    "training.tuning": "as_prompt fit to_tokens",
 }
 """Parts that a reader does not call: they get what the public functions have looked at."""
 RESULTS = [

@@ -20,12 +20,14 @@ from hmmlib.inference import messages, reference
 from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.notebook import (
     appendices,
+    believing,
     beyond_figures,
     drawings,
     figure_3,
     figures,
     interactive,
     live,
+    memory_figures,
     tables,
     trial_by_trial,
 )
@@ -303,7 +305,11 @@ GOOD = {
     appendices.grids: dict(panels={"a": (np.eye(2), "xy")}, rows=["p", "q"], per_row=2),
     appendices.rulings: dict(entries=[ledger.run(statements.find("Claim B.1"), 1, 0)]),
     figures.attention: dict(words=["a", "b"], scores=[0.1, 1.0], attended=[False, True]),
-    figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}, column=0.75),
+    figures.beliefs: dict(words=["a"], cells={"c": (["x", "y"], np.full((2, 2), 0.5))}),
+    memory_figures.mixtures: dict(panels={"a": (np.eye(3), dict(zip("xyz", np.eye(3), strict=True)))}, corners="xyz"),
+    memory_figures.strips: dict(
+        rows={"a": ([0.1, 0.9], [False, True])}, x_label="x", crosses={"a": [0.2]}, cuts={"a": 0.5}
+    ),
     figures.dependencies: dict(places={"a": (0, 0), "b": (1, 0)}, arrows=[("a", "b")], marked=["a"]),
     figure_3.panel: dict(results=results, name="left"),
     figure_3.gains: dict(results=results),
@@ -331,6 +337,11 @@ GOOD = {
         model=TWO_STATES, words=["a", "b", "c"], states=["x", "y"], text="a b c", masked=[2], name="passes"
     ),
     interactive.softmax_and_its_limit: dict(**_HEADS, text=_TEXT, name="softmax"),
+    believing.belief_word_by_word: dict(
+        model=MEMORY, words=_HEADS["words"], cells=[f"c{j}" for j in range(MEMORY.n_cells)],
+        values=[["yes", "no"]] * MEMORY.n_cells, syntax=[f"s{s}" for s in range(MEMORY.n_syntax)], text=_TEXT, read=1,
+        examples=[_TEXT], name="believing",
+    ),
 }  # fmt: skip
 
 

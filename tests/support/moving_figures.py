@@ -4,6 +4,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from hmmlib.inference.messages import (
@@ -11,16 +12,24 @@ from hmmlib.inference.messages import (
 )
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.notebook import interactive
+from hmmlib.notebook import believing, interactive
 from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-PAGES = dict.fromkeys(["2-setting", "3-hmm", "3-1-prompt", "5-2-head-vs-prompt", "beyond-1-tuned-prompt"], 1)
+PAGES = dict.fromkeys(
+    ["2-setting", "3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "beyond-1-tuned-prompt"], 1
+)
 PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
 PAGES |= {"notebooks/4-1-attention-head": 2, "book/index": 1}
 """Interactive figures of each page."""
-FIGURES = ("prompt", "columns", "attention", "softmax", "words", "passes", "trials")
+FIGURES = ("prompt", "columns", "attention", "softmax", "words", "believing", "passes", "trials")
+
+
+def close(found, expected, tolerance=1e-12):
+    found, expected = np.asarray(found, float), np.asarray(expected, float)
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max(initial=0) <= tolerance, np.abs(found - expected).max()
 
 
 def draws(seed: int) -> torch.Generator:
@@ -96,3 +105,11 @@ def random_attention(seed):
     width = n_memory * model.n_states
     query = draw(model.n_states + 1) * (seed % 4 > 0)
     return model, AttentionHead(query, draw(model.n_states + 1, 4), draw(width, 4), draw(width), None, 3.0, n_cells)
+
+
+CELLS, VALUES, SYNTAX = ["subject", "place"], [["cow", "horse"], ["barn", "field"]], ["article", "noun"]
+
+
+def believing_figure(text="a cow the barn", read=1, examples=("a a", "the [mask]")):
+    """The little language, read word by word."""
+    return believing.belief_word_by_word(language()[0], WORDS, CELLS, VALUES, SYNTAX, text, read, examples)

@@ -49,7 +49,7 @@ def test_it_learns_what_a_head_alone_does_not(name):
     tuned = tune_with_peft(network, TOKENS, LABELS, CONFIGS[name], PLAN, 0)
     score = alone(all_probs_at_mask(network, TOKENS))
     head_alone = torch.nn.functional.binary_cross_entropy_with_logits(score, LABELS.to(score)).item()
-    assert loss(tuned) < head_alone - 0.02
+    assert loss(tuned) < head_alone - 0.01
 
 
 @pytest.mark.parametrize("tuner", TUNERS)

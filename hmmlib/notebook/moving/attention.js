@@ -1,18 +1,16 @@
 // The attention head of Theorem 4.3 over a text that the reader writes: scores, attended positions, label, and the truth.
 (function (space) {
   "use strict";
-  const { sum, dot, product, times, messages, impossibleAt, unlessRounding, score } = space.kit;
+  const { sum, dot, product, times, messages, unlessRounding, score } = space.kit;
   const { fixed, listed, picture, text, bar, line, element, button, frame } = space.kit;
-
-  /** W_x at the value that state h looks up when the memory is k: evidence[k][h] of one token. */
-  const evidence = ({ lookup, emission }, x) => lookup.map((row) => row.map((mh) => emission[x][mh]));
+  const { impossibleAt, evidenceOf, parse, cannotOccur } = space.writing;
 
   /** tau_0, ..., tau_T of a text, each over (memory, state). */
-  const taus = (model, x) => messages(model, x.map((z) => evidence(model, z)));
+  const taus = (model, x) => messages(model, x.map((z) => evidenceOf(model, z)));
 
   /** G_i(x) = P[X_i | others], from tau_i. */
   const guess = (model, tau) =>
-    model.emission.map((_, z) => sum(evidence(model, z).map((row, k) => dot(row, tau[k]))));
+    model.emission.map((_, z) => sum(evidenceOf(model, z).map((row, k) => dot(row, tau[k]))));
 
   /** P[M_cell | x], from tau_0. */
   const memoryPosterior = ({ held, count }, tau) =>
@@ -32,7 +30,7 @@
 
   /** Everything that the figure shows for a text x of tokens; `impossible` is the place of the first word that cannot be. */
   function look({ model, head, mu, essential }, x) {
-    const impossible = impossibleAt(model, x.map((z) => evidence(model, z)));
+    const impossible = impossibleAt(model, x.map((z) => evidenceOf(model, z)));
     if (impossible) return { impossible };
     const [before, ...rest] = taus(model, x);
     const guesses = rest.map((tau) => guess(model, tau));
@@ -43,22 +41,6 @@
     const posterior = memoryPosterior(model, before);
     const output = sum(product(values, attended.map(Number))) / sum(attended.map(Number));
     return { impossible, scores, attended, values, sure, posterior, output, target: score(mu, posterior) };
-  }
-
-  /** Words to tokens. Returns { tokens } or { problem }, in words. */
-  function parse(words, written, most) {
-    const parts = written.toLowerCase().split(/[\s,.;]+/).filter(Boolean);
-    const unknown = [...new Set(parts.filter((word) => !words.includes(word)))];
-    const begun = words.filter((word) => word.startsWith(unknown[0]));
-    if (unknown.length === 1 && begun.length && written.endsWith(unknown[0])) {
-      return { problem: `Go on: “${unknown[0]}” can become ${begun.join(" or ")}.` };
-    }
-    if (unknown.length) {
-      return { problem: `Not in this language: ${listed(unknown)}. It has ${words.length} words: ${listed(words)}.` };
-    }
-    if (!parts.length) return { problem: `Write a text of these words: ${listed(words)}.` };
-    if (parts.length > most) return { problem: `At most ${most} words fit here, and these are ${parts.length}.` };
-    return { tokens: parts.map((word) => words.indexOf(word)) };
   }
 
   // Drawing
@@ -123,10 +105,8 @@
       field.setAttribute("aria-invalid", String(Boolean(problem || seen.impossible)));
       if (problem || seen.impossible) {
         shape.stale();
-        const parts = tokens ? tokens.map((z) => words[z]) : [];
-        const after = parts.slice(0, seen.impossible - 1).join(" ");
-        return shape.say(problem || `This text has probability zero: “${parts[seen.impossible - 1]}” cannot ${
-          after ? `follow “${after}”` : "come first"}. So there is nothing to predict from it.`);
+        return shape.say(problem ||
+          `${cannotOccur(tokens.map((z) => words[z]), seen.impossible)} So there is nothing to predict from it.`);
       }
       const parts = tokens.map((z) => words[z]), { attended, sure, output, target } = seen;
       shape.draw(bars(parts, seen), belief(names, seen));
@@ -140,6 +120,6 @@
     put(first);
   }
 
-  space.attention = { evidence, taus, guess, memoryPosterior, valueOf, argmax, look, parse, start };
+  space.attention = { taus, guess, memoryPosterior, valueOf, argmax, look, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

@@ -39,16 +39,6 @@
   const latents = (model, evidence) =>
     messages({ ...model, prior: [1] }, evidence.map((row) => [row])).map((table) => table[0]);
 
-  /** The first position whose word cannot follow those before it; 0 where the text can occur. */
-  function impossibleAt({ transition, initial, prior }, evidence) {
-    let message = prior.map((p) => initial.map((q) => p * q));
-    for (let i = 0; i < evidence.length; i++) {
-      message = normalised(message.map((row, k) => product(times(transition, row), evidence[i][k])));
-      if (!sum(message.map(sum))) return i + 1;
-    }
-    return 0;
-  }
-
   /** A score, or 0 where it is no larger than the rounding of a sum of terms of that size: so a tie is label 1. */
   const unlessRounding = (score, size) => (Math.abs(score) <= 16 * Number.EPSILON * size ? 0 : score);
 
@@ -93,6 +83,7 @@
     column: '<path d="M-5,-5l10,10m0,-10l-10,10" class="column"/>',
     head: '<path d="M-10,0h20" class="head"/>',
     bound: '<path d="M-10,0h20" class="bound"/>',
+    before: '<path d="M0,-8v16" class="before"/>',
     kept: '<rect x="-5" y="-6" width="10" height="12" class="kept"/>',
     other: '<rect x="-5" y="-6" width="10" height="12" class="other"/>',
   };
@@ -153,7 +144,8 @@
       moved();
     });
     parent.append(element("div", { class: "slider" }, element("label", {}, element("span", {}, label), input), output));
-    return { set, value: () => Number(input.value) };
+    const upTo = (most) => input.setAttribute("max", most);
+    return { set, upTo, value: () => Number(input.value) };
   }
 
   function button(parent, words, pressed) {
@@ -210,7 +202,7 @@
   }
 
   space.kit = {
-    sum, dot, product, times, transposed, ones, messages, latents, impossibleAt, unlessRounding, score,
+    sum, dot, product, times, transposed, ones, normalised, messages, latents, unlessRounding, score,
     fixed, listed, picture, text, line, bar, plane, input, column, triangle,
     element, slider, button, frame, start,
   };
