@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hmmlib.commands.options import (
+from hmmlib.options import (
     Also,
     Changes,
     Device,

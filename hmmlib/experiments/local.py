@@ -140,6 +140,28 @@ def whole(spec: TrialSpec, stored: TrialResult | None, lacking: Sequence[str], *
     return measure(stored, lacking, **how)
 
 
+def _attempt(
+    spec: TrialSpec, wanted: tuple, outcome: Outcome, say: Callable[[str], None], how: dict
+) -> TrialResult | None:
+    """Run one trial and store its result, or note in `outcome` what became of it: the others may do better."""
+    store = wanted[0]
+    try:
+        result = whole(spec, *kept(spec, *wanted), checkpoint=checkpoint_path(spec, store), **how)
+        store_safely(result, store)
+    except TimeUp:
+        outcome.left.append(spec.hash)
+        say(what_is_kept(spec, store))
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(what_is_kept(spec, store))
+        raise
+    except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:
+        outcome.failed[spec.hash] = " ".join(str(error).split()) or type(error).__name__
+    else:
+        outcome.ran.append(spec.hash)
+        return result
+    return None
+
+
 def run_missing(
     specs: Sequence[TrialSpec],
     store: Store | str | Path = PROJECT,
@@ -183,28 +205,20 @@ def run_missing(
         if claim is None:  # it may have been finished a moment ago
             (outcome.stored if is_stored(spec, *wanted) else outcome.taken).append(spec.hash)
             continue
-        start, report = time.monotonic(), _reporter(spec, until, on_progress)
-        how = dict(report=report, device=device, checkpoint=checkpoint_path(spec, store), networks=networks)
+        start, how = (
+            time.monotonic(),
+            dict(report=_reporter(spec, until, on_progress), device=device, networks=networks),
+        )
         try:
-            result = whole(spec, *kept(spec, *wanted), **how)
-            store_safely(result, store)
-            outcome.ran.append(spec.hash)
+            result = _attempt(spec, wanted, outcome, say, how)
+        finally:
+            claim.release()
+        if result:
             seconds.append(time.monotonic() - start)
             among = f" {pace(specs, store, seconds, workers)}" if len(specs) > 1 else ""
             say(f"{describe(spec)}: {summary(result)}{among}")
-        except TimeUp:
-            outcome.left.append(spec.hash)
-            say(what_is_kept(spec, store))
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(what_is_kept(spec, store))
-            raise
-        except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:  # the others may do better
-            reason = " ".join(str(error).split()) or type(error).__name__
-            outcome.failed[spec.hash] = reason
-            if len(specs) > 1:
-                say(f"{describe(spec)} failed: {reason}")
-        finally:
-            claim.release()
+        elif reason := outcome.failed.get(spec.hash) if len(specs) > 1 else None:
+            say(f"{describe(spec)} failed: {reason}")
     return outcome
 
 

@@ -281,6 +281,22 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     return done(figure)
 
 
+def _draw_triangle(axis: Axes, title: str, points, labels, columns, names) -> None:
+    """Points in a triangle of three tokens, by their labels, and named columns as crosses."""
+    axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+    for k, (x, y) in enumerate(TRIANGLE):
+        axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.1)), ha="center", fontsize=9)
+    for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+        spots = points[(labels == value) & (points.sum(1) > 0)] @ TRIANGLE
+        axis.scatter(*spots.T, color=colour, marker=marker, s=24, label=f"label {value:d}", alpha=0.75, linewidth=0)
+    axis.scatter(*columns.T, marker="x", color=INK, s=44, label="columns of W")
+    for name, (x, y) in zip(names, columns, strict=True):
+        axis.annotate(name, (x, y), (6, 4), textcoords="offset points", fontweight="bold")
+    axis.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 0.98))
+    axis.set_title(title, loc="center", fontsize=10)
+    axis.axis("off")
+
+
 def simplex_with_prompt(
     panels: dict[str, np.ndarray],
     labels: Sequence[bool],
@@ -326,18 +342,7 @@ def simplex_with_prompt(
         for free in others[len(panels) - 1 :]:
             free.axis("off")
     for axis, (title, points) in zip(places, panels.items(), strict=True):
-        axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
-        for k, (x, y) in enumerate(TRIANGLE):
-            axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.1)), ha="center", fontsize=9)
-        for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
-            spots = points[(labels == value) & (points.sum(1) > 0)] @ TRIANGLE
-            axis.scatter(*spots.T, color=colour, marker=marker, s=24, label=f"label {value:d}", alpha=0.75, linewidth=0)
-        axis.scatter(*columns.T, marker="x", color=INK, s=44, label="columns of W")
-        for name, (x, y) in zip(names, columns, strict=True):
-            axis.annotate(name, (x, y), (6, 4), textcoords="offset points", fontweight="bold")
-        axis.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 0.98))
-        axis.set_title(title, loc="center", fontsize=10)
-        axis.axis("off")
+        _draw_triangle(axis, title, points, labels, columns, names)
     axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
     if len(crossings := _crossings(head)):
         axis.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")

@@ -191,7 +191,9 @@ def sample_records() -> dict[str, dict]:
     }
 
 
-def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    """A function that builds the page and returns its HTML and the warnings, and the folder of the results behind it."""
     results, source = tmp_path / "results", tmp_path / "book"
     results.mkdir()
     source.mkdir()
@@ -209,7 +211,11 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
         Sphinx(*folders, "html", settings, status=None, warning=warnings).build()
         return (tmp_path / "html" / "index.html").read_text(), warnings.getvalue()
 
-    html, warnings = build()
+    return build, results
+
+
+def test_the_page_is_made_of_the_stored_results(built):
+    html, warnings = built[0]()
     assert warnings == ""
     page = BeautifulSoup(html, "html.parser")
     text = re.sub(r"\s+", " ", page.get_text(" "))
@@ -241,10 +247,15 @@ def test_the_page_is_made_of_the_stored_results(tmp_path, monkeypatch):
     assert curves.find(string="Trainer")
     assert "against the number of hidden states" in picture["aria-label"]
     assert picture.find(string="dynamax")
+
+
+def test_a_changed_result_writes_the_page_anew(built):
+    build, results = built
+    build()
     record = sample_records()["posteriors"]
     record["rows"][0]["ratios"]["dynamax"] = 7.0
     contests.write(results / "posteriors.json", record)
-    assert "7.00 times as fast as dynamax" in build()[0]  # a changed result writes the page anew
+    assert "7.00 times as fast as dynamax" in build()[0]
     record = sample_records()["learning-curves"]
     record["rows"] = [*CURVES, trained("hmmlib", 0, 400, 0.07, schedule="cosine")]
     contests.write(results / "learning-curves.json", record)

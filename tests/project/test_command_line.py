@@ -268,6 +268,7 @@ def test_info_names_what_a_result_depends_on(call):
         "python",
         "torch",
         "transformers",
+        "hmmlib",
         "commit",
         "library",
     ]

@@ -2,7 +2,7 @@
 
 INNER_MODULES = {
     "__main__": "the command line: test_command_line.py and test_bad_files.py",
-    "commands.options": "parts of it",
+    "options": "likewise",
     "validation": "the checks themselves",
     "inference.compiled": "compiled loops: they get only what `messages` and `hmm` have looked at",
     "models.sampling": "likewise",

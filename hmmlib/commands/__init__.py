@@ -1,1 +1,0 @@
-"""Parts of the command line, which `hmmlib.__main__` puts together."""
