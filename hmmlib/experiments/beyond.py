@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
 from hmmlib.experiments.ladder import ladder_plan
-from hmmlib.experiments.measurements import MEASUREMENTS, Prompted, measurement
+from hmmlib.experiments.measurements import MEASUREMENTS, measurement
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference.messages import posterior
 from hmmlib.models.hmm import HMM
@@ -31,6 +31,7 @@ from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_6
 from hmmlib.training import bert, tuning
+from hmmlib.training.adapters import Tuned
 from hmmlib.training.probes import explained, linear_probe, logistic_probe
 from hmmlib.training.readouts import Readout, fit_readout, free_readout, total_variation
 from hmmlib.validation import as_generator
@@ -61,7 +62,12 @@ SLACKS = (0.0, 0.01, 0.03, 0.1, 0.3)
 
 def _guesses(network: torch.nn.Module, task: Task, n_tokens: int, prompt: Tensor | None = None) -> tuple[Tensor, ...]:
     """g on training, validation and test texts, float64, over the model's tokens alone."""
-    said = tuning.all_probs_at_mask(network, task.tokens, prompt)[:, :n_tokens].cpu().double()
+    return _over_tokens(task, tuning.all_probs_at_mask(network, task.tokens, prompt), n_tokens)
+
+
+def _over_tokens(task: Task, probs: Tensor, n_tokens: int) -> tuple[Tensor, ...]:
+    """Distributions over the model's tokens alone, on training, validation and test texts."""
+    said = probs[:, :n_tokens].cpu().double()
     return task.split(said / said.sum(1, keepdim=True))
 
 
@@ -71,11 +77,12 @@ def _beliefs(model: HMM, task: Task) -> tuple[Tensor, ...]:
 
 
 def _spoken(
-    network: torch.nn.Module, model: HMM, task: Task, prompted: Prompted
+    network: torch.nn.Module, model: HMM, task: Task, tuned: Tuned
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], LinearHead]:
-    """g behind the tuned prompt, g without one, and the head that was tuned with it, on the model's tokens alone."""
-    said, plain = (_guesses(network, task, model.n_tokens, before) for before in (prompted[0], None))
-    return said, plain, LinearHead(prompted[1].weights[: model.n_tokens].cpu().double())
+    """g with what was tuned, g without it, and the head that was tuned with it, on the model's tokens alone."""
+    said = _over_tokens(task, tuned.probs(task.tokens), model.n_tokens)
+    plain = _guesses(network, task, model.n_tokens)
+    return said, plain, LinearHead(tuned.head.weights[: model.n_tokens].cpu().double())
 
 
 def _fit(model: HMM, beliefs: Tensor, guesses: Tensor, family: str, seed: int) -> Readout:
@@ -113,7 +120,7 @@ def _by_certainty(distances: Tensor, beliefs: Tensor) -> dict[str, float | None]
 
 @measurement("text_kinds", "accuracies_by_kind", vanilla=True, on_request=True)
 def kinds_of_text(
-    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int]
+    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int]
 ) -> dict:
     """The share of test texts of each kind, and the accuracy of head, prompt, and a table of the likeliest state on each.
 
@@ -122,7 +129,7 @@ def kinds_of_text(
     train, _, beliefs = _beliefs(model, task)
     (labels, _, truth), kinds = task.split(task.labels), _kinds(task, beliefs)
     votes = torch.zeros(model.n_states).index_add_(0, train.argmax(1), labels.float() - 0.5)
-    said, plain, behind = _spoken(network, model, task, prompted)
+    said, plain, behind = _spoken(network, model, task, tuned)
     head = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
     right = {
         "head": head.label(plain[2]) == truth,
@@ -138,7 +145,7 @@ def kinds_of_text(
 
 @measurement("readout_distances", "readout_labels", "votes", vanilla=True, on_request=True)
 def readouts(
-    model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int], tick: Callable
+    model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int], tick: Callable
 ) -> dict:
     """How near each family comes to what is said behind the tuned prompt; fitted on training texts, judged on test texts.
 
@@ -146,7 +153,7 @@ def readouts(
     and the "floor" is how far the network is from W p without a prompt. Labels are those that the tuned head gives on the
     fit: the share that is right, and the share that is as on g itself.
     """
-    said, plain, head = _spoken(network, model, task, prompted)
+    said, plain, head = _spoken(network, model, task, tuned)
     (train, _, beliefs), (_, _, truth) = _beliefs(model, task), task.split(task.labels)
     distances, labels, fits = {}, {}, {}
     for family in FAMILIES:
@@ -205,7 +212,7 @@ def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearH
     return table | {"distance of look-alikes in R": _mean(apart, pairs)}
 
 
-@measurement("control_distances", vanilla=True, on_request=True)
+@measurement("control_distances", vanilla=True, prompts=True, on_request=True)
 def control_readouts(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable
 ) -> dict:
@@ -235,11 +242,11 @@ def control_readouts(
     return dict(control_distances=table)
 
 
-@measurement("prompt_cuts", vanilla=True, on_request=True)
-def cuts(model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -> dict:
+@measurement("prompt_cuts", vanilla=True, prompts=True, on_request=True)
+def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
     and the mean distance of what is said from what is said behind the whole prompt."""
-    (prompt, head), layers = prompted, len(network.bert.encoder.layer)
+    (_, prompt, head), layers = tuned, len(network.bert.encoder.layer)
     tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
     whole = tuning.all_probs_at_mask(network, tokens, prompt)
     table = {"none": {"accuracy": tuning.accuracy(head, whole, truth), "distance": 0.0}}
@@ -254,8 +261,8 @@ def cuts(model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -
     return dict(prompt_cuts=table)
 
 
-@measurement("probes", vanilla=True, on_request=True)
-def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted) -> dict:
+@measurement("probes", vanilla=True, prompts=True, on_request=True)
+def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
 
     "belief" is the share of the belief's variance that a probe of it explains; "label" the share of labels that a probe of
@@ -268,7 +275,7 @@ def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, pr
     table = {}
     for name, (which, prompt) in {
         "": (network, None),
-        ", behind the prompt": (network, prompted[0]),
+        ", behind the prompt": (network, tuned.prompt),
         ", fresh weights": (fresh, None),
     }.items():
         known = {"belief": {}, "label": {}, "label by belief": {}}
@@ -337,7 +344,7 @@ def _certified(
 
 @measurement("certified", vanilla=True, on_request=True)
 def certified(
-    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, prompted: Prompted, seeds: dict[str, int]
+    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int]
 ) -> dict:
     """How many labels are certain to be right, from the network's L1 distance ε to Ḡ on each text, and how many are right.
 
@@ -350,7 +357,7 @@ def certified(
     if spec.labels != "masked":
         return dict(certified=None)
     (labels, _, truth), beliefs, scale = task.split(task.labels), _beliefs(model, task), mu.abs().max().item()
-    said, plain, behind = _spoken(network, model, task, prompted)
+    said, plain, behind = _spoken(network, model, task, tuned)
     fit, words = (
         _fit(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
     )
@@ -362,9 +369,9 @@ def certified(
     reach, table = rule.reach(model), {}
     heads, made = zip(*(nearest_head(model, mu, reach, slack * scale) for slack in SLACKS), strict=True)
     table["nearest head"] = _certified(list(made), list(heads), beliefs, near, plain[2], truth)
-    tuned = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
+    alone = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
     for name, chain, head, d, distances, guesses in (
-        ("tuned head", model, tuned, reach, near, plain[2]),
+        ("tuned head", model, alone, reach, near, plain[2]),
         ("tuned prompt, reweighting", model, behind, fit.weights, far, said[2]),
         ("tuned prompt, relabelling", told, behind, reach, told_far, said[2]),
     ):

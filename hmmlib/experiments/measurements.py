@@ -20,8 +20,8 @@ from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, tuning
+from hmmlib.training.adapters import Tuned
 from hmmlib.validation import all_of_type, one_of
 
 STAGES = {
@@ -32,28 +32,25 @@ STAGES = {
     "exact": "the exact G on the task's inputs, (n, T, X)",
     "network": "the pretrained network",
     "milestones": "the network's weights after each tenth of its pretraining, by the number of steps",
-    "prompted": "the prompt that is tuned on the network, and the head tuned with it",
+    "tuned": "what is tuned on the network by the spec's tuner, and the head tuned with it",
     "outputs": "the network's distributions on the task's inputs, (n, T, X and special ids)",
     "tick": "to be called now and then by what takes long: it ends the trial where its time is over",
 }
 """What a trial has, roughly from what takes no time to what takes long."""
 
 
-Prompted = tuple[Tensor, LinearHead]
-"""The stage of that name."""
-
-
 class Measurement(NamedTuple):
     """A function that measures, the names that it gives, the phase to which its seconds are counted, and which trials have it.
 
-    `vanilla` is whether only trials of vanilla models have it; in those of memory models its names are None. `on_request` is
-    whether a trial makes it only where one of its names is asked for.
+    `vanilla` is whether only trials of vanilla models have it, and `prompts` whether only those that tune a prompt: in the
+    others its names are None. `on_request` is whether a trial makes it only where one of its names is asked for.
     """
 
     function: Callable[..., dict[str, float | int | str | dict | None]]
     names: tuple[str, ...]
     phase: str
     vanilla: bool
+    prompts: bool
     on_request: bool
 
     @property
@@ -63,7 +60,7 @@ class Measurement(NamedTuple):
 
     def has(self, spec: TrialSpec) -> bool:
         """Whether trials of such a spec have it."""
-        return spec.n_memory == 1 or not self.vanilla
+        return (spec.n_memory == 1 or not self.vanilla) and (spec.tuner == "prompt" or not self.prompts)
 
 
 MEASUREMENTS: list[Measurement] = []
@@ -71,7 +68,7 @@ MEASUREMENTS: list[Measurement] = []
 
 
 def measurement(
-    *names: str, phase: str | None = None, vanilla: bool = False, on_request: bool = False
+    *names: str, phase: str | None = None, vanilla: bool = False, prompts: bool = False, on_request: bool = False
 ) -> Callable[[Callable], Callable]:
     """Add the decorated function to MEASUREMENTS: it gives these names. Its phase is its own name if left out.
 
@@ -79,7 +76,8 @@ def measurement(
     """
 
     def register(function: Callable) -> Callable:
-        new = Measurement(function, names, phase or function.__name__.replace("_", " "), vanilla, on_request)
+        words = phase or function.__name__.replace("_", " ")
+        new = Measurement(function, names, words, vanilla, prompts, on_request)
         if taken := set(names) & measured_names():
             raise ValueError(f"{function.__name__} gives {', '.join(sorted(taken))}, as another measurement does")
         for stage in new.stages:
@@ -191,17 +189,16 @@ def exact_prompt(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: 
 
 
 @measurement("prompt_accuracy", "validation_prompt_accuracy", phase="prompt tuning", vanilla=True)
-def tuned_prompt(network: torch.nn.Module, task: Task, prompted: Prompted) -> dict:
-    """Accuracies behind a tuned prompt."""
-    (_, *rest), (_, *truths), (prompt, head) = task.split(task.tokens), task.split(task.labels), prompted
+def tuned_prompt(task: Task, tuned: Tuned) -> dict:
+    """Accuracies behind a tuned prompt, or with what else the spec's tuner has tuned."""
+    (_, *rest), (_, *truths) = task.split(task.tokens), task.split(task.labels)
     validation, test = (
-        tuning.accuracy(head, tuning.all_probs_at_mask(network, tokens, prompt), truth)
-        for tokens, truth in zip(rest, truths, strict=True)
+        tuning.accuracy(tuned.head, tuned.probs(tokens), truth) for tokens, truth in zip(rest, truths, strict=True)
     )
     return dict(prompt_accuracy=test, validation_prompt_accuracy=validation)
 
 
-@measurement("untrained_prompt_accuracy", phase="prompt tuning", vanilla=True)
+@measurement("untrained_prompt_accuracy", phase="prompt tuning", vanilla=True, prompts=True)
 def untrained_prompt(spec: TrialSpec, network: torch.nn.Module, task: Task, seeds: dict[str, int]) -> dict:
     """The accuracy of a head behind a prompt left as it was drawn."""
     (train, _, tokens), (labels, _, truth) = task.split(task.tokens), task.split(task.labels)
@@ -211,7 +208,7 @@ def untrained_prompt(spec: TrialSpec, network: torch.nn.Module, task: Task, seed
     return dict(untrained_prompt_accuracy=tuning.accuracy(head, behind[1], truth))
 
 
-@measurement("on_the_way", vanilla=True, on_request=True)
+@measurement("on_the_way", vanilla=True, prompts=True, on_request=True)
 def on_the_way(
     spec: TrialSpec,
     model: HMM,

@@ -14,6 +14,7 @@ from hmmlib import backend
 from hmmlib.experiments.fields import Count, CountOrZero, Positive, PositiveOrZero, Seed, TwoOrMore, base, checked
 from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
+from hmmlib.training.adapters import TUNERS
 from hmmlib.training.bert import Shape
 from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
@@ -25,6 +26,7 @@ MOST_TRIALS = 10_000
 OF_THE_TASK = (
     "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch", "tuning_warmup",
     "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads", "attention_positions", "evaluation",
+    "tuner", "rank",
 )  # fmt: skip
 """Fields that matter only once the network is pretrained."""
 OWN = None
@@ -91,6 +93,8 @@ class TrialSpec:
     attention_heads: Count = OWN
     attention_positions: Literal["learned", "none"] = OWN
     evaluation: Count = OWN
+    tuner: Literal[TUNERS] = added(before="prompt")
+    rank: Count = added(before=8)
 
     def __post_init__(self) -> None:
         preset = PRESETS[one_of("preset", self.preset, PRESETS)]

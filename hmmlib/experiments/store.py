@@ -66,7 +66,7 @@ def _of_project() -> Store:
         return Store(Path(named or user_data_path("hmmlib", appauthor=False) / "results"))
     if (ROOT / "pyproject.toml").is_file():
         return Store(Path(named or ROOT / "mine" / "results"), (STORE,))
-    return Store(Path(named or STORE))
+    return Store(Path(named), (STORE,)) if named else Store(STORE)
 
 
 PROJECT = _of_project()

@@ -26,12 +26,13 @@ from hmmlib import __version__, backend
 from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, Prompted, giving, measured_names
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, giving, measured_names
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert, checkpoints, tuning
+from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
 from hmmlib.validation import all_of_type, at_least, of_type, one_of
 
@@ -196,10 +197,11 @@ class Trial:
         return network
 
     @cached_property
-    def prompted(self) -> Prompted:
+    def tuned(self) -> Tuned:
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
-        how = self.spec.prompt_length, self.spec.tuning(), self.seeds["tuning"], self.spec.prompt_start
-        return tuning.tune_prompt(self.network, tokens, truth, *how, self.tick)
+        what = self.spec.prompt_length, self.spec.prompt_start, self.spec.rank
+        plan, seed = self.spec.tuning(), self.seeds["tuning"]
+        return tune(self.spec.tuner, self.network, tokens, truth, plan, seed, *what, tick=self.tick)
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -303,7 +305,7 @@ def measure(
         stages = {stage for one in wanted if one.has(result.spec) for stage in one.stages}
         trial = Trial(result.spec, device, checkpoint, report, networks, "milestones" in stages)
         clock = _Clock(trial.tell)
-        if {"network", "outputs", "prompted"} & stages:
+        if {"network", "outputs", "tuned"} & stages:
             backbone = bert.fingerprint(trial.network)
             if backbone != result.backbone:
                 if checkpoint:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from hmmlib.theory.heads import LinearHead
+from hmmlib.training import tuning
 from hmmlib.training.readers import FromTransformers, OwnBert, Reader, as_reader
-from hmmlib.training.tuning import Tuning, all_probs_at_mask, fit, tune_prompt
+from hmmlib.training.tuning import Tuning, fit, tune_prompt
 from hmmlib.validation import as_seed, at_least, of_type, one_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Tuned(NamedTuple):
 
     def probs(self, tokens: Tensor) -> Tensor:
         """What the tuned network says at the first token of each sequence, (n, X)."""
-        return all_probs_at_mask(self.network, tokens, self.prompt)
+        return tuning.all_probs_at_mask(self.network, tokens, self.prompt)
 
 
 def peft_config(tuner: str, length: int, rank: int) -> PeftConfig:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -342,7 +342,12 @@ def test_quick_has_all_trials_of_a_panel(panel, trials):
     )
 
 
-FOLDERS = [path for store in (STORE, STORE / "beyond") for path in sorted(store.iterdir()) if path.name in PRESETS]
+FOLDERS = [
+    path
+    for store in (STORE, STORE / "beyond", STORE / "choices")
+    for path in sorted(store.iterdir())
+    if path.name in PRESETS
+]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(STORE).as_posix())
@@ -352,12 +357,23 @@ def test_stored_trials_were_run_from_a_clean_commit_and_make_sense(folder):
         assert result.excess_loss > -0.02
         assert result.divergence >= 0
         assert (result.prompt_accuracy is None) == (result.spec.n_memory > 1)
-        assert json.loads(result_path(result.spec, folder.parent).read_text())["spec"] == asdict(result.spec)
+        assert json.loads(result_path(result.spec, folder.parent).read_text())["spec"] == result.spec.content()
+
+
+def test_no_trial_by_which_a_setting_was_chosen_is_among_those_that_are_shown():
+    chosen = [r.spec for preset in PRESETS for r in load_results(preset, STORE / "choices")]
+    shown = [r.spec for store in (STORE, STORE / "beyond") for preset in PRESETS for r in load_results(preset, store)]
+    assert min(spec.seed for spec in chosen) >= 1000 > max(spec.seed for spec in shown)
+    assert {trial_seeds(spec.seed)["model"] for spec in chosen}.isdisjoint(
+        trial_seeds(spec.seed)["model"] for spec in shown
+    )
 
 
 def test_no_stray_files_in_the_store():
     files = [path.relative_to(STORE) for path in STORE.rglob("*") if path.is_file()]
     visible = [path for path in files if not any(part.startswith(".") for part in path.parts)]
-    assert all(re.fullmatch(r"(beyond/)?[a-z-]+/[0-9a-f]{16}\.json", path.as_posix()) for path in visible), visible
+    assert all(re.fullmatch(r"((beyond|choices)/)?[a-z-]+/[0-9a-f]{16}\.json", path.as_posix()) for path in visible), (
+        visible
+    )
     hidden = {path.parts[-2] for path in files if path not in visible}
     assert hidden <= {".claims", ".unfinished"}

@@ -196,7 +196,7 @@ def test_what_is_judged_behind_a_prompt_is_read_behind_it(start, other, monkeypa
     monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
     trial = Trial(spec)
     trial.network, trial.task, trial.seeds, trial.tick = network, task, {"tuning": seed}, lambda: ticks.append(1)
-    measurements.tuned_prompt(network, task, trial.prompted)
+    measurements.tuned_prompt(task, trial.tuned)
     measurements.untrained_prompt(spec, network, task, {"tuning": seed})
     train, validation, test = task.split(task.tokens)
     how = spec.prompt_length, spec.tuning(), seed, start

@@ -91,6 +91,8 @@ def check_certificate(seed: int) -> Checked:
 def control_certificate(seed: int) -> float:
     """A guess that does not sum to 1: at the largest ε that certifies a text, all of it put on one token turns its label."""
     model, prompt, head, mu, beliefs, probs = _planted(seed)
+    if not mu.any():  # all that can be said is one distribution: there is no label to turn
+        return 0.0
     reach = lemma_c_2(model, prompt)
     made: Certificate = certificate(model, mu, head, reach)
     target, told = beliefs @ mu, probs.any(1)
