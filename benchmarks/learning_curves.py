@@ -32,7 +32,7 @@ from records import chosen
 
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
-from hmmlib.training.bert import masked_losses
+from hmmlib.training.readers import masked_losses
 
 PATH = RESULTS / "learning-curves.json"
 PRESET = learning.PRESET

@@ -33,6 +33,7 @@ from hmmlib.theory.theorems import lemma_c_2, theorem_3_6
 from hmmlib.training import bert, tuning
 from hmmlib.training.adapters import Tuned
 from hmmlib.training.probes import explained, linear_probe, logistic_probe
+from hmmlib.training.readers import as_reader
 from hmmlib.training.readouts import Readout, fit_readout, free_readout, total_variation
 from hmmlib.validation import as_generator
 
@@ -246,7 +247,8 @@ def control_readouts(
 def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
     and the mean distance of what is said from what is said behind the whole prompt."""
-    (_, prompt, head), layers = tuned, len(network.bert.encoder.layer)
+    (_, prompt, head), own = tuned, bert.as_network(as_reader(network).module)
+    layers = len(own.bert.encoder.layer)
     tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
     whole = tuning.all_probs_at_mask(network, tokens, prompt)
     table = {"none": {"accuracy": tuning.accuracy(head, whole, truth), "distance": 0.0}}
@@ -255,7 +257,7 @@ def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict
     for name, cut in chosen.items():
         last = tuning.all_hidden_at_mask(network, tokens, prompt, cut)[-1]
         with torch.no_grad():
-            said = network.cls(last)[:, :-1].softmax(-1)
+            said = own.cls(last)[:, :-1].softmax(-1)
         distance = total_variation(said, whole).mean().item()
         table[name] = {"accuracy": tuning.accuracy(head, said, truth), "distance": distance}
     return dict(prompt_cuts=table)

@@ -20,7 +20,7 @@ from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.training import bert, tuning
+from hmmlib.training import readers, tuning
 from hmmlib.training.adapters import Tuned
 from hmmlib.validation import all_of_type, one_of
 
@@ -103,13 +103,13 @@ def giving(names: Sequence[str]) -> list[Measurement]:
 @measurement("backbone", phase="exact model")
 def fingerprint(network: torch.nn.Module) -> dict:
     """The network's fingerprint."""
-    return dict(backbone=bert.fingerprint(network))
+    return dict(backbone=readers.fingerprint(network))
 
 
 @measurement("network_loss", "best_loss", phase="exact model")
 def masked_losses(spec: TrialSpec, model: HMM | MemoryHMM, network: torch.nn.Module, seeds: dict[str, int]) -> dict:
     """Masked-token losses on fresh text, nats: the network's, and the least that there is."""
-    losses = bert.masked_losses(network, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"])
+    losses = readers.masked_losses(network, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"])
     return dict(zip(("network_loss", "best_loss"), losses, strict=True))
 
 
@@ -223,7 +223,9 @@ def on_the_way(
     on_its_way, plan, table = copy.deepcopy(network), spec.tuning(), {}
     for step, weights in milestones.items():
         on_its_way.load_state_dict(weights)
-        loss, _ = bert.masked_losses(on_its_way, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"])
+        loss, _ = readers.masked_losses(
+            on_its_way, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"]
+        )
         head = tuning.tune_head(tuning.all_probs_at_mask(on_its_way, train), labels, plan, seeds["tuning"])
         how = spec.prompt_length, plan, seeds["tuning"], spec.prompt_start
         prompt, behind = tuning.tune_prompt(on_its_way, train, labels, *how, tick)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal, get_type_hints
 
 from hmmlib import backend
-from hmmlib.experiments.fields import Count, CountOrZero, Positive, PositiveOrZero, Seed, TwoOrMore, base, checked
+from hmmlib.experiments.fields import Count, CountOrZero, Positive, PositiveOrZero, Seed, TwoOrMore, Word, base, checked
 from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.training.adapters import TUNERS
@@ -95,6 +95,7 @@ class TrialSpec:
     evaluation: Count = OWN
     tuner: Literal[TUNERS] = added(before="prompt")
     rank: Count = added(before=8)
+    own: Word = added(before="")
 
     def __post_init__(self) -> None:
         preset = PRESETS[one_of("preset", self.preset, PRESETS)]

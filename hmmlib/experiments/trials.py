@@ -27,11 +27,12 @@ from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
 from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, giving, measured_names
+from hmmlib.experiments.parts import Parts
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.training import bert, checkpoints, tuning
+from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
 from hmmlib.validation import all_of_type, at_least, of_type, one_of
@@ -155,26 +156,30 @@ class Trial:
         tell: Callable | None = None,
         networks: Path | None = None,
         milestones: bool = False,
+        parts: Parts | None = None,
     ):
-        self.spec, self.seeds = spec, trial_seeds(of_type("spec", spec, TrialSpec).seed)
+        self.parts = of_type("parts", parts or Parts(), Parts).belong_to(of_type("spec", spec, TrialSpec))
+        self.spec, self.seeds = spec, trial_seeds(spec.seed)
         self.device, self.checkpoint, self.tell = backend.pick(device), checkpoint, tell or (lambda phase, share: None)
         self.milestones: dict[int, dict[str, Tensor]] | None = {} if milestones else None
         self.tick, self.kept = lambda: None, networks and networks / f"{network_key(spec, self.device)}.safetensors"
 
     @cached_property
     def model(self) -> HMM | MemoryHMM:
-        return draw_model(self.spec)
+        return (self.parts.model or draw_model)(self.spec)
 
     @cached_property
     def task(self) -> labels.Task:
-        return draw_trial_task(self.spec, self.model)
+        return (self.parts.task or draw_trial_task)(self.spec, self.model)
 
     @cached_property
     def exact(self) -> Tensor:
         return masked_token_probs(self.model, self.task.tokens)
 
     @cached_property
-    def network(self) -> torch.nn.Module:
+    def network(self) -> torch.nn.Module | readers.Reader:
+        if self.parts.network:
+            return readers.as_reader(self.parts.network(self.spec, self.model))
         network, plan = build_network(self.spec).to(self.device), self.spec.pretraining()
 
         reported = None
@@ -201,6 +206,8 @@ class Trial:
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
         what = self.spec.prompt_length, self.spec.prompt_start, self.spec.rank
         plan, seed = self.spec.tuning(), self.seeds["tuning"]
+        if self.parts.tuner:
+            return self.parts.tuner(readers.as_reader(self.network), tokens, truth, plan, seed, self.tick)
         return tune(self.spec.tuner, self.network, tokens, truth, plan, seed, *what, tick=self.tick)
 
     @cached_property
@@ -245,6 +252,7 @@ def run_trial(
     checkpoint: Path | None = None,
     also: Sequence[str] = (),
     networks: Path | None = None,
+    parts: Parts | None = None,
 ) -> TrialResult:
     """Run one trial: all measurements but those on request. The same spec gives the same numbers on the same machine (threads
     and versions included).
@@ -256,6 +264,7 @@ def run_trial(
             the caller deletes it when the result is stored.
         also: names of measurements on request (`ON_REQUEST`).
         networks: a folder where pretrained networks are kept, for other trials that differ in their task alone.
+        parts: what of the trial is one's own, for a spec with a name for it in its field `own`.
 
     Raises:
         FloatingPointError: pretraining diverges.
@@ -264,13 +273,13 @@ def run_trial(
     asked = {one.function for one in giving(on_request(also))}
     wanted = [one for one in MEASUREMENTS if not one.on_request or one.function in asked]
     milestones = any("milestones" in one.stages for one in wanted)
-    trial = Trial(spec, device, checkpoint, report, networks, milestones)
+    trial = Trial(spec, device, checkpoint, report, networks, milestones, parts)
     clock = _Clock(trial.tell)
     network = trial.network
     clock.lap("pretraining")
     _ = trial.exact  # its seconds are the exact model's
     measured = trial.measure(wanted, clock)
-    if bert.fingerprint(network) != measured["backbone"]:
+    if readers.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
     return TrialResult(
         spec=spec,
@@ -289,6 +298,7 @@ def measure(
     device: str = "auto",
     checkpoint: Path | None = None,
     networks: Path | None = None,
+    parts: Parts | None = None,
 ) -> TrialResult:
     """The result with these measurements added. No more of the trial is run than they need; all else in the result stays.
 
@@ -303,10 +313,10 @@ def measure(
         raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
     with _as_many_threads(of_type("result", result, TrialResult).environment.get("threads")):
         stages = {stage for one in wanted if one.has(result.spec) for stage in one.stages}
-        trial = Trial(result.spec, device, checkpoint, report, networks, "milestones" in stages)
+        trial = Trial(result.spec, device, checkpoint, report, networks, "milestones" in stages, parts)
         clock = _Clock(trial.tell)
         if {"network", "outputs", "tuned"} & stages:
-            backbone = bert.fingerprint(trial.network)
+            backbone = readers.fingerprint(trial.network)
             if backbone != result.backbone:
                 if checkpoint:
                     checkpoints.remove(checkpoint)

@@ -14,12 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hmmlib.inference.messages import masked_token_probs
-from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training.checkpoints import digest
 from hmmlib.validation import (
     MASK,
-    as_generator,
     as_seed,
     as_tokens,
     at_least,
@@ -197,30 +194,3 @@ def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple
     count = max(1, round(share * length))
     positions = torch.rand(n, length, generator=generator, device=tokens.device).argsort(1)[:, :count]
     return tokens.scatter(1, positions, MASK), positions
-
-
-def masked_logits(network: BertForMaskedLM, masked: Tensor, positions: Tensor) -> Tensor:
-    """Logits (n, k, X) at `positions` (n, k) of the sequences `masked` (n, T)."""
-    return logits_at(network, network.get_input_embeddings()(to_ids(network, masked)), positions)
-
-
-@torch.no_grad()
-def masked_losses(
-    network: BertForMaskedLM, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
-) -> tuple[float, float]:
-    """Two mean masked-token losses, in nats, on `n` fresh sequences: the network's, and that of the exact conditional, which is
-    the least that there is.
-
-    The network computes on its device, and the model on its own.
-    """
-    as_network(network)
-    generator = as_generator(seed)
-    tokens = of_type("model", model, HMM, MemoryHMM).sample(n, length, generator).tokens
-    masked, positions = mask_some(tokens, share, generator)
-    target = tokens.gather(1, positions)
-    network.eval()
-    blocks = zip(masked.split(128), positions.split(128), strict=True)
-    logits = torch.cat([masked_logits(network, block, at.to(network.device)).cpu() for block, at in blocks])
-    exact = masked_token_probs(model, masked).gather(1, positions.unsqueeze(-1).expand(-1, -1, model.n_tokens))
-    best = -exact.gather(-1, target.unsqueeze(-1)).log().mean()
-    return F.cross_entropy(logits.flatten(0, 1).double(), target.flatten()).item(), best.item()

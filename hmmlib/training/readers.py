@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from hmmlib.inference.messages import masked_token_probs
+from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert
-from hmmlib.validation import MASK, as_tokens, integer_between, of_type
+from hmmlib.validation import MASK, as_generator, as_tokens, integer_between, of_type
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import BertForMaskedLM, PreTrainedModel
 
 PAD = -2
 """In tokens, the end of a text that is shorter than the others: nothing stands there, and nothing attends to it."""
@@ -240,3 +243,31 @@ def _of_transformers(module) -> tuple[object, nn.Module]:
 def as_reader(network) -> Reader:
     """`network` as a Reader: itself, or what `bert.build` has made. TypeError for any other model, with what to do with it."""
     return network if isinstance(network, Reader) else OwnBert(bert.as_network(network))
+
+
+def fingerprint(network: BertForMaskedLM | Reader) -> str:
+    """16 hexadecimal digits that the weights of a network give, whoever made it: as `bert.fingerprint` does."""
+    return bert.fingerprint(as_reader(network).module)
+
+
+@torch.no_grad()
+def masked_losses(
+    network: BertForMaskedLM | Reader, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
+) -> tuple[float, float]:
+    """Two mean masked-token losses, in nats, on `n` fresh sequences: the network's, and that of the exact conditional, which is
+    the least that there is.
+
+    The network computes on its device, and the model on its own.
+    """
+    reader, generator = as_reader(network), as_generator(seed)
+    tokens = of_type("model", model, HMM, MemoryHMM).sample(n, length, generator).tokens
+    masked, positions = bert.mask_some(tokens, share, generator)
+    target = tokens.gather(1, positions)
+    reader.module.eval()
+    logits = []
+    for block, at in zip(masked.split(128), positions.split(128), strict=True):
+        embedded = reader.embed(block)
+        logits.append(reader.logits(embedded, at.to(reader.device) + embedded.first).cpu())
+    exact = masked_token_probs(model, masked).gather(1, positions.unsqueeze(-1).expand(-1, -1, model.n_tokens))
+    best = -exact.gather(-1, target.unsqueeze(-1)).log().mean()
+    return F.cross_entropy(torch.cat(logits).flatten(0, 1).double(), target.flatten()).item(), best.item()

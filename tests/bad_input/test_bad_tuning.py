@@ -26,7 +26,7 @@ from hmmlib.notebook import (
 )
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
-from hmmlib.training import bert, pretraining, probes, readouts, tuning
+from hmmlib.training import bert, pretraining, probes, readers, readouts, tuning
 
 HERE = ("training.", "experiments.", "backend", "notebook.live")
 
@@ -139,7 +139,7 @@ OTHERS = [
     Case(pretraining.Pretraining, "masking", "never", "always, bert", "'never'"),
     Case(pretraining.pretrain, "every", "often", "0 or more", "'often'"),
     Case(pretraining.pretrain, "plan", pretraining.Pretraining(2, 2, 9, 0.2, 1e-3, 0.0, 1), "at most 8", "9"),
-    Case(bert.masked_losses, "length", 0, "1 or more", "0"),
+    Case(readers.masked_losses, "length", 0, "1 or more", "0"),
     Case(bert.to_ids, "tokens", [[0] * 9], "at most 8", "9"),
     Case(tuning.all_probs, "tokens", [[0] * 9], "at most 8", "9"),
     Case(tuning.probs_at_mask, "tokens", [[0] * 7], "at most 6 long behind a prompt of 2", "7"),

@@ -9,7 +9,7 @@ from runs import TINY
 from hmmlib.experiments.labels import LABEL_RULES
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, measure, run_trial, trial_seeds
-from hmmlib.training import bert, checkpoints
+from hmmlib.training import checkpoints, readers
 from hmmlib.training.tuning import accuracy, probs_behind_prompt, tune_exact_prompt
 
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
@@ -50,7 +50,7 @@ def test_a_milestone_is_the_network_that_was_there(result, tmp_path):
     weights = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
     network.load_state_dict(weights)
     how = SPEC.evaluation, SPEC.length, SPEC.masked, seeds["evaluation"]
-    assert bert.masked_losses(network, draw_model(SPEC), *how)[0] == result.on_the_way["15"]["loss"]
+    assert readers.masked_losses(network, draw_model(SPEC), *how)[0] == result.on_the_way["15"]["loss"]
     resumed = run_trial(SPEC, checkpoint=path, also=["on_the_way"])
     assert resumed.on_the_way == {k: found for k, found in result.on_the_way.items() if int(k) > 15}
 

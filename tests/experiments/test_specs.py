@@ -72,7 +72,7 @@ def other_value(spec: TrialSpec, name: str):
     value = getattr(spec, name)
     if name in CHOICES:
         return next(choice for choice in CHOICES[name] if choice != value)
-    given = {"preset": "quick", "width": 64, "heads": 4, "masked": 0.5, "document_length": 50}
+    given = {"preset": "quick", "width": 64, "heads": 4, "masked": 0.5, "document_length": 50, "own": "mine"}
     return given[name] if name in given else value + (1 if name in INTEGERS else 0.5)
 
 
@@ -143,7 +143,7 @@ def test_a_word_field_names_what_it_takes(name):
 
 
 def test_every_field_has_been_tried():
-    assert {*INTEGERS, *NUMBERS, "preset", *CHOICES} == set(TYPES)
+    assert {*INTEGERS, *NUMBERS, "preset", "own", *CHOICES} == set(TYPES)
     assert all(issubclass(base(TYPES[name]), str) for name in WORDS)
 
 

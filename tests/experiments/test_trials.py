@@ -28,7 +28,7 @@ from hmmlib.experiments.trials import (
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.training import bert, tuning
+from hmmlib.training import bert, readers, tuning
 from hmmlib.training.pretraining import Pretraining, pretrain
 from hmmlib.validation import MASK
 
@@ -127,7 +127,7 @@ def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
     assert isinstance(model, HMM if n_memory == 1 else MemoryHMM)
     pretrain(network, model, spec.pretraining(), seeds["pretraining"])
     assert bert.fingerprint(network) == found.backbone
-    assert bert.masked_losses(network, model, 20, spec.length, spec.masked, seeds["evaluation"]) == (
+    assert readers.masked_losses(network, model, 20, spec.length, spec.masked, seeds["evaluation"]) == (
         found.network_loss,
         found.best_loss,
     )

@@ -16,6 +16,7 @@ INNER_MODULES = {
     "evidence.random_models": "each takes a seed that the ledger draws; `ledger.run` is the door",
     "training.readers": "test_readers.py has a table of its own: each needs a network of another kind",
     "training.adapters": "test_adapters.py likewise; `tuning` looks at the rest",
+    "experiments.parts": "test_parts.py has what is refused",
     "experiments.presets": "data",
     "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
     "experiments.beyond": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
@@ -45,7 +46,7 @@ INNER = {
     "notebook.figures": "legend_below done ink_on_shade",
     "theory.assumptions": "as_mu as_cell as_recoverable recoverable_states independence",  # checks, or after them
     "theory.heads": "unit unless_within LinearHead.reading",  # of models that theorems have looked at
-    "training.bert": "as_network gathered run_layer logits_at mask_some masked_logits",  # parts of a step of training
+    "training.bert": "as_network gathered run_layer logits_at mask_some",  # parts of a step of training
     "training.checkpoints": "digest seal previous broken as_path kept",
     "training.muon": "orthogonal Muon Muon.step",
     "training.pretraining": "corpus visits hide optimisers rate_at Gradients Gradients.__call__ Gradients.compute "

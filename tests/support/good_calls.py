@@ -32,7 +32,7 @@ from hmmlib.notebook import (
     trial_by_trial,
 )
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
-from hmmlib.training import bert, pretraining, probes, readouts, tuning
+from hmmlib.training import bert, pretraining, probes, readers, readouts, tuning
 
 PLAIN = families.non_degenerate_hmm(3, 4, 0, zeros=0.0)
 ESSENTIAL, STATES = families.essential_hmm(4, 3, 2, 5)
@@ -214,7 +214,7 @@ GOOD = {
     bert.build: dict(shape=bert.Shape(1, 8, 2, 8), n_tokens=4, seed=0),
     bert.fingerprint: dict(network=network),
     bert.to_ids: dict(network=network, tokens=TOKENS),
-    bert.masked_losses: dict(network=network, model=PLAIN, n=2, length=4, share=0.3, seed=0),
+    readers.masked_losses: dict(network=network, model=PLAIN, n=2, length=4, share=0.3, seed=0),
     pretraining.Pretraining: dict(
         steps=2, batch=2, length=6, masked=0.2, learning_rate=1e-3, muon_rate=0.0, warmup=1, clip=0.0, documents=2,
         document_length=6, masking="bert", precision="single",

@@ -19,11 +19,10 @@ from hmmlib.training.bert import (
     hidden_at,
     logits_at,
     mask_some,
-    masked_logits,
-    masked_losses,
     run_layer,
     to_ids,
 )
+from hmmlib.training.readers import as_reader, masked_losses
 from hmmlib.validation import MASK
 
 pytestmark = pytest.mark.outside
@@ -79,7 +78,7 @@ def test_logits_at_chosen_places_are_those_of_the_whole_network(layers):
     with torch.no_grad():
         whole = network(input_ids=to_ids(network, tokens)).logits
         some = logits_at(network, network.get_input_embeddings()(to_ids(network, tokens)), positions)
-        by_row = masked_logits(network, tokens, positions)
+        by_row = as_reader(network).logits(as_reader(network).embed(tokens), positions)
     assert whole.shape == (6, 12, 6)
     assert some.shape == (6, 2, 5)
     np.testing.assert_allclose(some, whole[torch.arange(6)[:, None], positions][..., :5], atol=1e-3, rtol=1e-4)
@@ -216,7 +215,7 @@ def test_losses_are_means_over_all_sequences_however_many():
     tokens = model.sample(1100, 8, draw).tokens
     masked, positions = mask_some(tokens, 0.25, draw)
     with torch.no_grad():
-        logits = masked_logits(network, masked, positions).double()
+        logits = as_reader(network).logits(as_reader(network).embed(masked), positions).double()
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.gather(1, positions).flatten()).item()
     assert masked_losses(network, model, 1100, 8, 0.25, 3)[0] == pytest.approx(expected, rel=1e-6)
 

@@ -11,9 +11,10 @@ from torch import nn
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.training import pretraining
-from hmmlib.training.bert import Shape, build, fingerprint, mask_some, masked_losses
+from hmmlib.training.bert import Shape, build, fingerprint, mask_some
 from hmmlib.training.muon import Muon
 from hmmlib.training.pretraining import Pretraining, Run, corpus, hide, optimisers, pretrain, rate_at, visits
+from hmmlib.training.readers import masked_losses
 from hmmlib.validation import MASK
 
 pytestmark = pytest.mark.outside
