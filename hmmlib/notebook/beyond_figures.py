@@ -150,7 +150,7 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
             for label, (x, y) in pairs.items():
                 axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
                 axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
-                axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5, color=colour)
+                axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5)
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize=10)
     axes.set_xlabel("heads: test accuracy")

@@ -15,7 +15,7 @@ from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "book" / "protocol-and-code.md").read_text()
-MODEL = {"preset", "seed", "n_states", "n_memory"}
+MODEL = {"preset", "seed", "n_states", "n_memory", "own"}
 FIELDS = {field.name for field in dataclasses.fields(TrialSpec)} - MODEL
 COLUMNS = ["paper", "released-code", "gpu", "laptop", "quick"]
 

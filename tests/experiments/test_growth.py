@@ -209,7 +209,8 @@ def grown(names, before, folder):
         assert text.count(old) == 1, old
         path.write_text(text.replace(old, new))
     given = json.dumps([*before, str(folder / "mine")])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "tests" / "support")])}
+    paths = os.pathsep.join([str(folder), str(ROOT / "tests" / "support")])
+    environment = {**os.environ, "PYTHONPATH": paths, "HMMLIB_MINE": str(folder / "home")}
     call = [sys.executable, "-c", START + "".join(ADDITIONS[name][1] for name in names), given]
     done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
