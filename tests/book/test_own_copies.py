@@ -1,6 +1,7 @@
 """What a reader does to a notebook is kept: edits of a twin, and copies to work in, which Jupytext keeps in step."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -185,7 +186,7 @@ def test_copies_to_work_in_are_made_once(twin, capsys):
         assert len(list(folder.iterdir())) == 2
     made = "notebooks copied to mine/notebooks: "
     stays = f"{made}0; those that were there stay as they are: 1"
-    assert capsys.readouterr().out.splitlines()[1:] == [f"{made}1", *2 * [stays, f"{made}1"]]
+    assert capsys.readouterr().out.splitlines() == [f"{made}1", *2 * [stays, f"{made}1"]]
 
 
 def sync(path: Path) -> str:
@@ -208,3 +209,13 @@ def test_jupytext_keeps_a_copy_and_its_text_alike(twin):
     before, source = twin.read_bytes(), twin.with_suffix(".md").read_bytes()
     assert "Updating" not in sync(twin), "the project's own are no pair for Jupytext, as their text has more in it"
     assert (twin.read_bytes(), twin.with_suffix(".md").read_bytes()) == (before, source)
+
+
+def test_make_lab_makes_the_copies_and_opens_them():
+    planned = subprocess.run(["make", "-n", "lab"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    *_, copies, lab = planned.strip().splitlines()
+    assert copies.endswith("book/notebooks.py copies")
+    assert lab.split()[1:] == ["lab", "--FileContentsManager.preferred_dir=mine/notebooks"]
+    page = (ROOT / "book" / "work-in-notebooks.md").read_text()
+    for target in set(re.findall(r"(?:`|^)make ([a-z]+)", page, re.MULTILINE)):
+        assert re.search(rf"^{target}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE), target
