@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks serve pictures colab lock clean
+.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks copies lab serve pictures colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -24,6 +24,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	.ci/install $(BIN)/pip
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@# Kernels of this environment say nothing of local sockets before each run; what is an error they do say.
+	mkdir -p $(VENV)/etc/ipython && cp book/ipython_kernel_config.json $(VENV)/etc/ipython/
 	@# The compiled loops are compiled when first called, for each precision, and then kept.
 	$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
 	  chain.sample(1, 1, 0).tokens) for dtype in (torch.float64, torch.float32)]'
@@ -37,6 +39,12 @@ book: $(INSTALLED) notebooks ## execute what has changed and build the book into
 
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
+
+copies: $(INSTALLED) ## copy the notebooks to mine/notebooks, to work in; a copy that is there stays as it is
+	@$(BIN)/python book/notebooks.py copies
+
+lab: copies ## open those copies in JupyterLab: LAB_ARGS=--no-browser
+	$(BIN)/jupyter lab --FileContentsManager.preferred_dir=mine/notebooks $(LAB_ARGS)
 
 # What Python compiles is kept, also where a machine's settings say otherwise: that is half a minute for each process.
 test test-all: export PYTHONDONTWRITEBYTECODE =

@@ -2,6 +2,7 @@
 
 python book/notebooks.py twins              write notebooks/NAME.ipynb from every notebooks/NAME.md
 python book/notebooks.py twins --check      exit 1 where a twin has drifted from its source
+python book/notebooks.py copies             write a copy of every twin to work in to mine/notebooks, where there is none
 python book/notebooks.py execute [PRESET]   run what has changed, or what it depends on: twins, and the ledger's checks
 """
 
@@ -13,6 +14,7 @@ import hashlib
 import json
 import keyword
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+import own_copies
 import side_by_side
 import yaml
 from IPython.core.inputtransformer2 import TransformerManager
@@ -68,7 +71,7 @@ def twin(source: Path) -> str:
     bootstrap = nbformat.v4.new_code_cell(BOOTSTRAP.format(address=home["url"]), metadata={"tags": ["remove-cell"]})
     notebook.cells.insert(first_code, bootstrap)
     for k, cell in enumerate(notebook.cells):
-        cell.id = hashlib.sha256(f"{k} {cell.cell_type} {cell.source}".encode()).hexdigest()[:12]
+        cell.id = own_copies.cell_id(notebook.cells, k)
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -79,19 +82,34 @@ def twin(source: Path) -> str:
 
 
 def write_twins(check: bool) -> int:
-    """Write every twin, or with `check` only say which have drifted. Returns the number that have."""
+    """Write every twin, or with `check` only say which have drifted. Returns the number that have.
+
+    Where a reader has edited one, what there was is kept in mine/edited.
+    """
     drifted = 0
     for source in sources():
         path, text = source.with_suffix(".ipynb"), twin(source)
-        if path.is_file() and path.read_text() == text:
+        if path.is_file() and path.read_bytes() == text.encode():
             continue
         drifted += 1
+        name, edited = path.relative_to(ROOT), path.is_file() and own_copies.edited(path)
         if check:
-            print(f"{path.relative_to(ROOT)} is not what {source.name} gives: run `make notebooks`", file=sys.stderr)
-        else:
-            write_whole(path, text)
-            print(f"wrote {path.relative_to(ROOT)}")
+            kept = ", which keeps its edits in mine/edited" if edited else ""
+            print(f"{name} is not what {source.name} gives: run `make notebooks`{kept}", file=sys.stderr)
+            continue
+        copy = own_copies.keep(path, ROOT / "mine" / "edited") if edited else None
+        write_whole(path, text)
+        kept = f" anew; as you had edited it, it is kept in {copy.relative_to(ROOT)}" if copy else ""
+        print(f"wrote {name}{kept}")
     return drifted
+
+
+def write_copies() -> None:
+    """Write a copy of every twin to work in, where there is none; what a reader has is left alone."""
+    folder = ROOT / "mine" / "notebooks"
+    made = [own_copies.copy_out(twin(source), folder / f"{source.stem}.ipynb") for source in sources()]
+    left = f"; those that were there stay as they are: {made.count(False)}" if False in made else ""
+    print(f"notebooks copied to {folder.relative_to(ROOT)}: {made.count(True)}{left}")
 
 
 def module_file(name: str) -> Path | None:
@@ -168,7 +186,7 @@ def quiet_kernels() -> None:
     """Give the kernels an IPython folder of their own: no reader's settings, and no warnings about local sockets."""
     profile = ROOT / "build" / "ipython" / "profile_default"
     profile.mkdir(parents=True, exist_ok=True)
-    (profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+    shutil.copy(Path(__file__).with_name("ipython_kernel_config.json"), profile)
     os.environ["IPYTHONDIR"] = str(profile.parent)
 
 
@@ -323,6 +341,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("twins").add_argument("--check", action="store_true")
+    commands.add_parser("copies")
     execution = commands.add_parser("execute")
     execution.add_argument("preset", nargs="?", default="quick")
     execution.add_argument(
@@ -333,7 +352,10 @@ def main() -> None:
         if arguments.command == "twins":
             drifted = write_twins(arguments.check)
             sys.exit(drifted if arguments.check else 0)
-        build(arguments, parser)
+        elif arguments.command == "copies":
+            write_copies()
+        else:
+            build(arguments, parser)
     except KeyboardInterrupt:
         sys.exit("interrupted; what has been executed is kept")
     except OSError as error:

@@ -67,12 +67,15 @@ def _parameter_cells(namespace: dict) -> list[str]:
 
 
 def _defaults(cell: str) -> dict:
-    """What a parameter cell assigns, where that is a literal."""
+    """What a parameter cell assigns, with or without the type beside the name, where that is a literal."""
     found = {}
     for line in ast.parse(cell).body:
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
+        if not isinstance(line, ast.Assign | ast.AnnAssign):
+            continue
+        target = line.targets[0] if isinstance(line, ast.Assign) else line.target
+        if isinstance(target, ast.Name):
             with suppress(ValueError):
-                found[line.targets[0].id] = ast.literal_eval(line.value)
+                found[target.id] = ast.literal_eval(line.value)
     return found
 
 

@@ -253,4 +253,4 @@ def test_reading_time_counts_text_and_formulas_but_no_code():
 def test_what_a_page_tells_to_change_is_a_parameter_of_its_notebook(source):
     parameter = page_facts.EXAMPLES.get(source.stem, "-p instances 1000").split()[1]
     cell = re.search(r"# Parameters:.*?```", source.read_text(), re.DOTALL)[0]
-    assert re.search(rf"^{parameter} = ", cell, re.MULTILINE)
+    assert re.search(rf"^{parameter}: ", cell, re.MULTILINE)

@@ -168,7 +168,7 @@ def test_a_misspelt_command_is_not(wrong, monkeypatch):
 def parameters(notebook: Path) -> set[str]:
     """Names in a notebook's parameter cell."""
     cell = next(c for c in jupytext.read(notebook).cells if "parameters" in c.metadata.get("tags", []))
-    return set(re.findall(r"^(\w+) = ", cell.source, re.MULTILINE))
+    return set(re.findall(r"^(\w+): ", cell.source, re.MULTILINE))
 
 
 @pytest.mark.parametrize("call", RERUNS, ids=" ".join)

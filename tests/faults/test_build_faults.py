@@ -56,8 +56,8 @@ def project(tmp_path):
     root = tmp_path / "project"
     for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
         (root / folder).mkdir(parents=True)
-    for name in ("notebooks", "side_by_side", "portable"):
-        shutil.copy(ROOT / "book" / f"{name}.py", root / "book")
+    for name in ("notebooks.py", "own_copies.py", "side_by_side.py", "portable.py", "ipython_kernel_config.json"):
+        shutil.copy(ROOT / "book" / name, root / "book")
     shutil.copy(ROOT / "_config.yml", root)
     for name in "ab":
         (root / "notebooks" / f"{name}.md").write_text(NOTEBOOK.format(name=name))

@@ -75,6 +75,20 @@ def test_a_run_with_other_parameters_than_those_of_the_text_says_so(changed, tol
     assert [told in note for note in shown] == [True] * bool(told)
 
 
+def test_a_type_beside_a_parameter_changes_nothing(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda note: shown.append(note.data))
+    typed = "# Parameters: here\npreset: str = 'quick'\nseed: int = 0\nsizes: list[int] = [4, 10]\ninstances: int"
+    for seed in (0, 7):
+        names = namespace(seed=seed)
+        names["In"][1] = typed
+        check(names, **DECLARED)
+    assert [("`seed` is 7 instead of 0" in note, "sizes" in note) for note in shown] == [(True, False)]
+    names["In"][1] = typed.replace("seed:", "seeed:")
+    with pytest.raises(ParameterError, match="unknown parameter 'seeed': did you mean 'seed'"):
+        check(names, **DECLARED)
+
+
 def test_a_mended_parameter_cell_is_forgiven():
     names = namespace("sed = 1")
     names["In"].append(names["In"][1])

@@ -28,7 +28,7 @@ def locked() -> list[str]:
 def test_lock_pins_every_requirement_within_its_range():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras, versions = project["optional-dependencies"], dict(line.split(" ")[0].split("==") for line in locked())
-    assert set(extras) == {"adapters", "book", "sweep", "dev"}
+    assert set(extras) == {"adapters", "book", "lab", "sweep", "dev"}
     for text in [*project["dependencies"], *chain.from_iterable(extras.values())]:
         requirement = Requirement(text)
         version = versions[requirement.name.lower().replace("_", "-")]
