@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks serve pictures colab lock clean
+.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks address serve pictures colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -34,9 +34,13 @@ book: $(INSTALLED) notebooks ## execute what has changed and build the book into
 	@# A page with a warning would count as done the next time: forget what was read.
 	$(BIN)/jupyter-book build . -W --keep-going --quiet || { rm -rf _build/.doctrees; exit 1; }
 	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
+	@$(BIN)/python book/address.py
 
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
+
+address: $(INSTALLED) ## put your repository's address into every file that names it: URL=https://github.com/YOU/NAME
+	@$(BIN)/python book/address.py $(URL)
 
 # What Python compiles is kept, also where a machine's settings say otherwise: that is half a minute for each process.
 test test-all: export PYTHONDONTWRITEBYTECODE =
@@ -52,7 +56,8 @@ newest: RESOLUTION = highest## the same with the newest versions: PYTHON=python3
 lowest newest:
 	$(PYTHON) -m venv --clear build/$@
 	build/$@/bin/pip install --quiet uv
-	build/$@/bin/pip install --quiet --no-deps $(TORCH)
+	@# By uv only where it is told which build to choose: pip may be set up to choose one.
+	$(if $(UV_TORCH_BACKEND),VIRTUAL_ENV=build/$@ build/$@/bin/uv,build/$@/bin/python -m) pip install --quiet --no-deps $(TORCH)
 	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet pytest hypothesis
 	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet --resolution $(RESOLUTION) --editable .
 	build/$@/bin/python -m pytest --library --record tests/results/$@.json $(PYTEST_ARGS)
