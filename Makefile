@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks address serve pictures colab lock clean
+.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks address serve pictures executed colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -19,13 +19,18 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock, their hashes checked
 
 $(INSTALLED): requirements.lock pyproject.toml
+	@echo "installing into $(VENV), once: 3 GB or more, 2 to 4 minutes on two cores, longer where the network is slow"
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) comes without its venv module (on Debian and Ubuntu: the package python3-venv)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	.ci/install $(BIN)/pip
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo "  1 of 4: an environment for Python, some seconds"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "  2 of 4: the $$(grep -c '^[a-z0-9]' requirements.lock) packages of requirements.lock, hashes checked; 2 to 3 minutes"
+	@.ci/install $(BIN)/pip
+	@echo "  3 of 4: hmmlib itself, some seconds"
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@# The compiled loops are compiled when first called, for each precision, and then kept.
-	$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
+	@echo "  4 of 4: its loops, compiled for this machine, half a minute"
+	@$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
 	  chain.sample(1, 1, 0).tokens) for dtype in (torch.float64, torch.float32)]'
 	@touch $@
 
@@ -100,6 +105,9 @@ serve: book ## build the book and serve it on http://127.0.0.1:8000
 
 pictures: book ## draw the README's pictures from the stored trials and the built book (needs Chromium)
 	$(BIN)/python book/readme_pictures.py
+
+executed: book ## collect the executed notebooks as GitHub and nbviewer show them, in build/viewers (needs Chromium)
+	$(BIN)/python book/viewers.py
 
 colab: $(INSTALLED) notebooks ## run every notebook alone, in an environment that has only what Colab has
 	$(BIN)/python book/colab.py $(COLAB_ARGS)

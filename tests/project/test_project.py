@@ -131,7 +131,7 @@ def test_one_address():
         if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"} and path.is_file():
             for other in re.findall(r"https://github\.com/[A-Za-z0-9_./-]+", path.read_text()):
                 assert other.startswith(address), (name, other)
-            for other in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)", path.read_text()):
+            for other in re.findall(r"(?:google\.com|nbviewer\.org)/github/([\w.-]+/[\w.-]+)", path.read_text()):
                 assert address.endswith(f"/{other}"), (name, other)
 
 

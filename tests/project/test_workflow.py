@@ -64,7 +64,7 @@ def test_what_it_calls_is_there(workflow):
     called = [run.split()[1] for run in runs if run.startswith("make ")]
     matrix = [row["target"] for row in workflow["jobs"]["versions"]["strategy"]["matrix"]["include"]]
     called += [target.split()[0] for target in matrix]
-    assert {"test", "lowest", "newest"} <= {*called} - {"$TARGET"} <= targets
+    assert {"test", "executed", "lowest", "newest"} <= {*called} - {"$TARGET"} <= targets
     for script in (run.split()[0] for run in runs if run.startswith(".ci/")):
         assert (ROOT / script).stat().st_mode & 0o111, script
     for name, job in workflow["jobs"].items():
@@ -87,6 +87,18 @@ def test_two_systems_try_the_library_and_a_week_does_not_pass_without_lowest_and
     assert rows == [("3.11", "lowest"), ("3.14", "newest TORCH=torch")]
     for name in ("check", "library"):
         assert workflow["jobs"][name]["if"] == "github.event_name != 'schedule'"
+
+
+def test_what_is_published_is_what_the_check_has_made(workflow):
+    check, executed = (workflow["jobs"][name]["steps"] for name in ("check", "executed"))
+    runs = [step.get("run") for step in check]
+    assert runs.index(".ci/run") < runs.index("make executed")
+    (made,) = [s["with"] for s in check if s.get("with", {}).get("name") == "executed"]
+    (taken,) = [s["with"] for s in executed if s.get("uses", "").startswith("actions/download-artifact@")]
+    assert made == taken == {"name": "executed", "path": "build/viewers"}
+    for name in ("publish", "executed"):
+        assert workflow["jobs"][name]["needs"] == "check"
+        assert not workflow["jobs"][name]["concurrency"]["cancel-in-progress"]
 
 
 def test_a_runner_without_a_gpu_gets_torch_for_cpus(workflow):
