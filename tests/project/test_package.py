@@ -48,7 +48,7 @@ def test_the_command_is_the_module(wheel):
 
 
 def test_type_checkers_may_trust_the_package(wheel):
-    assert "hmmlib/py.typed" in wheel.namelist()
+    assert {"hmmlib/py.typed", "hmmlib/__init__.pyi"} <= {*wheel.namelist()}
 
 
 def test_an_index_can_show_every_picture_and_follow_every_link(wheel):
