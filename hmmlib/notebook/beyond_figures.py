@@ -123,8 +123,9 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
 def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:
     """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
 
-    `series` maps a name to groups of results, which are joined by a line, each with its own short name beside it. The
-    published pair of means is a star in the rectangle of its bands. ValueError where a size has none.
+    `series` maps a name to groups of results, which are joined by a line, each with its own short name beside it, unless it
+    would lie on that of an earlier one. The published pair of means is a star in the rectangle of its bands. ValueError
+    where a size has none.
     """
     head, prompt = (reference("left")[name] for name in LEFT)
     if other := set(all_of_type("sizes", sizes, int)) - head.keys():
@@ -135,6 +136,7 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
         corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
         axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
         axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
+        marked = []
         for (name, groups), colour, marker in zip(by_name("series", series).items(), COLOURS, MARKERS, strict=False):
             pairs = {
                 label: [means(own, read) for read in LEFT.values()]
@@ -150,7 +152,9 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
             for label, (x, y) in pairs.items():
                 axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
                 axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
-                axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5)
+                if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in marked):
+                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5)
+                    marked.append((x.mean, y.mean))
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize=10)
     axes.set_xlabel("heads: test accuracy")

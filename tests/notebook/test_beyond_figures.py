@@ -51,6 +51,12 @@ def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair():
         )
 
 
+def test_names_in_a_plane_do_not_lie_on_one_another():
+    figure = plane({"all": {"first": RESULTS, "the same": RESULTS}}, [4])
+    assert "first" in {text.get_text() for text in figure.axes[0].texts}
+    assert "the same" not in {text.get_text() for text in figure.axes[0].texts}
+
+
 def test_dots_have_a_line_for_each_row_and_a_mark_for_each_series():
     one, other, alone = interval([0.1, 0.3]), interval([0.4, 0.6]), interval([0.7])
     figure = dots({"first": {"a": one, "b": other}, "second": {"a": None, "b": alone}}, "x")
