@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks copies lab serve pictures colab lock clean
+.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks address copies lab serve pictures executed colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -19,15 +19,20 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock, their hashes checked
 
 $(INSTALLED): requirements.lock pyproject.toml
+	@echo "installing into $(VENV), once: 3 GB or more, 2 to 4 minutes on two cores, longer where the network is slow"
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) comes without its venv module (on Debian and Ubuntu: the package python3-venv)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	.ci/install $(BIN)/pip
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo "  1 of 4: an environment for Python, some seconds"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "  2 of 4: the $$(grep -c '^[a-z0-9]' requirements.lock) packages of requirements.lock, hashes checked; 2 to 3 minutes"
+	@.ci/install $(BIN)/pip
+	@echo "  3 of 4: hmmlib itself, some seconds"
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@# Kernels of this environment say nothing of local sockets before each run; what is an error they do say.
-	mkdir -p $(VENV)/etc/ipython && cp book/ipython_kernel_config.json $(VENV)/etc/ipython/
+	@mkdir -p $(VENV)/etc/ipython && cp book/ipython_kernel_config.json $(VENV)/etc/ipython/
 	@# The compiled loops are compiled when first called, for each precision, and then kept.
-	$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
+	@echo "  4 of 4: its loops, compiled for this machine, half a minute"
+	@$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
 	  chain.sample(1, 1, 0).tokens) for dtype in (torch.float64, torch.float32)]'
 	@touch $@
 
@@ -36,6 +41,7 @@ book: $(INSTALLED) notebooks ## execute what has changed and build the book into
 	@# A page with a warning would count as done the next time: forget what was read.
 	$(BIN)/jupyter-book build . -W --keep-going --quiet || { rm -rf _build/.doctrees; exit 1; }
 	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
+	@$(BIN)/python book/address.py
 
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
 	@$(BIN)/python book/notebooks.py twins
@@ -45,6 +51,9 @@ copies: $(INSTALLED) ## copy the notebooks to mine/notebooks, to work in; a copy
 
 lab: copies ## open those copies in JupyterLab: LAB_ARGS=--no-browser
 	$(BIN)/jupyter lab --FileContentsManager.preferred_dir=mine/notebooks $(LAB_ARGS)
+
+address: $(INSTALLED) ## put your repository's address into every file that names it: URL=https://github.com/YOU/NAME
+	@$(BIN)/python book/address.py $(URL)
 
 # What Python compiles is kept, also where a machine's settings say otherwise: that is half a minute for each process.
 test test-all: export PYTHONDONTWRITEBYTECODE =
@@ -60,7 +69,8 @@ newest: RESOLUTION = highest## the same with the newest versions: PYTHON=python3
 lowest newest:
 	$(PYTHON) -m venv --clear build/$@
 	build/$@/bin/pip install --quiet uv
-	build/$@/bin/pip install --quiet --no-deps $(TORCH)
+	@# By uv only where it is told which build to choose: pip may be set up to choose one.
+	$(if $(UV_TORCH_BACKEND),VIRTUAL_ENV=build/$@ build/$@/bin/uv,build/$@/bin/python -m) pip install --quiet --no-deps $(TORCH)
 	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet pytest hypothesis
 	VIRTUAL_ENV=build/$@ build/$@/bin/uv pip install --quiet --resolution $(RESOLUTION) --editable .
 	build/$@/bin/python -m pytest --library --record tests/results/$@.json $(PYTEST_ARGS)
@@ -103,6 +113,9 @@ serve: book ## build the book and serve it on http://127.0.0.1:8000
 
 pictures: book ## draw the README's pictures from the stored trials and the built book (needs Chromium)
 	$(BIN)/python book/readme_pictures.py
+
+executed: book ## collect the executed notebooks as GitHub and nbviewer show them, in build/viewers (needs Chromium)
+	$(BIN)/python book/viewers.py
 
 colab: $(INSTALLED) notebooks ## run every notebook alone, in an environment that has only what Colab has
 	$(BIN)/python book/colab.py $(COLAB_ARGS)

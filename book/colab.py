@@ -135,6 +135,7 @@ def copy_tree(repository: Path) -> int:
     call("git", "init", "--quiet", "--template=", repository, env=quiet)
     call("git", "-C", repository, "add", "--all", "--force", env=quiet)
     call("git", "-C", repository, *own, "commit", "--quiet", "--message", "the tree at hand", env=quiet)
+    call("git", "-C", repository, "tag", pipeline.tag(), env=quiet)
     return len(changed)
 
 

@@ -41,7 +41,7 @@ BOOTSTRAP = """\
 import importlib.util
 
 if importlib.util.find_spec("hmmlib") is None:
-    %pip install -q "hmmlib @ git+{address}"
+    %pip install -q "hmmlib @ git+{address}@{tag}"
 """
 
 
@@ -58,6 +58,16 @@ def address() -> str:
     return repository()["url"]
 
 
+def tag() -> str:
+    """The tag of the version at hand, which a notebook installs: a later one may have other names."""
+    return f"v{hmmlib.__version__}"
+
+
+def bootstrap() -> str:
+    """The first code cell of every twin."""
+    return BOOTSTRAP.format(address=address(), tag=tag())
+
+
 def twin(source: Path) -> str:
     """The notebook that a text notebook stands for, as JSON: the same text for the same source, always.
 
@@ -68,8 +78,7 @@ def twin(source: Path) -> str:
         if cell.cell_type == "markdown":
             cell.source = plain(cell.source, home["url"], home["branch"])
     first_code = next(k for k, cell in enumerate(notebook.cells) if cell.cell_type == "code")
-    bootstrap = nbformat.v4.new_code_cell(BOOTSTRAP.format(address=home["url"]), metadata={"tags": ["remove-cell"]})
-    notebook.cells.insert(first_code, bootstrap)
+    notebook.cells.insert(first_code, nbformat.v4.new_code_cell(bootstrap(), metadata={"tags": ["remove-cell"]}))
     for k, cell in enumerate(notebook.cells):
         cell.id = own_copies.cell_id(notebook.cells, k)
     notebook.metadata = {

@@ -14,7 +14,7 @@ from hmmlib.experiments import specs, store
 from hmmlib.notebook import figure_3, figures
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from browser import chromium  # noqa: E402
 
 HTML = ROOT / "_build" / "html"

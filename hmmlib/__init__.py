@@ -21,11 +21,13 @@ it:
     experiments  trials, and the store of their results                    TrialSpec, run_trial, load_results
     notebook     parameters, figures and drawings of the notebooks         hmmlib.notebook.figures
 
-The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help` shows the command line.
+The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help`, or
+`hmmlib --help`, shows the command line.
 """
 
 import importlib
 import os
+from typing import Any
 
 __version__ = "0.2.0"
 
@@ -115,7 +117,7 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = sorted(_MODULE)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """The names that others call, each loaded with its module when first asked for: torch and transformers are large."""
     if name not in _MODULE:
         raise AttributeError(f"module 'hmmlib' has no attribute {name!r}")

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from hmmlib import __version__
 from hmmlib.options import (
     Also,
     Changes,
@@ -17,6 +18,7 @@ from hmmlib.options import (
     FirstSeed,
     Minutes,
     Networks,
+    OnceAMinute,
     Panel,
     Preset,
     Rerun,
@@ -27,6 +29,7 @@ from hmmlib.options import (
     errors,
     going_on_later,
     number,
+    progress,
 )
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -34,9 +37,18 @@ debugging = False
 """Whether an error is to be shown with its traceback."""
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        console.print(f"hmmlib {__version__}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="show where an error comes from: its whole traceback")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="say which version this is, and end")
+    ] = False,
 ) -> None:
     """What stands before a command."""
     global debugging
@@ -47,22 +59,27 @@ def options(
 def ledger(
     instances: Annotated[int, number("instances", int, 1, help="random models for each statement")] = 300,
     seed: Annotated[int, number("seed", int, 0, help="seed of all of them")] = 0,
-    out: Annotated[Path, typer.Option(help="where to write the ledger")] = Path("mine/ledger.json"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
+    ] = None,
     workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from hmmlib.evidence.ledger import run_all
     from hmmlib.notebook.pages import write_ledger
 
+    out = out or Path("mine" if Path("mine").is_dir() else "", "ledger.json")
     if out.exists() and not out.is_file():
         what = "a folder" if out.is_dir() else "no regular file"
         raise typer.BadParameter(f"{out} is {what}; name a file", param_hint="--out")
     out.parent.mkdir(parents=True, exist_ok=True)
     TemporaryFile(dir=out.parent).close()  # what cannot be written is known before the work, not after it
-    with console.status("0%") as status:
-        entries = run_all(instances, seed, workers, done=lambda share: status.update(f"{share:.0%}"))
+    with progress("ledger: 0%") as update:
+        entries = run_all(instances, seed, workers, done=lambda share: update(f"ledger: {share:.0%}"))
     wrong = [entry for entry in entries if not entry.as_recorded]
-    write_ledger(out.with_suffix(".changed.json") if wrong else out, entries, instances, seed)
+    written = out.with_suffix(".changed.json") if wrong else out
+    write_ledger(written, entries, instances, seed)
     table = Table(title=f"{instances} instances, seed {seed}", box=None)
     for name in ("statement", "residual", "verdict", "grade", "telling", "control", "field", "patterns"):
         table.add_column(name, no_wrap=True)
@@ -93,6 +110,7 @@ def ledger(
             style="red",
             markup=False,
         )
+    console.print(str(written), style="dim", highlight=False, markup=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(1)
 
@@ -239,12 +257,12 @@ def _run_panel(specs, workers: int, how: dict) -> None:
     from hmmlib.experiments.local import describe, run_missing, run_side_by_side
 
     if workers > 1:
-        _conclude(run_side_by_side(specs, workers, **how), specs)
+        _conclude(run_side_by_side(specs, workers, on_progress=OnceAMinute().of_trial, **how), specs)
         return
-    with console.status("starting") as status:
+    with progress("starting") as update:
 
         def show(spec, phase, share):
-            status.update(f"{describe(spec)}: {phase} {share:.0%}")
+            update(f"{describe(spec)}: {phase} {share:.0%}")
 
         _conclude(run_missing(specs, say=_line, on_progress=show, **how), specs)
 
@@ -255,10 +273,10 @@ def _run_one(spec, how: dict) -> None:
     from hmmlib.experiments.provenance import stored_by
     from hmmlib.experiments.store import is_stored, load_result, result_path
 
-    with console.status("starting") as status:
+    with progress("starting") as update:
 
         def show(spec, phase, share):
-            status.update(f"{phase} {share:.0%}")
+            update(f"{describe(spec)}: {phase} {share:.0%}")
 
         outcome = run_missing([spec], say=_line, on_progress=show, **how)
     if not is_stored(spec, how["store"], how["rerun"], how["also"]):
@@ -309,8 +327,8 @@ def sweep(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        with going_on_later(), console.status("starting Ray") as status:
-            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, status.update, **how)
+        with going_on_later(), progress("starting Ray") as update:
+            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, update, **how)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None

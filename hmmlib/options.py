@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,39 @@ import typer
 from rich.console import Console
 
 console, errors = Console(), Console(stderr=True)
+MINUTE = 60.0
+"""Seconds between two lines that say where the work is."""
+
+
+@dataclass
+class OnceAMinute:
+    """Says on stderr where the work is, once a minute: for the log of a job, and for processes that share a terminal.
+
+    `said` is when it last did so, as time.monotonic() gives it. It can be sent to other processes.
+    """
+
+    said: float = field(default_factory=time.monotonic)
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self.said >= MINUTE:
+            self.said = time.monotonic()
+            errors.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def of_trial(self, spec, phase: str, share: float) -> None:
+        """The same for a trial in a phase of its work, of which this share, 0 to 1, is done."""
+        from hmmlib.experiments.local import describe
+
+        self(f"{describe(spec)}: {phase} {share:.0%}")
+
+
+@contextmanager
+def progress(begin: str) -> Iterator[Callable[[str], None]]:
+    """A function to be called with words on where the work is: on a terminal they take each other's place."""
+    if not console.is_terminal:
+        yield OnceAMinute()
+        return
+    with console.status(begin) as status:
+        yield status.update
 
 
 @contextmanager

@@ -251,8 +251,11 @@ def run_side_by_side(
     rerun: bool = False,
     also: Sequence[str] = (),
     networks: Path | None = None,
+    on_progress: Callable[[TrialSpec, str, float], None] | None = None,
 ) -> Outcome:
     """`run_missing` in several processes at once, each with its share of the cores. Claims keep them apart.
+
+    Each process calls a copy of `on_progress`, which must be picklable.
 
     RuntimeError where a process dies, which says what is now missing, and what `run_missing` raises in one; what is finished
     is kept.
@@ -266,7 +269,7 @@ def run_side_by_side(
         for _ in range(workers):
             # One for each: what a process was saying when it died blocks no other.
             hears, told = context.Pipe(duplex=False)
-            options = {"rerun": rerun, "also": also, "networks": networks}
+            options = {"rerun": rerun, "also": also, "networks": networks, "on_progress": on_progress}
             process = context.Process(target=_work, args=(told, workers, specs, store, device, until), kwargs=options)
             process.start()
             running[hears] = process

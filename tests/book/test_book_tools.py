@@ -21,7 +21,8 @@ from hmmlib.notebook.interactive import Moving
 
 ROOT = Path(__file__).resolve().parents[2]
 
-ADDRESS, BRANCH = "https://github.com/OWNER/head-and-prompt-tuning", "main"
+GITHUB, COLAB = "https://github.com", "https://colab.research.google.com/github"
+ADDRESS, BRANCH = f"{GITHUB}/someone/something", "main"
 
 
 def plain(text: str) -> str:
@@ -50,7 +51,7 @@ def plain(text: str) -> str:
         ("[p](../book/notation.md)", f"[p]({ADDRESS}/blob/main/book/notation.md)"),
         (
             "[h](3-hmm.ipynb#x)",
-            "[h](https://colab.research.google.com/github/OWNER/head-and-prompt-tuning/blob/main/notebooks/3-hmm.ipynb#x)",
+            f"[h]({COLAB}/someone/something/blob/main/notebooks/3-hmm.ipynb#x)",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def build_wheel(folder, *settings):
 def leaning(notebook: nbformat.NotebookNode) -> list[str]:
     """What a notebook takes for granted that Colab does not have: its install, packages, files beside it."""
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    found = [] if code[0] == pipeline.BOOTSTRAP.format(address=pipeline.address()) else ["its first cell"]
+    found = [] if code[0] == pipeline.bootstrap() else ["its first cell"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     there = {*sys.stdlib_module_names, *colab.COLAB, "hmmlib", *(Requirement(d).name for d in project["dependencies"])}
     for node in ast.walk(ast.parse(re.sub(r"(?m)^( *)[%!].*$", r"\1pass", "\n".join(code[1:])))):
@@ -77,7 +77,7 @@ def test_every_notebook_stands_alone(path):
     ],
 )
 def test_a_notebook_that_leans_on_the_checkout_is_noticed(line, word):
-    first = new_code_cell(pipeline.BOOTSTRAP.format(address=pipeline.address()))
+    first = new_code_cell(pipeline.bootstrap())
     cells = [first, new_code_cell(f"import torch\n{line}")]
     assert leaning(new_notebook(cells=cells)) == [word]
     assert leaning(new_notebook(cells=cells[::-1]))[0] == "its first cell"
@@ -171,8 +171,8 @@ def project(base, tmp_path, monkeypatch):
 
     (tmp_path / "notebooks").mkdir()
 
-    def write(*sources: str, address: str = ADDRESS) -> None:
-        texts = [pipeline.BOOTSTRAP.format(address=address), "preset = 'none'", *sources]
+    def write(*sources: str, address: str = ADDRESS, tag: str = "") -> None:
+        texts = [pipeline.BOOTSTRAP.format(address=address, tag=tag or pipeline.tag()), "preset = 'none'", *sources]
         cells = [new_code_cell(text) for text in texts]
         cells[1].metadata.tags = ["parameters"]
         spec = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
@@ -232,6 +232,12 @@ def test_a_bad_notebook_fails_by_name(project, capsys, cell, address, words):
     said = capsys.readouterr().out
     assert re.search("^a .*FAILED$", said, re.MULTILINE), said
     assert all(word in said for word in words), said
+
+
+def test_a_version_without_a_tag_is_not_replaced_by_the_newest(project, capsys):
+    project.write("import hmmlib", tag="v0.0.0")
+    assert project.main() == 1
+    assert "no hmmlib was installed" in capsys.readouterr().out
 
 
 def test_cells_that_were_passed_over_are_told(tmp_path):

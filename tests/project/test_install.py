@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -45,12 +46,12 @@ def install(tmp_path):
     settings = dict(
         CONFIG_FILE=os.devnull, NO_INDEX="1", FIND_LINKS=str(tmp_path / "files"), TARGET=str(tmp_path / "to")
     )
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
 
-    def run(**lock: tuple[str, str]):
+    def run(also: dict[str, str] | None = None, **lock: tuple[str, str]):
         lines = [f"{name}=={version} \\\n    --hash=sha256:{found}\n" for name, (version, found) in lock.items()]
         (tmp_path / "requirements.lock").write_text("".join(lines).replace("_", "-"))
-        environment = own | {f"PIP_{name}": value for name, value in settings.items()}
+        environment = own | {f"PIP_{name}": value for name, value in settings.items()} | (also or {})
         call = [ROOT / ".ci" / "install", PIP]
         done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         return done, sorted(path.name.removesuffix(".dist-info") for path in (tmp_path / "to").glob("*.dist-info"))
@@ -95,6 +96,40 @@ def test_a_build_of_torch_that_the_lock_cannot_know_comes_by_its_version_without
     assert there == ["a-1.0", "torch-2.13.0+cpu"]
 
 
+@pytest.fixture
+def told_uv(tmp_path):
+    """A program of uv's name that notes what it is told: where it notes it, and what makes it be called."""
+    program, notes = tmp_path / "bin" / "uv", tmp_path / "told.txt"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\necho "$UV_TORCH_BACKEND: $*" > {notes}\n')
+    program.chmod(0o755)
+    return notes, {"UV_TORCH_BACKEND": "cpu", "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has no packages for GPUs")
+def test_torch_for_cpus_comes_by_uv_and_all_else_by_its_hash(install, tmp_path, told_uv):
+    notes, also = told_uv
+    a = wheel(tmp_path / "files", "a", "1.0")
+    others = dict(nvidia_cublas=("1.0", OTHER), torch=("2.13.0", OTHER), triton=("1.0", OTHER))
+    done, there = install(also, a=("1.0", a), **others)
+    assert (done.returncode, there) == (0, ["a-1.0"]), done.stderr
+    python = Path(sys.executable).parent / "python"
+    assert notes.read_text() == f"cpu: pip install --quiet --python {python} --only-binary :all: torch==2.13.0\n"
+
+
+@pytest.mark.parametrize("how", ["another hash", "no word of it"])
+def test_uv_installs_no_torch_where_a_hash_is_wrong_or_nothing_was_said(how, install, tmp_path, told_uv):
+    notes, also = told_uv
+    a, torch = wheel(tmp_path / "files", "a", "1.0"), wheel(tmp_path / "files", "torch", "2.13.0")
+    if how == "no word of it":
+        also["UV_TORCH_BACKEND"] = ""
+    done, there = install(also, a=("1.0", OTHER if how == "another hash" else a), torch=("2.13.0", torch))
+    assert (done.returncode == 0, there) == (
+        (False, []) if how == "another hash" else (True, ["a-1.0", "torch-2.13.0"])
+    )
+    assert not notes.exists()
+
+
 def test_nothing_is_built_even_with_the_right_hash(install, tmp_path):
     torch, a = wheel(tmp_path / "files", "torch", "2.13.0"), source(tmp_path / "files", "a", tmp_path / "mark")
     done, there = install(a=("1.0", a), torch=("2.13.0", torch))
@@ -106,4 +141,20 @@ def test_nothing_is_built_even_with_the_right_hash(install, tmp_path):
 
 def test_make_installs_so():
     makefile = (ROOT / "Makefile").read_text()
-    assert "\n\t.ci/install $(BIN)/pip\n" in makefile
+    assert "\n\t@.ci/install $(BIN)/pip\n" in makefile
+
+
+def test_the_first_command_says_what_it_is_at_and_how_long_that_takes(tmp_path):
+    call = ["make", "--dry-run", "install", f"VENV={tmp_path / 'none'}"]
+    lines = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    said = [k for k, line in enumerate(lines) if line.startswith("echo ")]
+    assert re.search(r"\d GB .* \d to \d minutes", lines[said[0]])
+    assert [re.search(r"(\d) of 4: .*(second|minute)", lines[k])[1] for k in said[1:]] == ["1", "2", "3", "4"]
+    stages = ["-m venv", ".ci/install", "--editable", "import torch, hmmlib"]
+    begun = [next(k for k, line in enumerate(lines) if stage in line) for stage in stages]
+    assert all(before < stage for before, stage in zip(said[1:], begun, strict=True))
+    assert all(stage < after for stage, after in zip(begun[:-1], said[2:], strict=True))
+    makefile = (ROOT / "Makefile").read_text().split("\n$(INSTALLED):")[1].split("\n\n")[0]
+    assert all(line.startswith("\t@") for line in makefile.splitlines()[1:] if "  chain.sample" not in line), (
+        "nothing else"
+    )

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import hmmlib
 import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +86,7 @@ def test_every_notebook_has_its_cells_and_beats(source):
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source
-    assert pipeline.address() in code[0].source
+    assert f"git+{pipeline.address()}@v{hmmlib.__version__}" in code[0].source
     assert "parameters" in code[1].metadata.tags
     assert code[1].source.startswith("# Parameters:")
     assert re.search(r"\bcheck\(\s*globals\(\)", code[2].source)
@@ -130,8 +131,15 @@ def test_one_address():
         if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"} and path.is_file():
             for other in re.findall(r"https://github\.com/[A-Za-z0-9_./-]+", path.read_text()):
                 assert other.startswith(address), (name, other)
-            for other in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)", path.read_text()):
+            for other in re.findall(r"(?:google\.com|nbviewer\.org)/github/([\w.-]+/[\w.-]+)", path.read_text()):
                 assert address.endswith(f"/{other}"), (name, other)
+
+
+def test_what_is_pasted_into_colab_installs_the_version_of_its_page():
+    wanted = f'%pip install -q "hmmlib @ git+{pipeline.address()}@{pipeline.tag()}"'
+    assert wanted in (ROOT / "book" / "clusters.md").read_text()
+    assert wanted in pipeline.bootstrap()
+    assert pipeline.tag() == f"v{hmmlib.__version__}"
 
 
 def test_what_a_user_makes_is_not_linted(tmp_path):

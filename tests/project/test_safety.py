@@ -347,14 +347,21 @@ def workflow():
     return yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
 
 
-def test_the_workflow_may_read_and_only_its_last_job_may_publish(workflow):
+def test_the_workflow_may_read_and_only_two_jobs_that_run_nobody_elses_code_may_publish(workflow):
     assert workflow["permissions"] == {"contents": "read"}
     permissions = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
-    assert permissions == {"publish": {"pages": "write", "id-token": "write"}}
-    publish = workflow["jobs"]["publish"]
-    assert publish["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
+    assert permissions == {
+        "publish": {"pages": "write", "id-token": "write"},
+        "executed": {"contents": "write"},
+    }
+    publish, executed = workflow["jobs"]["publish"], workflow["jobs"]["executed"]
+    for job in (publish, executed):
+        assert job["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
     assert not any("run" in step for step in publish["steps"])
-    assert set(workflow[True]) == {"push", "pull_request", "workflow_dispatch"}  # YAML reads `on` as true
+    assert [step["run"] for step in executed["steps"] if "run" in step] == [".ci/publish-executed build/viewers"]
+    called = re.findall(r"^ *(?:commit=\$\()?(\w+)", (ROOT / ".ci" / "publish-executed").read_text(), re.MULTILINE)
+    assert {*called} == {"set", "folder", "ls", "scratch", "trap", "export", "git", "by"}, "git alone, and shell"
+    assert set(workflow[True]) == {"push", "pull_request", "schedule", "workflow_dispatch"}  # YAML reads `on` as true
 
 
 def test_the_workflow_takes_actions_by_release_and_leaves_them_no_token(workflow):
@@ -363,7 +370,13 @@ def test_the_workflow_takes_actions_by_release_and_leaves_them_no_token(workflow
     assert len(actions) >= 5
     for action in actions:
         assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", action), action
-    (checkout,) = (step for step in steps if step.get("uses", "").startswith("actions/checkout@"))
-    assert checkout["with"] == {"persist-credentials": False}
+    keep_it = {
+        name: [step.get("with") for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+        for name, job in workflow["jobs"].items()
+    }
+    assert keep_it.pop("executed") == [None]
+    assert keep_it.pop("publish") == []
+    assert len(keep_it) == 3
+    assert all(given == [{"persist-credentials": False}] for given in keep_it.values())
     assert "secrets" not in str(workflow)
     assert not any("${{" in step.get("run", "") for step in steps)

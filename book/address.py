@@ -1,0 +1,117 @@
+"""The repository's address: where it stands, and another in its place.
+
+python book/address.py          say which it is, and what is missing where it is still a placeholder, or another's
+python book/address.py URL      put it into every file that names it, and write the notebooks' twins anew
+
+It stands in _config.yml. The citation, the package, the README, pages and notebooks follow.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+import notebooks as pipeline
+from hmmlib.files import write_whole
+
+GITHUB = "https://github.com"
+PLACEHOLDER = "OWNER"
+"""The owner in an address that nobody has set yet."""
+WANTED = re.compile(rf"{re.escape(GITHUB)}/(?P<owner>[A-Za-z0-9][A-Za-z0-9_-]*)/(?P<name>[A-Za-z0-9_.-]+)")
+KINDS = ("*.md", "*.cff", "*.toml", "book/*.md", "notebooks/*.md", "_config.yml")
+"""What may name the address, the place where it stands last: what is broken off before that can be done again."""
+
+
+def checked(text: str) -> str:
+    """An address as it is to stand everywhere. ValueError where it is none."""
+    address = text.strip().removesuffix("/").removesuffix(".git")
+    found = WANTED.fullmatch(address)
+    if not found or found["name"] in (".", ".."):
+        raise ValueError(f"URL must be {GITHUB}/OWNER/NAME, where Colab finds the notebooks, not {text!r}")
+    if found["owner"] == PLACEHOLDER:
+        raise ValueError(f"URL must have your own name in place of {PLACEHOLDER}: {text!r}")
+    return address
+
+
+def named(root: Path) -> set[str]:
+    """The addresses that are to be replaced: in _config.yml, and where one was changed there by hand, in the citation."""
+    config = yaml.safe_load((root / "_config.yml").read_text())["repository"]["url"]
+    return {config, yaml.safe_load((root / "CITATION.cff").read_text())["repository-code"]}
+
+
+def moved(text: str, old: str, new: str) -> str:
+    """The same text with every link into the old repository, on GitHub and where its notebooks are shown, into the new one."""
+    (_, owner, name), (_, new_owner, new_name) = (address.rsplit("/", 2) for address in (old, new))
+    end = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])"
+    text = re.sub(rf"(github\.com/|/github/){owner}/{re.escape(name)}{end}", rf"\g<1>{new_owner}/{new_name}", text)
+    pages, new_pages = (f"{who.lower()}.github.io/{what}" for who, what in ((owner, name), (new_owner, new_name)))
+    return re.sub(re.escape(pages) + end, new_pages, text)
+
+
+def put(root: Path, new: str) -> list[str]:
+    """Replace the address in every file below `root` that names it but the twins; the names of the files that changed."""
+    olds, changed = named(root), []
+    for path in dict.fromkeys(path for kind in KINDS for path in sorted(root.glob(kind))):
+        text = path.read_text(encoding="utf8")
+        new_text = text
+        for old in olds - {new}:
+            new_text = moved(new_text, old, new)
+        if new_text != text:
+            write_whole(path, new_text)
+            changed.append(str(path.relative_to(root)))
+    return changed
+
+
+def complaint(address: str, here: str | None) -> str:
+    """What is wrong with an address in a repository whose own is `here`, as far as that is known; "" where nothing is."""
+    if address.split("/")[-2] == PLACEHOLDER:
+        return f"the repository's address is still a placeholder, {address}, and links to it lead nowhere"
+    if here and here.lower() != address.lower():
+        return f"this repository is {here}, but its links lead to {address}"
+    return ""
+
+
+def remind() -> None:
+    """Say the address, or in one line what is wrong with it. In a workflow of GitHub's it is shown on top of the run."""
+    server, name = os.environ.get("GITHUB_SERVER_URL", GITHUB), os.environ.get("GITHUB_REPOSITORY")
+    here = f"{server}/{name}" if name else None
+    if wrong := complaint(pipeline.address(), here):
+        mark = "::warning::" if name else ""
+        print(f"{mark}{wrong}; set it with: make address URL={here or f'{GITHUB}/YOU/NAME'}")
+    else:
+        print(f"the repository's address: {pipeline.address()}")
+
+
+def is_tagged(tag: str) -> bool:
+    """Whether this checkout has that tag; so it seems where there is no git."""
+    call = ["git", "-C", str(pipeline.ROOT), "tag", "--list", tag]
+    try:
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return True
+    return done.returncode != 0 or done.stdout.strip() == tag
+
+
+def main(words: list[str]) -> None:
+    if not words:
+        remind()
+        return
+    try:
+        new = checked(" ".join(words))
+    except ValueError as error:
+        sys.exit(f"address.py: {error}")
+    changed = put(pipeline.ROOT, new)
+    print("\n".join([f"{new} now stands in", *changed]) if changed else f"{new} stood in every file already")
+    pipeline.write_twins(check=False)
+    tag = pipeline.tag()
+    print(f"commit this. In Colab the notebooks install the tag {tag}: git push origin {tag}", end="")
+    print("" if is_tagged(tag) else f" (it is not in this repository yet: git tag {tag})")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

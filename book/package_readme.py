@@ -1,0 +1,33 @@
+"""The README as a package index shows it: pictures and links lead to the repository, for the index has none of its files.
+
+hatchling calls this when it builds the package; it knows the repository by [project.urls] in pyproject.toml.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+OF_THE_REPOSITORY = re.compile(r"(?P<picture>!?)\[(?P<words>[^\[\]]*)\]\((?!https?://|#)(?P<path>[^()\s]+)\)")
+"""A picture or a link whose target has no host: a path from the repository's root."""
+
+
+def absolute(text: str, address: str) -> str:
+    """The same Markdown with every path from the repository's root as an address on its branch main."""
+
+    def with_host(found: re.Match) -> str:
+        folder = f"{address}/{'raw' if found['picture'] else 'blob'}/main"
+        return f"{found['picture']}[{found['words']}]({folder}/{found['path']})"
+
+    return OF_THE_REPOSITORY.sub(with_host, text)
+
+
+class PackageReadme(MetadataHookInterface):
+    """Gives the package its readme."""
+
+    def update(self, metadata: dict) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf8")
+        address = metadata["urls"]["Repository"]
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, address)}
