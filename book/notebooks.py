@@ -4,6 +4,7 @@ python book/notebooks.py twins              write notebooks/NAME.ipynb from ever
 python book/notebooks.py twins --check      exit 1 where a twin has drifted from its source
 python book/notebooks.py copies             write a copy of every twin to work in to mine/notebooks, where there is none
 python book/notebooks.py execute [PRESET]   run what has changed, or what it depends on: twins, and the ledger's checks
+python book/notebooks.py run NAME FILE      run one notebook with the parameters in a YAML file, into mine/NAME.ipynb
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import argparse
 import ast
 import hashlib
 import json
-import keyword
 import os
 import shutil
 import subprocess
@@ -28,6 +28,7 @@ import own_copies
 import side_by_side
 import yaml
 from IPython.core.inputtransformer2 import TransformerManager
+from parameter_files import read_parameters
 from portable import plain
 
 import hmmlib
@@ -242,29 +243,6 @@ def up_to_date(path: Path, parameters: Path) -> bool:
     return True
 
 
-def is_name(text) -> bool:
-    return isinstance(text, str) and text.isidentifier() and not keyword.iskeyword(text)
-
-
-def read_parameters(path: Path) -> dict:
-    """The values of a parameter file by their names, which papermill writes into a cell as they stand, as it would any code.
-
-    ValueError, naming the file, where it is no YAML, or where a name is none.
-    """
-    try:
-        text = path.read_text()
-        values, node = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:  # of a tag's wrong value
-        raise ValueError(f"{path} is no parameter file: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} is no parameter file: it must have lines `name: value`, not {values!r}")
-    if len(node.value) > len(values):
-        raise ValueError(f"{path} is no parameter file: a parameter stands in it twice")
-    if wrong := [name for name in values if not is_name(name)]:
-        raise ValueError(f"{path} is no parameter file: no parameter can be named {', '.join(map(repr, wrong))}")
-    return values
-
-
 def execute(path: Path, parameters: Path) -> None:
     """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed.
 
@@ -356,6 +334,10 @@ def main() -> None:
     execution.add_argument(
         "--jobs", type=int, default=side_by_side.cores(), help="at a time; as many as cores if left out"
     )
+    running = commands.add_parser("run")
+    running.add_argument("name", metavar="NAME", help="such as 2-setting")
+    running.add_argument("parameters", metavar="FILE", type=Path, help="such as parameters/smoke.yaml")
+    running.add_argument("--out", type=Path, help="where to write the run, whole or not at all; else mine/NAME.ipynb")
     arguments = parser.parse_args()
     try:
         if arguments.command == "twins":
@@ -363,6 +345,8 @@ def main() -> None:
             sys.exit(drifted if arguments.check else 0)
         elif arguments.command == "copies":
             write_copies()
+        elif arguments.command == "run":
+            run(arguments, parser)
         else:
             build(arguments, parser)
     except KeyboardInterrupt:
@@ -378,7 +362,7 @@ def build(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Non
         known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
         parser.error(f"unknown preset {arguments.preset!r}: choose from {known}")
     try:
-        read_parameters(parameters)
+        read_parameters(parameters, [source.with_suffix(".ipynb") for source in sources()])
     except ValueError as error:
         parser.error(str(error))
     if slots < 1:
@@ -390,6 +374,31 @@ def build(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Non
     failed = side_by_side.run(jobs_to_do(parameters, slots), slots)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+
+
+def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Run one notebook. Its run lands where it belongs only when every cell has passed; SystemExit where one has not."""
+    import papermill
+
+    name, known = arguments.name, [source.stem for source in sources()]
+    if name not in known:
+        parser.error(f"no such notebook: {name}; choose from {', '.join(known)}")
+    notebook, out = ROOT / "notebooks" / f"{name}.ipynb", arguments.out or ROOT / "mine" / f"{name}.ipynb"
+    if out.suffix != ".ipynb" or out.is_dir():
+        parser.error(f"--out must be a file *.ipynb, not {out}")
+    try:
+        values = read_parameters(arguments.parameters, [notebook])
+    except ValueError as error:
+        parser.error(str(error))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    failed = out.with_suffix(".failed.ipynb")
+    quiet_kernels()
+    try:
+        papermill.execute_notebook(notebook, failed, values, kernel_name="python3", cwd=ROOT / "notebooks")
+    except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
+        sys.exit(f"{name}: {error}; how far it came is in {failed}")
+    failed.replace(out)
+    print(f"wrote {out}")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from types import ModuleType
 
@@ -85,6 +87,25 @@ def heed_one_interrupt() -> list[bool]:
 
     signal.signal(signal.SIGINT, interrupted)
     return asked
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Within it this library's warnings are one line each, "hmmlib: …", without the line of source that they come from: for who
+    asked for a command and not for its source. Other libraries' stay as they are.
+    """
+    before, library = warnings.formatwarning, Path(__file__).parent
+
+    def told(message, category, filename, lineno, line=None) -> str:
+        if library in Path(filename).parents:
+            return f"hmmlib: {' '.join(str(message).split())}\n"
+        return before(message, category, filename, lineno, line)
+
+    warnings.formatwarning = told
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 @contextmanager

@@ -51,13 +51,18 @@ def progress(begin: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def going_on_later() -> Iterator[None]:
-    """Ctrl-C ends what is inside with exit code 130, and words on what to do then in place of a traceback."""
-    from hmmlib.backend import heed_one_interrupt  # torch takes a second, which --help need not wait for
+    """Ctrl-C ends what is inside with exit code 130, and words on what to do then in place of a traceback.
+
+    A warning of this library is one line.
+    """
+    # here, as torch takes a second, which --help need not wait for
+    from hmmlib.backend import heed_one_interrupt, warnings_in_one_line
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a shell it is ignored
         heed_one_interrupt()
     try:
-        yield
+        with warnings_in_one_line():
+            yield
     except KeyboardInterrupt as interrupt:
         told = [*getattr(interrupt, "__notes__", []), "interrupted; what is finished is kept: run it again to go on"]
         for line in told:

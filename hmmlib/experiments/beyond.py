@@ -12,11 +12,24 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from hmmlib.experiments.fields import Amount, Distance, DistanceL1, Explained, ShareOfTest, ZeroOrOne, count_to, each
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
 from hmmlib.experiments.ladder import ladder_plan
 from hmmlib.experiments.measurements import MEASUREMENTS, measurement
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.inference.messages import posterior
+from hmmlib.experiments.spoken import (
+    BY_CERTAINTY,
+    FAMILIES,
+    KINDS,
+    SHARES,
+    beliefs_of,
+    by_certainty,
+    fit_family,
+    guesses_of,
+    kinds_of,
+    mean_over,
+    spoken,
+)
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import AssumptionError, essential_states
 from hmmlib.theory.certificates import (
@@ -34,92 +47,50 @@ from hmmlib.training import bert, tuning
 from hmmlib.training.adapters import Tuned
 from hmmlib.training.probes import explained, linear_probe, logistic_probe
 from hmmlib.training.readers import as_reader
-from hmmlib.training.readouts import Readout, fit_readout, free_readout, total_variation
+from hmmlib.training.readouts import free_readout, total_variation
 from hmmlib.validation import as_generator
 
-FAMILIES = {
-    "unchanged": ("emission", False),
-    "translated": ("translated", False),
-    "reweighted": ("emission", True),
-    "translated and reweighted": ("translated", True),
-    "relabelled": ("own", False),
-    "relabelled and reweighted": ("own", True),
-}
-"""What a prompt may do to the belief, as `fit_readout` takes it."""
-
-FITTED = 2000
-"""The most training texts that a fit is made on."""
-CERTAIN, SPREAD = 0.98, 0.8
-"""A text is certain where the largest entry of p is above the first, and spread where it is below the second."""
-NEAR_TIE = 0.01
-"""A text is a near tie where |μᵀp| is at most this share of the largest entry of |μ|."""
 ALIKE = 0.1
 """Two states look alike where the total variation between their columns of W is below this."""
 LIKELY = 0.01
 """A state is likely where it is the likeliest on at least this share of the training texts."""
 SLACKS = (0.0, 0.01, 0.03, 0.1, 0.3)
 """How much δ a head with a smaller κ may cost, as shares of the largest entry of |μ|."""
+PLAIN = ("unchanged", "reweighted", "relabelled", "relabelled and reweighted")
+"""The families that are fitted to what is said without a prompt."""
+CONTROLS, CONTROLLED = ("untrained", "shuffled labels", "another task", "exact model"), PLAIN[:3]
+"""The prompts that are no tuned ones, and the families that are fitted to what is said behind them."""
+CERTIFIED = ("nearest head", "tuned head", "tuned prompt, reweighting", "tuned prompt, relabelling")
+CERTIFICATES = each(("certified", "right", "certified but wrong"), ShareOfTest) | {"distance": DistanceL1}
+"""Whose labels are certified, and what is said of each."""
 
 
-def _guesses(network: torch.nn.Module, task: Task, n_tokens: int, prompt: Tensor | None = None) -> tuple[Tensor, ...]:
-    """g on training, validation and test texts, float64, over the model's tokens alone."""
-    return _over_tokens(task, tuning.all_probs_at_mask(network, task.tokens, prompt), n_tokens)
+def _layers(spec: TrialSpec) -> list[str]:
+    """The hidden states that a network of the spec has at a position, by name."""
+    return [f"layer {layer}" for layer in range(spec.layers + 1)]
 
 
-def _over_tokens(task: Task, probs: Tensor, n_tokens: int) -> tuple[Tensor, ...]:
-    """Distributions over the model's tokens alone, on training, validation and test texts."""
-    said = probs[:, :n_tokens].cpu().double()
-    return task.split(said / said.sum(1, keepdim=True))
+def _probed(layers: list[str]) -> dict:
+    """What `probes` gives: what is read off each layer, three times, and the guess."""
+    known = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
+    wheres = ("", ", behind the prompt", ", fresh weights")
+    read = {f"{what}{where}": each(layers, kind) for where in wheres for what, kind in known.items()}
+    return read | {"guess": ShareOfTest}
 
 
-def _beliefs(model: HMM, task: Task) -> tuple[Tensor, ...]:
-    """p on training, validation and test texts."""
-    return task.split(posterior(model, task.tokens, at=1))
+def _counts(n_states: int) -> dict:
+    """What `votes` gives: of four groups of states how many there are, and how many are right."""
+    groups = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
+    named = [name for group in groups for name in (group, f"{group}, right")]
+    return each(named, count_to(n_states)) | {"distance of look-alikes in R": Distance | None}
 
 
-def _spoken(
-    network: torch.nn.Module, model: HMM, task: Task, tuned: Tuned
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], LinearHead]:
-    """g with what was tuned, g without it, and the head that was tuned with it, on the model's tokens alone."""
-    said = _over_tokens(task, tuned.probs(task.tokens), model.n_tokens)
-    plain = _guesses(network, task, model.n_tokens)
-    return said, plain, LinearHead(tuned.head.weights[: model.n_tokens].cpu().double())
-
-
-def _fit(model: HMM, beliefs: Tensor, guesses: Tensor, family: str, seed: int) -> Readout:
-    """The readout of a family that is nearest on the first training texts."""
-    words, reweighted = FAMILIES[family]
-    return fit_readout(beliefs[:FITTED], guesses[:FITTED], model.emission, words, reweighted, seed, nearest=True)
-
-
-def _mean(values: Tensor, where: Tensor) -> float | None:
-    return values[where].double().mean().item() if where.any() else None
-
-
-def _kinds(task: Task, beliefs: Tensor) -> dict[str, Tensor]:
-    """Which test texts are of which kind."""
-    most, likeliest = beliefs.max(1)
-    margin = (task.split(task.posteriors)[2].to(task.mu) @ task.mu).abs() / task.mu.abs().max()
-    return {
-        "certain": most > CERTAIN,
-        "spread": most < SPREAD,
-        "near tie": margin <= NEAR_TIE,
-        "clear": margin > NEAR_TIE,
-        "weighed": task.mu[likeliest] != 0,
-        "not weighed": task.mu[likeliest] == 0,
-    }
-
-
-def _by_certainty(distances: Tensor, beliefs: Tensor) -> dict[str, float | None]:
-    most = beliefs.amax(1)
-    return {
-        "all": distances.mean().item(),
-        "certain": _mean(distances, most > CERTAIN),
-        "spread": _mean(distances, most < SPREAD),
-    }
-
-
-@measurement("text_kinds", "accuracies_by_kind", vanilla=True, on_request=True)
+@measurement(
+    vanilla=True,
+    on_request=True,
+    text_kinds=each(KINDS, ShareOfTest),
+    accuracies_by_kind=each(("head", "prompt", "table"), SHARES),
+)
 def kinds_of_text(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int]
 ) -> dict:
@@ -127,24 +98,30 @@ def kinds_of_text(
 
     The table gives each state the label that most training texts have of which it is the likeliest.
     """
-    train, _, beliefs = _beliefs(model, task)
-    (labels, _, truth), kinds = task.split(task.labels), _kinds(task, beliefs)
+    train, _, beliefs = beliefs_of(model, task)
+    (labels, _, truth), kinds = task.split(task.labels), kinds_of(task, beliefs)
     votes = torch.zeros(model.n_states).index_add_(0, train.argmax(1), labels.float() - 0.5)
-    said, plain, behind = _spoken(network, model, task, tuned)
+    said, plain, behind = spoken(network, model, task, tuned)
     head = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
     right = {
         "head": head.label(plain[2]) == truth,
         "prompt": behind.label(said[2]) == truth,
         "table": (votes[beliefs.argmax(1)] >= 0) == truth,
     }
-    by_kind = {who: {kind: _mean(ones, where) for kind, where in kinds.items()} for who, ones in right.items()}
+    by_kind = {who: {kind: mean_over(ones, where) for kind, where in kinds.items()} for who, ones in right.items()}
     return dict(
         text_kinds={kind: where.double().mean().item() for kind, where in kinds.items()},
         accuracies_by_kind={who: {"all": ones.double().mean().item()} | by_kind[who] for who, ones in right.items()},
     )
 
 
-@measurement("readout_distances", "readout_labels", "votes", vanilla=True, on_request=True)
+@measurement(
+    vanilla=True,
+    on_request=True,
+    readout_distances=each((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
+    readout_labels=each((*FAMILIES, "free"), {"right": ShareOfTest, "as behind the prompt": ShareOfTest}),
+    votes=lambda spec: _counts(spec.n_states),
+)
 def readouts(
     model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int], tick: Callable
 ) -> dict:
@@ -154,34 +131,34 @@ def readouts(
     and the "floor" is how far the network is from W p without a prompt. Labels are those that the tuned head gives on the
     fit: the share that is right, and the share that is as on g itself.
     """
-    said, plain, head = _spoken(network, model, task, tuned)
-    (train, _, beliefs), (_, _, truth) = _beliefs(model, task), task.split(task.labels)
+    said, plain, head = spoken(network, model, task, tuned)
+    (train, _, beliefs), (_, _, truth) = beliefs_of(model, task), task.split(task.labels)
     distances, labels, fits = {}, {}, {}
     for family in FAMILIES:
-        fits[family] = _fit(model, train, said[0], family, seeds["evaluation"])
+        fits[family] = fit_family(model, train, said[0], family, seeds["evaluation"])
         tick()
     for family, fit in {**fits, "free": free_readout(train, said[0], seeds["evaluation"])}.items():
         guessed = fit(beliefs)
-        distances[family] = _by_certainty(total_variation(guessed, said[2]), beliefs)
+        distances[family] = by_certainty(total_variation(guessed, said[2]), beliefs)
         given = head.label(guessed)
         labels[family] = {
             "right": (given == truth).double().mean().item(),
             "as behind the prompt": (given == head.label(said[2])).double().mean().item(),
         }
-    distances["constant"] = _by_certainty(total_variation(said[0].mean(0).expand_as(said[2]), said[2]), beliefs)
-    distances["floor"] = _by_certainty(total_variation(plain[2], beliefs @ model.emission.T), beliefs)
+    distances["constant"] = by_certainty(total_variation(said[0].mean(0).expand_as(said[2]), said[2]), beliefs)
+    distances["floor"] = by_certainty(total_variation(plain[2], beliefs @ model.emission.T), beliefs)
     columns = fits["relabelled"].columns
     return dict(readout_distances=distances, readout_labels=labels, votes=_votes(model, task, train, columns, head))
 
 
-@measurement("plain_distances", vanilla=True, on_request=True)
+@measurement(vanilla=True, on_request=True, plain_distances=each(PLAIN, BY_CERTAINTY))
 def plain_readouts(model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable) -> dict:
     """The same distances without a prompt: what each family takes off the network's own error."""
-    (train, _, beliefs), said = _beliefs(model, task), _guesses(network, task, model.n_tokens)
+    (train, _, beliefs), said = beliefs_of(model, task), guesses_of(network, task, model.n_tokens)
     distances = {}
-    for family in ("unchanged", "reweighted", "relabelled", "relabelled and reweighted"):
-        fit = _fit(model, train, said[0], family, seeds["evaluation"])
-        distances[family] = _by_certainty(total_variation(fit(beliefs), said[2]), beliefs)
+    for family in PLAIN:
+        fit = fit_family(model, train, said[0], family, seeds["evaluation"])
+        distances[family] = by_certainty(total_variation(fit(beliefs), said[2]), beliefs)
         tick()
     return dict(plain_distances=distances)
 
@@ -210,17 +187,22 @@ def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearH
     for name, (states, want) in groups.items():
         table |= {name: int(states.sum()), f"{name}, right": int((scores == want)[states].sum())}
     apart = (columns.unsqueeze(2) - columns.unsqueeze(1)).abs().sum(0) / 2
-    return table | {"distance of look-alikes in R": _mean(apart, pairs)}
+    return table | {"distance of look-alikes in R": mean_over(apart, pairs)}
 
 
-@measurement("control_distances", vanilla=True, prompts=True, on_request=True)
+@measurement(
+    vanilla=True,
+    prompts=True,
+    on_request=True,
+    control_distances=each(CONTROLS, each(CONTROLLED, Distance)),
+)
 def control_readouts(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable
 ) -> dict:
     """The same distances behind a prompt that was not trained, one tuned on shuffled labels, and one tuned for another task;
     and the distances of what the exact model says behind its one tuned vector, which is a reweighting."""
     tokens, (labels, *_) = task.split(task.tokens)[0], task.split(task.labels)
-    train, _, beliefs = _beliefs(model, task)
+    train, _, beliefs = beliefs_of(model, task)
     generator = as_generator(seeds["evaluation"])
     shuffled = labels[torch.randperm(len(labels), generator=generator)]
     other = task.split(task.posteriors)[0].to(task.mu) @ draw_mu(len(task.mu), generator, spec.places) >= 0
@@ -230,20 +212,27 @@ def control_readouts(
         "shuffled labels": tuning.tune_prompt(network, tokens, shuffled, *how)[0],
         "another task": tuning.tune_prompt(network, tokens, other, *how)[0],
     }
-    said = {name: _guesses(network, task, model.n_tokens, prompt) for name, prompt in prompts.items()}
+    said = {name: guesses_of(network, task, model.n_tokens, prompt) for name, prompt in prompts.items()}
     origin = LABEL_RULES["masked"].origin(model)
     vector, _ = tuning.tune_exact_prompt(origin, train, labels, ladder_plan(spec.preset), seeds["tuning"])
     said["exact model"] = [tuning.probs_behind_prompt(origin, part, vector) for part in (train, train[:0], beliefs)]
     table = {}
     for name, (guesses, _, test) in said.items():
-        for family in ("unchanged", "reweighted", "relabelled"):
-            fit = _fit(model, train, guesses, family, seeds["evaluation"])
+        for family in CONTROLLED:
+            fit = fit_family(model, train, guesses, family, seeds["evaluation"])
             table.setdefault(name, {})[family] = total_variation(fit(beliefs), test).mean().item()
             tick()
     return dict(control_distances=table)
 
 
-@measurement("prompt_cuts", vanilla=True, prompts=True, on_request=True)
+@measurement(
+    vanilla=True,
+    prompts=True,
+    on_request=True,
+    prompt_cuts=lambda spec: each(
+        ("none", *_layers(spec)[1:], "every layer"), {"accuracy": ShareOfTest, "distance": Distance}
+    ),
+)
 def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
     and the mean distance of what is said from what is said behind the whole prompt."""
@@ -263,7 +252,7 @@ def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict
     return dict(prompt_cuts=table)
 
 
-@measurement("probes", vanilla=True, prompts=True, on_request=True)
+@measurement(vanilla=True, prompts=True, on_request=True, probes=lambda spec: _probed(_layers(spec)))
 def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
 
@@ -272,7 +261,7 @@ def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tu
     without a prompt, behind the tuned prompt, and on a network with fresh weights. "guess" is the share of labels that a
     logistic probe on g gets right.
     """
-    (labels, _, truth), (train, _, beliefs) = task.split(task.labels), _beliefs(model, task)
+    (labels, _, truth), (train, _, beliefs) = task.split(task.labels), beliefs_of(model, task)
     fresh = bert.build(spec.shape(), spec.n_tokens, 0).to(network.device)
     table = {}
     for name, (which, prompt) in {
@@ -290,12 +279,21 @@ def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tu
             by_belief = read @ task.mu >= 0
             known["label by belief"][f"layer {layer}"] = (by_belief == truth).double().mean().item()
         table |= {f"{what}{name}": values for what, values in known.items()}
-    inputs, _, test = _guesses(network, task, model.n_tokens)
+    inputs, _, test = guesses_of(network, task, model.n_tokens)
     given = logistic_probe(inputs, labels)(test).squeeze(1) >= 0
     return dict(probes=table | {"guess": (given == truth).double().mean().item()})
 
 
-@measurement("solvable", vanilla=True, on_request=True)
+@measurement(
+    vanilla=True,
+    on_request=True,
+    solvable=lambda spec: (
+        each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
+        | {"votes apart": ZeroOrOne | None}
+        if LABEL_RULES[spec.labels].reach
+        else None
+    ),
+)
 def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     """The least δ of a head, and the δ that a prompt and a head reach, as shares of ‖μ‖∞; and their κ, at that δ and at one
     that is larger by 1% of ‖μ‖∞.
@@ -344,7 +342,11 @@ def _certified(
     }
 
 
-@measurement("certified", vanilla=True, on_request=True)
+@measurement(
+    vanilla=True,
+    on_request=True,
+    certified=lambda spec: each(CERTIFIED, CERTIFICATES) if spec.labels == "masked" else None,
+)
 def certified(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int]
 ) -> dict:
@@ -358,10 +360,10 @@ def certified(
     rule, mu = LABEL_RULES[spec.labels], task.mu
     if spec.labels != "masked":
         return dict(certified=None)
-    (labels, _, truth), beliefs, scale = task.split(task.labels), _beliefs(model, task), mu.abs().max().item()
-    said, plain, behind = _spoken(network, model, task, tuned)
+    (labels, _, truth), beliefs, scale = task.split(task.labels), beliefs_of(model, task), mu.abs().max().item()
+    said, plain, behind = spoken(network, model, task, tuned)
     fit, words = (
-        _fit(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
+        fit_family(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
     )
     told = HMM(model.transition, words.columns, model.initial)
     near = [2 * total_variation(g, p @ model.emission.T) for g, p in zip(plain, beliefs, strict=True)]

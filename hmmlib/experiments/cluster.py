@@ -106,7 +106,8 @@ def work(
 
     try:
         how = dict(report=report, device=device, checkpoint=checkpoint, networks=networks)
-        return "ran", whole(spec, stored, lacking, **how)
+        with backend.warnings_in_one_line():
+            return "ran", whole(spec, stored, lacking, **how)
     except TimeUp:
         return "left", None
     except (FloatingPointError, ValueError, OSError) as error:

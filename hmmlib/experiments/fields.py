@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
+from datetime import date
 from functools import cache
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from hmmlib.validation import FINITE, LARGEST, MOST
 
 ROUNDING = 1e-5
 """How far below zero rounding may bring a divergence that is zero."""
+
+
+class Examples(NamedTuple):
+    """Marks a share as one of a spec's examples: of those for "test", say, where it is a multiple of 1/test."""
+
+    part: str
+
+
+def _day(text: str) -> str:
+    if date.fromisoformat(text).isoformat() != text:
+        raise ValueError(text)
+    return text
+
 
 Count = Annotated[int, Field(ge=1, le=MOST), f"at most {MOST}"]
 CountOrZero = Annotated[int, Field(ge=0, le=MOST), f"at most {MOST}"]
@@ -22,12 +37,48 @@ Positive = Annotated[float, Field(gt=0, le=LARGEST), f"positive and at most {LAR
 PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST), f"0 or more and at most {LARGEST:g}"]
 Word = Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$"), "a word of small letters, digits and hyphens"]
 Share = Annotated[float, Field(ge=0, le=1), "a share, 0 to 1"]
+ShareOfTest = Annotated[float, Field(ge=0, le=1), Examples("test"), "a share, 0 to 1"]
+ShareOfValidation = Annotated[float, Field(ge=0, le=1), Examples("validation"), "a share, 0 to 1"]
+Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING), "a distance, 0 to 1"]
+DistanceL1 = Annotated[float, Field(ge=-ROUNDING, le=2 + ROUNDING), "a distance, 0 to 2"]
+Explained = Annotated[float, Field(ge=-FINITE, le=1 + ROUNDING), "at most 1"]
+ZeroOrOne = Annotated[float, Field(ge=0, le=1, multiple_of=1), "0 or 1"]
+Seconds = Annotated[float, Field(ge=0, le=FINITE), "0 or more, finite"]
 Amount = Annotated[float, Field(ge=-ROUNDING, le=FINITE), "a number of 0 or more, finite"]
 Finite = Annotated[float, Field(ge=-FINITE, le=FINITE), "a finite number"]
+Text = Annotated[str, Field(min_length=1), "a word"]
+AnyText = Annotated[str, Field(min_length=0), "a word"]
+Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$"), "16 hexadecimal digits"]
+Day = Annotated[str, AfterValidator(_day), "a day, such as 2026-01-31"]
 """The last entry of each says what a number beyond its bounds should be; of integers, what one above them should be."""
+
+Anything = Finite | str | None
+"""What a measurement may give that declares no more: this, or a table of numbers by one name or two."""
+
+
+class Rows(NamedTuple):
+    """A table of any number of rows: they are named by integers from 1 to a field of the spec, and are all of one kind."""
+
+    named: str
+    most: str
+    row: object
+
+
+def each(names: Iterable[str], kind) -> dict[str, object]:
+    """A table with just these names, all of one kind."""
+    return dict.fromkeys(names, kind)
+
+
+@cache
+def count_to(most: int) -> type:
+    """A number of some of so many."""
+    return Annotated[int, Field(ge=0, le=most), f"0 to {most}"]
+
 
 WORDS = {"int_type": "an integer", "float_type": "a number", "string_type": "a word", "dict_type": "an object"}
 """What a value should be, by the name of pydantic's error of type."""
+LONGEST = 100
+"""The longest text that an error shows whole."""
 
 
 @cache
@@ -42,12 +93,12 @@ def checked(name: str, field_type, value):
         return _adapter(field_type).validate_python(value, strict=True)
     except ValidationError as error:
         first, *others = error.errors()
-        inside = first["loc"][:1]  # the name within an object, where the field is one
+        inside = first["loc"][:1] * (get_origin(field_type) is dict)  # the name within an object
         alike = [first, *(other for other in others if other["loc"][:1] == inside)]
         accepted = " or ".join(dict.fromkeys(_accepted(field_type, one) for one in alike))
         named = f"{name}: {inside[0]}" if inside else name
         given = first["input"] if inside else value
-        shown = repr(given) if isinstance(given, str) else reprlib.repr(given)
+        shown = repr(given) if isinstance(given, str) and len(given) <= LONGEST else reprlib.repr(given)
         raise ValueError(f"{named} must be {accepted}, not {shown}") from None
 
 

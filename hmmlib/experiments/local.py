@@ -233,7 +233,8 @@ def _work(told, workers: int, specs: Sequence[TrialSpec], store: Store, device: 
     threading.Thread(target=watch, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))
     try:
-        told.send(run_missing(specs, store, device, until, workers=workers, **options))
+        with backend.warnings_in_one_line():
+            told.send(run_missing(specs, store, device, until, workers=workers, **options))
     except BaseException as error:
         if asked:  # in the midst of an import the interrupt may have become another error
             raise SystemExit("\n".join(getattr(error, "__notes__", ["interrupted"]))) from None

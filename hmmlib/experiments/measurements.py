@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hmmlib.experiments.fields import Amount, Anything, Rows, ShareOfTest
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
@@ -44,6 +45,9 @@ class Measurement(NamedTuple):
 
     `vanilla` is whether only trials of vanilla models have it, and `prompts` whether only those that tune a prompt: in the
     others its names are None. `on_request` is whether a trial makes it only where one of its names is asked for.
+
+    `kinds` is what each name may hold where a trial has it: a type of `fields`; a dict of kinds, for a table with just these
+    names; `Rows`; None, where there is nothing; or a function from the spec to one of these.
     """
 
     function: Callable[..., dict[str, float | int | str | dict | None]]
@@ -52,6 +56,7 @@ class Measurement(NamedTuple):
     vanilla: bool
     prompts: bool
     on_request: bool
+    kinds: dict[str, object]
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -68,16 +73,23 @@ MEASUREMENTS: list[Measurement] = []
 
 
 def measurement(
-    *names: str, phase: str | None = None, vanilla: bool = False, prompts: bool = False, on_request: bool = False
+    *names: str,
+    phase: str | None = None,
+    vanilla: bool = False,
+    prompts: bool = False,
+    on_request: bool = False,
+    **kinds,
 ) -> Callable[[Callable], Callable]:
-    """Add the decorated function to MEASUREMENTS: it gives these names. Its phase is its own name if left out.
+    """Add the decorated function to MEASUREMENTS: it gives these names, and those of `kinds`, where NAME=KIND says what the
+    name may hold. Its phase is its own name if left out.
 
     ValueError for a name that another measurement gives, or a parameter that is no stage.
     """
+    names = (*names, *kinds)
 
     def register(function: Callable) -> Callable:
         words = phase or function.__name__.replace("_", " ")
-        new = Measurement(function, names, words, vanilla, prompts, on_request)
+        new = Measurement(function, names, words, vanilla, prompts, on_request, dict.fromkeys(names, Anything) | kinds)
         if taken := set(names) & measured_names():
             raise ValueError(f"{function.__name__} gives {', '.join(sorted(taken))}, as another measurement does")
         for stage in new.stages:
@@ -181,7 +193,7 @@ def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: 
     )
 
 
-@measurement("exact_prompt_accuracy", vanilla=True, on_request=True)
+@measurement(vanilla=True, on_request=True, exact_prompt_accuracy=ShareOfTest)
 def exact_prompt(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: dict[str, int]) -> dict:
     """Accuracy behind one prompt vector on the exact Ḡ, tuned with the passes, batches and rates of the network's prompt."""
     highest = rung(model, task, exact[:, 0], spec.tuning(), seeds["tuning"], spec.labels)
@@ -208,7 +220,12 @@ def untrained_prompt(spec: TrialSpec, network: torch.nn.Module, task: Task, seed
     return dict(untrained_prompt_accuracy=tuning.accuracy(head, behind[1], truth))
 
 
-@measurement("on_the_way", vanilla=True, prompts=True, on_request=True)
+@measurement(
+    vanilla=True,
+    prompts=True,
+    on_request=True,
+    on_the_way=Rows("a number of steps", "steps", {"loss": Amount, "head": ShareOfTest, "prompt": ShareOfTest}),
+)
 def on_the_way(
     spec: TrialSpec,
     model: HMM,

@@ -33,7 +33,7 @@ SOURCES = (
     "training",
     *(
         f"experiments/{name}.py"
-        for name in ("beyond", "labels", "ladder", "measurements", "parts", "presets", "specs", "trials")
+        for name in ("beyond", "labels", "ladder", "measurements", "parts", "presets", "specs", "spoken", "trials")
     ),
 )
 """The part of the library that computes a trial, below `hmmlib`; the rest checks, stores, shows or proves."""

@@ -128,8 +128,8 @@ class TrialSpec:
 
     def content(self) -> dict[str, int | float | str]:
         """The fields that hash and files have: all but those that were added and have the value that means "as before"."""
-        at_before = {f.name for f in dataclasses.fields(self) if f.metadata.get(AS_BEFORE) == getattr(self, f.name)}
-        return {name: value for name, value in asdict(self).items() if name not in at_before}
+        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return {field.name: value for field, value in values if field.metadata.get(AS_BEFORE) != value}
 
     @property
     def hash(self) -> str:

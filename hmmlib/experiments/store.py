@@ -13,18 +13,16 @@ import reprlib
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_type_hints
 
 from filelock import FileLock, Timeout
 
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.fields import checked
-from hmmlib.experiments.measurements import measured_names
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
+from hmmlib.experiments.results import check_result, from_content
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import TrialResult, trial_seeds
-from hmmlib.files import write_whole
+from hmmlib.experiments.trials import TrialResult
+from hmmlib.files import parse_json, write_whole
 from hmmlib.validation import of_type, one_of
 
 FORMAT = 2
@@ -107,7 +105,7 @@ def result_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
     written, *others = (
         folder / of_type("spec", spec, TrialSpec).preset / f"{spec.hash}.json" for folder in as_store(store).folders
     )
-    return next((path for path in (written, *others) if path.exists()), written)
+    return next((path for path in (written, *others) if os.path.lexists(path)), written)
 
 
 def _folder(spec: TrialSpec, store: Store | str | Path) -> Path:
@@ -118,7 +116,8 @@ def _folder(spec: TrialSpec, store: Store | str | Path) -> Path:
 def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Path:
     """Write a result, whole or not at all: OSError, which names the file, where it cannot be written.
 
-    FloatingPointError where a number of it is none, as it would be refused when read.
+    FloatingPointError where a number of it is none, and ValueError where another field is what no trial gives: it would be
+    refused when read.
     """
     spec = of_type("result", result, TrialResult).spec
     path = _folder(spec, store) / f"{spec.hash}.json"
@@ -127,13 +126,11 @@ def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Pat
     wild = [f"{name} is {value}" for name, value in values.items() if _infinite(value)]
     if wild:
         raise FloatingPointError(f"a result that cannot be stored: {', '.join(wild)}")
+    try:
+        check_result(result)
+    except ValueError as error:
+        raise ValueError(f"a result that cannot be stored: {error}") from error
     return write_whole(path, json.dumps({"format": FORMAT, **values}, indent=1) + "\n")
-
-
-TYPES = {
-    name: field_type for name, field_type in get_type_hints(TrialResult, include_extras=True).items() if name != "spec"
-}
-"""The type of each field of a result."""
 
 
 def _infinite(value) -> bool:
@@ -142,54 +139,29 @@ def _infinite(value) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _check_together(result: TrialResult) -> None:
-    """What the fields of a result say of each other, and of what only a trial could have written."""
-    if result.majority_rate < 0.5:
-        raise ValueError(f"majority_rate must be 0.5 to 1, not {result.majority_rate}")
-    if (result.prompt_accuracy is None) != (result.spec.n_memory > 1):
-        raise ValueError(
-            f"prompt_accuracy must be there for a vanilla model, and only then, not {result.prompt_accuracy}"
-        )
-    if result.seeds != trial_seeds(result.spec.seed):
-        raise ValueError(f"seeds must be those that seed {result.spec.seed} gives, not {reprlib.repr(result.seeds)}")
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict:
-    """An object of JSON. ValueError where a name stands twice in it."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)} stands in it twice")
-    return dict(pairs)
-
-
 def load_result(path: Path) -> TrialResult:
     """Read one result. ValueError that names the file where it is no JSON, of another format, incomplete, or misnamed."""
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, say, would never end
         raise ValueError(f"{path} is no readable result: it is no regular file")
+    if path.is_symlink() and not path.exists():
+        raise ValueError(
+            f"{path} is no readable result: it is a link to {os.readlink(path)}, where nothing can be read"
+        )
     try:
-        content = json.loads(path.read_text(), object_pairs_hook=_once)
+        content = parse_json(path.read_bytes())
         if not isinstance(content, dict):
             raise ValueError(
                 f"it must be an object with a format, a spec and what was measured, not {type(content).__name__}"
             )
         version = content.pop("format", None)
-        if version != FORMAT:
-            raise ValueError(f"its format is {version}, and this version of hmmlib reads {FORMAT}")
-        given = content.pop("spec", None)
-        if not isinstance(given, dict):
-            raise ValueError(f"its spec must be an object with the fields of a TrialSpec, not {given!r}")
-        spec = TrialSpec(**given)
-        if wrong := [name for name in {**spec.content(), **given} if given.get(name) != getattr(spec, name)]:
-            raise ValueError(f"its spec lacks {', '.join(sorted(wrong))}")
-        later = measured_names() - TYPES.keys()
-        added = {name: content.pop(name) for name in list(content) if name in later}
-        result = TrialResult(spec=spec, **content, added=added)
-        for name, field_type in TYPES.items():
-            checked(name, field_type, getattr(result, name))
-        _check_together(result)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        if type(version) is not int or version != FORMAT:
+            raise ValueError(f"its format is {reprlib.repr(version)}, and this version of hmmlib reads {FORMAT}")
+        result = from_content(content)
+        check_result(result)
+    except ValueError as error:
         raise ValueError(f"{path} is no readable result: {error}") from error
+    spec = result.spec
     if path.absolute().parent.name != spec.preset:
         raise ValueError(f"{path} is no readable result: its preset is {spec.preset}, not that of its folder")
     if spec.hash != path.stem:
@@ -219,7 +191,7 @@ def kept(
     ValueError, naming the file, where what is there is no result.
     """
     path = result_path(spec, store)
-    if not path.exists() or (result := load_result(path)).spec != spec:
+    if not os.path.lexists(path) or (result := load_result(path)).spec != spec:
         return None, list(also)
     if rerun and has_changed(result) is not False:
         return None, list(dict.fromkeys([*also, *(name for name in result.added if name in ON_REQUEST)]))

@@ -25,7 +25,14 @@ from torch import Tensor
 from hmmlib import __version__, backend
 from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.fields import Amount, CountOrZero, Finite, Share
+from hmmlib.experiments.fields import (
+    Amount,
+    CountOrZero,
+    Hexadecimal,
+    Seconds,
+    ShareOfTest,
+    ShareOfValidation,
+)
 from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, giving, measured_names
 from hmmlib.experiments.parts import Parts
 from hmmlib.experiments.specs import TrialSpec
@@ -36,9 +43,6 @@ from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
 from hmmlib.validation import all_of_type, at_least, of_type, one_of
-
-Table = dict[str, Finite | dict[str, Finite | None] | None]
-"""What a measurement may give beside numbers and words: numbers by name, or by two names."""
 
 
 @dataclass(frozen=True)
@@ -60,29 +64,29 @@ class TrialResult:
     """
 
     spec: TrialSpec
-    head_accuracy: Share
-    prompt_accuracy: Share | None
-    attention_accuracy: Share
-    exact_head_accuracy: Share
-    exact_attention_accuracy: Share
-    ladder_head_accuracy: Share | None
-    ladder_prompt_accuracy: Share | None
-    built_head_accuracy: Share | None
-    built_prompt_accuracy: Share | None
-    untrained_prompt_accuracy: Share | None
-    validation_head_accuracy: Share
-    validation_prompt_accuracy: Share | None
-    validation_attention_accuracy: Share
-    majority_rate: Share
+    head_accuracy: ShareOfTest
+    prompt_accuracy: ShareOfTest | None
+    attention_accuracy: ShareOfTest
+    exact_head_accuracy: ShareOfTest
+    exact_attention_accuracy: ShareOfTest
+    ladder_head_accuracy: ShareOfTest | None
+    ladder_prompt_accuracy: ShareOfTest | None
+    built_head_accuracy: ShareOfTest | None
+    built_prompt_accuracy: ShareOfTest | None
+    untrained_prompt_accuracy: ShareOfTest | None
+    validation_head_accuracy: ShareOfValidation
+    validation_prompt_accuracy: ShareOfValidation | None
+    validation_attention_accuracy: ShareOfValidation
+    majority_rate: ShareOfTest
     redraws: CountOrZero
     best_loss: Amount
     network_loss: Amount
     divergence: Amount
-    backbone: str
+    backbone: Hexadecimal
     seeds: dict[str, int]
-    seconds: dict[str, Amount]
-    environment: dict[str, str | int | None]
-    added: dict[str, Finite | str | Table | None] = field(default_factory=dict)
+    seconds: dict[str, Seconds]
+    environment: dict
+    added: dict[str, float | int | str | dict | None] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> float | str | dict | None:
         """What a later measurement gave; None where this result lacks it."""

@@ -78,12 +78,20 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
         raise CheckpointError(f"no checkpoint could be written to {path}: {error}") from error
 
 
+class _Foreign(ValueError):
+    """A whole file that is no checkpoint of this library, such as the weights of another network: it is left as it is."""
+
+
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and facts of a whole file; ValueError, SafetensorError or OSError where it is none."""
+    """Tensors and facts of a whole file; ValueError, SafetensorError or OSError where it is none, _Foreign where another's."""
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    if facts.pop(SEAL, None) != seal(tensors, facts):
+    if SEAL not in facts:
+        raise _Foreign(
+            f"{path} is no checkpoint that hmmlib has written, and is left as it is: name another, or move it away"
+        )
+    if facts.pop(SEAL) != seal(tensors, facts):
         raise ValueError("its contents are not those that were written")
     return tensors, facts
 
@@ -92,7 +100,7 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
     """Tensors and facts of the newest whole checkpoint at `path`; None if there is none.
 
     One that is not whole is put aside with a warning, so that it never takes the place of a good one.
-    ValueError where the facts are not what `identity` says: it is the checkpoint of another run.
+    ValueError where the facts are not what `identity` says: it is the checkpoint of another run; and where it is none of ours.
     """
     path = as_path(path)
     for candidate in (path, previous(path)):
@@ -100,9 +108,13 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
             continue
         try:
             tensors, facts = _read(candidate)
+        except _Foreign:
+            raise
         except (SafetensorError, OSError, ValueError) as error:
-            warnings.warn(f"{candidate} is no whole checkpoint and is passed over: {error}", stacklevel=2)
-            os.replace(candidate, broken(candidate))
+            aside = broken(candidate)
+            why = f"{error}; until the run is over it is kept as {aside.name}"
+            warnings.warn(f"{candidate} is no whole checkpoint and is passed over: {why}", stacklevel=2)
+            os.replace(candidate, aside)
             continue
         for name, value in identity.items():
             if facts.get(name) != value:

@@ -5,6 +5,7 @@ test_store.py, test_checkpoints.py, test_parameters.py and test_command_line.py 
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import torch
 from good_calls import result
 from record import tried
+from safetensors.torch import save_file
 
 from hmmlib.evidence import ledger
 from hmmlib.experiments import store
@@ -77,6 +79,14 @@ def link_to_itself(tmp: Path) -> Path:
     return path
 
 
+def link_to_nowhere(tmp: Path) -> Path:
+    """Such as one to a disk that is not there now."""
+    path = tmp / "smoke" / NAME
+    path.parent.mkdir()
+    path.symlink_to(tmp / "elsewhere" / NAME)
+    return path
+
+
 def below_a_file(tmp: Path) -> Path:
     (tmp / "store").write_text("mine")
     return tmp / "store" / "smoke" / NAME
@@ -96,14 +106,15 @@ SPEC_OF_RESULT = store.load_results("smoke")[0].spec
 UNREADABLE = "is no readable result"
 IN_PLACE_OF_A_RESULT = [
     ("a folder", folder(), (NAME, "Is a directory"), IsADirectoryError),
-    ("bytes", file(b"\x80\x02}q\x00."), (NAME, UNREADABLE, "utf-8")),
+    ("a link to nowhere", link_to_nowhere, (NAME, UNREADABLE, "it is a link to", "elsewhere", "nothing can be read")),
+    ("bytes", file(b"\x80\x02}q\x00."), (NAME, UNREADABLE, "no UTF-8")),
     ("zeros", file(b"\0" * 4096), (NAME, UNREADABLE, "Expecting value")),
-    ("UTF-16", file("{}".encode("utf-16")), (NAME, UNREADABLE, "utf-8")),
+    ("UTF-16", file("{}".encode("utf-16")), (NAME, UNREADABLE, "no UTF-8")),
     ("a pickle", file(b"cos\nsystem\n(S'touch here'\ntR."), (NAME, UNREADABLE, "Expecting value")),
-    ("many brackets", file("[" * 100_000), (NAME, UNREADABLE, "while decoding a JSON array")),
+    ("many brackets", file("[" * 100_000), (NAME, UNREADABLE, "nested too deeply")),
     ("null", file("null"), (NAME, UNREADABLE, "NoneType")),
     ("a word", file('"format"'), (NAME, UNREADABLE, "str")),
-    ("a format in words", file('{"format": "2"}'), (NAME, UNREADABLE, "its format is 2", "reads 2")),
+    ("a format in words", file('{"format": "2"}'), (NAME, UNREADABLE, "its format is '2'", "reads 2")),
     ("an infinite format", file('{"format": 1e999}'), (NAME, UNREADABLE, "its format is inf", "reads 2")),
     ("a preset that is none", edited(preset="huge"), (NAME, UNREADABLE, "'huge'", ", ".join(PRESETS))),
     ("a preset in a list", edited(preset=["smoke"]), (NAME, UNREADABLE, "['smoke']", ", ".join(PRESETS))),
@@ -141,6 +152,14 @@ NO_CHECKPOINT = [
     ),
 ]
 TENSORS = {"w": torch.ones(2)}
+
+
+def weights_of_another(tmp: Path) -> Path:
+    """A whole safetensors file that another program has written."""
+    save_file(TENSORS, tmp / "run.safetensors", {"format": "pt"})
+    return tmp / "run.safetensors"
+
+
 FILE_CASES = [
     *(FileCase(store.load_result, what, at(make), *rest) for what, make, *rest in IN_PLACE_OF_A_RESULT),
     *(
@@ -148,7 +167,7 @@ FILE_CASES = [
         for what, make, *rest in IN_PLACE_OF_A_RESULT
     ),
     *(FileCase(store.is_stored, what, with_store(make, SPEC), *rest) for what, make, *rest in IN_PLACE_OF_A_RESULT),
-    FileCase(store.load_result, "a link to itself", at(link_to_itself), (NAME, "symbolic links"), OSError),
+    FileCase(store.load_result, "a link to itself", at(link_to_itself), (NAME, UNREADABLE, "it is a link to")),
     FileCase(store.load_result, "nothing", lambda tmp: (tmp / NAME,), (NAME, "No such file"), FileNotFoundError),
     FileCase(store.load_result, "below a file", at(below_a_file), (NAME, "Not a directory"), NotADirectoryError),
     FileCase(
@@ -168,6 +187,12 @@ FILE_CASES = [
         run_trial, "no such device", lambda tmp: (SPEC, None, "cuda:99"), ("'cuda:99' is not on this machine", "cpu")
     ),
     *(FileCase(checkpoints.load, what, at(make, {}), words) for what, make, words in NO_CHECKPOINT),
+    FileCase(
+        checkpoints.load,
+        "weights of another network",
+        at(weights_of_another, {}),
+        ("run.safetensors is no checkpoint that hmmlib has written, and is left as it is", "move it away"),
+    ),
     *(FileCase(checkpoints.save, what, at(make, TENSORS, {}), words) for what, make, words in NO_CHECKPOINT),
     *(FileCase(checkpoints.remove, what, at(make), words) for what, make, words in NO_CHECKPOINT),
     *(
@@ -181,7 +206,10 @@ FILE_CASES = [
 def contents(tmp: Path) -> dict:
     """Everything in a folder, hidden files of claims aside."""
     found = (path for path in tmp.rglob("*") if ".claims" not in path.parts)
-    return {path: path.read_bytes() if path.is_file() else path.is_dir() for path in found}
+    return {
+        path: os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else path.is_dir()
+        for path in found
+    }
 
 
 @tried("files and folders")

@@ -9,14 +9,17 @@ import torch
 from runs import TINY
 
 from hmmlib.experiments import trials
-from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
+from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.cluster import sweep
 from hmmlib.experiments.local import run_missing, run_side_by_side
 from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.spoken import FAMILIES
 from hmmlib.experiments.store import is_stored, load_result, save_result
 from hmmlib.experiments.trials import ORIGINAL, measure, run_trial
 
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
+ANOTHER = "0123456789abcdef"
+"""The digest of another state of the library."""
 SHORTER = replace(SPEC, prompt_length=3)
 
 
@@ -44,9 +47,10 @@ def test_a_table_with_a_number_that_is_none_is_not_stored(result, tmp_path):
     with pytest.raises(FloatingPointError, match="votes is"):
         save_result(wild, tmp_path)
     path = save_result(result, tmp_path)
-    content = json.loads(path.read_text()) | {"votes": {"weighed": "many"}}
+    content = json.loads(path.read_text())
+    content["votes"]["weighed"] = "many"
     path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="added: votes must be"):
+    with pytest.raises(ValueError, match="votes: weighed must be an integer, not 'many'"):
         load_result(path)
 
 
@@ -146,7 +150,7 @@ def test_where_another_network_comes_out_the_result_says_from_where_and_no_check
 
 
 def test_a_rerun_keeps_what_was_asked_for_before(result, kept, tmp_path):
-    old = replace(result, environment=result.environment | {"library": "another"}, added={"votes": result.votes})
+    old = replace(result, environment=result.environment | {"library": ANOTHER}, added={"votes": result.votes})
     save_result(old, tmp_path)
     run_missing([SPEC], tmp_path, rerun=True, also=["solvable"], networks=kept, say=lambda text: None)
     after = load_result(next((tmp_path / "smoke").glob("*.json")))
@@ -155,9 +159,11 @@ def test_a_rerun_keeps_what_was_asked_for_before(result, kept, tmp_path):
 
 
 def test_a_rerun_measures_again_what_another_library_added(result, kept, tmp_path):
-    source = "2026-01-01, commit 0123456789ab, library another"
+    source = f"2026-01-01, commit 0123456789ab, library {ANOTHER}"
     environment = result.environment | {"votes measured": source, "solvable measured": source}
-    added = {"votes": {"weighed": 7}, "solvable": {"votes apart": 0.5}}
+    added = {"votes": result.votes | {"weighed": 0}, "solvable": result.solvable | {"votes apart": 0.0}}
+    assert added["votes"] != result.votes
+    assert added["solvable"] != result.solvable
     save_result(replace(result, environment=environment, added=added), tmp_path)
     assert is_stored(SPEC, tmp_path, also=["votes"])
     assert not is_stored(SPEC, tmp_path, rerun=True, also=["votes"])

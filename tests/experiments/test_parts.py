@@ -8,6 +8,7 @@ import torch
 import transformers
 from runs import TINY, numbers
 
+from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.labels import draw_task
 from hmmlib.experiments.parts import Parts
 from hmmlib.experiments.specs import TrialSpec
@@ -114,3 +115,26 @@ def test_the_spec_names_tuners_of_peft(tuner):
     assert result.probes is None, "only trials that tune a prompt have what is read behind it"
     assert result.readout_distances["floor"]["all"] > 0
     assert spec.network_hash == TrialSpec("smoke", **TINY).network_hash
+
+
+def on_other_examples(spec, model):
+    return draw_task(model, spec.task_length, (37, 19, 53), 7)._replace(redraws=31)
+
+
+@pytest.mark.parametrize(
+    ("fields", "parts"),
+    [
+        (dict(own="mine"), Parts(model=lambda spec: random_hmm(5, 4, 3))),
+        (dict(own="mine"), Parts(task=on_other_examples)),
+        (dict(own="mine"), Parts(network=lambda spec, model: build_network(replace(spec, own="", layers=3)))),
+        (dict(tuner="prefix", rank=3), None),
+        (dict(tuner="lora", rank=3), None),
+        (dict(tuner="lora", n_memory=2), None),
+        (dict(labels="stepped"), None),
+    ],
+    ids=["a model", "a task", "a network", "prefix", "LoRA", "LoRA with memory", "other labels"],
+)
+def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, parts, tmp_path):
+    result = run_trial(TrialSpec("smoke", **TINY, **fields), also=ON_REQUEST, parts=parts)
+    assert {*ON_REQUEST} <= {*result.added}
+    assert load_result(save_result(result, tmp_path)) == result

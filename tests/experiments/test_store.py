@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from record import slow
-from runs import TINY
+from runs import TINY, with_memory
 
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.specs import TrialSpec, panel_specs, select
@@ -52,8 +52,9 @@ def test_a_result_survives_the_store(result, tmp_path):
     nothing = dict.fromkeys((name for name in TYPES if TYPES[name].endswith("None")), None)
     assert len(nothing) == 7
     assert len(NUMBERS) == 17
-    nothing["spec"] = replace(result.spec, n_memory=2)  # a vanilla model always has a prompt
-    assert load_result(save_result(replace(result, **nothing), tmp_path)) == replace(result, **nothing)
+    memory = with_memory(result, replace(result.spec, n_memory=2))  # a vanilla model always has a prompt
+    assert {name: getattr(memory, name) for name in nothing} == nothing
+    assert load_result(save_result(memory, tmp_path)) == memory
 
 
 def test_what_is_stored(result, tmp_path):
@@ -237,8 +238,7 @@ def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
     order = [(m, n, seed) for m in (1, 2) for n in (2, 3, 10) for seed in (0, 1, 12)]
     for n_memory, n_states, seed in reversed(order):
         changed = replace(result.spec, n_memory=n_memory, n_states=n_states, seed=seed)
-        prompt = result.prompt_accuracy if n_memory == 1 else None
-        save_result(replace(result, spec=changed, prompt_accuracy=prompt, seeds=trial_seeds(seed)), tmp_path)
+        save_result(with_memory(result, changed), tmp_path)
     (tmp_path / "smoke" / "left-over.tmp").write_text("")
     found = load_results("smoke", tmp_path)
     assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order

@@ -5,19 +5,23 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from commands import one_line, usage_error
-from record import tried
+from record import slow, tried
 from runs import TINY, numbers, stored
+from safetensors.torch import save_file
 
+from hmmlib import backend
 from hmmlib.experiments.local import Outcome, describe, run_missing
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, Store, load_result, result_path, save_result
+from hmmlib.experiments.store import Claim, Store, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
+from hmmlib.training import checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {name: value for name, value in TINY.items() if name != "n_states"}
@@ -153,6 +157,40 @@ def test_one_trial_is_run_once(call, tmp_path):
     code, again, err = call(*words)
     assert (code, again.splitlines(), err) == (0, [line, said, where], "")
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--n-states", "4"], pytest.param(["--panel", "left", "--missing", "--workers", "2"], marks=slow)],
+    ids=len,
+)
+def test_a_damaged_checkpoint_is_put_aside_with_one_line_and_another_programs_file_is_refused(words, tmp_path):
+    words = [*words, *(["--trials", "1", "--size", "4"] if "--panel" in words else [])]
+    call = [sys.executable, "-m", "hmmlib", "trial", *words, "--preset", "smoke", "--store", str(tmp_path), *CHANGES]
+    path = checkpoint_path(TrialSpec("smoke", n_states=4, **SMALL), tmp_path)
+    path.parent.mkdir(parents=True)
+    save_file({"w": torch.ones(2)}, path)
+    content = path.read_bytes()
+    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 1
+    assert f"{path} is no checkpoint that hmmlib has written, and is left as it is" in done.stderr
+    assert path.read_bytes() == content
+    path.write_bytes(content[:-1])
+    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"hmmlib: {path} is no whole checkpoint and is passed over: ")
+    assert line.endswith(f"; until the run is over it is kept as {path.name}.broken")
+
+
+def test_only_this_librarys_warnings_lose_their_line_of_source():
+    ours, others = (checkpoints.__file__, 104), (__file__, 1)
+    before = [warnings.formatwarning("a\nb", UserWarning, *where) for where in (ours, others)]
+    assert f"{Path(ours[0]).name}:104: UserWarning: a" in before[0]
+    with backend.warnings_in_one_line():
+        assert warnings.formatwarning("a\nb", UserWarning, *ours) == "hmmlib: a b\n"
+        assert warnings.formatwarning("a\nb", UserWarning, *others) == before[1]
+    assert warnings.formatwarning("a\nb", UserWarning, *ours) == before[0]
 
 
 def test_what_another_state_of_the_library_has_stored_is_called_so_and_run_again_on_request(call, tmp_path):

@@ -21,6 +21,8 @@ INNER_MODULES = {
     "experiments.fields": "the checks themselves; `TrialSpec` and `load_result` are the doors",
     "experiments.beyond": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
     "experiments.measurements": "they get the stages that a trial has made; `run_trial` and `measure` are the doors",
+    "experiments.spoken": "likewise",
+    "experiments.results": "test_damaged_results.py: `load_result` and `save_result` are the doors",
     "experiments.provenance": "gets results that `load_result` has read",
 }
 INNER = {
@@ -33,7 +35,7 @@ INNER = {
     "experiments.store": "as_store as_folders kept",
     "experiments.trials": "network_key on_request",  # what a trial asks of its own spec and device
     "experiments.summaries": "size gain as_results means Share Share.__call__",  # read one field
-    "files": "write_whole writable_folder",  # get what `store`, `ledger` and sweeps have made
+    "files": "write_whole writable_folder parse_json",  # get what `store`, `ledger` and sweeps have made, or read
     "notebook.pages": "Equation",  # data
     "models.appendix_e": "softmax_of_uniform mixed_permutations",  # parts of models
     "models.chains": "chain_period primitive reachable eliminated",
