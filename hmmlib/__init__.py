@@ -40,6 +40,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 _HOME = {
     "validation": ["MASK"],
     "models.hmm": ["HMM", "MemoryHMM", "Sample"],
+    "models.rows": ["UnclearOrientation"],
     "models.appendix_e": ["random_hmm", "random_memory_hmm"],
     "models.families": [
         "dependent_hmm",

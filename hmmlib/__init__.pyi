@@ -43,6 +43,7 @@ from hmmlib.models.families import sparse_memory_hmm as sparse_memory_hmm
 from hmmlib.models.hmm import HMM as HMM
 from hmmlib.models.hmm import MemoryHMM as MemoryHMM
 from hmmlib.models.hmm import Sample as Sample
+from hmmlib.models.rows import UnclearOrientation as UnclearOrientation
 from hmmlib.models.sentences import farm as farm
 from hmmlib.models.sentences import sentences as sentences
 from hmmlib.theory.assumptions import AssumptionError as AssumptionError

@@ -210,19 +210,23 @@ def as_tensor(name: str, value, ndim: int | None = None, empty: bool = False, li
     return value
 
 
-def as_distribution(name: str, value, ndim: int) -> Tensor:
-    """Probabilities that sum to 1 over the first axis (the only axis a caller flattens to, for a joint table)."""
+TRANSPOSED = "; its rows do, so pass the transpose: here column h is the distribution given state h"
+
+
+def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRANSPOSED) -> Tensor:
+    """Probabilities that sum to 1 over the first axis (the only axis a caller flattens to, for a joint table), or `axis`.
+
+    ValueError otherwise, which ends in the hint where a table sums to 1 over its other axis.
+    """
     value = as_tensor(name, value, ndim)
     tolerance = SUM_TOLERANCE[value.dtype]
-    off = (value.detach().sum(0) - 1).abs()
+    off = (value.detach().sum(axis) - 1).abs()
     if (off > tolerance).any():
         worst = off.max().item()
-        rows_do = ndim == 2 and ((value.detach().sum(1) - 1).abs() <= tolerance).all()
-        hint = (
-            "; its rows do, so pass the transpose: here column h is the distribution given state h" if rows_do else ""
-        )
-        what = "sum to 1" if ndim == 1 else "have columns (first axis) that sum to 1"
-        raise ValueError(f"{name} must {what} within {tolerance:g}, but is off by {worst:.3g}{hint}")
+        others_do = ndim == 2 and ((value.detach().sum(1 - axis) - 1).abs() <= tolerance).all()
+        lines = ("columns (first axis)", "rows (last axis)")[axis]
+        what = "sum to 1" if ndim == 1 else f"have {lines} that sum to 1"
+        raise ValueError(f"{name} must {what} within {tolerance:g}, but is off by {worst:.3g}{hint * bool(others_do)}")
     return value
 
 

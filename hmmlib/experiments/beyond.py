@@ -365,7 +365,7 @@ def certified(
     fit, words = (
         fit_family(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
     )
-    told = HMM(model.transition, words.columns, model.initial)
+    told = HMM(model.transition, words.columns, model.initial, columns=True)
     near = [2 * total_variation(g, p @ model.emission.T) for g, p in zip(plain, beliefs, strict=True)]
     far, told_far = (
         [2 * total_variation(g, found(p)) for g, p in zip(said, beliefs, strict=True)] for found in (fit, words)

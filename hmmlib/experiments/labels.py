@@ -118,7 +118,7 @@ LABEL_RULES = {
         inputs=_hidden_first_token,
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{-1}], Section 5
         head=_head_at_mask,
-        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1)),
+        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
         reach=lambda model: torch.ones_like(model.initial),
     ),
     "before": LabelRule(

@@ -46,7 +46,7 @@ def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 
     generator, temperature = as_generator(seed), _as_temperature(temperature)
     transition = mixed_permutations(n_states, generator, temperature)
     emission = softmax_of_uniform((n_tokens, n_states), temperature, generator)
-    return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator))
+    return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator), columns=True)
 
 
 MOST_JOINT = 2**24

@@ -49,7 +49,7 @@ def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, ze
     _as_sizes(n_states=n_states, n_tokens=n_tokens)
     generator = as_generator(seed)
     shapes = (n_states, n_states), (n_tokens, n_states), (n_states,)
-    return HMM(*(sparse_columns(shape, zeros, generator) for shape in shapes))
+    return HMM(*(sparse_columns(shape, zeros, generator) for shape in shapes), columns=True)
 
 
 def sparse_memory_hmm(
@@ -83,7 +83,7 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
     generator = as_generator(seed)
     transition = _ergodic_transition(n_states, zeros, generator)
     emission = sparse_columns((n_tokens, n_states), zeros, generator)
-    return HMM(transition, emission, sparse_columns((n_states,), 0.0, generator))
+    return HMM(transition, emission, sparse_columns((n_states,), 0.0, generator), columns=True)
 
 
 def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
@@ -107,7 +107,7 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
     model = non_degenerate_hmm(n_states, n_tokens, seed)
     emission = model.emission.clone()
     emission[:, -1] = (1 - gap) * emission[:, 0] + gap * emission[:, -1]
-    return HMM(model.transition, emission, model.initial)
+    return HMM(model.transition, emission, model.initial, columns=True)
 
 
 def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
@@ -115,7 +115,7 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
     model = regular_hmm(at_least("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
     emission = on_a_grid(model.emission)
     emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2  # exactly
-    return HMM(model.transition, emission, model.initial)
+    return HMM(model.transition, emission, model.initial, columns=True)
 
 
 def hidden_twins() -> HMM:
@@ -126,7 +126,7 @@ def hidden_twins() -> HMM:
     """
     transition = [[0.5, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
     emission = [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
-    return HMM(transition, emission, [0.25, 0.25, 0.25, 0.25])
+    return HMM(transition, emission, [0.25, 0.25, 0.25, 0.25], columns=True)
 
 
 def essential_hmm(
@@ -154,7 +154,7 @@ def essential_hmm(
         independent = torch.linalg.matrix_rank(emission[:, essential]) == n_essential
         if independent and primitive(transition):
             initial = sparse_columns((n_states,), 0.0, generator)
-            return HMM(transition, emission, initial), essential
+            return HMM(transition, emission, initial, columns=True), essential
     raise RuntimeError(
         f"no ergodic chain with independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}"
     )
@@ -233,7 +233,7 @@ def essential_twins(seed: int | torch.Generator = 0) -> HMM:
     allowed = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.float64)
     transition = allowed * (0.2 + torch.rand(4, 4, generator=generator, dtype=torch.float64))
     emission = torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
-    return HMM(transition / transition.sum(0), emission, softmax_of_uniform((4,), 1.0, generator))
+    return HMM(transition / transition.sum(0), emission, softmax_of_uniform((4,), 1.0, generator), columns=True)
 
 
 def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:

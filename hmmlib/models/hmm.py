@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from hmmlib import backend
+from hmmlib.models import peers, rows
 from hmmlib.models.chains import eliminated, reachable
 from hmmlib.models.sampling import choose, cumulative_rows, draw
 from hmmlib.validation import (
+    TRANSPOSED,
     alike,
     as_distribution,
     as_generator,
@@ -66,9 +68,9 @@ class _Chain:
     emission: Tensor
     initial: Tensor
 
-    def _set_chain(self, transition, emission, initial, emission_ndim: int) -> None:
-        self.transition = as_distribution("transition", transition, 2).clone()
-        self.emission = as_distribution("emission", emission, emission_ndim).clone()
+    def _set_chain(self, transition, emission, initial, emission_ndim: int, hint: str = TRANSPOSED) -> None:
+        self.transition = as_distribution("transition", transition, 2, hint=hint).clone()
+        self.emission = as_distribution("emission", emission, emission_ndim, hint=hint).clone()
         self.initial = as_distribution("initial", initial, 1).clone()
         self.n_tokens = self.emission.shape[0]
         self.n_states = self.initial.shape[0]
@@ -149,18 +151,78 @@ class HMM(_Chain):
     """A hidden Markov model (Section 3): A = `transition` (S, S), W = `emission` (X, S), P[H_0] = `initial` (S,).
 
     They may be arrays or tensors, and become float64 unless they are float32. ValueError if a shape does not fit, an
-    entry is negative or not finite, or a column does not sum to 1.
+    entry is negative or not finite, or a column does not sum to 1. Where a table's rows sum to 1 too, and by rows it would
+    be another model, a warning asks which is meant (`UnclearOrientation`); `columns=True` says that it is columns. A model
+    in rows is made by `HMM.from_rows`.
     """
 
-    def __init__(self, transition, emission, initial):
-        self._set_chain(transition, emission, initial, emission_ndim=2)
+    def __init__(self, transition, emission, initial, *, columns: bool | None = None):
+        if columns is not None and columns is not True:
+            raise ValueError(f"columns must be True or left out (for rows, HMM.from_rows is there), not {columns!r}")
+        self._set_chain(transition, emission, initial, emission_ndim=2, hint=rows.TAKE_ROWS)
+        if columns is None:
+            rows.ask_orientation(self.transition, self.emission, self.initial)
 
     def __repr__(self) -> str:
         return f"HMM(n_states={self.n_states}, n_tokens={self.n_tokens})"
 
+    @classmethod
+    def from_rows(cls, startprob, transmat, emissionprob) -> HMM:
+        """The model with the same probabilities of all texts as a model in rows, as hmmlearn, dynamax and textbooks have it.
+
+        There `transmat[h, h']` (S, S) leads from h to h', `emissionprob` is (S, X), and `startprob` (S,) is the
+        distribution of the state that emits the first token. Here that state is H_1, so P[H_0] has to solve
+        A P[H_0] = startprob. If a distribution does so to rounding, it is taken, and `n_states` is S. Otherwise, and where
+        a gradient is asked for, there is one state more, `n_states` is S + 1: the last, from which `startprob` leads on, and
+        which nothing enters. Such a chain is not regular (Assumption 3.2), so that the theorems do not speak of it.
+        ValueError if a shape does not fit, an entry is negative or not finite, or a row does not sum to 1.
+        """
+        return cls(*rows.to_columns(rows.read_rows(startprob, transmat, emissionprob)), columns=True)
+
+    def to_rows(self) -> rows.Rows:
+        """(startprob (S,), transmat (S, S), emissionprob (S, X)) of `from_rows`: the same probabilities of all texts, in rows.
+
+        `startprob` is A P[H_0], the law of H_1. If the last state is H_0 for sure and nothing enters it, it emits nothing,
+        and is left out: so what `from_rows` was given comes back.
+        """
+        return rows.to_rows(self.transition, self.emission, self.initial)
+
+    @classmethod
+    def from_hmmlearn(cls, fitted) -> HMM:
+        """The same model as hmmlearn's `CategoricalHMM`, fitted or with its arrays set; its states by `from_rows`.
+
+        TypeError for a model of another class, ValueError for one without its arrays, or where `from_rows` raises it.
+        """
+        return cls(*rows.to_columns(peers.from_hmmlearn(fitted)), columns=True)
+
+    def to_hmmlearn(self):
+        """The same model as hmmlearn's `CategoricalHMM`, of the states of `to_rows`, in float64.
+
+        `score` and `predict_proba` work at once, and `fit` goes on from what the model has.
+        """
+        return peers.to_hmmlearn(self.to(dtype=torch.float64).to_rows())
+
+    @classmethod
+    def from_dynamax(cls, params) -> HMM:
+        """The same model as the parameters of dynamax's `CategoricalHMM` with emissions of one dimension; see `from_rows`.
+
+        The dtype is that of the parameters: float32, unless JAX is set to 64 bits. TypeError for parameters of another
+        class, ValueError for emissions of several dimensions, or where `from_rows` raises it.
+        """
+        return cls(*rows.to_columns(peers.from_dynamax(params)), columns=True)
+
+    def to_dynamax(self):
+        """dynamax's `CategoricalHMM`, and its parameters: the same model, of the states of `to_rows`.
+
+        JAX makes the parameters float32, unless it is set to 64 bits. What `fit_em` also asks for, which parameters are to
+        be trained, is `hmm.initialize()[1]`.
+        """
+        return peers.to_dynamax(self.to_rows())
+
     def to(self, device=None, dtype=None) -> HMM:
         """The same model, on another device or with another dtype (float64 or float32)."""
-        return HMM(*(recast(part, device, dtype) for part in (self.transition, self.emission, self.initial)))
+        parts = (recast(part, device, dtype) for part in (self.transition, self.emission, self.initial))
+        return HMM(*parts, columns=True)
 
     def embed(self, tokens) -> Tensor:
         """The proper embeddings of tokens (n, T), e(x) = P[X_i = x | H_i]: rows of W, and ones for MASK. (n, T, S)."""
@@ -242,4 +304,5 @@ class MemoryHMM(_Chain):
         joint = self.memory.reshape(-1)
         eye = torch.eye(len(joint), dtype=self.dtype, device=self.device)
         emission = self.lift(self.emission.reshape(self.n_tokens, -1))
-        return HMM(torch.kron(eye, self.transition.contiguous()), emission, torch.kron(joint, self.initial))
+        transition, initial = torch.kron(eye, self.transition.contiguous()), torch.kron(joint, self.initial)
+        return HMM(transition, emission, initial, columns=True)

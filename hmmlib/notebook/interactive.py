@@ -194,7 +194,7 @@ def nearly_dependent_columns(
     draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(as_seed(seed)), dtype=torch.float64)
     emission = model.emission.clone()
     emission[:, merge[1]] = emission[:, merge[0]]
-    equal = HMM(model.transition, emission, model.initial)
+    equal = HMM(model.transition, emission, model.initial, columns=True)
     targets = posterior(equal, inputs) @ mu.to(equal.emission)
     labels = targets > targets.sort().values[len(inputs) // 2 - 1 : len(inputs) // 2 + 1].mean()
     behind = torch.cat([torch.full_like(inputs[:, :1], MASK), inputs], 1)

@@ -271,7 +271,7 @@ def tune_exact_prompt(
     `posteriors` are P[H_0 | X_{1:T} = x], (n, S). What is trained starts standard normal, and u is its sigmoid.
     """
     of_type("model", model, HMM)
-    model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach())
+    model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach(), columns=True)
     posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
     start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
     raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))

@@ -141,8 +141,28 @@ OTHERS = [
     Case(hmm.HMM, "transition", [[0.9, 0.5], [0.1 + 2e-9, 0.5]], "sum to 1 within 1e-09", "off by 2e-09"),
     Case(hmm.HMM, "transition", np.float32([[0.9, 0.5], [0.1002, 0.5]]), "within 1e-05", "off by 0.0002"),
     Case(hmm.HMM, "transition", [[0.9, 0.8], [0.1, 0.3]], "columns (first axis) that sum to 1", "off by 0.1"),
-    Case(hmm.HMM, "transition", [[0.9, 0.1], [0.5, 0.5]], "pass the transpose", "its rows do"),
+    Case(hmm.HMM, "transition", [[0.9, 0.1], [0.5, 0.5]], "HMM.from_rows(startprob, transmat", "its rows do"),
+    Case(hmm.MemoryHMM, "transition", [[0.9, 0.1], [0.5, 0.5]], "pass the transpose", "its rows do"),
+    Case(hmm.HMM, "columns", False, "True or left out (for rows, HMM.from_rows", "False"),
+    Case(hmm.HMM, "columns", 1, "True or left out", "1"),
     Case(hmm.HMM, "transition", None, "array of numbers", "NoneType"),
+    Case(hmm.HMM.from_rows, "startprob", [0.5, 0.6], "startprob must sum to 1", "off by 0.1"),
+    Case(hmm.HMM.from_rows, "startprob", [[1.0]], "1 dimension", "(1, 1)"),
+    Case(hmm.HMM.from_rows, "startprob", [1.0], "shape (1, 1) to match startprob", "(2, 2)", said="transmat"),
+    Case(hmm.HMM.from_rows, "startprob", np.float32([1, 0]), "one dtype and one device", "float32"),
+    Case(hmm.HMM.from_rows, "transmat", [[0.9, 0.5], [0.1, 0.5]], "rows (last axis)", "its columns do, as HMM("),
+    Case(hmm.HMM.from_rows, "transmat", [[1.5, -0.5], [0.0, 1.0]], "nonnegative", "-0.5"),
+    Case(hmm.HMM.from_rows, "transmat", "T", "array of numbers", "str"),
+    Case(hmm.HMM.from_rows, "emissionprob", [[NAN, 1.0], [0.0, 0.0]], "finite", "NaN"),
+    Case(hmm.HMM.from_rows, "emissionprob", np.eye(3), "shape (2, 3) to match startprob", "(3, 3)"),
+    *(
+        Case(of, argument, value, name, type(value).__name__, TypeError)
+        for of, argument, name in (
+            (hmm.HMM.from_hmmlearn, "fitted", "type CategoricalHMM"),
+            (hmm.HMM.from_dynamax, "params", "type ParamsCategoricalHMM"),
+        )
+        for value in (None, "a model", PLAIN, (PLAIN, PLAIN))
+    ),
     Case(hmm.HMM, "emission", np.eye(3, dtype=object), "array of numbers", "ndarray"),
     Case(hmm.HMM, "emission", [[1.5, 1.0], [-0.5, 0.0]], "nonnegative", "-0.5"),
     Case(hmm.HMM, "emission", [[NAN, 1.0], [0.0, 0.0]], "finite", "NaN"),

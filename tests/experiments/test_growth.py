@@ -123,7 +123,7 @@ LABEL_RULE = [
         inputs=_mask_before_text,
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{1:T} = x]
         head=theorem_3_3,
-        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1)),
+        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
     ),
     "stepped": LabelRule(
 """,

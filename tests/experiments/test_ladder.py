@@ -71,7 +71,7 @@ def skewed(n_states, seed):
     """A model of appendix E but for its start and its temperature: the law of the labels then makes a difference."""
     chain = random_hmm(n_states, 10, seed, temperature=0.1)
     weights = torch.arange(1, n_states + 1, dtype=torch.float64) ** 2
-    return HMM(chain.transition, chain.emission, weights / weights.sum())
+    return HMM(chain.transition, chain.emission, weights / weights.sum(), columns=True)
 
 
 PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
@@ -100,13 +100,13 @@ def test_what_the_theorems_build_is_right_for_the_law_of_the_labels_and_not_for_
 
 def test_a_rung_with_labels_at_the_mask_reads_its_prompt_one_state_later():
     model, gaps = skewed(5, 1), []
-    origin = HMM(model.transition, model.emission, model.marginal(1))
+    origin = HMM(model.transition, model.emission, model.marginal(1), columns=True)
     found = judged(model, "masked", "masked", 1)
     task = draw_task(model, 9, (300, 0, 400), 1, "masked")
     np.testing.assert_allclose(task.posteriors, posterior(origin, task.tokens[:, 1:], at=0), atol=1e-12)
     assert (task.posteriors - posterior(model, task.tokens[:, 1:], at=0)).abs().max() > 1e-3
     (train, _, test), (labels, _, truth) = task.split(task.posteriors), task.split(task.labels)
-    for start in (origin, HMM(model.transition, model.emission, [0.2] * 5)):
+    for start in (origin, HMM(model.transition, model.emission, [0.2] * 5, columns=True)):
         prompt, head = tune_exact_prompt(start, train, labels, PLAN, 1)
         gaps.append(abs(accuracy(head, probs_behind_prompt(start, test, prompt), truth) - found.prompt_and_head))
         gaps[-1] += (prompt - torch.tensor(found.prompt, dtype=torch.float64)).abs().max().item()

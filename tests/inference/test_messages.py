@@ -209,7 +209,8 @@ def test_batch_equals_loop_and_a_position_is_not_conditioned_on_itself(family):
 
 
 def test_inputs_of_probability_zero_give_zero_vectors():
-    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0])  # emits 1, 0, 1, 0, … for sure
+    # Emits 1, 0, 1, 0, … for sure.
+    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0], columns=True)
     tokens = torch.tensor([[1, 0, 1], [1, 1, 1], [0, 0, 1]])
     sure, none = [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0]] * 3
     expected = [sure, [none[0], sure[1], none[0]], [sure[0], none[0], none[0]]]

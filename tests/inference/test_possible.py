@@ -36,7 +36,7 @@ def test_it_is_where_the_sum_over_all_paths_is_positive(cells, with_prompt):
             prior = sparse((n_memory**cells,), draw).reshape([n_memory] * cells)
             model = MemoryHMM(chain, sparse((3, n_memory, n_states), draw), start, prior)
         else:
-            prior, model = None, HMM(chain, sparse((3, n_states), draw), start)
+            prior, model = None, HMM(chain, sparse((3, n_states), draw), start, columns=True)
         width = n_memory**cells * n_states if cells else n_states
         prompt = (rng.random(width) < 0.6).astype(float) if with_prompt else None
         texts = all_inputs(3, 2)

@@ -116,7 +116,8 @@ def test_an_input_that_cannot_be_has_zero_vectors_and_a_state_never_reached_spoi
     assert (
         error(reference.masked_token_probs(model, [[0, 1, 1]]), messages.masked_token_probs(model, [[0, 1, 1]])) < 1e-14
     )
-    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0])  # emits 1, 0, 1, 0, … for sure
+    # Emits 1, 0, 1, 0, … for sure.
+    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0], columns=True)
     none = [0.0, 0.0]
     assert reference.masked_token_probs(flip, [[0, 0, 1]]).tolist() == [[[0.0, 1.0], none, none]]
     assert reference.posteriors(flip, [[0, 0, 1]]).tolist() == [[none] * 4]

@@ -19,8 +19,13 @@ MEMORY_EMISSION = np.stack([EMISSION, EMISSION], 1)
 @pytest.mark.parametrize(
     ("transition", "emission", "initial", "message"),
     [
-        (np.transpose(TRANSITION), EMISSION, INITIAL, "transition .* off by 0.4; its rows do, so pass the transpose"),
-        (TRANSITION, np.transpose(EMISSION), INITIAL, "emission .*; its rows do, so pass the transpose"),
+        (
+            np.transpose(TRANSITION),
+            EMISSION,
+            INITIAL,
+            r"transition .* off by 0.4; its rows do\. .* initial is P\[H_0\], .* HMM\.from_rows\(",
+        ),
+        (TRANSITION, np.transpose(EMISSION), INITIAL, r"emission .*; its rows do\. .* HMM\.from_rows\("),
         ([[0.9, 0.5], [0.2, 0.5]], EMISSION, INITIAL, r"transition .* off by 0.1$"),
         (
             [[1.1, 0.5], [-0.1, 0.5]],
@@ -113,7 +118,7 @@ def test_stationary_distribution():
         assert stationary.sum().item() == pytest.approx(1, abs=1e-12)
         assert (stationary > 0).all()
         np.testing.assert_allclose(model.transition @ stationary, stationary, atol=1e-12)
-    periodic = HMM(np.eye(4)[[3, 0, 1, 2]], np.ones((1, 4)), [1, 0, 0, 0])
+    periodic = HMM(np.eye(4)[[3, 0, 1, 2]], np.ones((1, 4)), [1, 0, 0, 0], columns=True)
     np.testing.assert_allclose(periodic.stationary(), [0.25] * 4, atol=1e-14)
     transient = HMM([[0.5, 0], [0.5, 1]], np.ones((1, 2)), [1, 0])  # reducible, but with one closed class
     np.testing.assert_allclose(transient.stationary(), [0, 1], atol=1e-14)

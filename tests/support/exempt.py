@@ -6,6 +6,8 @@ INNER_MODULES = {
     "validation": "the checks themselves",
     "inference.compiled": "compiled loops: they get only what `messages` and `hmm` have looked at",
     "models.sampling": "likewise",
+    "models.rows": "the arithmetic of `HMM.from_rows` and `to_rows`, which are the doors",
+    "models.peers": "likewise, of `HMM.from_hmmlearn` and its like",
     "inference.forward_backward": "likewise; `messages.aggregated_messages` is the door",
     "theory.ranks": "columns of models that `assumptions` has looked at",
     "evidence.enumeration": "the witness: it gets the tables of models that `hmm` has looked at",

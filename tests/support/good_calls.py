@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from peer_models import NEEDS, categorical, parameters
 
 from hmmlib import backend
 from hmmlib.evidence import ledger, statements
@@ -49,7 +50,7 @@ MEMORY_PROBS = messages.masked_token_probs(MEMORY, MEMORY_TOKENS)
 LINEAR = heads.LinearHead([1.0, -1.0, 0.5, 0.0])
 ATTENTION = theorems.attention_head(MEMORY, [1.0, -1.0], RECOVERY)
 TASK = labels.draw_task(PLAIN, 4, (6, 2, 4), 0, "before")
-SHIFT = hmm.HMM(np.eye(3)[[1, 2, 0]], PLAIN.emission, [0.2, 0.3, 0.5])
+SHIFT = hmm.HMM(np.eye(3)[[1, 2, 0]], PLAIN.emission, [0.2, 0.3, 0.5], columns=True)
 VOTES = certificates.votes_apart(SHIFT, MU)
 CERTIFICATE = certificates.certificate(PLAIN, MU, VOTES)
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
@@ -96,6 +97,9 @@ _TEXT = " ".join(f"w{k}" for k in MEMORY_TOKENS[0].tolist())
 GOOD = {
     # The models
     hmm.HMM: dict(transition=_COLUMNS[0], emission=_COLUMNS[1], initial=_COLUMNS[2]),
+    hmm.HMM.from_rows: dict(startprob=[0.5, 0.5], transmat=[[0.9, 0.1], [0.5, 0.5]], emissionprob=np.eye(3)[:2]),
+    hmm.HMM.from_hmmlearn: dict(fitted=categorical),
+    hmm.HMM.from_dynamax: dict(params=parameters),
     hmm.MemoryHMM: dict(
         transition=_COLUMNS[0], emission=np.full((2, 2, 2), 0.5), initial=[0.5, 0.5], memory=[0.5, 0.5]
     ),
@@ -347,7 +351,8 @@ GOOD = {
 
 def call(of, **changed):
     """The good call, with some arguments changed."""
-    made = (network, result, results)
+    made = (network, result, results, categorical, parameters)
+    _ = pytest.importorskip(NEEDS[of]) if of in NEEDS else None
     arguments = {
         name: value() if any(value is one for one in made) else value for name, value in {**GOOD[of], **changed}.items()
     }

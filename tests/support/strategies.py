@@ -85,7 +85,7 @@ def hmms(draw, entries=HARD, dtype=torch.float64):
     """HMMs of 1 to 4 states and 1 to 4 tokens."""
     n_states, n_tokens = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     shapes = (n_states, n_states), (n_tokens, n_states), (n_states,)
-    return HMM(*(draw(columns(shape, entries)) for shape in shapes)).to(dtype=dtype)
+    return HMM(*(draw(columns(shape, entries)) for shape in shapes), columns=True).to(dtype=dtype)
 
 
 @st.composite

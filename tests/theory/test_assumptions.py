@@ -183,7 +183,7 @@ def test_a_regular_chain_is_reported_whole():
     assert assumption_3_2(model) == REGULAR
     assert str(REGULAR) == "the chain is irreducible of period 1; P[H_0] is positive on 2 of 2 states"
     REGULAR.require()
-    swap = assumption_3_2(HMM([[0, 1], [1, 0]], np.eye(2), [1.0, 0]))
+    swap = assumption_3_2(HMM([[0, 1], [1, 0]], np.eye(2), [1.0, 0], columns=True))
     assert swap == RegularityReport("Assumption 3.2 (regularity)", FAILS, True, 2, 1, 2)
     with pytest.raises(AssumptionError) as caught:
         swap.require()

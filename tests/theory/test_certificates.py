@@ -176,7 +176,7 @@ def test_a_permutation_needs_separable_votes_and_no_more():
     rng = np.random.default_rng(0)
     for seed in range(60):
         chain = torch.eye(5, dtype=torch.float64)[rng.permutation(5)]
-        model = HMM(chain, random_hmm(5, 3, seed, temperature=1.0).emission, rng.dirichlet(np.ones(5)))
+        model = HMM(chain, random_hmm(5, 3, seed, temperature=1.0).emission, rng.dirichlet(np.ones(5)), columns=True)
         mu = rng.standard_normal(5) * (np.arange(5) < 4)
         apart = votes_apart(model, mu)
         if isinstance(apart, Impossible):

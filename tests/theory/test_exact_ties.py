@@ -31,7 +31,7 @@ def vanilla(rng, name):
     n_states, units = int(rng.integers(2, 5)), 2 ** int(rng.integers(2, 6))
     n_tokens = n_states + int(rng.integers(0, 3))
     chain, table = dyadic.columns(rng, n_states, n_states, units), dyadic.columns(rng, n_tokens, n_states, units, 0.4)
-    model = HMM(chain, table, dyadic.column(rng, n_states, 16, 0))
+    model = HMM(chain, table, dyadic.column(rng, n_states, 16, 0), columns=True)
     texts = rng.integers(0, n_tokens, (8, int(rng.integers(1, 4))))
     joint = [forward_backward(model, text, number=whole).start for text in texts]
     mu = dyadic.balancing(rng, list(map(int, joint[0]))) if any(joint[0]) else None

@@ -69,7 +69,7 @@ def case_3_2(rng):
     n_states = int(rng.integers(2, 6))
     chain, start = small_chain(rng, n_states), dyadic.column(rng, n_states, 8, 0.1)
     start = np.where((start == 0) & (rng.random(n_states) < 0.5), 5e-324, start)
-    found = assumption_3_2(HMM(chain, np.ones((1, n_states)), start))
+    found = assumption_3_2(HMM(chain, np.ones((1, n_states)), start, columns=True))
     return found, ergodic(chain) and bool((start > 0).all())
 
 

@@ -159,7 +159,7 @@ def essential():
 def test_broken_assumptions_of_theorem_3_6_are_named():
     good = essential()
     assert theorem_3_6(good, [1.0, -1.0, 0.0], [0, 1])[0].tolist() == [1, 0, 0]
-    turn = HMM([[0, 0, 1], [1, 0, 0], [0, 1, 0]], np.eye(3), [0.2, 0.3, 0.5])
+    turn = HMM([[0, 0, 1], [1, 0, 0], [0, 1, 0]], np.eye(3), [0.2, 0.3, 0.5], columns=True)
     missing = HMM(good.transition, good.emission, [0.5, 0.5, 0.0])
     for model in (turn, missing):
         with pytest.raises(AssumptionError, match=r"^Assumption 3\.2 .*does not hold"):

@@ -33,7 +33,7 @@ def test_the_ratios_of_claim_b_1_step_by_step():
     for i in range(4):
         np.testing.assert_allclose(claim_b_1(model, i), after / model.initial, rtol=1e-12)
         after = model.transition @ after
-    missing = HMM([[0.5, 0.5], [0.5, 0.5]], np.eye(2), [1.0, 0.0])
+    missing = HMM([[0.5, 0.5], [0.5, 0.5]], np.eye(2), [1.0, 0.0], columns=True)
     with pytest.raises(ValueError, match=r"^Claim B\.1 divides by P\[H_0\], which is zero in some state$"):
         claim_b_1(missing, 1)
 

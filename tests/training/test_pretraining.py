@@ -31,7 +31,7 @@ def generator(seed=0):
 
 def cycle(n):
     """Tokens 0 to n - 1 in turn, from a random start: a token tells which one precedes it."""
-    return HMM(np.roll(np.eye(n), 1, 0), np.eye(n), np.full(n, 1 / n))
+    return HMM(np.roll(np.eye(n), 1, 0), np.eye(n), np.full(n, 1 / n), columns=True)
 
 
 # Text

@@ -113,7 +113,7 @@ def test_labels_are_those_of_the_posterior_by_enumeration(law, make):
 
 def test_each_law_has_a_text_and_a_posterior_of_its_own():
     chain = random_hmm(4, 6, 2, temperature=0.3)
-    model = HMM(chain.transition, chain.emission, [0.7, 0.1, 0.1, 0.1])
+    model = HMM(chain.transition, chain.emission, [0.7, 0.1, 0.1, 0.1], columns=True)
     masked, before, stepped = (draw_task(model, 6, (40, 5, 5), 1, law) for law in ("masked", "before", "stepped"))
     tokens = model.sample(50, 6, 1).tokens
     assert torch.equal(masked.tokens[:, 1:], tokens[:, 1:])
@@ -144,8 +144,8 @@ def test_a_step_back_is_the_transition_only_from_a_uniform_start():
     transition, emission = mixed_permutations(4, draws, 0.3), random_hmm(4, 6, 2, 0.3).emission
     lopsided = transition * torch.tensor([4.0, 2.0, 1.0, 1.0], dtype=torch.float64)[:, None]
     uniform, skewed, columns_only = (
-        HMM(transition, emission, [0.25] * 4),
-        HMM(transition, emission, [0.4, 0.3, 0.2, 0.1]),
+        HMM(transition, emission, [0.25] * 4, columns=True),
+        HMM(transition, emission, [0.4, 0.3, 0.2, 0.1], columns=True),
         HMM(lopsided / lopsided.sum(0), emission, [0.25] * 4),
     )
     gaps = []

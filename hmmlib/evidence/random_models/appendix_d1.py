@@ -78,6 +78,7 @@ def control_proposition_d_1(seed: int) -> float:
         torch.kron(torch.eye(4, dtype=torch.float64), chain.transition),
         emission.reshape(3, 8),
         torch.kron(prior.reshape(-1), chain.initial),
+        columns=True,
     )
     table = joint(model, [None] * 2)
     weights = conditional(table.left_out(1, "h1")).reshape(-1, 2, 2, 2)

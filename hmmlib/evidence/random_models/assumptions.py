@@ -62,7 +62,7 @@ def check_assumption_3_1(seed: int) -> Checked:
     n_states, n_tokens = (int(rng.integers(1, 6)) for _ in range(2))
     model = families.sparse_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.8)
     emission = _nudged(rng, model.emission) if rng.random() < 0.7 else model.emission
-    report = assumption_3_1(HMM(model.transition, emission, model.initial))
+    report = assumption_3_1(HMM(model.transition, emission, model.initial, columns=True))
     return _judged(report, rational_rank(emission.numpy()) == n_states, 1 < n_states <= n_tokens)
 
 
@@ -78,7 +78,7 @@ def check_assumption_3_2(seed: int) -> Checked:
     model = families.sparse_hmm(int(rng.integers(1, 7)), 2, seed, zeros=0.3 + 0.6 * float(rng.random()))
     transition = chain_in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
     initial = torch.full_like(model.initial, 1 / model.n_states) if rng.random() < 0.7 else model.initial
-    model = HMM(_smallest(rng, torch.as_tensor(transition)), model.emission, _smallest(rng, initial))
+    model = HMM(_smallest(rng, torch.as_tensor(transition)), model.emission, _smallest(rng, initial), columns=True)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     truth = bool((steps > 0).all()) and bool((model.initial > 0).all())
     return _judged(assumption_3_2(model), truth, model.n_states > 1 and bool((model.transition == 0).any()))
@@ -97,7 +97,7 @@ def control_assumption_3_2(seed: int) -> float:
         (leave, model.initial),
         (model.transition, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)),
     ][seed % 3]
-    broken = HMM(transition, model.emission, start)
+    broken = HMM(transition, model.emission, start, columns=True)
     told = refused(theorem_3_3, broken, [1.0, -1.0, 1.0])
     return float(told and bool(assumption_3_1(broken)) and not assumption_3_2(broken))
 
@@ -110,7 +110,7 @@ def check_assumption_3_5(seed: int) -> Checked:
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 5)), int(rng.integers(1, 4)), seed, zeros=0.3 + 0.5 * rng.random())
     emission = _nudged(rng, model.emission) if rng.random() < 0.7 else model.emission
-    model = HMM(_smallest(rng, model.transition), emission, model.initial)
+    model = HMM(_smallest(rng, model.transition), emission, model.initial, columns=True)
     mu = draw_weights(rng, model.n_states)
     wanted = set(mu.nonzero().squeeze(-1).tolist())
     supports = [set(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T]
@@ -191,13 +191,13 @@ def check_assumption_4_4(seed: int) -> Checked:
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(int(rng.integers(1, 6)), 2, seed, zeros=0.5)
     if rng.random() < 0.5:
-        model = HMM(chain_in_turn(rng, model.n_states), model.emission, model.initial)
+        model = HMM(chain_in_turn(rng, model.n_states), model.emission, model.initial, columns=True)
     steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
     start = rng.random()
     if start < 3 / 4:
         law = model.stationary()
         law[law.argmin()] *= 1 + 10.0 ** -int(rng.integers(3, 7)) * (start < 1 / 4)
-        model = HMM(model.transition, model.emission, law / law.sum())
+        model = HMM(model.transition, model.emission, law / law.sum(), columns=True)
     _, _, rows = np.linalg.svd(model.transition.numpy() - np.eye(model.n_states))
     fixed = rows[-1] / rows[-1].sum()
     stays = bool(abs(fixed - model.initial.numpy()).max() < 1e-12) if model.n_states > 1 else True
@@ -212,8 +212,8 @@ def control_assumption_4_4(seed: int) -> float:
     """
     model = families.regular_hmm(3, 2, seed, zeros=0.3)
     other = model.stationary() * torch.arange(1, 4)
-    start = HMM(model.transition, model.emission, other / other.sum())
-    keeps = HMM(torch.eye(3, dtype=torch.float64), model.emission, model.initial)
+    start = HMM(model.transition, model.emission, other / other.sum(), columns=True)
+    keeps = HMM(torch.eye(3, dtype=torch.float64), model.emission, model.initial, columns=True)
     table = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
     memory = MemoryHMM(model.transition, table, start.initial, [0.5, 0.5])
     told = refused(theorem_4_6, memory, [1.0, -1.0], 0, [0, 1, 2])

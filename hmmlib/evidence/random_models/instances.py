@@ -96,7 +96,7 @@ def start_without_a_state(seed: int) -> tuple[HMM, int]:
     missing = int(rng.integers(3))
     start = model.initial.clone()
     start[missing] = 0
-    return HMM(model.transition, model.emission, start / start.sum()), missing
+    return HMM(model.transition, model.emission, start / start.sum(), columns=True), missing
 
 
 @shared

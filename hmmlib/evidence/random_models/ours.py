@@ -139,7 +139,7 @@ def _permuted(seed: int, n_tokens: int = 3) -> tuple[HMM, Tensor]:
     n_states = n_tokens + int(rng.integers(1, 3))
     chain = torch.eye(n_states, dtype=torch.float64)[rng.permutation(n_states)]
     emission = appendix_e.random_hmm(n_states, n_tokens, seed, temperature=1.0).emission
-    model = HMM(chain, emission, rng.dirichlet(np.full(n_states, 2.0)))
+    model = HMM(chain, emission, rng.dirichlet(np.full(n_states, 2.0)), columns=True)
     scores = torch.as_tensor(rng.normal(size=n_tokens)) @ emission
     return model, scores - (scores.min() + scores.max()) / 2
 
@@ -169,7 +169,7 @@ def control_separable_votes(seed: int) -> float:
     model, _ = _permuted(seed)
     emission = model.emission.clone()
     emission[:, 0] = 0.3 * emission[:, 1] + 0.7 * emission[:, 2]
-    model = HMM(model.transition, emission, model.initial)
+    model = HMM(model.transition, emission, model.initial, columns=True)
     mu = torch.zeros(model.n_states, dtype=torch.float64)
     mu[:3] = torch.tensor([-1.0, 0.5, 2.0])
     verdict = votes_apart(model, mu)
