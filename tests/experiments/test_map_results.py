@@ -129,3 +129,75 @@ def test_a_network_half_way_at_another_rate_has_a_lower_prompt():
     behind = [r for r in fast if learned(r) < 0.3]
     assert len(behind) == 2
     assert all(abs(PROMPT(r) - r.majority_rate) < 0.01 for r in behind)
+
+
+SINGLE = {
+    "tokens": dict(length=192, task_length=129),
+    "hidden": dict(masked=0.05),
+    "documents": dict(documents=53, document_length=10240),
+    "dropout": dict(dropout=0.1),
+    "masking": dict(masking="bert"),
+    "labels": dict(labels="stepped"),
+    "places": dict(places="repeated"),
+    "ids": dict(specials=5),
+    "weights": dict(weights="shared"),
+}
+
+
+def moved(name, read):
+    """What one difference moves at 30 states, on the same ten chains."""
+    pairs = zip(*(trials(30, count=10, **APPENDIX_E, **fields) for fields in (SINGLE[name], {})), strict=True)
+    return interval([read(one) - read(base) for one, base in pairs])
+
+
+def test_no_single_difference_makes_the_published_fall():
+    prompts = {name: moved(name, PROMPT) for name in SINGLE}
+    assert min(of(PROMPT, trials(30, count=10, **APPENDIX_E, **fields)).mean for fields in SINGLE.values()) > 0.9
+    assert {name for name, found in prompts.items() if abs(found.mean) > 0.02} == {"tokens", "hidden"}
+    assert prompts["hidden"].high < 0
+    assert prompts["tokens"].low < 0 < prompts["tokens"].high
+    assert f"{prompts['dropout'].mean:+.1%}" == "-1.7%"
+
+
+def test_5_percent_hidden_leaves_six_of_ten_networks_behind_and_longer_tasks_two():
+    rare = trials(30, count=10, **APPENDIX_E, masked=0.05)
+    assert sum(r.excess_loss > 0.9 for r in rare) == 6
+    assert of(learned, rare).mean < 0.55 * of(learned, trials(30, count=10, **APPENDIX_E)).mean
+    longer = trials(30, count=10, **APPENDIX_E, **SINGLE["tokens"])
+    assert sum(r.excess_loss > 0.9 for r in longer) == 2
+    assert f"{min(map(PROMPT, longer)):.0%}" == "65%"
+
+
+def little(first, count, **fields):
+    return [r for r in trials(30, first, count, **APPENDIX_E, **fields) if 0.05 <= learned(r) <= 0.25]
+
+
+def above(read, group):
+    return of(lambda r: read(r) - r.majority_rate, group)
+
+
+def test_networks_that_have_learned_equally_little_are_not_equal_to_a_prompt():
+    first = little(0, 10, masked=0.05)
+    assert len(first) == 4
+    assert [f"{end(map(learned, first)):.0%}" for end in (min, max)] == ["8%", "21%"]
+    assert [f"{end(map(PROMPT, first)):.0%}" for end in (min, max)] == ["82%", "97%"]
+    early, late = little(20, 20, steps=100), little(20, 20, masked=0.05)
+    assert [len(early), len(late)] == [8, 5]
+    assert abs(of(learned, early).mean - of(learned, late).mean) < 0.02
+    assert f"{above(PROMPT, late).mean:.0%}" == "33%"
+    assert above(PROMPT, early).mean < 0.03
+    assert max(above(HEAD, group).mean for group in (early, late)) < 0.03
+
+
+def test_a_probe_of_the_label_does_not_tell_them_apart():
+    reads = [
+        above(lambda r: r.probes["label"]["layer 2"], little(20, 20, **fields))
+        for fields in ({"steps": 100}, {"masked": 0.05})
+    ]
+    assert [f"{found.mean:.0%}" for found in reads] == ["18%", "22%"]
+    assert apart(reads[1], reads[0]).low < 0 < apart(reads[1], reads[0]).high
+
+
+def test_with_5_percent_hidden_heads_are_near_the_published_ones_and_prompts_are_not():
+    rare = trials(30, 0, 10, **APPENDIX_E, masked=0.05) + trials(30, 20, 20, **APPENDIX_E, masked=0.05)
+    assert [f"{of(read, rare).mean:.0%}" for read in (HEAD, PROMPT)] == ["70%", "90%"]
