@@ -8,18 +8,33 @@
     posterior(model, tokens, at=0)                          # P[H_0 | tokens]: (100, 6)
     theorem_3_3(model, mu=[1, -1, 0, 0, 0, 0])              # the linear head that Theorem 3.3 constructs
 
-Everything that you call can be imported from here, the root. The code lives in rooms, each of which uses only those above
-it:
+Everything that you call can be imported from here, the root. `help(hmmlib.theorem_3_3)` says what it takes and gives, and the
+book's page *Reference* has all of it, with links to the pages that derive it. What to call, by task:
 
-    room         what is in it                                             what to call first
-    models       HMMs, memory HMMs, families with a property, sentences    HMM, MemoryHMM, random_hmm
-    inference    messages and posteriors, exact, zeros included            masked_token_probs, posterior
-    theory       assumptions, heads, the paper's constructions             assumption_3_1, theorem_3_6
-    evidence     checks of every statement, with controls; three           python -m hmmlib ledger
-                 witnesses that share no code with what they check
-    training     a BERT-like network; heads and prompts tuned on it        pretrain, tune_head, tune_prompt
-    experiments  trials, and the store of their results                    TrialSpec, run_trial, load_results
-    notebook     parameters, figures and drawings of the notebooks         hmmlib.notebook.figures
+    Draw a model, or make your own       random_hmm, random_memory_hmm, essential_hmm, HMM, MemoryHMM
+    Draw text from it                    HMM.sample, MemoryHMM.sample
+    What a text says about the hidden    posterior, memory_posterior, log_likelihood
+    What is behind a masked token        masked_token_probs, masked_token_probs_from_embeddings
+    Is an assumption satisfied?          assumption_3_1, assumption_3_5, assumption_4_2, essential_states
+    A head, or a prompt with a head      theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
+    A task: texts with labels            ground_truth, draw_task
+    Is there a head for these labels?    fit_or_refute
+    Pretrain a small network             Shape, Pretraining, pretrain
+    Read a network of your own           FromTransformers
+    Tune on a frozen network             tune_head, tune_prompt, tune_attention, tune, accuracy
+    Run a trial, also of your parts      TrialSpec, run_trial, Parts
+    Read stored results                  load_results, load_result, interval
+
+The code lives in rooms, each of which uses only those above it:
+
+    room         what is in it
+    models       HMMs, memory HMMs, families with a property, sentences
+    inference    messages and posteriors, exact, zeros included
+    theory       assumptions, heads, the paper's constructions
+    evidence     checks of every statement, with controls; three witnesses that share no code with what they check
+    training     a BERT-like network, and others' networks; heads and prompts tuned on them
+    experiments  trials, and the store of their results
+    notebook     parameters, figures and drawings of the notebooks
 
 The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help`, or
 `hmmlib --help`, shows the command line.
@@ -103,11 +118,14 @@ _HOME = {
         "theorem_4_3",
         "theorem_4_6",
     ],
+    "training.adapters": ["Tuned", "tune"],
     "training.bert": ["Shape"],
     "training.pretraining": ["Pretraining", "pretrain"],
+    "training.readers": ["FromTransformers"],
     "training.tuning": ["Tuning", "accuracy", "tune_attention", "tune_exact_prompt", "tune_head", "tune_prompt"],
     "experiments.labels": ["Task", "draw_mu", "draw_task"],
     "experiments.ladder": ["climb"],
+    "experiments.parts": ["Parts"],
     "experiments.specs": ["TrialSpec", "panel_specs"],
     "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
     "experiments.summaries": ["interval"],

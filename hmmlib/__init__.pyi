@@ -3,6 +3,7 @@ from hmmlib.experiments.labels import Task as Task
 from hmmlib.experiments.labels import draw_mu as draw_mu
 from hmmlib.experiments.labels import draw_task as draw_task
 from hmmlib.experiments.ladder import climb as climb
+from hmmlib.experiments.parts import Parts as Parts
 from hmmlib.experiments.specs import TrialSpec as TrialSpec
 from hmmlib.experiments.specs import panel_specs as panel_specs
 from hmmlib.experiments.store import is_stored as is_stored
@@ -64,8 +65,8 @@ from hmmlib.theory.separation import Undecided as Undecided
 from hmmlib.theory.separation import fit_or_refute as fit_or_refute
 from hmmlib.theory.theorems import attention_head as attention_head
 from hmmlib.theory.theorems import claim_b_1 as claim_b_1
-from hmmlib.theory.theorems import claim_d_3 as claim_d_3
 from hmmlib.theory.theorems import claim_d_10 as claim_d_10
+from hmmlib.theory.theorems import claim_d_3 as claim_d_3
 from hmmlib.theory.theorems import concentrated as concentrated
 from hmmlib.theory.theorems import ground_truth as ground_truth
 from hmmlib.theory.theorems import lemma_c_2 as lemma_c_2
@@ -79,9 +80,12 @@ from hmmlib.theory.theorems import theorem_3_3 as theorem_3_3
 from hmmlib.theory.theorems import theorem_3_6 as theorem_3_6
 from hmmlib.theory.theorems import theorem_4_3 as theorem_4_3
 from hmmlib.theory.theorems import theorem_4_6 as theorem_4_6
+from hmmlib.training.adapters import Tuned as Tuned
+from hmmlib.training.adapters import tune as tune
 from hmmlib.training.bert import Shape as Shape
 from hmmlib.training.pretraining import Pretraining as Pretraining
 from hmmlib.training.pretraining import pretrain as pretrain
+from hmmlib.training.readers import FromTransformers as FromTransformers
 from hmmlib.training.tuning import Tuning as Tuning
 from hmmlib.training.tuning import accuracy as accuracy
 from hmmlib.training.tuning import tune_attention as tune_attention

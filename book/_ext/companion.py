@@ -18,9 +18,21 @@ from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumera
 
 log = logging.getLogger(__name__)
 
-PARTS = ("mathematics", "pictures", "ledger_tables", "cell_labels", "works_map", "page_facts", "cards", "freshness")
+PARTS = (
+    "mathematics",
+    "pictures",
+    "ledger_tables",
+    "cell_labels",
+    "works_map",
+    "page_facts",
+    "cards",
+    "api_reference",
+    "freshness",
+)
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"
+UNNAMED = '<summary><span class="toctree-toggle"'
+"""What opens the pages below one in the sidebar: the theme gives it no name, and readers of the screen need one."""
 
 
 def repository_from_environment(app, config):
@@ -95,6 +107,7 @@ def lighten_pages(app, exception):
             text = page.read_text(encoding="utf8")
             lighter = re.sub(r'<script src="[^"]*/fontawesome\.js[^"]*"></script>', "", text)
             lighter = lighter.replace("fab fa-github", "fas fa-code-branch")
+            lighter = lighter.replace(UNNAMED, UNNAMED.replace("<summary>", '<summary aria-label="pages below">'))
             lighter = lighter.replace('data-theme="auto"', 'data-theme="light"', 1)  # until the theme's script decides
             if lighter != text:
                 page.write_text(lighter, encoding="utf8")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from api_reference import function_of, place
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
@@ -151,10 +152,19 @@ class LedgerTable(FromLedger):
         name = [
             self.derived(entry["name"], entry),
             nodes.Text(f". {entry['claim']} ("),
+            *self.called(entry["name"]),
             self.code(entry),
             nodes.Text(")"),
         ]
         return [[name], self.ruled(entry), [[nodes.Text(text)] for text in evidence(entry)]]
+
+    def called(self, statement: str) -> list[nodes.Node]:
+        """A link to the function that constructs a statement, or tests an assumption, if there is one."""
+        if (name := function_of(statement)) is None:
+            return []
+        page, anchor = place(name)
+        uri = self.env.app.builder.get_relative_uri(self.env.docname, page) + f"#{anchor}"
+        return [nodes.reference("", "", nodes.literal(text=name), refuri=uri, internal=True), nodes.Text(", ")]
 
     @staticmethod
     def ruled(entry):

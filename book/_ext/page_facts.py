@@ -21,6 +21,7 @@ EXAMPLES = {
     "beyond-1-tuned-prompt": "-p seed 7",
     "beyond-2-probes": "-p trials 5",
     "beyond-4-published-curve": "-p seed 7",
+    "gallery": "-p seed 7",
 }
 """What to change first, for the notebooks where that is not `-p instances 1000`."""
 
@@ -87,6 +88,8 @@ def facts(app, pagename: str, doctree: nodes.document) -> str:
     name = pagename.split("/")[-1]
     paper = f'<a href="{PAPER}">the paper{", " * (name in PARTS)}{PARTS.get(name, "")}</a>'
     parts = [f"{reading_minutes(doctree)} min to read", paper]
+    if pagename.startswith("book/api"):  # no page to be read through
+        parts = parts[1:]
     if not pagename.startswith("notebooks/"):
         return f'<p class="facts">{" · ".join(parts)} · <a href="{source}.md">source</a></p>'
     where = "/".join(options["repository_url"].split("/")[-2:])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +35,10 @@ from hmmlib.inference.forward_backward import (
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import MASK, as_tensor, as_tokens, index_to, of_length, of_type, of_width
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+    from numpy.typing import ArrayLike
+
 BLOCK = 2**22
 """Entries of evidence worked on at a time in torch: bounds the memory in use."""
 SMALL = 2**16
@@ -47,7 +51,7 @@ def compiled_loops():
 
 
 def aggregated_messages(
-    model: HMM | MemoryHMM, evidence: Tensor, at: slice = slice(1, None), own: bool = False
+    model: HMM | MemoryHMM, evidence: Float[Tensor, "n T S"], at: slice = slice(1, None), own: bool = False
 ) -> tuple[Tensor, Tensor]:
     """τ_i of (C.1), or of (D.3) for a memory model, at the positions `at` of the chain H_0, …, H_T.
 
@@ -94,7 +98,7 @@ def _lifted(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
     return embeddings if embeddings.shape[-1] == lifted_size(model) else model.lift(embeddings)
 
 
-def as_evidence(model: HMM | MemoryHMM, embeddings) -> Tensor:
+def as_evidence(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Float[Tensor, "n T S"]:
     """Embeddings, checked and lifted: (n, T, S), or (n, T, M^N * H) for a memory model. ValueError if they are none."""
     of_type("model", model, HMM, MemoryHMM)
     embeddings = as_tensor("embeddings", embeddings, 3, empty=True, like=model.initial)
@@ -103,7 +107,9 @@ def as_evidence(model: HMM | MemoryHMM, embeddings) -> Tensor:
     return _lifted(model, of_length("embeddings", embeddings, _widths(model), " on the last axis"))
 
 
-def prompted(model: HMM | MemoryHMM, prompt, tokens) -> Tensor:
+def prompted(
+    model: HMM | MemoryHMM, prompt: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"]
+) -> Float[Tensor, "n T+1 S"]:
     """The embeddings behind a prompt, ê(x) = (u, e(x_1), …, e(x_T)), as in (4.4), or as in (3.2) if `tokens` begin with MASK.
 
     Args:
@@ -291,7 +297,9 @@ def _arrays(*tensors: Tensor) -> list[np.ndarray]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
-def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+def latent_given_others(
+    model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
+) -> Float[Tensor, "n T S"]:
     """The latent at every position given all other tokens: P[H_i | X_{-i} = x_{-i}], (n, T, S).
 
     In a memory model it is P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H). With a `prompt` everything is conditioned on
@@ -301,7 +309,9 @@ def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _latent(model))[0]
 
 
-def possible_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+def possible_given_others(
+    model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
+) -> Bool[Tensor, "n T S"]:
     """Whether each entry of `latent_given_others` is positive, from zeros alone: right also where a float would underflow."""
     evidence, variable = _evidence(model, tokens, prompt), _latent(model)
     rows = (evidence.rows > 0)[evidence.index].unflatten(2, (-1, model.n_states)).to(model.dtype)  # (n, T, K, S)
@@ -322,7 +332,9 @@ def possible_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor
     return torch.einsum("gk,npks->npgs", variable.groups, lanes).flatten(2)[..., variable.entries] > 0
 
 
-def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
+def masked_token_probs_from_embeddings(
+    model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]
+) -> Float[Tensor, "n T X"]:
     """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, or the zero vector if ‖τ_i‖₁ = 0. `reference` has it as printed.
 
     Args:
@@ -340,7 +352,9 @@ def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Te
     return _read(model, _Evidence(evidence.flatten(0, 1), index), slice(1, None), False, _token(model))[0]
 
 
-def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+def masked_token_probs(
+    model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
+) -> Float[Tensor, "n T X"]:
     """The ideal masked language model G of Section 2, (n, T, X): row i is P[X_i | X_{-i} = x_{-i}], whatever token stands at i.
 
     It is Ḡ of the embeddings of `tokens`, (n, T); `reference.masked_token_probs` computes it as the paper prints it. Positions
@@ -351,12 +365,12 @@ def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _token(model))[0]
 
 
-def posteriors(model: HMM | MemoryHMM, tokens) -> Tensor:
+def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T+1 S"]:
     """P[H_i | X_{1:T} = x] for all i from 0 to T, (n, T + 1, n_states). It is zero where x has probability zero."""
     return _read(model, _evidence(model, tokens), slice(None), True, _state(model))[0]
 
 
-def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
+def posterior(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], at: int = 0) -> Float[Tensor, "n S"]:
     """P[H_at | X_{1:T} = x] for one `at` from 0 to T, (n, n_states). It is zero where x has probability zero."""
     evidence = _evidence(model, tokens)
     length = evidence.index.shape[1]
@@ -364,14 +378,14 @@ def posterior(model: HMM | MemoryHMM, tokens, at: int = 0) -> Tensor:
     return _read(model, evidence, slice(at, at + 1), True, _state(model))[0].squeeze(1)
 
 
-def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
+def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int = 0) -> Float[Tensor, "n M"]:
     """P[M_cell | X_{1:T} = x], (n, n_memory); cells are counted from 0. It is zero where x has probability zero."""
     of_type("model", model, MemoryHMM)
     cell = index_to("cell", cell, model.n_cells - 1)
     return _read(model, _evidence(model, tokens), slice(1), True, _cell(model, cell))[0].squeeze(1)
 
 
-def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
+def log_likelihood(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, " n"]:
     """log Pr(X_{1:T} = x) in nats, (n,). It is minus infinity where x has probability zero. MASK positions are summed over."""
     _, sizes = _read(model, _evidence(model, tokens), slice(1), True, _state(model), sized=True)
     mantissa, exponent = sizes.squeeze(1).unbind(-1)

@@ -14,12 +14,18 @@ are multiplied out. Arguments and shapes are those of the functions of the same 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from hmmlib.inference.messages import as_evidence, prompted
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import index_to, of_type
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+    from numpy.typing import ArrayLike
 
 
 def _quotient(part: Tensor, total: Tensor) -> Tensor:
@@ -47,7 +53,7 @@ def _from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
     return torch.cat([torch.ones_like(v[:1]), v])
 
 
-def left_and_right(model: HMM | MemoryHMM, embeddings) -> tuple[Tensor, ...]:
+def left_and_right(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> tuple[Tensor, ...]:
     """P[H_i], and the messages δ← from i + 1 and δ→ from i - 1, for i = 0, …, t.
 
     It takes and refuses what `masked_token_probs_from_embeddings` does. All results are (t + 1, S, n), with a column for each
@@ -74,7 +80,7 @@ def _tau_from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
     return _quotient(left * right, p)  # (C.1), (D.3)
 
 
-def tau(model: HMM | MemoryHMM, embeddings) -> Tensor:
+def tau(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Float[Tensor, "n T S"]:
     """τ_i(v) of (C.1), or of (D.3) for a memory model, (n, T, S) or (n, T, M^N * H): P[H_i, X_{-i} = x_{-i}] for tokens."""
     return _tau_from_start(model, embeddings)[1:].permute(2, 0, 1)
 
@@ -84,7 +90,9 @@ def _phi(model: HMM | MemoryHMM, taus: Tensor) -> Tensor:
     return taus if isinstance(model, HMM) else model.unlift(taus)
 
 
-def masked_token_probs_from_embeddings(model: HMM | MemoryHMM, embeddings) -> Tensor:
+def masked_token_probs_from_embeddings(
+    model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]
+) -> Float[Tensor, "n T X"]:
     """Ḡ_i(v) = W τ_i(v) / ‖τ_i(v)‖₁, with φ(τ_i(v)) for τ_i(v) in a memory model.
 
     The shape is (n, T, X). It is the zero vector where ‖τ_i(v)‖₁ = 0.
@@ -99,24 +107,28 @@ def _embedded(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
     return model.embed(tokens) if prompt is None else prompted(model, prompt, tokens)
 
 
-def masked_token_probs(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+def masked_token_probs(
+    model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
+) -> Float[Tensor, "n T X"]:
     """G_i(x) = Ḡ_i(e(x)) = P[X_i | X_{-i} = x_{-i}], (n, T, X), or Ḡ(ê(x)) behind a prompt, (n, T + 1, X)."""
     return masked_token_probs_from_embeddings(model, _embedded(model, tokens, prompt))
 
 
-def latent_given_others(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
+def latent_given_others(
+    model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
+) -> Float[Tensor, "n T S"]:
     """P[H_i | X_{-i} = x_{-i}], (n, T, S), or P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), for a memory model."""
     return _normalised(_phi(model, tau(model, _embedded(model, tokens, prompt))))
 
 
-def posteriors(model: HMM | MemoryHMM, tokens) -> Tensor:
+def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T+1 S"]:
     """P[H_i | X_{1:T} = x] for i from 0 to T, (n, T + 1, n_states): τ_i ⊙ e(x_i), summed over the memory, and scaled."""
     embeddings = _embedded(model, tokens)
     joint = (_tau_from_start(model, embeddings) * _from_start(model, embeddings)).permute(2, 0, 1)
     return _normalised(joint.unflatten(-1, (-1, model.n_states)).sum(-2))
 
 
-def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
+def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int = 0) -> Float[Tensor, "n M"]:
     """P[M_cell | X_{1:T} = x], (n, n_memory): τ_0 summed over all other cells and over H_0, and scaled."""
     of_type("model", model, MemoryHMM)
     cell = index_to("cell", cell, model.n_cells - 1)
@@ -125,6 +137,6 @@ def memory_posterior(model: MemoryHMM, tokens, cell: int = 0) -> Tensor:
     return _normalised(by_cell.flatten(2).sum(-1))
 
 
-def log_likelihood(model: HMM | MemoryHMM, tokens) -> Tensor:
+def log_likelihood(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, " n"]:
     """log Pr(X_{1:T} = x) in nats, (n,). Pr is ‖τ_0‖₁, because H_0 has no token that could be left out."""
     return _tau_from_start(model, _embedded(model, tokens))[0].sum(0).log()

@@ -8,7 +8,7 @@ The first token X_1 is emitted by H_1; H_0 emits nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ from hmmlib.validation import (
     of_shape,
     of_width,
 )
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+    from numpy.typing import ArrayLike
 
 
 class Sample(NamedTuple):
@@ -90,11 +94,11 @@ class _Chain:
     def device(self) -> torch.device:
         return self.transition.device
 
-    def marginal(self, i: int) -> Tensor:
+    def marginal(self, i: int) -> Float[Tensor, " S"]:
         """The marginal distribution P[H_i], shape (n_states,): A applied i times to P[H_0]."""
         return torch.linalg.matrix_power(self.transition, at_least("i", i, 0)) @ self.initial
 
-    def stationary(self) -> Tensor:
+    def stationary(self) -> Float[Tensor, " S"]:
         """The distribution π with Aπ = π, shape (n_states,). ValueError if there is more than one.
 
         States are eliminated without a subtraction (Grassmann, Taksar, Heyman 1985), so that each entry is accurate to
@@ -156,7 +160,14 @@ class HMM(_Chain):
     in rows is made by `HMM.from_rows`.
     """
 
-    def __init__(self, transition, emission, initial, *, columns: bool | None = None):
+    def __init__(
+        self,
+        transition: Float[ArrayLike, "S S"],
+        emission: Float[ArrayLike, "X S"],
+        initial: Float[ArrayLike, " S"],
+        *,
+        columns: bool | None = None,
+    ):
         if columns is not None and columns is not True:
             raise ValueError(f"columns must be True or left out (for rows, HMM.from_rows is there), not {columns!r}")
         self._set_chain(transition, emission, initial, emission_ndim=2, hint=rows.TAKE_ROWS)
@@ -167,7 +178,12 @@ class HMM(_Chain):
         return f"HMM(n_states={self.n_states}, n_tokens={self.n_tokens})"
 
     @classmethod
-    def from_rows(cls, startprob, transmat, emissionprob) -> HMM:
+    def from_rows(
+        cls,
+        startprob: Float[ArrayLike, " S"],
+        transmat: Float[ArrayLike, "S S"],
+        emissionprob: Float[ArrayLike, "S X"],
+    ) -> HMM:
         """The model with the same probabilities of all texts as a model in rows, as hmmlearn, dynamax and textbooks have it.
 
         There `transmat[h, h']` (S, S) leads from h to h', `emissionprob` is (S, X), and `startprob` (S,) is the
@@ -224,7 +240,7 @@ class HMM(_Chain):
         parts = (recast(part, device, dtype) for part in (self.transition, self.emission, self.initial))
         return HMM(*parts, columns=True)
 
-    def embed(self, tokens) -> Tensor:
+    def embed(self, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T S"]:
         """The proper embeddings of tokens (n, T), e(x) = P[X_i = x | H_i]: rows of W, and ones for MASK. (n, T, S)."""
         tokens = as_tokens(tokens, self.n_tokens, self.device)
         rows = torch.cat([self.emission, torch.ones_like(self.emission[:1])])  # row -1 answers MASK
@@ -240,7 +256,13 @@ class MemoryHMM(_Chain):
     the N cells, is the joint prior P[M_1, …, M_N].
     """
 
-    def __init__(self, transition, emission, initial, memory):
+    def __init__(
+        self,
+        transition: Float[ArrayLike, "H H"],
+        emission: Float[ArrayLike, "X M H"],
+        initial: Float[ArrayLike, " H"],
+        memory: Float[ArrayLike, "*cells"],
+    ):
         self._set_chain(transition, emission, initial, emission_ndim=3)
         memory = as_tensor("memory", memory)
         self.n_cells, self.n_memory = memory.ndim, self.emission.shape[1]
@@ -271,7 +293,7 @@ class MemoryHMM(_Chain):
         joint = choose(cumulative_rows(self.memory.reshape(-1)).expand(n, -1).contiguous(), uniform)
         return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
 
-    def embed(self, tokens) -> Tensor:
+    def embed(self, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T M*H"]:
         """The proper embeddings of tokens (n, T), e(x) = P[X_i = x | M_{J_i}, H_i], and ones for MASK.
 
         (n, T, M*H), where m * H + h is the index of memory value m and state h.
@@ -285,7 +307,7 @@ class MemoryHMM(_Chain):
         joint = torch.arange(self.memory.numel(), device=self.device)
         return torch.stack(torch.unravel_index(joint, self.memory.shape), dim=1)
 
-    def lift(self, embeddings: Tensor) -> Tensor:
+    def lift(self, embeddings: Float[Tensor, "... M*H"]) -> Float[Tensor, "... M**N*H"]:
         """η of appendix D.2: (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
         cells, values = self.n_cells, self.n_memory
         of_width("embeddings", embeddings, values * self.n_states)
@@ -293,7 +315,7 @@ class MemoryHMM(_Chain):
         lifted = table[..., self.joint_values(), torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
         return lifted.flatten(-3)
 
-    def unlift(self, lifted: Tensor) -> Tensor:
+    def unlift(self, lifted: Float[Tensor, "... M**N*H"]) -> Float[Tensor, "... M*H"]:
         """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
         of_width("lifted", lifted, self.memory.numel() * self.n_states)
         lifted = lifted if lifted.is_floating_point() else lifted.to(self.dtype)

@@ -15,12 +15,17 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.validation import MASK, as_tokens, of_type, one_of
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+    from numpy.typing import ArrayLike
 
 CELLS = ("subject", "location", "sentiment")
 VALUES = (("cow", "sailor", "child"), ("pasture", "harbour", "kitchen"), ("happy", "sad", "angry"))
@@ -85,7 +90,7 @@ class Sentences:
                 raise ValueError(f"{word!r} is not one of the model's {len(self.words)} words{hint}")
         return torch.tensor([[MASK if word == "[mask]" else self.words.index(word) for word in found]])
 
-    def decode(self, tokens) -> list[str]:
+    def decode(self, tokens: Int[ArrayLike, "n T"]) -> list[str]:
         """The text of each row of tokens (n, T)."""
         rows = as_tokens(tokens, len(self.words)).tolist()
         return [" ".join("[mask]" if x == MASK else self.words[x] for x in row) for row in rows]

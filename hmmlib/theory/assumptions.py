@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
@@ -14,6 +14,10 @@ from hmmlib.models.chains import chain_period
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.ranks import Verdict, apart, independent, of_bool, rounding, together
 from hmmlib.validation import SUM_TOLERANCE, as_indices, as_weights, of_type
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from numpy.typing import ArrayLike
 
 
 class AssumptionError(ValueError):
@@ -174,7 +178,7 @@ def recoverable_states(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> li
     return [cell * model.n_syntax + s for s in syntax]
 
 
-def weighted_values(model: MemoryHMM, mu) -> list[int]:
+def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
     """M* = supp(μ), the memory values that the task weighs. ValueError for a μ that does not fit the model."""
     return as_mu(model, mu, MemoryHMM).nonzero().squeeze(-1).tolist()
 
@@ -205,7 +209,7 @@ def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
     return RegularityReport("Assumption 3.2 (regularity)", verdict, irreducible, period, start, model.n_states)
 
 
-def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
+def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> EssentialReport:
     """Relaxed non-degeneracy for the set H* = `essential`.
 
     The columns of W at H* are independent, supp(μ) ⊆ H*, and H* = ∪_{h ∈ 𝓑} supp(A_{:,h}) for some set 𝓑 of states.
@@ -224,7 +228,7 @@ def assumption_3_5(model: HMM, mu, essential: Sequence[int]) -> EssentialReport:
     return EssentialReport("Assumption 3.5 (relaxed non-degeneracy)", verdict, columns, *states)
 
 
-def essential_states(model: HMM, mu) -> list[int] | None:
+def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None:
     """Some set H* for which Assumption 3.5 holds, or None where floats can vouch for none.
 
     A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
@@ -292,13 +296,13 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
     return StationarityReport("Assumption 4.4 (stationarity)", verdict, regularity, drift, tolerance)
 
 
-def assumption_4_5(model: MemoryHMM, mu, syntax: Sequence[int]) -> RecoveryReport:
+def assumption_4_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.2 relaxed to the memory values in supp(μ), for one memory cell. ValueError for more cells."""
     if of_type("model", model, MemoryHMM).n_cells > 1:
         raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
     return _recovery("Assumption 4.5 (recoverable states)", model, 0, syntax, weighted_values(model, mu))
 
 
-def assumption_d_5(model: MemoryHMM, mu, cell: int, syntax: Sequence[int]) -> RecoveryReport:
+def assumption_d_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Assumption 4.5 for several cells: M* × H* against M* × ({j*} × S \\ S*) and all values of the other cells."""
     return _recovery("Assumption D.5 (recoverable states)", model, cell, syntax, weighted_values(model, mu))

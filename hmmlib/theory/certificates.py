@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,6 +22,10 @@ from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible, Undecided, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, lemma_c_2
 from hmmlib.validation import as_parameter, as_tensor, as_weights, at_least, between, of_length, of_type, of_width
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+    from numpy.typing import ArrayLike
 
 TOLERANCE = 1e-10
 """By how much the constraints of a linear program may be off (HiGHS takes no less)."""
@@ -38,7 +43,7 @@ class Certificate:
     error: float
     spread: float
 
-    def holds(self, posteriors, distance) -> Tensor:
+    def holds(self, posteriors: Float[ArrayLike, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
         """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: any guess that sums to 1, within ε of Ḡ_2 in L1, gets the right label there.
 
         For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. Nothing is assumed of W or A.
@@ -70,7 +75,9 @@ def _reaches(model: HMM) -> Tensor:
     return torch.stack([lemma_c_2(model, only) for only in torch.eye(model.n_states, dtype=model.dtype)], 1)
 
 
-def certificate(model: HMM, mu, head: LinearHead, reach: Tensor | None = None) -> Certificate:
+def certificate(
+    model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead, reach: Float[Tensor, " S"] | None = None
+) -> Certificate:
     """The `Certificate` of a head on W (d ⊙ p) / dᵀp for the task μ, (S,).
 
     `reach` is d, (S,): on Ḡ_2 behind a prompt u it is `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
@@ -83,7 +90,7 @@ def certificate(model: HMM, mu, head: LinearHead, reach: Tensor | None = None) -
     return Certificate(mu, reach, (score - mu).abs().max().item(), (weights.max() - weights.min()).item() / 2)
 
 
-def refuting_belief(mu: Tensor, score: Tensor) -> Tensor | None:
+def refuting_belief(mu: Float[Tensor, " S"], score: Float[Tensor, " S"]) -> Tensor | None:
     """A belief, (S,), that μ and the score ν, both (S,), label differently; None where ν is a positive multiple of μ.
 
     Where μ takes both signs there is one on a state, or on the edge between a state with μ < 0 and another: this is why no
@@ -154,7 +161,9 @@ def _heads(matrix: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def nearest_head(model: HMM, mu, reach: Tensor | None = None, slack: float = 0.0) -> tuple[LinearHead, Certificate]:
+def nearest_head(
+    model: HMM, mu: Float[ArrayLike, " S"], reach: Float[Tensor, " S"] | None = None, slack: float = 0.0
+) -> tuple[LinearHead, Certificate]:
     """The head whose δ is least; of those whose δ is larger by at most `slack`, that of least κ. `reach` as in `certificate`.
 
     By linear programs, as far as floating-point numbers go: where columns of W nearly agree a head of smaller δ may exist
@@ -179,7 +188,7 @@ def nearest_head(model: HMM, mu, reach: Tensor | None = None, slack: float = 0.0
     return min(good, key=lambda one: one[1].spread)
 
 
-def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificate]:
+def nearest_prompt(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> tuple[Tensor, Certificate]:
     """The prompt u ≥ 0, (S,), behind which this head has the least δ, by a linear program; and the certificate.
 
     A prompt that is larger than 1 somewhere is made of one in [0, 1] and a larger head: only their product counts.
@@ -193,7 +202,9 @@ def nearest_prompt(model: HMM, mu, head: LinearHead) -> tuple[Tensor, Certificat
     return prompt, certificate(model, mu, head, lemma_c_2(model, prompt))
 
 
-def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor, LinearHead, Certificate]:
+def alternate(
+    model: HMM, mu: Float[ArrayLike, " S"], prompt: Float[Tensor, " S"], rounds: int = 20
+) -> tuple[Tensor, LinearHead, Certificate]:
     """Prompt and head by turns, each the best for the other, from a prompt on: δ never grows. It need not end at the least.
 
     The prompt is scaled to have 1 as its largest entry. ValueError as in `certificate`, and for less than one round.
@@ -215,7 +226,7 @@ def alternate(model: HMM, mu, prompt: Tensor, rounds: int = 20) -> tuple[Tensor,
     return best
 
 
-def votes_apart(model: HMM, mu) -> LinearHead | Impossible | Undecided:
+def votes_apart(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead | Impossible | Undecided:
     """A head that scores the tokens' distributions of states with μ > 0 at 0 or more and those with μ < 0 below, if there is.
 
     No prompt and head are right for every belief without one, as d ≥ 0 cannot turn a vote. Where A is a permutation and the
@@ -226,7 +237,7 @@ def votes_apart(model: HMM, mu) -> LinearHead | Impossible | Undecided:
     return fit_or_refute(model.emission.T[weighed], mu[weighed] > 0)
 
 
-def prompt_for_votes(model: HMM, mu, head: LinearHead) -> tuple[Tensor, LinearHead]:
+def prompt_for_votes(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> tuple[Tensor, LinearHead]:
     """The prompt u, (S,), in [0, 1] and the multiple of a head whose votes are those of μ that are right for every belief.
 
     A must be a permutation, so that any d can be had: d = |μ / Wᵀb|, and 0 where μ is; then δ = 0.

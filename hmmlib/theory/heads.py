@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import unlift
 from hmmlib.validation import FINITE, alike, as_parameter, as_rows, as_tensor, at_least, between, of_shape
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+    from numpy.typing import ArrayLike
 
 ZERO = 16
 """A probability, or a sum of terms of that size, is known to within this many rounding units of it, relatively."""
@@ -60,9 +65,9 @@ class LinearHead:
     error·p (zero where they are what they are).
     """
 
-    weights: Tensor
+    weights: Float[Tensor, " X"]
     condition: float = 1.0
-    error: Tensor | None = None
+    error: Float[Tensor, " X"] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_parameter("weights", self.weights, 1))
@@ -102,7 +107,7 @@ class LinearHead:
             bounds = (probs @ self.error).clamp(min=0) + unit(probs.dtype, length) * sizes
         return probs @ self.weights, bounds
 
-    def __call__(self, probs, length: int = 1) -> Tensor:
+    def __call__(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:
         """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape.
 
         `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off. What
@@ -110,15 +115,15 @@ class LinearHead:
         """
         return unless_within(*self._scored(probs, length))
 
-    def label(self, probs, length: int = 1) -> Tensor:
+    def label(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Bool[Tensor, " n"]:
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs, length) >= 0
 
-    def bound(self, probs, length: int = 1) -> Tensor:
+    def bound(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:
         """By how much a score may be off, (n,): rounding of `probs` and of the sum, and the error of the weights."""
         return self._scored(probs, length)[1]
 
-    def sure(self, probs, length: int = 1) -> Tensor:
+    def sure(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Bool[Tensor, " n"]:
         """Where the score is beyond its bound, (n,), bool: elsewhere it is 0, and its label a guess, or right for a tie."""
         return self(probs, length) != 0
 
@@ -146,15 +151,15 @@ class AttentionHead:
     ValueError where the shapes do not fit each other.
     """
 
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    output: Tensor
-    positions: Tensor | None = None
+    query: Float[Tensor, " H+1"]
+    key: Float[Tensor, "H+1 X"]
+    value: Float[Tensor, "M*H X"]
+    output: Float[Tensor, " M*H"]
+    positions: Float[Tensor, "P H+1"] | None = None
     condition: float = 1.0
     n_cells: int = 1
     key_error: float = 0.0
-    value_error: Tensor | None = None
+    value_error: Float[Tensor, " M*H"] | None = None
     drift: float = 0.0
 
     def __post_init__(self) -> None:
@@ -208,12 +213,12 @@ class AttentionHead:
         placed = min(len(positions), scores.shape[1])
         return torch.cat([scores[:, :placed] + positions[:placed], scores[:, placed:]], 1)
 
-    def scores(self, probs) -> Tensor:
+    def scores(self, probs: Float[ArrayLike, "n T X"]) -> Float[Tensor, "n T"]:
         """Attention scores qᵀ(K(p_i) + β_i) of (4.1), (n, T), for distributions (n, T, X)."""
         probs = self._probs(probs)
         return self._with_positions(probs @ (self.key.T @ self.query), self.positions @ self.query)
 
-    def attended(self, probs) -> Tensor:
+    def attended(self, probs: Float[ArrayLike, "n T X"]) -> Bool[Tensor, "n T"]:
         """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, and those that may have it given their bounds."""
         probs = self._probs(probs).detach()
         scores, sizes = self.scores(probs).detach(), probs @ (self.key.abs().T @ self.query.abs())
@@ -236,7 +241,7 @@ class AttentionHead:
             embeddings = unlift(embeddings, self.n_cells, width // n_states)
         return probs, embeddings
 
-    def values(self, probs, embeddings) -> Tensor:
+    def values(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Float[Tensor, "n T"]:
         """V(p_i, v_i), (n, T), 0 where within their bound. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
         probs, embeddings = self._inputs(probs, embeddings)
         values = ((probs @ self.value.T) * embeddings) @ self.output
@@ -246,22 +251,26 @@ class AttentionHead:
             bounds = ((rounded + missed) * embeddings) @ self.output.abs()
         return unless_within(values, bounds)
 
-    def __call__(self, probs, embeddings) -> Tensor:
+    def __call__(
+        self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]
+    ) -> Float[Tensor, " n"]:
         """Attn of (4.2), scores (n,): the mean of V over the attended positions."""
         chosen = self.attended(probs)
         return (self.values(probs, embeddings) * chosen).sum(1) / chosen.sum(1)  # (4.2)
 
-    def soft(self, probs, embeddings, sharpness: float) -> Tensor:
+    def soft(
+        self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"], sharpness: float
+    ) -> Float[Tensor, " n"]:
         """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""
         between("sharpness", sharpness, 0, FINITE)
         weights = (sharpness * self.scores(probs)).softmax(1)
         return (self.values(probs, embeddings) * weights).sum(1)
 
-    def label(self, probs, embeddings) -> Tensor:
+    def label(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Bool[Tensor, " n"]:
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs, embeddings) >= 0
 
-    def sure(self, probs, embeddings) -> Tensor:
+    def sure(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Bool[Tensor, " n"]:
         """Where rounding cannot change the label, (n,), bool: all attended values are beyond their bounds, of one sign."""
         chosen, values = self.attended(probs), self.values(probs, embeddings)
         return ((values > 0) | ~chosen).all(1) | ((values < 0) | ~chosen).all(1)

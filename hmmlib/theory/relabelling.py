@@ -9,14 +9,18 @@ network says R p, with R the signal; without a prompt, W p. No weight depends on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hmmlib.validation import as_tensor, at_least, integers_between, of_shape, of_width
 
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
-def signal_for(words: Sequence[int], n_tokens: int) -> Tensor:
+
+def signal_for(words: Sequence[int], n_tokens: int) -> Float[Tensor, "X S"]:
     """The signal that tells state h as the token `words[h]`, (X, S) of zeros and ones, float64.
 
     ValueError for a word that is no token.
@@ -25,7 +29,9 @@ def signal_for(words: Sequence[int], n_tokens: int) -> Tensor:
     return torch.nn.functional.one_hot(torch.tensor(words, dtype=torch.int64), n_tokens).T.double()
 
 
-def gated_readout(emission: Tensor, beliefs: Tensor, signal: Tensor | None = None) -> Tensor:
+def gated_readout(
+    emission: Float[Tensor, "X S"], beliefs: Float[Tensor, "n S"], signal: Float[Tensor, "X S"] = None
+) -> Float[Tensor, "n X"]:
     """What such a network says of beliefs (n, S), with W the `emission`, (X, S): guesses (n, X).
 
     W p without a signal. A state whose column of the signal is 0 keeps the words of W.

@@ -4,6 +4,7 @@ tell."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,6 +12,10 @@ from torch import Tensor
 
 from hmmlib.theory.heads import ZERO, LinearHead
 from hmmlib.validation import SUM_TOLERANCE, as_labels, as_tensor
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+    from numpy.typing import ArrayLike
 
 ROUNDING = ZERO * torch.finfo(torch.float64).eps
 """Two mixtures of distributions that differ by less, entries summed, get scores that differ by no more than rounding."""
@@ -49,7 +54,7 @@ class Undecided:
         )
 
 
-def fit_or_refute(probs, labels) -> LinearHead | Impossible | Undecided:
+def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
     """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
 
     By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative rows, or there are weights as in

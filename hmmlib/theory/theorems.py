@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -36,8 +37,14 @@ from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unl
 from hmmlib.theory.ranks import span_of
 from hmmlib.validation import as_indices, at_least, of_type, of_width
 
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+    from numpy.typing import ArrayLike
 
-def ground_truth(model: HMM | MemoryHMM, mu, tokens, cell: int = 0) -> Tensor:
+
+def ground_truth(
+    model: HMM | MemoryHMM, mu: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"], cell: int = 0
+) -> Float[Tensor, " n"]:
     """μᵀP[H_0 | X_{1:T} = x] of (3.1), or μᵀP[M_cell | X_{1:T} = x] for a memory model, (n,): F*(x) is 1 where it is ≥ 0.
 
     Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
@@ -61,7 +68,7 @@ def _full_start(model: HMM, statement: str) -> Tensor:
     return model.initial
 
 
-def claim_b_1(model: HMM, i: int) -> Tensor:
+def claim_b_1(model: HMM, i: int) -> Float[Tensor, " S"]:
     """The diagonal of D in Claim B.1, P[H_i] / P[H_0], shape (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
 
     ValueError where P[H_0] has no full support.
@@ -78,7 +85,7 @@ def _undone(mu: Tensor, factor: Tensor) -> Tensor:
     return undone
 
 
-def theorem_3_3(model: HMM, mu, allow_close: bool = False) -> LinearHead:
+def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"], allow_close: bool = False) -> LinearHead:
     """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
     Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. W† is the pseudoinverse, which is a left inverse here.
@@ -96,7 +103,7 @@ def theorem_3_3(model: HMM, mu, allow_close: bool = False) -> LinearHead:
     return LinearHead.reading(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
 
 
-def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
+def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
     """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): what the prompt u does to the posterior.
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
@@ -107,7 +114,9 @@ def lemma_c_2(model: HMM, prompt: Tensor) -> Tensor:
     return model.transition @ (prompt * model.marginal(1)) / start  # (3.3)
 
 
-def theorem_3_6(model: HMM, mu, essential: Sequence[int], allow_close: bool = False) -> tuple[Tensor, LinearHead]:
+def theorem_3_6(
+    model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int], allow_close: bool = False
+) -> tuple[Tensor, LinearHead]:
     """Prompt u, (S,), and head b of Theorem 3.6; the head reads position 2 of (u, a row of ones, e(x)).
 
     u is 1 at the states from which one step leads into H* only (the largest 𝓑), else 0. The score is
@@ -200,7 +209,9 @@ def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int], allow_close: b
     return _recover(model, report, cell, syntax, list(range(model.n_memory)))
 
 
-def claim_d_10(model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_close: bool = False) -> Recovery:
+def claim_d_10(
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int], allow_close: bool = False
+) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6).
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
@@ -218,7 +229,7 @@ def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
     return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
 
 
-def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu) -> tuple[Tensor, Tensor]:
+def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) -> tuple[Tensor, Tensor]:
     """Value parameters of Lemmas D.4 and D.13: Θ^(V) (M*H, X), and b = Bᵀμ (M*H,).
 
     Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
@@ -258,13 +269,15 @@ def _errors(model: MemoryHMM, recovery: Recovery) -> dict:
     return {"key_error": recovery.key_error, "value_error": error.flatten()}
 
 
-def attention_head(model: MemoryHMM, mu, recovery: Recovery) -> AttentionHead:
+def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery) -> AttentionHead:
     """The attention head of Theorem 4.3's proof, for G(x) and e(x); no position embeddings. It never uses regularity."""
     key, value = lemma_d_2(model, recovery), lemma_d_4(model, recovery, mu)
     return AttentionHead(*key, *value, None, recovery.condition, model.n_cells, **_errors(model, recovery))
 
 
-def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_close: bool = False) -> AttentionHead:
+def theorem_4_3(
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int], allow_close: bool = False
+) -> AttentionHead:
     """The attention head of Theorem 4.3 (proof in appendix D.1) for H* = {`cell`} × `syntax`.
 
     Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3).
@@ -281,7 +294,7 @@ def theorem_4_3(model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_cl
     return attention_head(model, mu, recovery)
 
 
-def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
+def prompt_d_6(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
     """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
     cell = as_cell(model, cell)
     table = model.emission.new_zeros(*model.memory.shape, model.n_states)
@@ -289,7 +302,7 @@ def prompt_d_6(model: MemoryHMM, mu, cell: int) -> Tensor:
     return table.flatten()
 
 
-def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
+def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
     """The prompt (D.6) times P[H_0] / P[H_1], scaled into [0, 1]: with it Theorem D.6 needs no stationarity.
 
     Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
@@ -305,7 +318,9 @@ def prompt_for_any_start(model: MemoryHMM, mu, cell: int) -> Tensor:
     return (prompt_d_6(model, mu, cell).unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
 
 
-def prompted_head(model: MemoryHMM, mu, recovery: Recovery, drift: float = 0.0) -> AttentionHead:
+def prompted_head(
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery, drift: float = 0.0
+) -> AttentionHead:
     """The attention head of Theorem D.6's proof, for Ḡ and embeddings of (prompt, x); position 1 is never attended.
 
     `drift` is that of P[H_0] in Assumption 4.4, where the theorem rests on it.
@@ -316,7 +331,7 @@ def prompted_head(model: MemoryHMM, mu, recovery: Recovery, drift: float = 0.0) 
 
 
 def theorem_4_6(
-    model: MemoryHMM, mu, cell: int, syntax: Sequence[int], allow_close: bool = False
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int], allow_close: bool = False
 ) -> tuple[Tensor, AttentionHead]:
     """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
 
@@ -337,7 +352,13 @@ def theorem_4_6(
     return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery, drift)
 
 
-def concentrated(model: MemoryHMM, tokens, cell: int, syntax: Sequence[int], prompt=None) -> Tensor:
+def concentrated(
+    model: MemoryHMM,
+    tokens: Int[ArrayLike, "n T"],
+    cell: int,
+    syntax: Sequence[int],
+    prompt: Float[ArrayLike, " S"] | None = None,
+) -> Bool[Tensor, "n T"]:
     """Where the state is surely in H* = {`cell`} × `syntax` given all other tokens, bool (n, T): Î of Lemma D.2.
 
     𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the positions

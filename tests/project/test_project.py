@@ -93,7 +93,7 @@ def test_every_notebook_has_its_cells_and_beats(source):
     assert not any(cell.get("outputs") for cell in code)
     headings = re.findall(r"^## (.+)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
     beats = ["What is claimed", "Step by step", "At scale, and with a control", "To try next"]
-    if source.stem in {"errata", "in-pictures"}:  # a list and a tour, not derivations
+    if source.stem in {"errata", "gallery", "in-pictures"}:  # lists and a tour, not derivations
         beats = beats[-1:]
     places = [[heading.startswith(beat) for heading in headings].index(True) for beat in beats]
     assert places == sorted(places)
@@ -101,7 +101,7 @@ def test_every_notebook_has_its_cells_and_beats(source):
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
 def test_every_notebook_has_exercises_whose_solutions_run(source):
-    if source.stem == "in-pictures":
+    if source.stem in {"gallery", "in-pictures"}:
         return
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").split("## To try next")[1]
@@ -182,3 +182,16 @@ def test_imports_bring_no_more_than_they_need(code, left_out):
     check = f"{code}\nimport sys\nprint(*set({left_out.split()}) & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_the_gallery_has_ten_tasks_of_ten_lines():
+    cells = nbformat.read(ROOT / "notebooks" / "gallery.ipynb", 4).cells
+    titles = re.findall(r"^## (\d+)\. ", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
+    assert titles == [str(k) for k in range(1, 11)]
+    hidden = {"parameters", "remove-cell", "hide-input"}
+    shown = [c.source for c in cells if c.cell_type == "code" and not hidden & set(c.metadata.get("tags", []))]
+    assert len(shown) == 10
+    for source in shown:
+        lines = [line for line in source.splitlines() if line.strip()]
+        assert len(lines) <= 10, source
+        assert max(map(len, lines)) <= 76, source

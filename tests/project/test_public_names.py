@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import re
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,17 @@ def test_type_checkers_and_editors_know_the_same_names_from_the_same_modules():
         if isinstance(node, ast.ImportFrom):
             told |= {alias.asname: (node.module, alias.name) for alias in node.names}
     assert told == {name: (f"hmmlib.{module}", name) for name, module in hmmlib._MODULE.items()}
+
+
+def test_what_help_says_to_call_is_there():
+    """By task: the lines of the docstring that begin with a capital, and end in names."""
+    lines = re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE)
+    assert len(lines) >= 12
+    for task, names in lines:
+        for name in names.split(", "):
+            assert name.split(".")[0] in hmmlib.__all__, task
+            assert callable(attrgetter(name)(hmmlib)), task
+
+
+def test_a_network_of_ones_own_needs_nothing_below_the_root():
+    assert {"FromTransformers", "tune", "Tuned", "Parts"} <= set(hmmlib.__all__)

@@ -21,4 +21,5 @@ def needed() -> None:
 def chapters() -> list[str]:
     """The names of all pages in the table of contents."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+    found = [chapter for part in toc["parts"] for chapter in part["chapters"]]
+    return [toc["root"], *(page["file"] for chapter in found for page in (chapter, *chapter.get("sections", ())))]

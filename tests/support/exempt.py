@@ -58,6 +58,12 @@ INNER = {
     "training.tuning": "as_prompt fit to_tokens",
 }
 """Parts that a reader does not call: they get what the public functions have looked at."""
+AT_ROOT = {
+    "FromTransformers": "test_readers.py has what is refused",
+    "tune": "test_adapters.py likewise; `tune_prompt` looks at the rest",
+    "Parts": "test_parts.py likewise",
+}
+"""Names at the root of the library that are of inner modules."""
 RESULTS = [
     "Probe",
     "Report",
@@ -75,6 +81,7 @@ RESULTS = [
     "Undecided",
     "Sentences",
     "Task",
+    "Tuned",
     "TunedAttention",
     "Certificate",
     "Readout",

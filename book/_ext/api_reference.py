@@ -1,0 +1,185 @@
+"""The reference: what can be called, by sphinx's autodoc, from docstrings that are written to be read as plain text.
+
+A docstring has `code` in single backticks and formulas in letters, and neither is marked up for Sphinx. Here the first
+becomes code, or a link where it is a public name, and the second is kept as it stands. What constructs a statement gets a
+line that leads to the page that derives it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from enum import Enum
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+import hmmlib
+from hmmlib.notebook.pages import STATEMENTS
+
+ROOT = Path(hmmlib.__file__).parents[1]
+PAGES = {room: f"book/api-{room}" for room in ("models", "inference", "theory", "training", "experiments")}
+"""Where the names at the root of `hmmlib` are described, by the room of their module."""
+KINDS = {"assumption", "claim", "lemma", "theorem"}
+CONSTRUCTS = {
+    "prompt_d_6": "Theorem D.6",
+    "certificate": "Certificate",
+    "nearest_head": "Exactness",
+    "nearest_prompt": "Exactness",
+    "votes_apart": "Separable votes",
+    "prompt_for_votes": "Separable votes",
+    "fit_or_refute": "Several classes",
+    "signal_for": "Relabelling",
+}
+"""The statements that functions belong to whose names do not say so."""
+SPECIAL = re.compile(r"[\\*|]|(?<=\w)_(?!\w)")  # of reStructuredText, in what is plain text
+
+
+def statement_of(name: str) -> str | None:
+    """The statement that a function constructs or tests, as the ledger names it: of theorem_3_3, "Theorem 3.3"."""
+    kind, _, number = name.partition("_")
+    told = f"{kind.title()} {number.upper().replace('_', '.')}" if kind in KINDS else CONSTRUCTS.get(name)
+    return told if told in STATEMENTS else None
+
+
+def function_of(statement: str) -> str | None:
+    """The name at the root of `hmmlib` that is called as a statement is, if there is one: of "Theorem 3.3", theorem_3_3."""
+    name = re.sub(r"[ .]", "_", statement).lower()
+    return name if name in hmmlib.__all__ else None
+
+
+def place(name: str) -> tuple[str, str]:
+    """The page and the anchor of a name at the root."""
+    room = hmmlib._MODULE[name].split(".")[0]
+    return PAGES.get(room, PAGES["models"]), f"hmmlib.{name}"
+
+
+def marked_up(line: str) -> str:
+    """A line of plain text with `code`, as reStructuredText."""
+    pieces = line.split("`")
+    pieces[::2] = [SPECIAL.sub(r"\\\g<0>", piece) for piece in pieces[::2]]
+    public = [f":py:obj:`~hmmlib.{code}`" if code in hmmlib.__all__ else f"``{code}``" for code in pieces[1::2]]
+    pieces[1::2] = public
+    return "".join(pieces)
+
+
+def write_up(app, what, name, obj, options, lines) -> None:
+    """Before napoleon reads the sections of a docstring: its text, and which statement it belongs to."""
+    lines[:] = list(map(marked_up, lines))
+    if what == "property":  # napoleon takes what stands before a colon in the first line for a type
+        lines.insert(0, "")
+    if statement := statement_of(name.split(".")[-1]):
+        _, label = STATEMENTS[statement]
+        lines += ["", f"*Derived and checked:* :prf:ref:`{label}`; see also the :doc:`ledger </book/ledger>`."]
+
+
+def short_signature(app, what, name, obj, options, signature, returned) -> tuple[str, str | None] | None:
+    """A spec's fields by name and default alone, where what each accepts would take lines of pydantic's own code.
+
+    An enumeration is not called, and has none. The space before a shape's only letter is there for linters alone.
+    """
+    if isinstance(obj, type) and issubclass(obj, Enum):
+        return "", None
+    if "Annotated[" not in (signature or ""):
+        return tuple(text and re.sub(r"(['\"]) (\w+['\"])", r"\1\2", text) for text in (signature, returned))
+    named = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(obj).parameters.values()]
+    return str(inspect.Signature(named)), returned
+
+
+def leave_out(app, what, name, obj, skip, options) -> bool | None:
+    """Fields of named tuples, which their class describes."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def to_the_root(app, env, node, shown):
+    """A type of an annotation is described under its name at the root of `hmmlib`, wherever it is defined."""
+    name = node.get("reftarget", "").split(".")[-1]
+    if node.get("refdomain") != "py" or name not in hmmlib.__all__:
+        return None
+    page, anchor = place(name)
+    uri = app.builder.get_relative_uri(node["refdoc"], page) + f"#{anchor}"
+    return nodes.reference("", "", shown, refuri=uri, internal=True)
+
+
+def source_of(app):
+    """What linkcode asks: where an object's code is, on the repository's main branch."""
+    options = app.config.html_theme_options
+
+    def resolve(domain: str, info: dict) -> str | None:
+        if not info["module"]:  # of what stands on a page, and is not read from the code
+            return None
+        found = importlib.import_module(info["module"])
+        for part in info["fullname"].split("."):
+            found = getattr(found, part, None)
+        try:
+            found = inspect.unwrap(found)
+            path, line = Path(inspect.getsourcefile(found)), inspect.getsourcelines(found)[1]
+        except TypeError:  # data have no source of their own
+            return None
+        where = path.relative_to(ROOT).as_posix()
+        return f"{options['repository_url']}/blob/{options['repository_branch']}/{where}#L{line}"
+
+    return resolve
+
+
+LINES = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
+"""Parameters that stand one to a line: Sphinx makes them a list of definitions without a term, which is none."""
+
+
+def parameters_in_lines(app, pagename, templatename, context, doctree) -> None:
+    def lines(found: re.Match) -> str:
+        inner = found[1].replace("<dd>", "<span>").replace("</dd>", "</span>")
+        return f'<span class="parameters">{inner}</span>'
+
+    if "body" in context:
+        context["body"] = LINES.sub(lines, context["body"])
+
+
+class WhatToCall(SphinxDirective):
+    """The table of `help(hmmlib)`: tasks, and the names to call, each with a link to its place."""
+
+    def run(self):
+        self.env.note_dependency(hmmlib.__file__)
+        tasks = re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE)
+        entries = []
+        for task, names in tasks:
+            links = [node for name in names.split(", ") for node in (self.link(name), nodes.Text(", "))][:-1]
+            entries.append(
+                nodes.definition_list_item(
+                    "", nodes.term("", task), nodes.definition("", nodes.paragraph("", "", *links))
+                )
+            )
+        return [nodes.definition_list("", *entries)]
+
+    def link(self, name: str) -> nodes.reference:
+        page, anchor = place(name.split(".")[0])
+        uri = self.env.app.builder.get_relative_uri(self.env.docname, page) + f"#{anchor}"
+        uri += name.removeprefix(name.split(".")[0])
+        return nodes.reference("", "", nodes.literal(text=name), refuri=uri, internal=True)
+
+
+def set_linkcode(app, config) -> None:
+    config.linkcode_resolve = source_of(app)
+
+
+def setup(app) -> None:
+    for name, value in {
+        "autodoc_member_order": "bysource",
+        "autodoc_preserve_defaults": True,
+        "autodoc_typehints_format": "short",
+        "python_maximum_signature_line_length": 110,
+        "python_use_unqualified_type_names": True,
+        "toc_object_entries_show_parents": "hide",
+    }.items():
+        app.config[name] = value
+    app.connect("config-inited", set_linkcode)
+    for extension in ("autodoc", "autosummary", "napoleon", "linkcode"):
+        app.setup_extension(f"sphinx.ext.{extension}")
+    app.connect("autodoc-process-docstring", write_up, priority=400)
+    app.connect("autodoc-process-signature", short_signature)
+    app.connect("autodoc-skip-member", leave_out)
+    app.connect("html-page-context", parameters_in_lines)
+    app.connect("missing-reference", to_the_root)
+    app.add_directive("what-to-call", WhatToCall)
