@@ -65,8 +65,8 @@ from hmmlib.theory.separation import Undecided as Undecided
 from hmmlib.theory.separation import fit_or_refute as fit_or_refute
 from hmmlib.theory.theorems import attention_head as attention_head
 from hmmlib.theory.theorems import claim_b_1 as claim_b_1
-from hmmlib.theory.theorems import claim_d_10 as claim_d_10
 from hmmlib.theory.theorems import claim_d_3 as claim_d_3
+from hmmlib.theory.theorems import claim_d_10 as claim_d_10
 from hmmlib.theory.theorems import concentrated as concentrated
 from hmmlib.theory.theorems import ground_truth as ground_truth
 from hmmlib.theory.theorems import lemma_c_2 as lemma_c_2

@@ -21,6 +21,7 @@ EXAMPLES = {
     "beyond-1-tuned-prompt": "-p seed 7",
     "beyond-2-probes": "-p trials 5",
     "beyond-4-published-curve": "-p seed 7",
+    "beyond-5-prefix-lora": "-p seed 7",
     "gallery": "-p seed 7",
 }
 """What to change first, for the notebooks where that is not `-p instances 1000`."""

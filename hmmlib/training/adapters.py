@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,7 +75,8 @@ def tune_with_peft(
 
     of_type("config", config, PeftConfig)
     reader = copy.copy(of_type("network", reader, FromTransformers))
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a name that will be another one
         torch.manual_seed(as_seed(seed))
         reader.module = get_peft_model(copy.deepcopy(reader.module).requires_grad_(False), config).eval()
     weights = nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))

@@ -10,6 +10,7 @@ import jaxtyping
 import pytest
 import torch
 from good_calls import GOOD
+from peer_models import NEEDS
 
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.heads import AttentionHead
@@ -20,7 +21,8 @@ NO_ARRAYS = {"device", "dtype"}
 """Arguments without an annotation that take no array."""
 OWN = {AttentionHead: {"H": 1, "M": 2, "X": 3}, MemoryHMM: {"H": 2, "M": 2, "X": 2}}
 """The letters of good calls that make something of sizes of their own."""
-FUNCTIONS = [of for of in GOOD if good_calls.home(of).startswith(ROOMS)]
+FUNCTIONS = [of for of in GOOD if good_calls.home(of).startswith(ROOMS) and of not in NEEDS]
+"""Those that read a model of another package take no array."""
 
 
 def annotations(of) -> dict[str, str]:
