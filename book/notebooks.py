@@ -130,10 +130,7 @@ def module_file(name: str) -> Path | None:
 
 @cache
 def imported(code: str) -> frozenset[str]:
-    """Modules of the library that code names in its import statements, wherever they stand.
-
-    A name of `hmmlib` itself stands for the module that it comes from.
-    """
+    """Modules of the library that code imports, wherever; a name of `hmmlib` itself stands for the module it comes from."""
     names = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -179,10 +176,9 @@ def digest(words: str, files: Iterable[Path]) -> str:
 
 
 def key(path: Path, parameters: Path) -> str:
-    """What the outputs of a notebook depend on, as one hash.
+    """What the outputs of a notebook depend on, as one hash. Its text is not among it.
 
     Its code cells, parameters, the library as far as it imports it, the lock, and stored results if it can read them.
-    Its text is not among it.
     """
     notebook = nbformat.read(path, 4)
     cells = [[c.source, c.metadata.get("tags", [])] for c in notebook.cells if c.cell_type == "code"]
@@ -282,9 +278,7 @@ def execute(path: Path, parameters: Path) -> None:
 
 
 def check_ledger(workers: int) -> None:
-    """Check all statements and write the ledger; what it was made of and what it says are noted only when every
-    verdict is as recorded.
-    """
+    """Check all statements and write the ledger; what it was made of is noted only when every verdict is as recorded."""
     ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
     done_for.unlink(missing_ok=True)
     command = [sys.executable, "-m", "hmmlib", "ledger", "--out", str(ledger), "--workers", str(workers)]
@@ -332,7 +326,7 @@ def main() -> None:
     execution = commands.add_parser("execute")
     execution.add_argument("preset", nargs="?", default="quick")
     execution.add_argument(
-        "--jobs", type=int, default=side_by_side.cores(), help="at a time; as many as cores if left out"
+        "--jobs", type=int, default=side_by_side.cores(), help="at a time; one for each core if left out"
     )
     running = commands.add_parser("run")
     running.add_argument("name", metavar="NAME", help="such as 2-setting")

@@ -88,7 +88,7 @@ def test_a_kernel_starts_without_a_warning(settings, tmp_path, monkeypatch):
         monkeypatch.setenv(name, str(tmp_path / "own"))
     environment = tmp_path / "environment"
     if settings == "of make install":
-        (recipe,) = re.findall(r"^\t(mkdir .*etc/ipython.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        (recipe,) = re.findall(r"^\t@?(mkdir .*etc/ipython.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
         subprocess.run(["sh", "-c", recipe.replace("$(VENV)", str(environment))], cwd=ROOT, check=True)
     if settings == "of make book":
         monkeypatch.setattr(pipeline, "ROOT", tmp_path)

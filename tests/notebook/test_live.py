@@ -47,7 +47,7 @@ def test_stored_results_are_called_stored_and_are_run_again_on_request(results, 
 
 def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
     for k, result in enumerate(results):
-        origin = {"library": "another", "commit": f"{'abb'[k]}123456789ab", "date": f"2020-01-0{k + 1}"}
+        origin = {"library": "0123456789abcdef", "commit": f"{'abb'[k]}123456789ab", "date": f"2020-01-0{k + 1}"}
         save_result(replace(result, environment=result.environment | origin), tmp_path)
     lines = []
     gather(SPECS, math.inf, "cpu", tmp_path, lines.append)

@@ -23,6 +23,14 @@ def heeding_ctrl_c():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_counts():
+    """Whatever started the tests, or ran before in this process."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def in_the_midst(monkeypatch):
     """Makes Ctrl-C come, once or more often, while the gradients of a step are being computed."""
