@@ -201,3 +201,35 @@ def test_a_probe_of_the_label_does_not_tell_them_apart():
 def test_with_5_percent_hidden_heads_are_near_the_published_ones_and_prompts_are_not():
     rare = trials(30, 0, 10, **APPENDIX_E, masked=0.05) + trials(30, 20, 20, **APPENDIX_E, masked=0.05)
     assert [f"{of(read, rare).mean:.0%}" for read in (HEAD, PROMPT)] == ["70%", "90%"]
+
+
+CHOSEN = load_results("quick", STORE / "choices")
+
+
+def choice(**fields):
+    found = [r for r in select(CHOSEN, **fields)]
+    assert sorted((size(r), r.spec.seed) for r in found) == [(n, seed) for n in (10, 30) for seed in (1000, 1001, 1002)]
+    return found
+
+
+def test_the_settings_of_quick_are_those_that_other_chains_would_have_chosen():
+    excess = {rate: of(lambda r: r.excess_loss, choice(muon_rate=rate)).mean for rate in (0.005, 0.01, 0.02, 0.04)}
+    assert min(excess, key=excess.get) == 0.02
+    assert [f"{excess[rate]:.2f}" for rate in (0.02, 0.04)] == ["0.30", "0.48"]
+    heads, prompts = (
+        {rate: of(read, choice(head_rate=rate, prompt_rate=rate)).mean for rate in (0.01, 0.03, 0.1, 0.3)}
+        for read in (lambda r: r.validation_head_accuracy, lambda r: r.validation_prompt_accuracy)
+    )
+    assert max(prompts, key=prompts.get) == 0.1
+    assert max(heads.values()) - heads[0.1] < 0.01
+
+
+def test_adamw_leaves_none_behind_and_its_prompts_are_a_little_lower_at_one_share():
+    found = {n: trials(n, count=10, muon_rate=0.0, learning_rate=0.001, steps=1600, **APPENDIX_E) for n in (10, 30)}
+    assert max(r.excess_loss for group in found.values() for r in group) < 0.9
+    assert [f"{end(map(learned, found[30])):.2f}" for end in (min, max)] == ["0.48", "0.77"]
+    assert [f"{end(map(PROMPT, found[30])):.0%}" for end in (min, max)] == ["80%", "98%"]
+    many = [r for steps in (100, 150, 200, 300) for r in after(steps, 30)]
+    for low, high in ((0.3, 0.6), (0.6, 0.9)):
+        one, other = ([r for r in group if low <= learned(r) < high] for group in (found[30], many))
+        assert 0.03 < of(PROMPT, other).mean - of(PROMPT, one).mean < 0.09
