@@ -11,5 +11,5 @@ var Scorer = {
   term: 5,
   partialTerm: 2,
   score: ([page, title, anchor, description, score]) =>
-    score + (anchor ? 100 : 0) + (searchedWords.every((word) => title.toLowerCase().includes(word)) ? 1 : 0),
+    score + (anchor && !title.startsWith('hmmlib.') ? 100 : 0) + (searchedWords.every((word) => title.toLowerCase().includes(word)) ? 1 : 0),
 };
