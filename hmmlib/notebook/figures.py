@@ -89,7 +89,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
         axes.set_xticks(np.arange(len(below)), outcomes)
         axes.set(title=title, ylabel="share")
     axes.set_xlabel(x_label)
-    legend_below(axes, offset=0.3)
+    legend_below(axes, offset=0.4)
     return done(figure)
 
 
