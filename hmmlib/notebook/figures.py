@@ -79,7 +79,9 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
 def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[str], x_label: str) -> Figure:
     """Bars with a part for each series, one panel above the other. ValueError for a series of another length."""
     colours = [BLUE, ORANGE, GREEN, RED, SOFT]
-    figure, rows = plt.subplots(len(by_name("panels", panels)), 1, figsize=(5.4, 2.3 * len(panels) + 0.7), squeeze=False)
+    figure, rows = plt.subplots(
+        len(by_name("panels", panels)), 1, figsize=(5.4, 2.3 * len(panels) + 0.7), squeeze=False
+    )
     for axes, (title, series) in zip(rows[:, 0], panels.items(), strict=True):
         below = np.zeros(length_of("outcomes", outcomes))
         for (name, heights), colour in zip(by_name(f"panels[{title!r}]", series).items(), colours, strict=False):
