@@ -73,20 +73,30 @@ def name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
+_ASKED: list[bool] = []
+"""Holds something once Ctrl-C has been pressed in a process that heeds one interrupt."""
+
+
 def heed_one_interrupt() -> list[bool]:
     """From now on the first Ctrl-C raises KeyboardInterrupt, and no other does: what a second one would cut short ends soon.
 
     For a process of one's own, in its main thread. The list that is returned is no longer empty once there was one.
     """
-    asked = []
+    _ASKED.clear()
 
     def interrupted(*_) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        asked.append(True)
+        _ASKED.append(True)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupted)
-    return asked
+    return _ASKED
+
+
+def heed_a_lost_interrupt() -> None:
+    """KeyboardInterrupt where the one that was heeded got lost: an import or a callback of another library may swallow it."""
+    if _ASKED:
+        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -135,6 +145,7 @@ def interrupts_held() -> Iterator[Callable[[], None]]:
         yield let_through
     finally:
         signal.signal(signal.SIGINT, before)
+    let_through()  # what came after the last call of it
 
 
 @cache

@@ -122,9 +122,10 @@ def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
 
 
 def _reporter(spec, until: float, on_progress: Callable | None) -> Callable[[str, float], None]:
-    """Tells how far a trial is, and ends it when its time is over."""
+    """Tells how far a trial is, and ends it when its time is over or it is to be interrupted."""
 
     def report(phase: str, share: float) -> None:
+        backend.heed_a_lost_interrupt()
         if on_progress:
             on_progress(spec, phase, share)
         if time.monotonic() >= until:
@@ -155,6 +156,7 @@ def _attempt(
         interrupt.add_note(what_is_kept(spec, store))
         raise
     except (ArithmeticError, ValueError, RuntimeError, MemoryError) as error:
+        backend.heed_a_lost_interrupt()  # an import may have made another error of it
         outcome.failed[spec.hash] = " ".join(str(error).split()) or type(error).__name__
     else:
         outcome.ran.append(spec.hash)

@@ -5,14 +5,16 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import nullcontext, suppress
 
 import pytest
 from runs import ENVIRONMENT, PANEL, command
 from short_pretraining import NAMES, STEPS, train, undisturbed
 
 from hmmlib import backend
-from hmmlib.experiments.local import what_is_kept
+from hmmlib.experiments.local import run_missing, what_is_kept
 from hmmlib.experiments.specs import panel_specs
+from hmmlib.experiments.store import checkpoint_path, is_stored
 from hmmlib.training import checkpoints, pretraining
 
 pytestmark = pytest.mark.outside
@@ -94,6 +96,36 @@ def test_where_signals_do_not_arrive_or_are_ignored_nothing_is_changed():
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [signal.default_int_handler, signal.SIG_IGN]
+
+
+@pytest.mark.parametrize("swallowed", [True, False])
+def test_an_interrupt_that_another_library_swallows_ends_the_trial_at_its_next_step(swallowed, tmp_path):
+    """As an import does that catches everything; the control: where none came, the trial is run to its end."""
+    (spec,) = panel_specs("smoke", "left", 1, sizes=[4], **PANEL)
+    asked = backend.heed_one_interrupt()
+    try:
+        if swallowed:
+            with suppress(BaseException):
+                signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt) if swallowed else nullcontext():
+            run_missing([spec], tmp_path, say=str)
+    finally:
+        asked.clear()
+    assert is_stored(spec, tmp_path) != swallowed
+    assert checkpoints.kept(checkpoint_path(spec, tmp_path)).get("done") == ("1" if swallowed else None)
+
+
+def test_an_interrupt_after_the_last_step_is_heeded_when_the_work_is_done():
+    done = []
+
+    def work():
+        with backend.interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            done.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done
 
 
 def test_the_command_line_says_what_is_kept_and_how_to_go_on(tmp_path):
