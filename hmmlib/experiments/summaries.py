@@ -7,12 +7,14 @@ import math
 import reprlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from numbers import Real
 from typing import NamedTuple
 
 import torch
 
+from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import TrialResult, draw_model
 from hmmlib.validation import of_type
 
@@ -173,13 +175,18 @@ def learned(result: TrialResult) -> float:
     """The share of what there was to learn that the network has learned: 0 where its loss is that of always guessing by the
     frequencies of the tokens, 1 where it is the least that there is, the exact G's. Below 0 where it is worse than those.
     """
-    spec = of_type("result", result, TrialResult).spec
+    guess = _entropy_of_frequencies(of_type("result", result, TrialResult).spec)
+    return (guess - result.network_loss) / (guess - result.best_loss)
+
+
+@cache
+def _entropy_of_frequencies(spec: TrialSpec) -> float:
+    """Of the tokens of a trial's model, in nats, over the positions of its documents."""
     model = draw_model(spec)
     states = torch.stack([model.marginal(at) for at in range(1, (spec.document_length or spec.length) + 1)]).mean(0)
     memory = model.memory if spec.n_memory > 1 else torch.ones(1, dtype=states.dtype)
     emission = model.emission.reshape(spec.n_tokens, spec.n_memory, spec.n_states)
-    guess = torch.special.entr(torch.einsum("xmh,m,h->x", emission, memory, states)).sum().item()
-    return (guess - result.network_loss) / (guess - result.best_loss)
+    return torch.special.entr(torch.einsum("xmh,m,h->x", emission, memory, states)).sum().item()
 
 
 def reference(panel: str) -> dict[str, dict[int, Interval]]:

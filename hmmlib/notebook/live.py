@@ -124,7 +124,7 @@ def gather(
     before = [result for result in results if result.spec.hash not in outcome.ran]
     for changed in dict.fromkeys(map(has_changed, before)):
         alike = [result for result in before if has_changed(result) is changed]
-        again = "" if changed is False else " (`trial --rerun` runs them again)"
+        again = "" if changed is False else " (most changes move no number; `trial --rerun` runs them again)"
         told = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
         say(textwrap.fill(told, WIDTH))
     return results

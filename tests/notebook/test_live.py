@@ -28,7 +28,7 @@ def test_stored_results_are_called_stored_and_are_run_again_on_request(results, 
     for result in results[:2]:
         save_result(replace(result, environment=result.environment | old), tmp_path / "theirs")
     assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append))) == list(map(numbers, results))
-    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since (`trial --rerun` runs them again)"
+    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since (most changes move no number; `trial --rerun` runs them again)"
     assert [" ".join(line.split()) for line in lines[1:]] == [f"2 of 3 trials were not run now, but {said}."]
     assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
     assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
@@ -54,7 +54,7 @@ def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
     said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit; the library has changed since"
     assert max(map(len, lines[0].splitlines())) <= WIDTH
     assert [" ".join(line.split()) for line in lines] == [
-        f"3 of 3 trials were not run now, but {said} (`trial --rerun` runs them again)."
+        f"3 of 3 trials were not run now, but {said} (most changes move no number; `trial --rerun` runs them again)."
     ]
 
 

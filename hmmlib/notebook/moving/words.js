@@ -59,7 +59,7 @@
       update();
     };
     const none = Array(n).fill(0), corner = (k) => [0, 1, 2].map((i) => Number(i === k));
-    button(shape.buttons, "Nearest fake token", () => put(weights, none));
+    button(shape.buttons, "Nearest reweighting", () => put(weights, none));
     button(shape.buttons, "Tuned prompt's words", () => put(ones(n), ones(n)));
     button(shape.buttons, "Reset", () => put(ones(n), none));
     const place = plane([0, 1, 2].map(corner));
