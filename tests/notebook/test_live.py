@@ -13,6 +13,7 @@ from hmmlib.experiments.store import Store, checkpoint_path, load_result, result
 from hmmlib.experiments.trials import run_trial
 from hmmlib.notebook.live import WIDTH, gather, measured, run_live
 
+AGAIN = "(most changes move no number; `trial --rerun` runs them again)"
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 
 
@@ -28,7 +29,7 @@ def test_stored_results_are_called_stored_and_are_run_again_on_request(results, 
     for result in results[:2]:
         save_result(replace(result, environment=result.environment | old), tmp_path / "theirs")
     assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append))) == list(map(numbers, results))
-    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since (most changes move no number; `trial --rerun` runs them again)"
+    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since " + AGAIN
     assert [" ".join(line.split()) for line in lines[1:]] == [f"2 of 3 trials were not run now, but {said}."]
     assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
     assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
@@ -53,9 +54,7 @@ def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
     gather(SPECS, math.inf, "cpu", tmp_path, lines.append)
     said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit; the library has changed since"
     assert max(map(len, lines[0].splitlines())) <= WIDTH
-    assert [" ".join(line.split()) for line in lines] == [
-        f"3 of 3 trials were not run now, but {said} (most changes move no number; `trial --rerun` runs them again)."
-    ]
+    assert [" ".join(line.split()) for line in lines] == [f"3 of 3 trials were not run now, but {said} {AGAIN}."]
 
 
 def test_what_lacks_what_is_asked_for_when_the_time_is_over_is_told(results, tmp_path):
