@@ -6,6 +6,7 @@ import peft
 import pytest
 import torch
 import transformers
+from record import slow
 from runs import TINY, numbers
 
 from hmmlib.experiments.beyond import ON_REQUEST
@@ -124,13 +125,13 @@ def on_other_examples(spec, model):
 @pytest.mark.parametrize(
     ("fields", "parts"),
     [
-        (dict(own="mine"), Parts(model=lambda spec: random_hmm(5, 4, 3))),
-        (dict(own="mine"), Parts(task=on_other_examples)),
+        pytest.param(dict(own="mine"), Parts(model=lambda spec: random_hmm(5, 4, 3)), marks=slow),
+        pytest.param(dict(own="mine"), Parts(task=on_other_examples), marks=slow),
         (dict(own="mine"), Parts(network=lambda spec, model: build_network(replace(spec, own="", layers=3)))),
         (dict(tuner="prefix", rank=3), None),
-        (dict(tuner="lora", rank=3), None),
+        pytest.param(dict(tuner="lora", rank=3), None, marks=slow),
         (dict(tuner="lora", n_memory=2), None),
-        (dict(labels="stepped"), None),
+        pytest.param(dict(labels="stepped"), None, marks=slow),
     ],
     ids=["a model", "a task", "a network", "prefix", "LoRA", "LoRA with memory", "other labels"],
 )
