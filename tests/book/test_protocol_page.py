@@ -9,7 +9,9 @@ import torch
 
 from hmmlib.experiments.labels import draw_mu
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import TrialSpec, select
+from hmmlib.experiments.store import STORE, load_results
+from hmmlib.experiments.summaries import interval
 from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
@@ -83,6 +85,72 @@ def test_every_value_is_that_of_the_preset():
 def test_a_wrong_value_is_found(old, new, expected):
     assert PAGE.count(old) == 1
     assert wrong(PAGE.replace(old, new)) == [expected]
+
+
+def test_rows_on_which_the_presets_differ_come_first():
+    for header, *rows in tables(PAGE):
+        if [name.strip("`") for name in header[3:]] != COLUMNS:
+            continue
+        presets = [dict(zip(COLUMNS, row[3:], strict=True)) for row in rows]
+        ranks = [
+            0 if row["quick"] != row["paper"] else 1 if row["released-code"] != row["paper"] else 2 for row in presets
+        ]
+        assert ranks == sorted(ranks)
+
+
+def differing() -> list[list[str]]:
+    """The rows of the table of what differs most."""
+    return next(rows for header, *rows in tables(PAGE) if header[0] == "what differs")
+
+
+def test_the_table_of_what_differs_most_has_the_values_of_the_presets():
+    told = {row[0]: row[1:4] for row in differing()}
+    for name, form in {
+        "network: `layers` of `width`": "{0.layers} of {0.width}",
+        "`steps` of pretraining, and their `batch`": "{0.steps:,} of {0.batch} chunks",
+        "tuning: `epochs`, `head_rate` and `prompt_rate`": "{0.epochs} passes at {0.head_rate:g}",
+        "share of tokens that is hidden, `masked`": "{0.masked:.0%}",
+        "`dropout`": "{0.dropout:g}",
+        "ids beside the tokens, `specials`": "{0.specials}",
+    }.items():
+        for preset, cell in zip(("paper", "released-code", "quick"), told[name], strict=True):
+            assert cell == "–" or cell.replace("asked for, ", "") == form.format(TrialSpec(preset))
+    quick = TrialSpec("quick")
+    assert quick.head_rate == quick.prompt_rate
+    row = told["tokens of a task and of a chunk, `task_length` and `length`"]
+    assert row[2] == f"{quick.task_length} and {quick.length}"
+    assert f"Muon at {quick.muon_rate}" in told["optimiser of pretraining: `learning_rate`, `muon_rate`"]
+
+
+@pytest.mark.outside
+def test_what_a_difference_does_alone():
+    stored, tuning = load_results("quick", STORE / "beyond"), dict(tuning_batch=8, head_rate=0.01, prompt_rate=0.01)
+
+    def accuracies(**fields) -> dict[int, float]:
+        found = [r for r in select(stored, **tuning, **fields) if (r.spec.n_states, r.spec.n_memory) == (30, 1)]
+        return {r.spec.seed: r.prompt_accuracy for r in found if r.spec.seed < 10}
+
+    base = accuracies()
+    assert len(base) == 10
+    tried = {
+        "`masked`": dict(masked=0.05),
+        "`length`": dict(length=192, task_length=129),
+        "`dropout`": dict(dropout=0.1),
+        "`labels`": dict(labels="stepped"),
+        "`weights`": dict(weights="shared"),
+        "`documents`": dict(documents=53, document_length=10240),
+        "`masking`": dict(masking="bert"),
+        "`places`": dict(places="repeated"),
+        "`specials`": dict(specials=5),
+    }
+    told = [row for row in differing() if re.match(r"[+-]", row[4])]
+    assert len(told) == len(tried)
+    for row, (name, fields) in zip(told, tried.items(), strict=True):
+        assert name in row[0]
+        changed = accuracies(**fields)
+        assert changed.keys() == base.keys()
+        found = interval([100 * (changed[seed] - base[seed]) for seed in base])
+        assert row[4].split(" for ")[0] == f"{found:+.1f}"
 
 
 def test_what_released_code_takes_over_is_what_differs_from_paper():

@@ -1,6 +1,7 @@
 """What the pages say of the stored trials, as far as it is a claim about them all."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
 pytestmark = pytest.mark.outside
 
+ROOT = Path(__file__).resolve().parents[2]
 LEFT_RESULTS = [load_result(result_path(spec, STORE)) for spec in panel_specs("quick", "left", 20)]
 SIZES = (4, 8, 10, 15, 25, 30)
 RIGHT_RESULTS = [load_result(result_path(spec, STORE)) for spec in panel_specs("quick", "right", 5)]
@@ -119,6 +121,39 @@ def test_prompts_follow_what_the_network_has_learned():
     assert 0.19 < learned(found[0]) < 0.23 < learned(found[1])
 
 
+def in_short(page: str) -> str:
+    """The paragraph that opens a page with its results."""
+    return re.search(r"^\*In short:\* (.+)$", (ROOT / "notebooks" / f"{page}.md").read_text(), re.MULTILINE)[1]
+
+
+def test_experiment_3_in_short():
+    """What it says of networks is in `test_prompts_follow_what_the_network_has_learned`."""
+    text, published = in_short("5-2-head-vs-prompt"), reference("left")
+    ours = [round(100 * found.mean) for n, found in along(LEFT_RESULTS, gain, size).items() if n >= 8]
+    theirs = [
+        round(100 * (published["prompt tuning"][n].mean - published["head tuning"][n].mean)) for n in SIZES if n >= 8
+    ]
+    assert f"tuned prompts are {min(ours)} to {max(ours)} points above" in text
+    assert f"in the paper they are {min(theirs)} to {max(theirs)} points above" in text
+    assert [f"{published['prompt tuning'][n].mean:.0%}" for n in (25, 30)] == ["75%", "75%"]
+    assert "fall to 75% at 25 and 30 states" in text
+    assert min(found.mean for found in along(LEFT_RESULTS, LEFT["prompt tuning"], size).values()) > 0.9
+    assert "ours stay above 90% at every size" in text
+    assert "60 networks" in text
+    assert "the six that have learned least have prompts at 77% to 94%, and the others at 97%" in text
+
+
+def test_experiment_4_in_short():
+    """What the head adds, and what the memory, is in `test_right_results`."""
+    text = in_short("5-3-memory-vs-vanilla")
+    memory, vanilla = (along(RIGHT_RESULTS, read, size) for read in RIGHT.values())
+    shares = [100 * found.mean for found in memory.values()]
+    assert 97 < min(shares) <= max(shares) == 100
+    assert "right on 97% to 100% of the texts" in text
+    lower = [round(100 * (memory[n].mean - vanilla[n].mean)) for n in (8, 12, 20, 28)]
+    assert f"{min(lower)} to {max(lower)} points lower" in text
+
+
 def test_no_result_is_better_than_the_least_loss_allows():
     for result in (*LEFT_RESULTS, *RIGHT_RESULTS):
         assert result.excess_loss > -0.02
@@ -130,7 +165,7 @@ def test_no_result_is_better_than_the_least_loss_allows():
     ("panel", "series", "results"), [("left", LEFT, LEFT_RESULTS), ("right", RIGHT, RIGHT_RESULTS)]
 )
 def test_the_protocol_page_has_these_numbers(panel, series, results):
-    page = (Path(__file__).resolve().parents[2] / "book" / "protocol-and-code.md").read_text()
+    page = (ROOT / "book" / "protocol-and-code.md").read_text()
     ours, published = {name: along(results, read, size) for name, read in series.items()}, reference(panel)
     for x in next(iter(published.values())):
         cells = [f"{table[name][x]}" for name in series for table in (published, ours)]
@@ -178,7 +213,7 @@ def test_what_the_page_reads_off_the_ladder():
 
 
 def test_the_numbers_of_the_landing_page():
-    text = (Path(__file__).resolve().parents[2] / "book" / "index.md").read_text()
+    text = (ROOT / "book" / "index.md").read_text()
     memory = [round(100 * p.mean) for p in along(RIGHT_RESULTS, RIGHT["memory HMM + attention head"], size).values()]
     assert f"score {min(memory)}% to {max(memory)}%" in text
     ours = along(LEFT_RESULTS, LEFT["prompt tuning"], size)[30].mean
