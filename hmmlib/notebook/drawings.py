@@ -248,6 +248,43 @@ def setting(alt: str = "") -> Drawing:
     return drawing(elements, WIDTH, 398, alt or made)
 
 
+def tuners(alt: str = "") -> Drawing:
+    """Where a prompt, a prefix and LoRA take hold of a frozen network of two layers, beside each other."""
+    elements, tops = [], (76, 124)
+    says = {
+        "prompt": ("before the", "text"),
+        "prefix": ("keys, values", "in each layer"),
+        "LoRA": ("added to", "weights"),
+    }
+    for left, (name, below) in zip((6, 122, 238), says.items(), strict=True):
+        start = left + (
+            0 if name == "prompt" else 38
+        )  # what stands before the text goes through the layers, or does not
+        middle, tuned = (start + left + 106) / 2, left + 14
+        elements.append(label(left + 53, 10, name, 14))
+        for i, x in enumerate((left + 50, left + 73, left + 96)):
+            state = "" if i else "masked"
+            elements.append(named(f"{name} X_{i}", state, frame(x, 40, 18, 18, ORANGE, state)))
+        for k, y in enumerate(tops, 1):
+            layer = frame(middle, y, left + 106 - start, 26, SOFT, corner=6) + label(middle, y, f"layer {k}", 11)
+            elements += [named(f"{name} layer {k}", "frozen", layer), arrow([(left + 73, y - 25), (left + 73, y - 14)])]
+            if name != "prompt":
+                elements.append(named(f"{name} {k}", "trained", frame(tuned, y, 24, 22, RED, "trained")))
+                join = arrow([(tuned + 13, y), (start - 1, y)], RED) if name == "prefix" else ""
+                elements.append(join or label(tuned + 18, y, "+", 12))
+        if name == "prompt":
+            elements.append(named("prompt 0", "trained", frame(tuned, 40, 24, 22, RED, "trained")))
+            elements.append(arrow([(tuned, 51), (tuned, 62)]))
+        elements += [label(left + 53, 154 + 15 * k, text) for k, text in enumerate(below)]
+    elements.append(key(200, ["token", "masked"], ["trained", "frozen"]))
+    made = (
+        "Three networks of two layers under a gap and two tokens. A trained prompt stands beside the tokens and goes through "
+        "both frozen layers; a trained prefix stands before the text in each layer; LoRA's trained matrices are added to "
+        "the weights of each layer, and nothing stands before the text."
+    )
+    return drawing(elements, WIDTH, 232, alt or made)
+
+
 def memory_cell(n_tokens: int = 4, alt: str = "") -> Drawing:
     """A memory HMM with one cell: M, drawn once, acts on every one of 1 to 4 tokens beside the token's own state."""
     integer_between("n_tokens", n_tokens, 1, STEPS - 1)

@@ -102,6 +102,13 @@ def test_what_prompts_reach_by_the_share_learned():
     assert abs(of(PROMPT, plateau).mean - of(lambda r: r.majority_rate, plateau).mean) < 0.03
 
 
+def test_from_a_quarter_on_every_prompt_is_above_80_percent_and_heads_rise_slowly():
+    many = [r for steps in (100, 150, 200, 300) for n in (25, 30) for r in after(steps, n)]
+    assert min(PROMPT(r) for r in many if learned(r) >= 0.25) > 0.8
+    assert abs(of(PROMPT, early := [r for r in many if learned(r) < 0.02]).mean - of(HEAD, early).mean) < 0.01
+    assert f"{of(HEAD, [r for r in many if learned(r) >= 0.6]).mean:.0%}" == "78%"
+
+
 def test_no_tuning_brings_networks_that_have_learned_near_the_published_means():
     ways = {
         "quick": {},
@@ -157,6 +164,8 @@ def test_no_single_difference_makes_the_published_fall():
     assert prompts["hidden"].high < 0
     assert prompts["tokens"].low < 0 < prompts["tokens"].high
     assert f"{prompts['dropout'].mean:+.1%}" == "-1.7%"
+    slow = {name for name in SINGLE if abs(moved(name, learned).mean) >= 0.05}
+    assert slow == {"tokens", "hidden", "dropout"}
 
 
 def test_5_percent_hidden_leaves_six_of_ten_networks_behind_and_longer_tasks_two():

@@ -18,6 +18,7 @@ def test_which_tasks_can_be_solved():
     for n_states in (25, 30):
         assert mean(float(r.solvable["prompt"]["error"] <= 0.01) for r in of(n_states)) == pytest.approx(0.25, abs=0.06)
     assert 0.2 < mean(float(r.solvable["prompt"]["error"] <= 0.01) for r in of(30)) < 0.5
+    assert [sum(r.solvable["head"]["error"] <= 1e-6 for r in of(n)) for n in SIZES] == [20, 16, 10, 0, 0, 0]
 
 
 def test_no_certified_label_is_wrong_and_few_are_certified():

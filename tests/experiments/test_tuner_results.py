@@ -59,3 +59,13 @@ def test_relabelling_takes_off_what_no_reweighting_does(n_states):
         assert told < of(far("floor"), group) + 0.01
         assert sum(far("relabelled")(r) < far("reweighted")(r) for r in group) >= 9
     assert moved["prefix"] > moved["LoRA"] > moved["prompt"]
+
+
+def test_the_page_in_short():
+    found = {
+        family: [f"{of(far(family), trials(name, 30)):.2f}" for name in RATES]
+        for family in ("unchanged", "reweighted", "relabelled")
+    }
+    assert [(min(each), max(each)) for each in found.values()] == [("0.56", "0.64"), ("0.35", "0.40"), ("0.15", "0.17")]
+    assert [f"{of(TUNED, trials(name, 30)):.0%}" for name in RATES] == ["95%", "96%", "97%"]
+    assert {f"{of(HEAD, trials(name, 30)):.0%}" for name in RATES} == {"75%"}

@@ -17,6 +17,7 @@ ALL = {
     "prompt": drawings.prompt_chain(),
     "short prompt": drawings.prompt_chain(1),
     "setting": drawings.setting(),
+    "tuners": drawings.tuners(),
     "one cell": drawings.memory_cell(),
     "one cell, one token": drawings.memory_cell(1),
     "cells": drawings.memory_cells(),
@@ -192,6 +193,21 @@ def test_the_setting_says_what_is_trained_and_what_is_frozen():
     assert {name for name, state in found.items() if state == "frozen"} == {"G"}
     assert {name for name, state in found.items() if state == "highlighted"} == {"H_0"}
     assert {"posterior", "F", "F*", "X_1", "X_2", "X_3", "H_3"} <= set(found)
+
+
+def test_what_is_tuned_stands_before_the_text_or_in_each_layer_or_beside_its_weights():
+    found = states(ALL["tuners"])
+    assert [name for name, state in found.items() if state == "trained"] == [
+        "prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2",
+    ]  # fmt: skip
+    assert {name for name, state in found.items() if state == "frozen"} == {
+        f"{name} layer {k}" for name in ("prompt", "prefix", "LoRA") for k in (1, 2)
+    }
+    boxes = {g.get("data-node"): extent(g.find("rect")) for g in tree(ALL["tuners"]).iter("g") if g.get("data-node")}
+    assert boxes["prompt layer 1"][0] < boxes["prompt 0"][2] < boxes["prompt X_0"][0]
+    assert boxes["prefix 1"][2] < boxes["prefix layer 1"][0] < boxes["prefix X_0"][0]
+    tips = [e for e in tree(ALL["tuners"]).iter("polygon") if e.get("fill") == drawings.RED]
+    assert len(tips) == 2  # into the layers of the prefix; LoRA is added with a plus
 
 
 @pytest.mark.parametrize("n_tokens", [1, 2, 3, 4])
