@@ -279,8 +279,8 @@ def slower(records: Iterable[dict]) -> Table:
     for record in records:
         for row in record["rows"]:
             if "ratios" in row and (found := best(row)) and found[1] < 1:
-                lines.append((record["name"], setting(row), found[0], number(1 / found[1])))
-    return Table("where a peer is faster", ("benchmark", "setting", "peer", "times as fast"), lines)
+                lines.append((found[0], number(1 / found[1]), record["name"], setting(row)))
+    return Table("where a peer is faster", ("peer", "times as fast", "benchmark", "setting"), lines)
 
 
 def setting(row: dict) -> str:

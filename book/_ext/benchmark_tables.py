@@ -167,14 +167,14 @@ def as_waits(found: list[Wait]) -> Figure:
     axes.minorticks_off()
     axes.grid(axis="x", color=figures.SOFT, alpha=0.35, linewidth=0.7)
     axes.spines["left"].set_visible(False)
-    figures.legend_below(axes, columns=2, offset=0.07)
+    figures.legend_below(figure)
     return figures.done(figure)
 
 
 def against_time(rows: list[dict], step: dict[str, float]) -> Figure:
     """A panel for each number of states, a line for each side and seed; `step`: seconds of a step of both sides."""
     sizes = sorted({row["states"] for row in rows})
-    figure, panels = plt.subplots(1, len(sizes), figsize=(6.2, 3.6), sharey=True, squeeze=False)
+    figure, panels = plt.subplots(1, len(sizes), figsize=(5.4, 3), sharey=True, squeeze=False)
     for states, axes in zip(sizes, panels[0], strict=True):
         labelled = set()
         for name, _, seconds, excess in learning.points(rows, step, states):
@@ -184,13 +184,13 @@ def against_time(rows: list[dict], step: dict[str, float]) -> Figure:
             labelled.add(name)
         axes.set(yscale="log", xlabel="seconds", title=f"{states} states")
     panels[0][0].set_ylabel("excess loss, nats")
-    figures.legend_below(panels[0][0], columns=2, offset=0.2)
+    figures.legend_below(figure)
     return figures.done(figure)
 
 
 def against_states(rows: list[dict]) -> Figure:
     """Each contestant's median seconds for all tokens, on logarithmic axes."""
-    figure, axes = plt.subplots(figsize=(6.2, 4.2))
+    figure, axes = plt.subplots(figsize=(5.4, 3.6))
     for name, (colour, marker, line) in LINES.items():
         points = [(row["states"], by_name(row).get(name, {}), tables.own(row)["work"]) for row in rows]
         seconds = [(states, one["median"] * work / one["work"]) for states, one, work in points if "median" in one]
@@ -199,7 +199,7 @@ def against_states(rows: list[dict]) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel="hidden states", ylabel="seconds")
     axes.set_xticks(sizes, [f"{size}" for size in sizes], minor=False)
     axes.minorticks_off()
-    figures.legend_below(axes, columns=2, offset=0.16)
+    figures.legend_below(figure)
     return figures.done(figure)
 
 

@@ -33,8 +33,8 @@ INKS = {
 """The colours of `hmmlib.notebook.figures`, and the variables of companion.css that take their place."""
 
 
-SMALLEST = 0.7
-"""How far a picture may shrink before it scrolls instead: text of 10 points is then still 7."""
+SMALLEST = 0.68
+"""How far a picture may shrink before it scrolls instead: text of 11 points is then still 7.5, some 10 pixels."""
 
 
 def inlined(svg: str, alternative: str) -> str:

@@ -138,7 +138,7 @@ class TrialSpec:
 
     @property
     def network_hash(self) -> str:
-        """16 hexadecimal digits of the fields that the pretrained network hangs on: alike where only the task differs."""
+        """16 hexadecimal digits of the fields that the pretrained network hangs on, alike where only the task differs."""
         fields = {name: value for name, value in self.content().items() if name not in OF_THE_TASK}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 

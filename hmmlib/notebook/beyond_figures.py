@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from hmmlib.experiments.summaries import LEFT, Interval, Read, along, as_results, means, reference, size
 from hmmlib.notebook.figure_3 import draw_line
-from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, TRIANGLE, done, legend_below
+from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TRIANGLE, TYPE, done, legend_below
 from hmmlib.validation import all_of_type, as_array, by_name, length_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def lines(
     """Means with 95% intervals against what `at` reads, a line for each of up to six series."""
     if len(by_name("series", series)) > len(COLOURS):
         raise ValueError(f"series must be 1 to {len(COLOURS)} lines, by name, not {len(series)}")
-    figure, axes = plt.subplots(figsize=(5.4, 3.8))
+    figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (name, read) in enumerate(series.items()):
         draw_line(axes, along(results, read, at), COLOURS[k], MARKERS[k], name)
     ticks = sorted({at(result) for result in as_results(results)})
@@ -42,7 +42,7 @@ def lines(
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel=x_label, ylabel=y_label)
-    legend_below(axes)
+    legend_below(figure)
     return done(figure)
 
 
@@ -54,7 +54,7 @@ def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
     series = list(dict.fromkeys(name for row in by_name("rows", rows).values() for name in by_name("each row", row)))
     if len(series) > len(COLOURS):
         raise ValueError(f"each of rows must have the same 1 to {len(COLOURS)} series, not {len(series)} in all")
-    figure, axes = plt.subplots(figsize=(5.4, 1.1 + 0.13 * len(rows) * (len(series) + 1)))
+    figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
     for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
         shift = (k + 1) / (len(series) + 1) - 0.5
         drawn = {at + shift: found for at, row in enumerate(rows.values()) if (found := row.get(name)) is not None}
@@ -68,10 +68,8 @@ def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params("y", length=0)
     axes.spines["left"].set_visible(False)
-    figure.legend(*axes.get_legend_handles_labels(), loc="lower center", ncol=3, fontsize=9, handlelength=1)
-    figure.tight_layout(rect=(0, 0.3 * -(-len(series) // 3) / figure.get_figheight(), 1, 1))
-    plt.close(figure)
-    return figure
+    legend_below(figure, columns=3)
+    return done(figure)
 
 
 def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -93,7 +91,7 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
     mu, wanted = as_array("mu", mu, 3), by_name("scores", scores)
     if length_of("names", names) != 3:
         raise ValueError(f"names must be three, not {list(names)!r}")
-    figure, panels = plt.subplots(1, len(wanted), figsize=(5.4, 2.6), squeeze=False)
+    figure, panels = plt.subplots(1, len(wanted), figsize=(5.4, 2.2), squeeze=False)
     for axes, (title, score) in zip(panels[0], wanted.items(), strict=True):
         score = as_array(f"scores[{title!r}]", score, 3)
         for sign in (1, -1):
@@ -109,15 +107,12 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
             if len(edge) > 1:
                 axes.plot(*(np.array(edge[:2]) @ TRIANGLE).T, style, color=colour, label=label)
         for name, (x, y) in zip(names, TRIANGLE, strict=True):
-            axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.14)), ha="center", fontsize=9)
+            axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.14)), ha="center", fontsize=SMALL)
         axes.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.05))
-        axes.set_title(title, loc="center", fontsize=10)
+        axes.set_title(title, loc="center", fontsize=TYPE)
         axes.axis("off")
-    found = {name: handle for axes in panels[0] for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found, loc="lower center", ncol=3, fontsize=9)
-    figure.tight_layout(rect=(0, 0.1, 1, 1))
-    plt.close(figure)
-    return figure
+    legend_below(figure, columns=3)
+    return done(figure)
 
 
 def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:
@@ -153,12 +148,12 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
                 axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
                 axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
                 if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in marked):
-                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=8.5)
+                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
                     marked.append((x.mean, y.mean))
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
-        axes.set_title(f"|H| = {n_states}", loc="center", fontsize=10)
+        axes.set_title(f"|H| = {n_states}", loc="center", fontsize=TYPE)
     axes.set_xlabel("heads: test accuracy")
-    legend_below(axes)
+    legend_below(figure)
     return done(figure)
 
 
@@ -196,12 +191,9 @@ def triangles(
             for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
                 axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
         axis.set(aspect="equal", xlim=(-0.2, 1.2), ylim=(-0.14, 0.98))
-        axis.set_title(title, loc="center", fontsize=10)
+        axis.set_title(title, loc="center", fontsize=TYPE)
         axis.axis("off")
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
-    handles, names = axis.get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncol=3, fontsize=9)
-    figure.tight_layout(rect=(0, 0.05, 1, 1))
-    plt.close(figure)
-    return figure
+    legend_below(figure, columns=3)
+    return done(figure)

@@ -21,7 +21,7 @@ from hmmlib.experiments.summaries import (
     reference,
     size,
 )
-from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SOFT, done, legend_below
+from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, done, legend_below
 from hmmlib.validation import by_name
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     """A panel of Figure 3, "left" or "right": means over trials with 95% intervals, beside the published ones."""
     if not isinstance(name, str) or name not in ("left", "right"):
         raise ValueError(f"name must be left or right, not {name!r}")
-    figure, axes = plt.subplots(figsize=(5.4, 3.8))
+    figure, axes = plt.subplots(figsize=(5.4, 3.4))
     series = {"left": LEFT, "right": RIGHT}[name]
     for shift, (label, read) in zip((-0.15, 0.15), series.items(), strict=True):
         colour, marker = LOOK[label]
@@ -81,11 +81,11 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
         _published(axes, reference(name)[label], colour, marker, label)
     if name == "left":
         axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
-        axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=8.5)
+        axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=SMALL)
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({size(r) for r in results} | set(reference(name)[next(iter(series))])))
-    legend_below(axes, columns=2 if name == "left" else 1)  # beside each other the longer names do not fit a phone
+    legend_below(figure)
     return done(figure)
 
 
@@ -98,13 +98,13 @@ def gains(results: Sequence[TrialResult]) -> Figure:
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
     axes.set_xticks(sorted({size(r) for r in results}))
-    legend_below(axes)
+    legend_below(figure)
     return done(figure)
 
 
 def ladder(results: Sequence[TrialResult]) -> Figure:
     """From theory to network: means over trials of each rung that exists at a size."""
-    figure, axes = plt.subplots(figsize=(5.4, 4))
+    figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (label, read) in enumerate(LADDER.items()):
         colour, marker = LOOK[label]
         dashed = "exact" in label or "Theorem" in label
@@ -113,7 +113,7 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
         axes.lines[-1 - sum(point.n > 1 for point in points.values())].set_linestyle("--" if dashed else "-")
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
     axes.set_xticks(sorted({size(r) for r in results}))
-    legend_below(axes)
+    legend_below(figure)
     return done(figure)
 
 
@@ -122,7 +122,7 @@ def against_learned(results: Sequence[TrialResult], series: dict[str, Callable])
     _some(results)
     if unknown := by_name("series", series).keys() - LOOK.keys():
         raise ValueError(f"series must be among {', '.join(LOOK)}, not {', '.join(map(str, unknown))}")
-    figure, axes = plt.subplots(figsize=(5.4, 3.4))
+    figure, axes = plt.subplots(figsize=(5.4, 3.2))
     for label, read in series.items():
         colour, marker = LOOK[label]
         dots = [(learned(r), read(r)) for r in results if read(r) is not None]
@@ -132,5 +132,5 @@ def against_learned(results: Sequence[TrialResult], series: dict[str, Callable])
     axes.set(
         xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy", ylim=(0.44, 1.02)
     )
-    legend_below(axes)
+    legend_below(figure)
     return done(figure)

@@ -16,6 +16,7 @@ from hmmlib.validation import as_array, by_name, length_of, not_empty, of_type
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#b97f00", "#009e73", "#d55e00"
+TYPE, SMALL = 11.5, 11  # points; on a phone, in a figure of 5.4 inches, some 11 and 10.5 pixels
 
 
 def use_style() -> None:
@@ -23,13 +24,14 @@ def use_style() -> None:
     plt.rcParams.update(
         {
             "figure.dpi": 110,
-            "font.size": 10,
+            "font.size": TYPE,
             "axes.edgecolor": SOFT,
             "axes.labelcolor": INK,
             "axes.spines.right": False,
             "axes.spines.top": False,
             "axes.titlelocation": "left",
-            "axes.titlesize": 11,
+            "axes.titlesize": 12,
+            "legend.fontsize": SMALL,
             "legend.frameon": False,
             "lines.linewidth": 1.8,
             "svg.fonttype": "none",  # text stays text: light, searchable, in the page's own font
@@ -46,14 +48,20 @@ def use_style() -> None:
     set_matplotlib_formats("svg", metadata={"Date": None})
 
 
-def legend_below(axes: Axes, columns: int = 2, offset: float = 0.2) -> None:
-    """The legend under the axes, where it takes no width: a figure has to fit on a phone."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -offset), ncol=columns, fontsize=9, handlelength=3)
+def legend_below(figure: Figure, columns: int = 2) -> None:
+    """One legend of all axes under them, where it takes no width, in as many of the columns as fit beside each other."""
+    drawn = {name: mark for axes in figure.axes for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    legend = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
+    if columns > 1 and legend.get_window_extent().width > 0.95 * figure.bbox.width:
+        legend.remove()
+        legend_below(figure, columns - 1)
 
 
 def done(figure: Figure) -> Figure:
-    """Closed, so that a notebook shows the figure once: as the value of its cell."""
-    figure.tight_layout()
+    """Made longer by its legend, and closed, so that a notebook shows it once: as the value of its cell."""
+    below = sum(legend.get_window_extent().height for legend in figure.legends) / figure.dpi
+    figure.set_figheight(figure.get_figheight() + below)
+    figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
     plt.close(figure)
     return figure
 
@@ -72,7 +80,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
         axes.bar(at, row, width * 0.92, color=colours[k % len(colours)], label=name)
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
-    legend_below(axes, offset=0.12)
+    legend_below(figure)
     return done(figure)
 
 
@@ -80,7 +88,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
     """Bars with a part for each series, one panel above the other. ValueError for a series of another length."""
     colours = [BLUE, ORANGE, GREEN, RED, SOFT]
     figure, rows = plt.subplots(
-        len(by_name("panels", panels)), 1, figsize=(5.4, 2.3 * len(panels) + 0.7), squeeze=False
+        len(by_name("panels", panels)), 1, figsize=(5.4, 2.2 * len(panels) + 0.3), squeeze=False
     )
     for axes, (title, series) in zip(rows[:, 0], panels.items(), strict=True):
         below = np.zeros(length_of("outcomes", outcomes))
@@ -91,7 +99,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
         axes.set_xticks(np.arange(len(below)), outcomes)
         axes.set(title=title, ylabel="share")
     axes.set_xlabel(x_label)
-    legend_below(axes, offset=0.4)
+    legend_below(figure)
     return done(figure)
 
 
@@ -100,7 +108,7 @@ def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]
     if length_of("y_labels", y_labels) != len(by_name("named", named)):
         raise ValueError(f"y_labels must be as many as the matrices, {len(named)}, not {len(y_labels)}")
     named = {name: as_array(f"named[{name!r}]", matrix, None, None) for name, matrix in named.items()}
-    figure, axes = plt.subplots(1, len(named), figsize=(3.2 * len(named), 3.2), squeeze=False)
+    figure, axes = plt.subplots(1, len(named), figsize=(2.7 * len(named), 2.9), squeeze=False)
     for axis, (name, matrix), y_label in zip(axes[0], named.items(), y_labels, strict=True):
         axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
         axis.set(title=name, xlabel=x_label, ylabel=y_label)
@@ -117,10 +125,9 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
     figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.plot(steps, values, color=BLUE)
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
-        axes.axhline(level, color=colour, linestyle=style)
-        upper = level >= max(levels.values())  # the curve comes down to the lower ones from above
-        axes.text(steps[-1], level, f"{name} ", ha="right", va="bottom" if upper else "top")
+        axes.axhline(level, color=colour, linestyle=style, label=name)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
+    legend_below(figure)
     return done(figure)
 
 
@@ -128,7 +135,7 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
     """Points of one quantity against another, with the line y = x if asked for. ValueError where they are not as many."""
     x = not_empty("x", as_array("x", x, None))
     y = as_array("y", y, len(x))
-    figure, axes = plt.subplots(figsize=(4.2, 3.6))
+    figure, axes = plt.subplots(figsize=(4.8, 3.8))
     axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
     if diagonal:
         span = [min(*x, *y), max(*x, *y)]
@@ -152,11 +159,9 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     figure, axes = plt.subplots(figsize=(5.4, 3))
     for k, (name, values) in enumerate(series.items()):
         axes.plot(x, values, marker=markers[k], color=colours[k], label=name, markersize=5)
-    axes.set_xscale("log" if "x" in log else "linear")
-    axes.set_yscale("log" if "y" in log else "linear")
-    axes.set(xlabel=x_label, ylabel=y_label)
+    axes.set(xlabel=x_label, ylabel=y_label, **{f"{axis}scale": "log" for axis in log})
     if len(series) > 1:
-        axes.legend()
+        legend_below(figure)
     return done(figure)
 
 
@@ -187,7 +192,7 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
     low, high = low - 0.12 * (high - low) - 0.01, high + 0.12 * (high - low) + 0.01
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
     detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-    detail.set_title("the frame, enlarged", loc="center", fontsize=10)
+    detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
     detail.spines[:].set_visible(True)
 
 
@@ -227,7 +232,7 @@ def simplex(points: np.ndarray, labels: Sequence[bool], corners: np.ndarray, hea
         axes.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
     axes.set(aspect="equal")
     axes.axis("off")
-    legend_below(axes, offset=0.03)
+    legend_below(figure)
     return done(figure)
 
 
@@ -255,7 +260,7 @@ def dependencies(
     for name, (column, row) in places.items():
         box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=ORANGE if name in marked else BLUE)
         label = f"{name}*" if name in marked else name
-        boxes[name] = axes.text(column, row, label, ha="center", va="center", fontsize=9, bbox=box, zorder=3)
+        boxes[name] = axes.text(column, row, label, ha="center", va="center", fontsize=SMALL, bbox=box, zorder=3)
     for used, where in arrows:
         ends = dict(patchA=boxes[used].get_bbox_patch(), patchB=boxes[where].get_bbox_patch(), shrinkA=2, shrinkB=2)
         line = dict(arrowstyle="-|>", color=SOFT, linewidth=1.3, **ends)
@@ -279,7 +284,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
     axes.set(ylabel="attention score")
-    legend_below(axes)
+    legend_below(figure)
     return done(figure)
 
 
@@ -287,7 +292,7 @@ def _draw_triangle(axis: Axes, title: str, points, labels, columns, names) -> No
     """Points in a triangle of three tokens, by their labels, and named columns as crosses."""
     axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
     for k, (x, y) in enumerate(TRIANGLE):
-        axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.1)), ha="center", fontsize=9)
+        axis.annotate(f"token {k}", (x, y), (x, y + (0.04 if k == 2 else -0.1)), ha="center", fontsize=SMALL)
     for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
         spots = points[(labels == value) & (points.sum(1) > 0)] @ TRIANGLE
         axis.scatter(*spots.T, color=colour, marker=marker, s=24, label=f"label {value:d}", alpha=0.75, linewidth=0)
@@ -295,7 +300,7 @@ def _draw_triangle(axis: Axes, title: str, points, labels, columns, names) -> No
     for name, (x, y) in zip(names, columns, strict=True):
         axis.annotate(name, (x, y), (6, 4), textcoords="offset points", fontweight="bold")
     axis.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 0.98))
-    axis.set_title(title, loc="center", fontsize=10)
+    axis.set_title(title, loc="center", fontsize=TYPE)
     axis.axis("off")
 
 
@@ -332,11 +337,11 @@ def simplex_with_prompt(
         raise ValueError(f"essential must hold columns from 0 to {len(names) - 1}, not {list(essential)}")
     labels, columns, essential = labels.astype(bool), corners.T @ TRIANGLE, list(essential)
     if refuted is None:
-        figure, (cells,) = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 3.1), squeeze=False)
+        figure, (cells,) = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 2.7), squeeze=False)
         places = cells
     else:  # two in a row, the enlarged detail second
         rows = len(panels) // 2 + 1
-        figure, cells = plt.subplots(rows, 2, figsize=(5.4, 2.7 * rows + 0.4), squeeze=False)
+        figure, cells = plt.subplots(rows, 2, figsize=(5.4, 2.45 * rows), squeeze=False)
         first, detail, *others = cells.flat
         places = [first, *others][: len(panels)]
         spots = next(iter(panels.values())) @ TRIANGLE
@@ -348,15 +353,12 @@ def simplex_with_prompt(
     axis.fill(*columns[essential].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
     if len(crossings := _crossings(head)):
         axis.plot(*crossings.T, color=GREEN, linestyle="--", label="the head's line b·p = 0")
-    drawn = {name: handle for one in places for handle, name in zip(*one.get_legend_handles_labels(), strict=True)}
     if refuted is not None and len(panels) % 2 == 0:
-        others[-1].legend(drawn.values(), drawn, loc="center left", fontsize=9)
-        figure.tight_layout()
+        drawn = {name: mark for one in places for mark, name in zip(*one.get_legend_handles_labels(), strict=True)}
+        others[-1].legend(drawn.values(), drawn, loc="center left", fontsize=SMALL)
     else:
-        figure.legend(drawn.values(), drawn, loc="lower center", ncol=3, fontsize=9)
-        figure.tight_layout(rect=(0, 0.14, 1, 1))
-    plt.close(figure)
-    return figure
+        legend_below(figure, columns=3)
+    return done(figure)
 
 
 def ink_on_shade(value: float) -> str:

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, SOFT, TRIANGLE, done
+from hmmlib.notebook.figures import BLUE, GREEN, INK, ORANGE, SOFT, TRIANGLE, TYPE, done, legend_below
 from hmmlib.validation import as_array, by_name, different_words
 
 
@@ -21,7 +21,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
     from scipy.spatial import ConvexHull
 
     corners = different_words("corners", corners, 3)
-    figure, axes = plt.subplots(1, len(by_name("panels", panels)), figsize=(2.7 * len(panels), 2.7), squeeze=False)
+    figure, axes = plt.subplots(1, len(by_name("panels", panels)), figsize=(2.7 * len(panels), 2.4), squeeze=False)
     for axis, (title, (points, columns)) in zip(axes[0], panels.items(), strict=True):
         points = np.unique(as_array(f"panels[{title!r}]", points, None, 3).round(3), axis=0) @ TRIANGLE
         own = by_name(f"columns of panels[{title!r}]", columns)
@@ -37,13 +37,10 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
         for name, (x, y) in zip(corners, TRIANGLE, strict=True):
             axis.annotate(name, (x, y), (x, y + (0.05 if y else -0.12)), ha="center")
         axis.set(aspect="equal", xlim=(-0.12, 1.4), ylim=(-0.16, 1))
-        axis.set_title(title, loc="center", fontsize=10)
+        axis.set_title(title, loc="center", fontsize=TYPE)
         axis.axis("off")
-    drawn = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
-    figure.legend(drawn.values(), drawn, loc="lower center", ncol=2, fontsize=9)
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
-    plt.close(figure)
-    return figure
+    legend_below(figure)
+    return done(figure)
 
 
 def strips(
@@ -59,7 +56,7 @@ def strips(
     """
     if unknown := {*crosses, *cuts} - by_name("rows", rows).keys():
         raise ValueError(f"crosses and cuts must be of the rows {', '.join(rows)}, not {', '.join(sorted(unknown))}")
-    figure, axes = plt.subplots(figsize=(5.2, 0.9 + 0.75 * len(rows)))
+    figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
     for y, (name, (values, labels)) in enumerate(rows.items()):
         values = as_array(f"rows[{name!r}]", values, None)
         labels = as_array(f"labels of rows[{name!r}]", labels, len(values)).astype(bool)
@@ -83,6 +80,5 @@ def strips(
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    drawn = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    axes.legend(drawn.values(), drawn, loc="upper center", bbox_to_anchor=(0.4, -0.16), ncol=2, fontsize=9)
+    legend_below(figure)
     return done(figure)

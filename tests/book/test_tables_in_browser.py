@@ -117,6 +117,7 @@ def test_short_tables_are_left_alone(page):
 def test_tables_of_the_book_can_be_sorted(view):
     watched = view()
     page = watched.open("book/benchmarks.html")
+    page.locator("article details").evaluate_all("all => all.forEach(e => e.open = true)")
     tables = page.locator("article table.benchmark:has(button.sort)")
     assert tables.count() >= 5
     table = tables.filter(has_text="tokens a second").first
@@ -135,6 +136,47 @@ def test_without_scripts_tables_are_as_they_were_written(view):
     rows = page.locator("table.statements tbody tr")
     assert rows.evaluate_all("all => all.every(e => e.checkVisibility())")
     assert rows.count() == len(json.loads((ROOT / "build" / "ledger.json").read_text())["entries"])
+
+
+# Wider than a phone
+
+SIDEWAYS = """async left => {
+  const settled = () => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next))), found = [];
+  for (const table of document.querySelectorAll('article .cell_output table.dataframe')) {
+    if (!table.checkVisibility()) continue;
+    const box = table.parentElement, [first, last] = [':first-child', ':last-child'].map(k => table.querySelector(`th${k}`));
+    box.scrollIntoView({block: 'center', behavior: 'instant'});
+    box.scrollLeft = left;
+    await settled();
+    const within = box.getBoundingClientRect(), corner = first.getBoundingClientRect();
+    let fades = 0;
+    for (let e = table; e; e = e.parentElement) fades += parseFloat(getComputedStyle(e).getPropertyValue('--more')) > 0;
+    found.push({
+      wide: box.scrollWidth > box.clientWidth + 1, fades,
+      reached: last.getBoundingClientRect().right <= within.right + 2,
+      kept: Math.abs(corner.left - within.left) <= 2
+        && first.contains(document.elementFromPoint(within.left + 3, corner.top + corner.height / 2)),
+      opaque: [...table.querySelectorAll('tr > :first-child')].every(e => /^rgb\\(/.test(getComputedStyle(e).backgroundColor)),
+    });
+  }
+  return found;
+}"""
+"""Of each table, scrolled so far: what fades, whether its last column is in view, and its first one where it was."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone_a_wide_table_fades_where_there_is_more_and_its_last_column_can_be_reached(view, theme):
+    page = view(width=390, theme=theme).open("notebooks/5-2-head-vs-prompt.html")
+    start, end = (page.evaluate(SIDEWAYS, left) for left in (0, 9999))
+    assert {table["wide"] for table in start} == {True, False}
+    for before, after in zip(start, end, strict=True):
+        assert before["fades"] == before["wide"], "one fade where there is more, and none within another"
+        assert before["reached"] != before["wide"]
+        assert after["fades"] == 0
+        assert after["reached"]
+        for table in (before, after):
+            assert table["kept"] or not table["wide"], "what fits may stand in the middle"
+            assert table["opaque"]
 
 
 # The ledger's filter

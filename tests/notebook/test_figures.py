@@ -31,7 +31,7 @@ def test_colours_of_marks_are_seen_on_white(colour):
     assert contrast(colour, "#ffffff") >= 3
 
 
-def test_legends_are_below():
+def test_legends_are_below_and_type_is_large_enough_for_a_phone():
     figures.use_style()
     drawn = [
         figures.distributions({"a": [0.2, 0.8], "b": [0.5, 0.5]}, ["x", "y"]),
@@ -42,7 +42,18 @@ def test_legends_are_below():
     for figure in drawn:
         axes = figure.axes[-1]
         figure.canvas.draw()
-        assert axes.get_legend().get_window_extent().y1 < axes.get_window_extent().y0 + 1
+        (legend,) = figure.legends
+        texts = [
+            *legend.get_texts(),
+            *axes.get_xticklabels(),
+            *axes.get_yticklabels(),
+            axes.xaxis.label,
+            axes.yaxis.label,
+        ]
+        pixels = 358 / (72 * figure.get_figwidth())  # of a point, where a phone is 390 wide
+        assert min(text.get_fontsize() for text in texts) * pixels >= 10
+        assert legend.get_window_extent().width <= figure.bbox.width
+        assert legend.get_window_extent().y1 < axes.get_tightbbox().y0 + 1  # below its labels too
         assert figure.get_size_inches()[0] <= 5.5
 
 
