@@ -242,3 +242,21 @@ def test_adamw_leaves_none_behind_and_its_prompts_are_a_little_lower_at_one_shar
     for low, high in ((0.3, 0.6), (0.6, 0.9)):
         one, other = ([r for r in group if low <= learned(r) < high] for group in (found[30], many))
         assert 0.03 < of(PROMPT, other).mean - of(PROMPT, one).mean < 0.09
+
+
+LAPTOP = load_results("laptop")
+
+
+def laptop(n_states, n_memory=1):
+    found = [r for r in LAPTOP if (r.spec.n_states, r.spec.n_memory) == (n_states, n_memory)]
+    assert found
+    return found
+
+
+def test_laptops_networks_have_learned_and_their_prompts_are_right():
+    for n in SIZES:
+        assert min(map(learned, laptop(n))) > 0.8
+        assert min(map(PROMPT, laptop(n))) > 0.95
+        assert max(abs(HEAD(r) - r.exact_head_accuracy) for r in laptop(n)) < 0.01
+    assert [round(100 * HEAD(r)) for n in (25, 30) for r in laptop(n)] == [75, 82]
+    assert min(PROMPT(r) - HEAD(r) for n in SIZES[2:] for r in laptop(n)) > 0.05
