@@ -257,9 +257,8 @@ def tuners(alt: str = "") -> Drawing:
         "LoRA": ("added to", "weights"),
     }
     for left, (name, below) in zip((6, 122, 238), says.items(), strict=True):
-        start = left + (
-            0 if name == "prompt" else 38
-        )  # what stands before the text goes through the layers, or does not
+        # A prompt goes through the layers, as the text does; a prefix and LoRA's matrices do not.
+        start = left + (0 if name == "prompt" else 38)
         middle, tuned = (start + left + 106) / 2, left + 14
         elements.append(label(left + 53, 10, name, 14))
         for i, x in enumerate((left + 50, left + 73, left + 96)):

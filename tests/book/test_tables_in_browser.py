@@ -10,7 +10,7 @@ import re
 import built_book
 import pytest
 from browser import ADVICE, Watched, barriers, chromium, executable, faults
-from built_book import HTML, ROOT
+from built_book import HTML, ROOT, chapters
 from playwright.sync_api import expect
 
 built_book.needed()
@@ -232,6 +232,18 @@ def test_no_table_scrolls_sideways(view, name, width):
         assert not labels
     else:
         assert labels == {"none"} if width == 1280 else labels and "none" not in labels
+
+
+SCROLLS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => !e.closest('details:not([open])')
+  && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 2)
+  .map(e => e.tagName + ': ' + e.innerText.slice(0, 80))"""
+
+
+def test_on_a_desktop_no_code_output_or_table_is_wider_than_its_column(view):
+    page = view(width=1280)
+    wide = {name: page.open(f"{name}.html").evaluate(SCROLLS) for name in chapters()}
+    assert not {name: found for name, found in wide.items() if found}
+    assert view(width=390).open("notebooks/5-2-head-vs-prompt.html").evaluate(SCROLLS), "the control: a phone"
 
 
 def test_the_magnifying_glass_stands_before_the_query(view):
