@@ -253,10 +253,26 @@ def laptop(n_states, n_memory=1):
     return found
 
 
-def test_laptops_networks_have_learned_and_their_prompts_are_right():
-    for n in SIZES:
-        assert min(map(learned, laptop(n))) > 0.8
-        assert min(map(PROMPT, laptop(n))) > 0.95
-        assert max(abs(HEAD(r) - r.exact_head_accuracy) for r in laptop(n)) < 0.01
-    assert [round(100 * HEAD(r)) for n in (25, 30) for r in laptop(n)] == [75, 82]
-    assert min(PROMPT(r) - HEAD(r) for n in SIZES[2:] for r in laptop(n)) > 0.05
+def test_with_laptop_prompts_are_high_on_networks_that_have_learned():
+    left = {n: laptop(n) for n in SIZES}
+    assert {n: len(group) for n, group in left.items()} == {4: 1, 8: 1, 10: 1, 15: 1, 25: 3, 30: 3}
+    (behind,) = [r for group in left.values() for r in group if learned(r) < 0.7]
+    assert all(PROMPT(r) > 0.95 for group in left.values() for r in group if r != behind)
+    assert of(lambda r: PROMPT(r) - HEAD(r), left[25] + left[30]).mean == pytest.approx(0.2, abs=0.04)
+
+
+def test_with_laptop_two_networks_are_left_behind_and_their_prompts_differ():
+    (at_30,) = [r for r in laptop(30) if learned(r) < 0.7]
+    assert at_30.spec.seed == 2
+    assert learned(at_30) == pytest.approx(1 / 8, abs=0.01)
+    assert HEAD(at_30) == at_30.majority_rate == pytest.approx(0.69, abs=0.005)
+    assert PROMPT(at_30) == pytest.approx(0.88, abs=0.005)
+    (at_12,) = laptop(12)
+    told = learned(at_12), HEAD(at_12), PROMPT(at_12), at_12.exact_head_accuracy
+    assert told == pytest.approx((0.4, 0.69, 0.69, 0.94), abs=0.01)
+
+
+def test_with_laptop_memory_models_do_not_need_a_network_that_has_learned_all():
+    memory = [r for m in (2, 3, 5, 7) for r in laptop(4, m)]
+    assert {r.attention_accuracy for r in memory} == {1.0}
+    assert sum(0.4 < learned(r) < 0.55 for r in memory) == 2
