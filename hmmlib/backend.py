@@ -89,7 +89,13 @@ def heed_one_interrupt() -> list[bool]:
         _ASKED.append(True)
         raise KeyboardInterrupt
 
+    def unraisable(lost) -> None:
+        if lost.exc_type is not KeyboardInterrupt:
+            tell(lost)
+
     signal.signal(signal.SIGINT, interrupted)
+    # One that came in a finaliser, which cannot raise it, is heeded later: nobody need see its traceback.
+    tell, sys.unraisablehook = sys.unraisablehook, unraisable
     return _ASKED
 
 

@@ -43,7 +43,7 @@ INNER = {
     "models.chains": "chain_period primitive reachable eliminated",
     "models.families": "as_share sparse_columns on_a_grid",  # likewise
     "models.hmm": "recast unlift",
-    "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting",
+    "notebook.drawings": "Drawing drawing label named ring circle frame token box arrow strip key chain setting tuners",
     "notebook.live": "run_live measured",  # `run_trial`, `gather` and `panel_specs` look at what they give on
     "notebook.tables": "within at_size by_size one_digit difference agree digits as_set recovered",  # read a result
     "notebook.figure_3": "draw_line",

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from contextlib import nullcontext, suppress
@@ -113,6 +114,26 @@ def test_an_interrupt_that_another_library_swallows_ends_the_trial_at_its_next_s
         asked.clear()
     assert is_stored(spec, tmp_path) != swallowed
     assert checkpoints.kept(checkpoint_path(spec, tmp_path)).get("done") == ("1" if swallowed else None)
+
+
+@pytest.mark.parametrize("other", [None, ValueError("told")])
+def test_an_interrupt_in_a_finaliser_is_kept_and_shows_no_traceback(other, monkeypatch, capfd):
+    """The control: any other error in a finaliser is told as Python tells it."""
+
+    class Finalised:
+        def __del__(self):
+            if other:
+                raise other
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    asked = backend.heed_one_interrupt()
+    try:
+        Finalised()
+        assert asked == ([] if other else [True])
+    finally:
+        asked.clear()
+    assert ("Traceback" in capfd.readouterr().err) == bool(other)
 
 
 def test_an_interrupt_after_the_last_step_is_heeded_when_the_work_is_done():
