@@ -91,6 +91,7 @@ def test_a_mixture_has_the_published_spreads_and_one_shortfall_has_not():
 def test_the_tasks_of_25_states_are_lopsided():
     ours = of(lambda r: r.majority_rate, after(100, 25))
     assert f"{ours.mean:.0%}" == "71%"
+    assert f"{of(lambda r: r.majority_rate, after(100, 30)).mean:.0%}" == "65%"
     assert of(HEAD, after(100, 25)).mean > PUBLISHED["head tuning"][25].high
 
 

@@ -3,7 +3,7 @@
 import pytest
 from beyond_trials import RESULTS, SIZES, after, apart, means, of
 
-from hmmlib.experiments.summaries import mean, size
+from hmmlib.experiments.summaries import learned, mean, size
 
 pytestmark = pytest.mark.outside
 
@@ -153,6 +153,9 @@ def test_what_is_read_after_100_steps_and_how_far_prompts_move_at_the_higher_rat
     stuck = [r for r in fast if r.network_loss - r.best_loss > 0.9]
     excess = [r.network_loss - r.best_loss for r in stuck]
     assert (min(excess), max(excess)) == pytest.approx((0.9, 1.7), abs=0.05)
+    nearly_nothing, little, half = sorted(map(learned, stuck))
+    assert nearly_nothing < little < 1 / 8
+    assert half == pytest.approx(0.5, abs=0.05)
     assert mean(map(apart("floor"), stuck)) > 0.85 * mean(map(apart("unchanged"), stuck))
     seeds = {r.spec.seed for r in fast} - {r.spec.seed for r in stuck}
     reach = [mean(apart("unchanged")(r) for r in group if r.spec.seed in seeds) for group in (fast, after(800, 30))]

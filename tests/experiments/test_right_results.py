@@ -58,8 +58,9 @@ def test_after_100_steps_memory_models_are_right_and_vanilla_models_near_the_maj
     assert max(mean(map(learned, early[m][1])) for m in (5, 7)) < 0.12
     above = [mean(r.attention_accuracy - r.majority_rate for r in other) for _, other in early.values()]
     linear = [mean(r.head_accuracy for r in other) for _, other in early.values()]
-    above += [mean(r.head_accuracy - r.majority_rate for r in other) for _, other in early.values()]
-    assert max(above) < 0.08
+    heads = [mean(r.head_accuracy - r.majority_rate for r in other) for _, other in early.values()]
+    assert max(above + heads) < 0.08
+    assert {round(100 * share) for share in heads} == {3, 4}
     assert [f"{share:.0%}" for share in linear[2:]] == ["65%", "69%"]
     published = reference("right")["vanilla HMM + linear head"]
     assert all(ours < published[4 * m].mean for ours, m in zip(linear[:2], VALUES, strict=False))
