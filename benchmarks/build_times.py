@@ -29,7 +29,7 @@ IMPORTS = {
     "models and messages": "from hmmlib import random_hmm, masked_token_probs",
     "theorems": "import hmmlib.theory.theorems",
     "trials": "import hmmlib.experiments.trials",
-    "statements": "import hmmlib.evidence.ledger",
+    "statements": "import companion.evidence.ledger",
 }
 """What a user imports; each is timed after torch, in a process of its own, against torch alone."""
 SPHINX = "sphinx"

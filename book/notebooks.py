@@ -124,7 +124,7 @@ def write_copies() -> None:
 
 def module_file(name: str) -> Path | None:
     """The file of a module of the library, or None where there is none of that name."""
-    path = ROOT.joinpath(*name.split("."))
+    path = (ROOT / "book" if name.split(".")[0] == "companion" else ROOT).joinpath(*name.split("."))
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
@@ -139,7 +139,7 @@ def imported(code: str) -> frozenset[str]:
             names |= {f"hmmlib.{hmmlib._MODULE.get(alias.name, alias.name)}" for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(name for name in names if name.split(".")[0] == "hmmlib")
+    return frozenset(name for name in names if name.split(".")[0] in ("hmmlib", "companion"))
 
 
 def reached(code: str) -> list[Path]:
@@ -147,12 +147,17 @@ def reached(code: str) -> list[Path]:
 
     The whole library where that cannot be said: for `import hmmlib` alone, and a name that `hmmlib` does not have.
     """
-    everything = sorted(p for p in (ROOT / "hmmlib").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    everything = sorted(
+        path
+        for package in (ROOT / "hmmlib", ROOT / "book" / "companion")
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     files, names = {ROOT / "hmmlib" / "__init__.py"}, set(imported(code))
     while names:
         name = names.pop()
         file = module_file(name)
-        if name == "hmmlib" or (file is None and name.count(".") == 1):
+        if name == "hmmlib" or (file is None and name.count(".") == 1 and name.startswith("hmmlib.")):
             return everything
         if file and file not in files:
             files.add(file)
@@ -281,7 +286,7 @@ def check_ledger(workers: int) -> None:
     """Check all statements and write the ledger; what it was made of is noted only when every verdict is as recorded."""
     ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
     done_for.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "hmmlib", "ledger", "--out", str(ledger), "--workers", str(workers)]
+    command = [sys.executable, "-m", "companion", "ledger", "--out", str(ledger), "--workers", str(workers)]
     if code := subprocess.run(command, cwd=ROOT).returncode:
         sys.exit(code)
     write_whole(done_for, digest(wanted, [ledger]))
@@ -289,7 +294,7 @@ def check_ledger(workers: int) -> None:
 
 def ledger_key() -> str:
     """What the ledger depends on, as one hash: what checks the statements, and what writes them down."""
-    files = {ROOT / "hmmlib" / "__main__.py", *reached("import hmmlib.notebook.pages"), ROOT / "requirements.lock"}
+    files = {*reached("import companion.__main__, companion.pages"), ROOT / "requirements.lock"}
     return digest("ledger", sorted(files))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from companion.figures import figure_3, figures
 from playwright.sync_api import Page
 
 from hmmlib.experiments import specs, store
-from hmmlib.notebook import figure_3, figures
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))

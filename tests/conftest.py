@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 MINE = tempfile.TemporaryDirectory(prefix="hmmlib-tests-")
 os.environ["HMMLIB_MINE"] = MINE.name  # the tests see none of the results that a user has made, and leave none
 
-EARLY = ["experiments", "faults", "book", "notebook", "benchmarks", "evidence", "training", "project"]
+EARLY = ["experiments", "faults", "book", "figures", "benchmarks", "evidence", "training", "project"]
 """Folders whose files take longer than others; what is short fills the gaps at the end."""
 
 

@@ -13,11 +13,11 @@ import re
 from enum import Enum
 from pathlib import Path
 
+from companion.pages import STATEMENTS
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import hmmlib
-from hmmlib.notebook.pages import STATEMENTS
 
 ROOT = Path(hmmlib.__file__).parents[1]
 PAGES = {room: f"book/api-{room}" for room in ("models", "inference", "theory", "training", "experiments")}

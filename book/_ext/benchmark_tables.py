@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+from companion.figures import figures
 from docutils import nodes
 from docutils.parsers.rst import directives
 from matplotlib import pyplot as plt
@@ -15,8 +16,6 @@ from matplotlib.figure import Figure
 from pictures import in_a_box
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
-
-from hmmlib.notebook import figures
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import learning

@@ -75,7 +75,7 @@ def in_words(seconds: float) -> str:
 
 
 def runtime(srcdir: str, pagename: str) -> str:
-    """How long the notebook of a page ran; not known where it was not executed, of which `companion` has warned."""
+    """How long the notebook of a page ran; not known where it was not executed, of which `book_setup` has warned."""
     path = Path(srcdir, "build", "executed", f"{pagename}.ipynb")
     if not path.is_file():
         return "unknown time"

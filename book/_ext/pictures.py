@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from companion.figures import figures
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
-
-from hmmlib.notebook import figures
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ INKS = {
     figures.GREEN: "--green",
     figures.RED: "--red",
 }
-"""The colours of `hmmlib.notebook.figures`, and the variables of companion.css that take their place."""
+"""The colours of `companion.figures.figures`, and the variables of companion.css that take their place."""
 
 
 SMALLEST = 0.68

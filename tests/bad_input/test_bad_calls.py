@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from commands import one_line, usage_error
+from companion.evidence import ledger
+from companion.evidence.statements import FAILS, find
 from record import slow, tried
 from runs import TINY
 
 from hmmlib import __main__ as command_line
-from hmmlib.evidence import ledger
-from hmmlib.evidence.statements import FAILS, find
 from hmmlib.experiments import local
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Store, result_path

@@ -15,16 +15,16 @@ from typing import Annotated, Literal, NamedTuple, get_origin
 
 import pytest
 import torch
+from companion import pages, parameters
+from companion.evidence import ledger
 from good_calls import result
 from record import tried
 from safetensors.torch import save_file
 
-from hmmlib.evidence import ledger
 from hmmlib.experiments import store
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import run_trial
-from hmmlib.notebook import pages, parameters
 from hmmlib.training import checkpoints
 
 pytestmark = pytest.mark.outside

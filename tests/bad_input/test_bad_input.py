@@ -10,6 +10,9 @@ import pkgutil
 import numpy as np
 import pytest
 import torch
+from companion.evidence import ledger, statements
+from companion.evidence.finite_field import identities
+from companion.evidence.zero_patterns import patterns
 from exempt import AT_ROOT, INNER, INNER_MODULES, RESULTS
 from good_calls import ATTENTION, CERTIFICATE, GOOD, INF, LINEAR, MEMORY, NAN, PLAIN, RECOVERY, SAID, Case, call, home
 from record import tried
@@ -17,9 +20,6 @@ from test_bad_files import FILE_CASES, PARAMETER_CASES
 from test_bad_tuning import TUNING_CASES
 
 import hmmlib
-from hmmlib.evidence import ledger, statements
-from hmmlib.evidence.finite_field import identities
-from hmmlib.evidence.zero_patterns import patterns
 from hmmlib.experiments import local
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families, hmm, sentences

@@ -5,13 +5,7 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, PLAIN, PROBE, SPOKEN, TASK, TUNED, Case, home
-from record import tried
-
-from hmmlib import backend
-from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
-from hmmlib.experiments.presets import PRESETS
-from hmmlib.notebook import (
+from companion.figures import (
     appendices,
     believing,
     beyond_figures,
@@ -24,6 +18,12 @@ from hmmlib.notebook import (
     tables,
     trial_by_trial,
 )
+from good_calls import GOOD, INF, MEMORY, NAN, NOWHERE, PLAIN, PROBE, SPOKEN, TASK, TUNED, Case, home
+from record import tried
+
+from hmmlib import backend
+from hmmlib.experiments import cluster, labels, ladder, local, specs, summaries, trials
+from hmmlib.experiments.presets import PRESETS
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
 from hmmlib.training import bert, pretraining, probes, readers, readouts, tuning

@@ -10,11 +10,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration, Joint
+from companion.figures import figures
+from companion.figures.interactive import nearly_dependent_columns
+from companion.figures.live import changed
 from good_calls import CELL, MEMORY, MU, PLAIN, PLAN, PRETRAINING, RECOVERY, SYNTAX, TRIANGLE, network
 from record import tried
 from transformers import BertConfig, BertModel
 
-from hmmlib.evidence.enumeration import Enumeration, Joint
 from hmmlib.experiments.cluster import reachable
 from hmmlib.experiments.specs import TrialSpec, select
 from hmmlib.experiments.store import load_results
@@ -23,9 +26,6 @@ from hmmlib.models import chains
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.models.families import recoverable_memory_hmm, regular_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.notebook import figures
-from hmmlib.notebook.interactive import nearly_dependent_columns
-from hmmlib.notebook.live import changed
 from hmmlib.theory.assumptions import assumption_4_2, essential_states, recoverable_columns, weighted_values
 from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import lemma_c_2, lemma_d_2, prompt_for_any_start, theorem_3_3, theorem_3_6, theorem_4_3
@@ -264,7 +264,7 @@ def test_a_ledger_that_cannot_be_written_is_refused_before_the_work(monkeypatch,
 
     from hmmlib import __main__ as command_line
 
-    monkeypatch.setattr("hmmlib.evidence.ledger.run_all", lambda *_, **__: pytest.fail("the work was begun"))
+    monkeypatch.setattr("companion.evidence.ledger.run_all", lambda *_, **__: pytest.fail("the work was begun"))
 
     def full(dir):
         raise OSError(f"No space left on device: {dir}")

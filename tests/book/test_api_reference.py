@@ -7,9 +7,9 @@ import good_calls
 import pytest
 from bs4 import BeautifulSoup
 from built_book import HTML, ROOT, chapters
+from companion.pages import STATEMENTS
 
 import hmmlib
-from hmmlib.notebook.pages import STATEMENTS
 
 PAGES = sorted((ROOT / "book").glob("api*.md"))
 LISTED = re.compile(

@@ -14,8 +14,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from built_book import HTML, ROOT, chapters
-
-from hmmlib.notebook.pages import EQUATIONS, STATEMENTS
+from companion.pages import EQUATIONS, STATEMENTS
 
 built_book.needed()
 

@@ -15,9 +15,8 @@ import portable
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from companion.figures.interactive import Moving
 from docutils import nodes
-
-from hmmlib.notebook.interactive import Moving
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,9 +12,9 @@ from typing import Annotated, Literal, get_args, get_origin
 import nbformat
 import papermill
 import pytest
+from companion import parameters
 
 import notebooks as pipeline
-from hmmlib.notebook import parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 

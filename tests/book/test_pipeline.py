@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import companion
+import book_setup
 import jupytext
 import nbformat
 import pytest
@@ -145,9 +145,9 @@ def test_a_name_of_the_library_itself_reaches_the_module_where_it_is_made():
 
 
 def test_the_ledger_is_checked_again_when_a_line_that_it_names_may_have_moved():
-    from hmmlib.notebook.pages import EQUATIONS
+    from companion.pages import EQUATIONS
 
-    files = set(pipeline.reached("import hmmlib.notebook.pages"))
+    files = set(pipeline.reached("import companion.pages"))
     assert {ROOT / "hmmlib" / equation.file for equation in EQUATIONS} <= files
     assert ROOT / "hmmlib" / "bert.py" not in files
 
@@ -299,23 +299,23 @@ def test_a_missing_copy_is_a_warning_on_its_page(tmp_path, caplog):
     env = SimpleNamespace(note_dependency=told.append)
     app = SimpleNamespace(srcdir=tmp_path, env=env)
     source = ["committed"]
-    companion.show_executed(app, "notebooks/a", source)
+    book_setup.show_executed(app, "notebooks/a", source)
     assert source == ["committed"]
     assert told == [str(tmp_path / "build" / "executed" / "notebooks" / "a.ipynb")]
     executed = Path(told[0])
     executed.parent.mkdir(parents=True)
     executed.write_text("executed")
-    companion.show_executed(app, "notebooks/a", source)
+    book_setup.show_executed(app, "notebooks/a", source)
     assert source == ["executed"]
 
 
 def test_the_workflows_repository_wins(monkeypatch):
     config = SimpleNamespace(html_theme_options={"repository_url": "X"})
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
-    companion.repository_from_environment(None, config)
+    book_setup.repository_from_environment(None, config)
     assert config.html_theme_options["repository_url"].endswith("X")
     monkeypatch.setenv("GITHUB_REPOSITORY", "someone/fork")
-    companion.repository_from_environment(None, config)
+    book_setup.repository_from_environment(None, config)
     assert config.html_theme_options["repository_url"] == "https://" + "github.com/someone/fork"
 
 
@@ -324,7 +324,7 @@ def test_the_workflows_repository_wins(monkeypatch):
     [("paper-thm-3-3", "3.3"), ("paper-claim-B-1", "B.1"), ("paper-eq-b-1", "B.1"), ("own-remark", None)],
 )
 def test_labels_carry_the_papers_numbers(label, number):
-    found = companion.PAPER_LABEL.match(label)
+    found = book_setup.PAPER_LABEL.match(label)
     assert (found and found["number"].upper().replace("-", ".")) == number
 
 

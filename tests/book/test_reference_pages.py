@@ -8,10 +8,9 @@ import ledger_tables as ledger
 import pytest
 import works_map
 from built_book import ROOT
+from companion.evidence.statements import GRADES, STATEMENTS
 from docutils import nodes
 from pybtex.database import parse_string
-
-from hmmlib.evidence.statements import GRADES, STATEMENTS
 
 
 def entry(name: str = "Lemma D.2", **changes) -> dict:

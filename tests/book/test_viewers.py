@@ -10,11 +10,11 @@ import browser
 import nbformat
 import pytest
 import viewers
+from companion.figures.interactive import Moving
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from PIL import Image
 
 import notebooks as pipeline
-from hmmlib.notebook.interactive import Moving
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = (

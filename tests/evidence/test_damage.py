@@ -5,6 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from companion.evidence.ledger import FAILS, HOLDS, STATEMENTS, run
+from companion.evidence.random_models import (
+    appendix_c,
+    appendix_d1,
+    appendix_d3,
+    appendix_d6,
+    instances,
+    memory_instances,
+    ours,
+    section_3,
+)
+from companion.evidence.random_models import assumptions as predicate_checks
+from companion.evidence.statements import find
 from damages import (
     around,
     backwards,
@@ -33,19 +46,6 @@ from damages import (
 )
 from record import SLOW
 
-from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, run
-from hmmlib.evidence.random_models import (
-    appendix_c,
-    appendix_d1,
-    appendix_d3,
-    appendix_d6,
-    instances,
-    memory_instances,
-    ours,
-    section_3,
-)
-from hmmlib.evidence.random_models import assumptions as predicate_checks
-from hmmlib.evidence.statements import find
 from hmmlib.inference import messages
 from hmmlib.theory import assumptions as predicates
 from hmmlib.theory import certificates, heads, ranks, theorems

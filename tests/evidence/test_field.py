@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from companion.evidence.finite_field import field, memory, vanilla
+from companion.evidence.finite_field.field import BOOLEAN, MASK, Arithmetic, Model, P
+from companion.evidence.finite_field.identities import IDENTITIES, confirm
 
-from hmmlib.evidence.finite_field import field, memory, vanilla
-from hmmlib.evidence.finite_field.field import BOOLEAN, MASK, Arithmetic, Model, P
-from hmmlib.evidence.finite_field.identities import IDENTITIES, confirm
 from hmmlib.inference.messages import masked_token_probs_from_embeddings
 from hmmlib.models.hmm import HMM, MemoryHMM
 

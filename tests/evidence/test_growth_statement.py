@@ -51,8 +51,8 @@ def control_claim_z_1(seed: int) -> float:
 
 LEDGER = """
 from pathlib import Path
-from hmmlib.evidence.ledger import run_all
-from hmmlib.notebook.pages import write_ledger
+from companion.evidence.ledger import run_all
+from companion.pages import write_ledger
 write_ledger(Path("ledger.json"), run_all(3, 0, workers=1, exact=False), 3, 0)
 """
 
@@ -78,5 +78,5 @@ def test_a_statement_is_an_addition_to_three_files_that_the_ledger_finds(tmp_pat
     assert len(entries) == 34
     assert (new["verdict"], new["printed"], new["instances"]) == ("holds", "holds", 3)
     assert new["control_fails"] == new["control_instances"] == 5
-    assert new["source"]["path"] == "hmmlib/evidence/random_models/section_3.py"
+    assert new["source"]["path"] == "book/companion/evidence/random_models/section_3.py"
     assert new["page"] == "notebooks/3-hmm"

@@ -6,12 +6,11 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-
-from hmmlib.evidence.finite_field import field
-from hmmlib.evidence.finite_field.field import BOOLEAN, Model
-from hmmlib.evidence.zero_patterns import patterns
-from hmmlib.evidence.zero_patterns.patterns import MEMORY, PATTERNS, decide
-from hmmlib.evidence.zero_patterns.supports import (
+from companion.evidence.finite_field import field
+from companion.evidence.finite_field.field import BOOLEAN, Model
+from companion.evidence.zero_patterns import patterns
+from companion.evidence.zero_patterns.patterns import MEMORY, PATTERNS, decide
+from companion.evidence.zero_patterns.supports import (
     Size,
     latent_supports,
     mask_tables,
@@ -23,6 +22,7 @@ from hmmlib.evidence.zero_patterns.supports import (
     without,
     world,
 )
+
 from hmmlib.theory.assumptions import independence
 from hmmlib.validation import as_tensor
 

@@ -5,10 +5,9 @@ import json
 
 import pytest
 import sixty
+from companion.evidence.statements import STATEMENTS
 from record import SLOW, slow
 from sixty import DAMAGES, ROOT, STORED, Damage, applied, noticed, stopped, verdicts
-
-from hmmlib.evidence.statements import STATEMENTS
 
 RUN = json.loads(STORED.read_text())
 NAMES = {statement.name for statement in STATEMENTS}

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from companion import pages
+from companion.evidence import ledger
+from companion.evidence.finite_field.identities import IDENTITIES
+from companion.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all
+from companion.evidence.random_models import appendix_c, appendix_d1, appendix_d3, memory_instances, section_3
+from companion.evidence.random_models.residuals import Checked
+from companion.evidence.statements import FALSE, GAP, GRADES, SLIP
+from companion.evidence.zero_patterns.patterns import PATTERNS
+from companion.pages import EQUATIONS, Equation, write_ledger
 from record import SLOW
 from typer.testing import CliRunner
 
 from hmmlib import __main__ as command_line
-from hmmlib.evidence import ledger
-from hmmlib.evidence.finite_field.identities import IDENTITIES
-from hmmlib.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all
-from hmmlib.evidence.random_models import appendix_c, appendix_d1, appendix_d3, memory_instances, section_3
-from hmmlib.evidence.random_models.residuals import Checked
-from hmmlib.evidence.statements import FALSE, GAP, GRADES, SLIP
-from hmmlib.evidence.zero_patterns.patterns import PATTERNS
-from hmmlib.notebook import pages
-from hmmlib.notebook.pages import EQUATIONS, Equation, write_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = [

@@ -133,9 +133,10 @@ RERUNS = commands("reproduce", "papermill")
 
 def accepted(call: list[str], monkeypatch) -> bool:
     """Whether the command line takes a call, without running anything."""
+    from companion.evidence import ledger
+
     import hmmlib.experiments.cluster
     from hmmlib import backend
-    from hmmlib.evidence import ledger
 
     def nothing(*_, **__):
         raise OSError("accepted")

@@ -11,11 +11,11 @@ from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
+from companion.figures.live import changed
 
 from hmmlib.experiments.fields import base
 from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.experiments.specs import AS_BEFORE, TYPES, TrialSpec, as_field, panel_points, panel_specs, select
-from hmmlib.notebook.live import changed
 from hmmlib.training.pretraining import Pretraining
 
 EXPLICIT = TrialSpec(

@@ -11,6 +11,7 @@ import pytest
 import short_pretraining
 import torch
 from commands import one_line
+from companion.figures.live import gather
 from faults import fill, no_longer_than
 from record import SLOW, slow
 from runs import ENVIRONMENT, TINY, numbers, stored
@@ -23,7 +24,6 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, checkpoint_path, is_stored, load_result, result_path, save_result
 from hmmlib.experiments.trials import run_trial
 from hmmlib.files import write_whole
-from hmmlib.notebook.live import gather
 from hmmlib.training import checkpoints
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
@@ -256,7 +256,7 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp
 
 
 def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, survived):
-    from hmmlib.notebook.pages import write_ledger
+    from companion.pages import write_ledger
 
     path = tmp_path / "ledger.json"
     write_ledger(path, [], 1, 0)

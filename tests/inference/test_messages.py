@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration, normalised
 from record import SLOW
 
-from hmmlib.evidence.enumeration import Enumeration, normalised
 from hmmlib.inference import messages
 from hmmlib.inference.messages import (
     lifted_size,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Joint
+from companion.evidence.random_models.instances import all_inputs
 
-from hmmlib.evidence.enumeration import Joint
-from hmmlib.evidence.random_models.instances import all_inputs
 from hmmlib.inference.messages import possible_given_others
 from hmmlib.models.families import sparse_columns
 from hmmlib.models.hmm import HMM, MemoryHMM

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration, normalised
 from record import SLOW
 from test_messages import draw, draw_tokens, error, lifted_masked_token, paths
 
-from hmmlib.evidence.enumeration import Enumeration, normalised
 from hmmlib.inference import messages, reference
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM

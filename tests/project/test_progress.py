@@ -5,13 +5,13 @@ from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
+from companion.evidence import ledger
+from companion.evidence.statements import find
 from rich.console import Console
 from runs import TINY
 
 import hmmlib
 from hmmlib import options
-from hmmlib.evidence import ledger
-from hmmlib.evidence.statements import find
 from hmmlib.experiments.local import Outcome
 from hmmlib.experiments.specs import TrialSpec
 

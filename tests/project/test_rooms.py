@@ -12,9 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("hmmlib", "book", "benchmarks", "tests")
 PLANTED = {
-    "No import upwards": ("theory/heads.py", "from hmmlib.training import bert"),
-    "Witnesses import nothing that they are to check": ("evidence/enumeration.py", "import hmmlib.inference.messages"),
-    "Evidence and experiments stand side by side": ("experiments/labels.py", "from hmmlib.evidence import enumeration"),
+    "No import upwards": ("hmmlib/theory/heads.py", "from hmmlib.training import bert"),
+    "The library never imports the companion": ("hmmlib/experiments/labels.py", "from companion import pages"),
+    "Witnesses import nothing that they are to check": (
+        "companion/evidence/enumeration.py",
+        "import hmmlib.inference.messages",
+    ),
 }
 """For each contract, a line that breaks it and no other, and a file where it would."""
 
@@ -30,7 +33,8 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess:
 @pytest.fixture
 def copy(tmp_path):
     """The library and its contracts, to be changed."""
-    shutil.copytree(ROOT / "hmmlib", tmp_path / "hmmlib", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (ROOT / "hmmlib", ROOT / "book" / "companion"):
+        shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -44,7 +48,7 @@ def test_the_rooms_keep_their_order(copy):
 @pytest.mark.parametrize("contract", PLANTED)
 def test_a_breach_of_a_contract_is_caught(contract, copy):
     file, line = PLANTED[contract]
-    with (copy / "hmmlib" / file).open("a") as module:
+    with (copy / file).open("a") as module:
         module.write(f"\n\ndef planted():\n    {line}\n")
     done = lint_imports(copy)
     assert done.returncode == 1, done.stdout

@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Joint, conditional
 from damages import around, by, instead, turned
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -31,7 +32,6 @@ from strategies import (
 )
 from witness import forward_backward
 
-from hmmlib.evidence.enumeration import Joint, conditional
 from hmmlib.inference import messages
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.validation import MASK

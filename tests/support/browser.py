@@ -209,7 +209,7 @@ CONTRAST = r"""() => {
   const found = new Map();
   for (const e of document.querySelectorAll('mjx-container > svg, mjx-container svg [fill], article svg text')) {
     if (!e.checkVisibility() || e.getAttribute('fill') === 'none') continue;
-    if (e.matches('text') && e.closest('svg').querySelector('image')) continue; // on a shade: tests/notebook/test_figures.py
+    if (e.matches('text') && e.closest('svg').querySelector('image')) continue; // on a shade: tests/figures/test_figures.py
     const style = getComputedStyle(e), colour = e.matches('svg') ? style.color : style.fill;
     if (colour === 'none') continue;
     const [a, b] = [light(rgba(colour)), light(behind(e))].sort((x, y) => x - y), ratio = (b + 0.05) / (a + 0.05);

@@ -4,8 +4,8 @@ from copy import copy
 from dataclasses import replace
 
 import torch
+from companion.evidence.random_models import assumptions as predicate_checks
 
-from hmmlib.evidence.random_models import assumptions as predicate_checks
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.ranks import Verdict, of_bool

@@ -9,17 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from peer_models import NEEDS, categorical, parameters
-
-from hmmlib import backend
-from hmmlib.evidence import ledger, statements
-from hmmlib.evidence.finite_field import identities
-from hmmlib.evidence.zero_patterns import patterns
-from hmmlib.experiments import cluster, labels, ladder, local, specs, store, summaries, trials
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.inference import messages, reference
-from hmmlib.models import appendix_e, families, hmm, sentences
-from hmmlib.notebook import (
+from companion.evidence import ledger, statements
+from companion.evidence.finite_field import identities
+from companion.evidence.zero_patterns import patterns
+from companion.figures import (
     appendices,
     believing,
     beyond_figures,
@@ -32,6 +25,13 @@ from hmmlib.notebook import (
     tables,
     trial_by_trial,
 )
+from peer_models import NEEDS, categorical, parameters
+
+from hmmlib import backend
+from hmmlib.experiments import cluster, labels, ladder, local, specs, store, summaries, trials
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.inference import messages, reference
+from hmmlib.models import appendix_e, families, hmm, sentences
 from hmmlib.theory import assumptions, certificates, heads, relabelling, separation, theorems
 from hmmlib.training import bert, pretraining, probes, readers, readouts, tuning
 

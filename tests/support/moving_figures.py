@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from companion.figures import believing, interactive
 
 from hmmlib.inference.messages import (
     log_likelihood,
 )
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.notebook import believing, interactive
 from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 

@@ -127,7 +127,7 @@ DAMAGES = [
 ]  # fmt: skip
 LEDGER = f"""
 import json
-from hmmlib.evidence import ledger
+from companion.evidence import ledger
 import torch
 torch.set_num_threads(1)
 found = {{}}

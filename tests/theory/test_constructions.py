@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration
 from constructions import (
     check_3_6,
     check_4,
@@ -15,7 +16,6 @@ from constructions import (
 from record import SLOW
 from witness import forward_backward, share
 
-from hmmlib.evidence.enumeration import Enumeration
 from hmmlib.inference.messages import lifted_size, masked_token_probs, prompted
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.models.families import essential_hmm, recoverable_memory_hmm, regular_hmm, sparse_columns

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration, normalised, over_inputs
+from companion.evidence.random_models.section_3 import balanced
 from record import SLOW
 from test_separation import check_refutation
 
-from hmmlib.evidence.enumeration import Enumeration, normalised, over_inputs
-from hmmlib.evidence.random_models.section_3 import balanced
 from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import dependent_hmm, hidden_twins, nearly_dependent_hmm, non_degenerate_hmm

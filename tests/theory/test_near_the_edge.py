@@ -8,9 +8,9 @@ import dyadic
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import rational_rank
 from record import SLOW
 
-from hmmlib.evidence.enumeration import rational_rank
 from hmmlib.models.families import dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import ranks

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration, normalised
 
 from hmmlib import backend
-from hmmlib.evidence.enumeration import Enumeration, normalised
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import sparse_hmm
 from hmmlib.training.bert import (

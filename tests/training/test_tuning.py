@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import Enumeration, normalised
 from tiny_networks import inputs, lively
 
-from hmmlib.evidence.enumeration import Enumeration, normalised
 from hmmlib.experiments.labels import NONZERO, REDRAWS, draw_mu, draw_task
 from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.appendix_e import mixed_permutations, random_hmm, random_memory_hmm

@@ -1,0 +1,1 @@
+"""What the book runs: the checks behind the ledger, the figures of its notebooks, and their parameters."""

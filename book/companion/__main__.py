@@ -1,0 +1,83 @@
+"""What the book runs, from the command line: python -m companion ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hmmlib.options import console, errors, number, progress
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+
+
+@app.callback()
+def commands() -> None:
+    """Commands have names, also where there is only one."""
+
+
+@app.command()
+def ledger(
+    instances: Annotated[int, number("instances", int, 1, help="random models for each statement")] = 300,
+    seed: Annotated[int, number("seed", int, 0, help="seed of all of them")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
+    ] = None,
+    workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
+) -> None:
+    """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
+    from companion.evidence.ledger import run_all
+    from companion.pages import write_ledger
+
+    out = out or Path("mine" if Path("mine").is_dir() else "", "ledger.json")
+    if out.exists() and not out.is_file():
+        what = "a folder" if out.is_dir() else "no regular file"
+        raise typer.BadParameter(f"{out} is {what}; name a file", param_hint="--out")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    TemporaryFile(dir=out.parent).close()  # what cannot be written is known before the work, not after it
+    with progress("ledger: 0%") as update:
+        entries = run_all(instances, seed, workers, done=lambda share: update(f"ledger: {share:.0%}"))
+    wrong = [entry for entry in entries if not entry.as_recorded]
+    written = out.with_suffix(".changed.json") if wrong else out
+    write_ledger(written, entries, instances, seed)
+    table = Table(title=f"{instances} instances, seed {seed}", box=None)
+    for name in ("statement", "residual", "verdict", "grade", "telling", "control", "field", "patterns"):
+        table.add_column(name, no_wrap=True)
+    for entry in entries:
+        identity, patterns = entry.identity, entry.patterns
+        table.add_row(
+            entry.name,
+            f"{entry.residual:.1e}",
+            entry.verdict,
+            entry.grade,
+            f"{entry.telling}/{entry.instances}",
+            f"{entry.control_fails}/{entry.control_instances}",
+            f"{identity['failures']}/{identity['points'] * len(identity['sizes'])}" if identity else "",
+            f"{patterns['failures']}/{patterns['cases']:,}" if patterns else "",
+        )
+    console.print(table)
+    console.print(
+        "field, all patterns: failures among random points of a finite field, and among all supports of a size"
+    )
+    for entry in entries:
+        if entry.corrected:
+            console.print(f"{entry.name}, {entry.grade}: {entry.corrected}")
+    for entry in wrong:
+        errors.print(
+            f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), "
+            f"{entry.telling} of {entry.instances} instances tell something, control failed "
+            f"{entry.control_fails} of {entry.control_instances} times",
+            style="red",
+            markup=False,
+        )
+    console.print(str(written), style="dim", highlight=False, markup=False, soft_wrap=True)
+    if wrong:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

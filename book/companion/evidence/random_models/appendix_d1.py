@@ -1,0 +1,229 @@
+"""Section 4.1 and appendix D.1: Proposition D.1, Claim D.3, Lemmas D.2 and D.4, Theorem 4.3."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from companion.evidence.enumeration import Joint, conditional
+from companion.evidence.random_models.instances import all_inputs, joint, shared
+from companion.evidence.random_models.memory_instances import (
+    MemoryInstance,
+    memory_instance,
+    parity,
+    sparse_instance,
+    twins,
+)
+from companion.evidence.random_models.residuals import (
+    Checked,
+    Printed,
+    both_signs,
+    in_words,
+    largest,
+    mislabelled,
+    refused,
+    twin_gap,
+)
+from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior
+from hmmlib.models import appendix_e, families
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.assumptions import assumption_3_2
+from hmmlib.theory.heads import AttentionHead
+from hmmlib.theory.separation import Impossible, fit_or_refute
+from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, theorem_4_3
+
+
+@shared
+def _recovery(seed: int) -> Recovery:
+    case = memory_instance(seed)
+    return claim_d_3(case.model, case.cell, case.syntax)
+
+
+# Proposition D.1
+
+
+def check_proposition_d_1(seed: int) -> Checked:
+    """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional."""
+    model, inputs = sparse_instance(seed)
+    table = joint(model, [None] * inputs.shape[1])
+    probs, latent = masked_token_probs(model, inputs).numpy(), latent_given_others(model, inputs).numpy()
+    flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
+    residuals = []
+    for i in range(1, inputs.shape[1] + 1):
+        token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
+        residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
+    return Checked(largest(*residuals), bool((weights > 0).sum(1).max() > 1))
+
+
+def printed_proposition_d_1(seed: int) -> Printed:
+    """With the joint probability on the right, as printed: too small by the factor Pr(x_{-i})."""
+    model, inputs = sparse_instance(seed)
+    table = joint(model, [None] * inputs.shape[1])
+    flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
+    differences = [
+        conditional(table.token(i)) - table.cell_and_state(i).reshape(len(inputs), -1) @ flat
+        for i in range(1, inputs.shape[1] + 1)
+    ]
+    return in_words(model, inputs.shape[1], seed)._replace(residual=largest(*differences))
+
+
+def control_proposition_d_1(seed: int) -> float:
+    """Tokens that depend on a second memory cell too: (D.1) with P[X_i | M_j, H_i] is then off."""
+    draw = torch.Generator().manual_seed(seed)
+    emission = appendix_e.softmax_of_uniform((3, 2, 2, 2), 0.3, draw)  # x, m_0, m_1, h: state h should read cell h only
+    chain = families.regular_hmm(2, 1, draw, zeros=0.0)
+    prior = appendix_e.softmax_of_uniform((4,), 1.0, draw).reshape(2, 2)
+    # A vanilla HMM on (m_0, m_1, h), whose memory never changes.
+    model = HMM(
+        torch.kron(torch.eye(4, dtype=torch.float64), chain.transition),
+        emission.reshape(3, 8),
+        torch.kron(prior.reshape(-1), chain.initial),
+        columns=True,
+    )
+    table = joint(model, [None] * 2)
+    weights = conditional(table.left_out(1, "h1")).reshape(-1, 2, 2, 2)
+    own = torch.stack(
+        [
+            torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
+            torch.einsum("xkm,km->xm", emission[..., 1], prior / prior.sum(0)),
+        ],
+        -1,
+    ).numpy()  # P[X_i | M_j, H_i = j] for j = 0, 1
+    both = np.stack([weights[..., 0].sum(2), weights[..., 1].sum(1)], -1)
+    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", own, both))
+
+
+# Claim D.3
+
+
+def check_claim_d_3(seed: int) -> Checked:
+    """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
+    case, recovery = memory_instance(seed), _recovery(seed)
+    residual = recovery_residual(recovery, case, case.table, case.probs.numpy(), 0, case.chance > 0)
+    return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
+
+
+def recovery_residual(
+    recovery: Recovery, case: MemoryInstance, table: Joint, probs: np.ndarray, first: int, among: np.ndarray
+) -> float:
+    """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off `probs`, behind position `first`."""
+    theta_1, theta_2 = recovery.theta_1.numpy(), recovery.theta_2.numpy()
+    residuals = [0.0]
+    for i in range(first + 1, table.length + 1):
+        weights = table.left_out(i, f"m{case.cell}", f"h{i}")
+        rows = among & (weights.sum((1, 2)) > 0)
+        exact, g = conditional(weights)[rows], probs[rows, i - 1]
+        read = g @ theta_1.T
+        residuals.append(largest(read[:, case.states] - exact.sum(1)[:, case.states]))
+        residuals.append(largest(abs(read).sum(1) - 1))
+        residuals.append(largest(np.einsum("smx,nx->nms", theta_2, g) - exact[:, :, case.states]))
+    return largest(*residuals) / case.condition
+
+
+def control_claim_d_3(seed: int) -> float:
+    """`recoverable_twins`: G_1 is the same for two inputs, and Pr(H_1 ∈ H*) is 1 for one and 0 for the other.
+
+    0 if the construction takes the model all the same.
+    """
+    model, x = twins(seed)
+    if not refused(claim_d_3, model, 0, [0, 2, 3]):
+        return 0.0
+    latent = latent_given_others(model, x)[:, 0].unflatten(1, (2, 4)).sum(1)
+    return twin_gap(masked_token_probs(model, x)[:, 0], latent[:, :1])
+
+
+# Lemma D.2
+
+
+def check_lemma_d_2(seed: int) -> Checked:
+    """𝓘 = Î wherever Î is not empty, and the score of a position is Pr(H_i ∈ H* | x_{-i}).
+
+    Without the last entry of q and row of Θ^(K), which only β uses, as the lemma is printed; they are zero.
+    """
+    case = memory_instance(seed)
+    head = attention_head(case.model, case.mu, _recovery(seed))
+    more = largest(head.query[-1], head.key[-1])
+    return Checked(largest(attention_residual(head, case), more), case.selective)
+
+
+def attention_residual(head: AttentionHead, case: MemoryInstance) -> float:
+    """1 where the attended set is not Î on an input of 𝓡; else how far scores are from Pr(H_i ∈ H* | x_{-i})."""
+    sure = concentrated(case.model, case.inputs, case.cell, case.syntax).numpy()
+    same = (sure == case.sure)[case.chance > 0].all()
+    if not same or (head.attended(case.probs).numpy() != case.sure)[case.in_r].any():
+        return 1.0
+    weights = [conditional(case.table.left_out(i, f"h{i}"))[:, case.states] for i in range(1, case.length + 1)]
+    error = head.scores(case.probs).numpy() - np.stack([w.sum(1) for w in weights], 1)
+    return largest(error[case.chance > 0]) / case.condition
+
+
+def control_lemma_d_2(seed: int) -> float:
+    """`recoverable_twins`: no output differs between two inputs, so no key can attend to position 1 in one only; 1 if so."""
+    model, x = twins(seed)
+    sure = concentrated(model, x, 0, [0, 2, 3])
+    return twin_gap(masked_token_probs(model, x), sure.double()) if sure.any(1).all() else 0.0
+
+
+# Lemma D.4
+
+
+def check_lemma_d_4(seed: int) -> Checked:
+    """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
+    case, recovery = memory_instance(seed), _recovery(seed)
+    head = attention_head(case.model, case.mu, recovery)
+    values = head.values(case.probs, case.model.embed(case.inputs)).numpy()
+    residuals = [0.0]
+    for i in range(1, case.length + 1):
+        rows = case.in_r & case.sure[:, i - 1]
+        ratio = case.chance / np.where(rows, case.table.left_out(i), 1)
+        residuals.append(largest((values[:, i - 1] - ratio * case.target)[rows]))
+        exact = conditional(case.table.cell_and_state(i)).reshape(len(rows), -1)
+        read = case.probs[:, i - 1].numpy() @ head.value.T.numpy()
+        residuals.append(largest((read - exact)[rows]))
+    return Checked(largest(*residuals) / case.condition, both_signs(case.target[case.in_r]))
+
+
+def control_lemma_d_4(seed: int) -> float:
+    """`parity_memory_hmm`: same token and same G_1 for (0, 0) and (0, 1), and posteriors that differ in sign: their gap."""
+    model, x = parity(seed), torch.tensor([[0, 0], [0, 1]])
+    target = memory_posterior(model, x)[:, :1] - 0.5
+    return twin_gap(masked_token_probs(model, x)[:, 0], target) if target[0] > 0 > target[1] else 0.0
+
+
+# Theorem 4.3
+
+
+def check_theorem_4_3(seed: int) -> Checked:
+    """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do.
+
+    And each label is that of its target. Telling if both occur.
+    """
+    case = memory_instance(seed)
+    model, recovery = case.model, _recovery(seed)
+    head = attention_head(model, case.mu, recovery)
+    if assumption_3_2(model):
+        head = theorem_4_3(model, case.mu, case.cell, case.syntax)
+    read = case.probs, model.embed(case.inputs)
+    score = head(*read).numpy()
+    left = np.stack([case.table.left_out(i) for i in range(1, case.length + 1)], 1)
+    ratios = np.where(case.sure, case.chance[:, None] / np.where(left > 0, left, 1), 0)
+    want = ratios.sum(1) / np.maximum(case.sure.sum(1), 1) * case.target
+    wrong = mislabelled(head.label(*read)[case.in_r], case.target[case.in_r], case.mu.abs().max().item())
+    return Checked(max(largest((score - want)[case.in_r]) / case.condition, wrong), both_signs(case.target[case.in_r]))
+
+
+def control_theorem_4_3(seed: int) -> float:
+    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2, and the construction refuses the model.
+
+    G is the same vector everywhere. So which positions are attended does not depend on the input, and V is a function
+    of the token alone; a linear program refutes every such function for each of the three sets of positions.
+    """
+    n = 2 + seed % 2
+    model, x = parity(seed, n), all_inputs(n, 2)
+    # μ is 1 - 1/n on the first value and -1/n on the others: posteriors sum to 1.
+    labels = memory_posterior(model, x)[:, 0] > 1 / n
+    shown = torch.nn.functional.one_hot(x, n).double()
+    refuted = [fit_or_refute(part, labels) for part in (shown[:, 0], shown[:, 1], shown.mean(1))]
+    blind = largest(masked_token_probs(model, x) - 1 / n) < 1e-12
+    told = refused(theorem_4_3, parity(seed, n), [1.0] * n, 0, range(2 * n))
+    return float(told and blind and all(isinstance(r, Impossible) and r.residual < 1e-9 for r in refuted))

@@ -1,0 +1,337 @@
+"""Memory models that the checks draw, each with a task, recoverable states, all inputs of a length, and a prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from companion.evidence.enumeration import Joint, conditional
+from companion.evidence.random_models.instances import all_inputs, draw_length, draw_weights, joint, recentred, shared
+from companion.evidence.random_models.residuals import both_signs
+from hmmlib.inference.messages import masked_token_probs, prompted
+from hmmlib.models import appendix_e, families
+from hmmlib.models.hmm import MemoryHMM
+from hmmlib.theory.theorems import prompt_d_6
+
+TRIES, ENOUGH = 24, 14
+"""Draws of a model, at most, until some input of its length is in 𝓡; after fewer that is enough, if the rest cannot be had."""
+
+
+@dataclass(frozen=True)
+class MemoryInstance:
+    """A memory model, a task μ on cell j*, recoverable syntax states S*, and all inputs of a length."""
+
+    model: MemoryHMM
+    mu: Tensor
+    cell: int
+    syntax: list[int]
+    inputs: Tensor
+
+    @property
+    def length(self) -> int:
+        return self.inputs.shape[1]
+
+    @property
+    def states(self) -> list[int]:
+        return [self.cell * self.model.n_syntax + s for s in self.syntax]
+
+    @cached_property
+    def table(self) -> Joint:
+        return joint(self.model, [None] * self.length)
+
+    @cached_property
+    def chance(self) -> np.ndarray:
+        """Pr(X = x), (n,)."""
+        return self.table.given_input()
+
+    @cached_property
+    def target(self) -> np.ndarray:
+        """μᵀP[M_{j*} | X = x], (n,), by enumeration."""
+        return conditional(self.table.given_input(f"m{self.cell}")) @ self.mu.numpy()
+
+    @cached_property
+    def sure(self) -> np.ndarray:
+        """Î for every input, (n, T): where all of P[H_i | X_{-i} = x_{-i}] is on H*, by enumeration."""
+        outside = np.delete(np.arange(self.model.n_states), self.states)
+        weights = [self.table.left_out(i, f"h{i}") for i in range(1, self.length + 1)]
+        return np.stack([(w.sum(1) > 0) & (w[:, outside].sum(1) == 0) for w in weights], 1)
+
+    @cached_property
+    def in_r(self) -> np.ndarray:
+        """Which inputs are in 𝓡 (4.3), (n,)."""
+        return (self.chance > 0) & self.sure.any(1)
+
+    @cached_property
+    def probs(self) -> Tensor:
+        return masked_token_probs(self.model, self.inputs)
+
+    @property
+    def values(self) -> list[int]:
+        """The memory values that have to be told apart: all of them."""
+        return list(range(self.model.n_memory))
+
+    @cached_property
+    def condition(self) -> float:
+        """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors."""
+        table, own = (
+            self.model.emission.numpy(),
+            range(self.cell * self.model.n_syntax, (self.cell + 1) * self.model.n_syntax),
+        )
+        every = [
+            (m, h)
+            for h in range(self.model.n_states)
+            for m in (self.values if h in own else range(self.model.n_memory))
+        ]
+        inside = np.stack([table[:, m, h] for m, h in every if h in self.states], 1)
+        rest = [table[:, m, h] for m, h in every if h not in self.states]
+        basis = scipy.linalg.orth(np.stack(rest, 1), rcond=1e-9) if rest else inside[:, :0]
+        return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
+
+    @property
+    def selective(self) -> bool:
+        """Whether some state is outside H*, and on some input of 𝓡 some position is sure and another is not."""
+        among = self.sure[self.in_r]
+        return len(self.states) < self.model.n_states and bool((among.any(1) & ~among.all(1)).any())
+
+
+@dataclass(frozen=True)
+class PromptedInstance(MemoryInstance):
+    """A `MemoryInstance` with a prompt before each input: position i of x is i + 1 of x̂ = (z̃, x)."""
+
+    prompt: Tensor
+
+    @property
+    def values(self) -> list[int]:
+        """supp(μ)."""
+        return self.mu.nonzero().squeeze(-1).tolist()
+
+    @cached_property
+    def hat(self) -> Joint:
+        """The joint table of X̂ with z̃ at its first position."""
+        return self._behind(self.prompt)
+
+    @cached_property
+    def hat_free(self) -> Joint:
+        """The joint table of X̂ with nothing observed at its first position."""
+        return self._behind(torch.ones_like(self.prompt))
+
+    def _behind(self, first: Tensor) -> Joint:
+        return joint(self.model, [first.numpy(), *[None] * self.length])
+
+    @cached_property
+    def hat_chance(self) -> np.ndarray:
+        """Pr(X̂ = x̂), (n,)."""
+        return self.hat.given_input()
+
+    @cached_property
+    def hat_left(self) -> np.ndarray:
+        """Pr(X̂_{-i} = x̂_{-i}), (n, T + 1); for i = 1 that is Pr(X_{2:T+1} = x)."""
+        return np.stack([self.hat_free.given_input()] + [self.hat.left_out(i) for i in range(2, self.length + 2)], 1)
+
+    @cached_property
+    def hat_sure(self) -> np.ndarray:
+        """Positions i > 1 where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T + 1), by enumeration."""
+        outside = np.delete(np.arange(self.model.n_states), self.states)
+        weights = [self.hat.left_out(i, f"h{i}")[:, outside].sum(1) for i in range(2, self.length + 2)]
+        inside = (np.stack(weights, 1) == 0) & (self.hat_left[:, 1:] > 0)
+        return np.concatenate([np.zeros((len(inside), 1), bool), inside], 1)
+
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """Î of (D.8): Î of the input without prompt, moved by one, (n, T + 1)."""
+        return np.concatenate([np.zeros((len(self.sure), 1), bool), self.sure], 1)  # (D.8)
+
+    @cached_property
+    def in_z(self) -> np.ndarray:
+        """𝓩 of (D.7) with i from 2 to t + 1: inputs for which every x̂_{-i} is possible, (n,)."""
+        return (self.hat_left[:, 1:] > 0).all(1)  # (D.7)
+
+    @cached_property
+    def probs(self) -> Tensor:
+        return masked_token_probs(self.model, self.inputs, self.prompt)
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        return prompted(self.model, self.prompt, self.inputs)
+
+
+# Draws: models
+
+
+def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """Cells, memory values, syntax states and recoverable ones of a small model."""
+    n_cells = int(rng.choice([1, 2, 2, 3]))
+    n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3, 3], 3: [2]}[n_cells]))  # 3: two to weigh, one not to
+    n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
+    return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
+
+
+def sparse_model(rng: np.random.Generator, seed: int) -> MemoryHMM:
+    """Any sparse memory model of up to three tokens; nothing else is assumed."""
+    n_cells, n_memory, n_syntax, _ = draw_sizes(rng)
+    n_tokens, zeros = int(rng.integers(1, 4)), float(rng.random()) * 0.7
+    return families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
+
+
+def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], None]:
+    """Assumption 4.2 holds. Half of the chains are not regular: reducible or periodic, P[H_0] with zeros."""
+    n_cells, n_memory, n_syntax, n_recoverable = sizes
+    zeros = 0.5 + 0.45 * rng.random()
+    model, cell, syntax, _ = families.recoverable_memory_hmm(
+        n_cells, n_memory, n_syntax, n_recoverable, n_memory, seed, zeros
+    )
+    if rng.random() < 0.5:
+        draw = torch.Generator().manual_seed(seed)
+        transition = families.sparse_columns((model.n_states, model.n_states), 0.7, draw)
+        initial = families.sparse_columns((model.n_states,), 0.4, draw)
+        model = MemoryHMM(transition, model.emission, initial, model.memory)
+    return model, cell, syntax, None
+
+
+def _draw_values(rng: np.random.Generator, n_memory: int) -> int:
+    """How many values a task weighs: two times in three all but one, so that a prompt has something to exclude."""
+    return max(1, n_memory - 1) if rng.random() < 2 / 3 else int(rng.integers(1, n_memory + 1))
+
+
+def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
+    """Assumptions 4.4 and D.5 hold."""
+    n_cells, n_memory, n_syntax, n_recoverable = sizes
+    values, zeros = _draw_values(rng, n_memory), 0.5 + 0.45 * rng.random()
+    return families.recoverable_memory_hmm(
+        n_cells, n_memory, n_syntax, n_recoverable, values, seed, zeros, stationary=True
+    )
+
+
+def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
+    """Assumptions 4.4 and 4.5 hold."""
+    n_memory, n_syntax = int(rng.choice([1, 2, 3, 3, 4])), int(rng.integers(1, 5))
+    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), _draw_values(rng, n_memory)
+    zeros = 0.5 + 0.45 * rng.random()
+    return families.recoverable_memory_hmm(1, n_memory, n_syntax, n_recoverable, values, seed, zeros, True)
+
+
+def not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:
+    """A regular chain that does not start in its stationary distribution, with all inputs of length 2."""
+    draw = torch.Generator().manual_seed(seed)
+    chain = families.regular_hmm(3, 2, draw, zeros=0.2)
+    initial = chain.stationary() * torch.arange(1, 4)
+    emission = appendix_e.softmax_of_uniform((3, 2, 3), 0.2, draw)
+    model = MemoryHMM(
+        chain.transition, emission, initial / initial.sum(), appendix_e.softmax_of_uniform((2,), 1.0, draw)
+    )
+    return model, all_inputs(3, 2)
+
+
+def parity(seed: int, n: int = 2) -> MemoryHMM:
+    """`parity_memory_hmm` with noise drawn from `seed`."""
+    return families.parity_memory_hmm(n, float(np.random.default_rng(seed).uniform(0.02, 0.4)))
+
+
+def twins(seed: int) -> tuple[MemoryHMM, Tensor]:
+    """`recoverable_twins`, and two inputs between which G_1 does not differ, and with a prompt Ḡ_2 does not."""
+    return families.recoverable_twins(seed), torch.tensor([[0, 2], [0, 4]])
+
+
+# Draws: instances
+
+
+def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
+    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude where
+    `make` says which values are weighed; or else some input is in 𝓡.
+
+    At most TRIES of them, the first four of one size.
+    """
+    rng = np.random.default_rng(seed)
+    sizes, found = draw_sizes(rng), None
+    for k in range(TRIES):
+        sizes = sizes if k < 4 else draw_sizes(rng)
+        model, cell, syntax, values = make(rng, sizes, int(rng.integers(2**31)))
+        length = max(draw_length(rng, model, longest, extra) for _ in range(2))  # short inputs are seldom in 𝓡
+        mu = draw_weights(rng, model.n_memory, support=values)
+        instance = MemoryInstance(model, mu, cell, syntax, all_inputs(model.n_tokens, length))
+        posteriors = conditional(instance.table.given_input(f"m{cell}"))[instance.in_r]
+        instance = replace(instance, mu=recentred(mu, posteriors))
+        excluding = values is None or len(values) < model.n_memory
+        if excluding and both_signs(posteriors @ instance.mu.numpy()):
+            return instance
+        found = instance if found is None or not found.in_r.any() else found
+        if k >= ENOUGH and found.in_r.any():
+            break
+    return found
+
+
+@shared
+def memory_instance(seed: int) -> MemoryInstance:
+    """Assumption 4.2 holds."""
+    return draw_instance(seed, _any_chain, 4, 0)
+
+
+def _with_prompt_d_6(instance: MemoryInstance) -> PromptedInstance:
+    prompt = prompt_d_6(instance.model, instance.mu, instance.cell)
+    return PromptedInstance(instance.model, instance.mu, instance.cell, instance.syntax, instance.inputs, prompt)
+
+
+@shared
+def prompted_instance(seed: int) -> PromptedInstance:
+    """Assumptions 4.4 and D.5 hold, and the prompt is (D.6)."""
+    if seed % 10 == 0:  # rare among the others: the prompt takes a state away, and more positions become sure
+        model, syntax = families.shrinking_support(seed)
+        mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
+        return _with_prompt_d_6(MemoryInstance(model, mu, 0, syntax, all_inputs(4, 2)))
+    return _with_prompt_d_6(draw_instance(seed, _stationary, 3, 1))
+
+
+@shared
+def one_cell_instance(seed: int) -> PromptedInstance:
+    """The same with one memory cell."""
+    return _with_prompt_d_6(draw_instance(seed, _of_one_cell, 4, 1))
+
+
+def with_other_start(seed: int, zeros: float) -> PromptedInstance:
+    """`prompted_instance`, for even seeds with a P[H_0] that is not stationary: for statements that do not need it to be."""
+    instance = prompted_instance(seed)
+    if seed % 2:
+        return instance
+    model, draw = instance.model, torch.Generator().manual_seed(seed)
+    initial = families.sparse_columns((model.n_states,), zeros, draw)
+    return replace(instance, model=MemoryHMM(model.transition, model.emission, initial, model.memory))
+
+
+def sparse_instance(seed: int) -> tuple[MemoryHMM, Tensor]:
+    """Any sparse memory model, and all inputs of a length."""
+    rng = np.random.default_rng(seed)
+    model = sparse_model(rng, seed)
+    return model, all_inputs(model.n_tokens, draw_length(rng, model, 3))
+
+
+def any_prompt_instance(seed: int) -> PromptedInstance:
+    """Any sparse memory model with any prompt; nothing else is assumed."""
+    rng = np.random.default_rng(seed)
+    model = sparse_model(rng, seed)
+    size = model.memory.numel() * model.n_states
+    prompt = torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6))
+    inputs = all_inputs(model.n_tokens, draw_length(rng, model, 2, extra=1))
+    return PromptedInstance(model, draw_weights(rng, model.n_memory), 0, [0], inputs, prompt)
+
+
+def any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], Tensor]:
+    """Any sparse model and any H*; half of them made to satisfy Assumption D.5."""
+    rng = np.random.default_rng(seed)
+    n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
+    if seed % 2:
+        model, cell, syntax, kept = families.recoverable_memory_hmm(
+            n_cells, n_memory, n_syntax, n_recoverable, values, seed
+        )
+    else:
+        n_tokens, zeros = int(rng.integers(2, 9)), 0.3 + 0.4 * rng.random()
+        model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
+        cell = int(rng.integers(n_cells))
+        syntax = sorted(rng.choice(n_syntax, n_recoverable, replace=False).tolist())
+        kept = sorted(rng.choice(n_memory, values, replace=False).tolist())
+    return model, cell, syntax, draw_weights(rng, n_memory, support=kept)

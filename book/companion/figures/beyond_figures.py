@@ -1,0 +1,199 @@
+"""Figures of *Beyond the paper*, each a function of stored results or of points. Figures are Matplotlib's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from companion.figures.figure_3 import draw_line
+from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TRIANGLE, TYPE, done, legend_below
+from hmmlib.experiments.summaries import LEFT, Interval, Read, along, as_results, means, reference, size
+from hmmlib.validation import all_of_type, as_array, by_name, length_of
+
+if TYPE_CHECKING:
+    from hmmlib.experiments.trials import TrialResult
+
+COLOURS = (BLUE, ORANGE, GREEN, RED, SOFT, INK)
+MARKERS = "os^Dxv"
+
+
+def lines(
+    results: Sequence[TrialResult],
+    series: dict[str, Read],
+    at: Callable[[TrialResult], int],
+    x_label: str,
+    y_label: str,
+    log: bool = False,
+) -> Figure:
+    """Means with 95% intervals against what `at` reads, a line for each of up to six series."""
+    if len(by_name("series", series)) > len(COLOURS):
+        raise ValueError(f"series must be 1 to {len(COLOURS)} lines, by name, not {len(series)}")
+    figure, axes = plt.subplots(figsize=(5.4, 3.4))
+    for k, (name, read) in enumerate(series.items()):
+        draw_line(axes, along(results, read, at), COLOURS[k], MARKERS[k], name)
+    ticks = sorted({at(result) for result in as_results(results)})
+    if log:
+        axes.set_xscale("log")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=x_label, ylabel=y_label)
+    legend_below(figure)
+    return done(figure)
+
+
+def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
+    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, and in it a mark for each series.
+
+    A row maps the names of up to six series to their intervals, or to None where there is none.
+    """
+    series = list(dict.fromkeys(name for row in by_name("rows", rows).values() for name in by_name("each row", row)))
+    if len(series) > len(COLOURS):
+        raise ValueError(f"each of rows must have the same 1 to {len(COLOURS)} series, not {len(series)} in all")
+    figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
+    for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
+        shift = (k + 1) / (len(series) + 1) - 0.5
+        drawn = {at + shift: found for at, row in enumerate(rows.values()) if (found := row.get(name)) is not None}
+        axes.plot([found.mean for found in drawn.values()], list(drawn), marker, color=colour, markersize=5, label=name)
+        for at, found in drawn.items():
+            if found.n > 1:
+                axes.plot(found.shown, [at, at], color=colour, linewidth=1.2)
+    for at in range(1, len(rows)):
+        axes.axhline(at - 0.5, color=SOFT, linewidth=0.6)
+    axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params("y", length=0)
+    axes.spines["left"].set_visible(False)
+    legend_below(figure, columns=3)
+    return done(figure)
+
+
+def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The part of a polygon of beliefs, (k, 3), on which weightsᵀp is at least 0: a polygon too, (l, 3), or empty."""
+    kept = []
+    for here, there in zip(corners, np.roll(corners, -1, 0), strict=True):
+        a, b = weights @ here, weights @ there
+        kept += [here] if a >= 0 else []
+        kept += [(b * here - a * there) / (b - a)] if a * b < 0 else []
+    return np.array(kept).reshape(-1, 3)
+
+
+def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names: Sequence[str]) -> Figure:
+    """For each score ν, by name, the triangle of beliefs about three states: where μᵀp and νᵀp have other signs is shaded.
+
+    `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners.
+    ValueError for other shapes.
+    """
+    mu, wanted = as_array("mu", mu, 3), by_name("scores", scores)
+    if length_of("names", names) != 3:
+        raise ValueError(f"names must be three, not {list(names)!r}")
+    figure, panels = plt.subplots(1, len(wanted), figsize=(5.4, 2.2), squeeze=False)
+    for axes, (title, score) in zip(panels[0], wanted.items(), strict=True):
+        score = as_array(f"scores[{title!r}]", score, 3)
+        for sign in (1, -1):
+            wrong = _half(_half(np.eye(3), sign * mu), -sign * score)
+            if len(wrong) > 2:
+                axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
+        axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        for weights, colour, style, label in (
+            (mu, INK, "-", "the label changes"),
+            (score, BLUE, "--", "the head's changes"),
+        ):
+            edge = [p for p in _half(np.eye(3), weights) if abs(weights @ p) < 1e-12]
+            if len(edge) > 1:
+                axes.plot(*(np.array(edge[:2]) @ TRIANGLE).T, style, color=colour, label=label)
+        for name, (x, y) in zip(names, TRIANGLE, strict=True):
+            axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.14)), ha="center", fontsize=SMALL)
+        axes.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.05))
+        axes.set_title(title, loc="center", fontsize=TYPE)
+        axes.axis("off")
+    legend_below(figure, columns=3)
+    return done(figure)
+
+
+def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:
+    """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
+
+    `series` maps a name to groups of results, which are joined by a line, each with its own short name beside it, unless it
+    would lie on that of an earlier one. The published pair of means is a star in the rectangle of its bands. ValueError
+    where a size has none.
+    """
+    head, prompt = (reference("left")[name] for name in LEFT)
+    if other := set(all_of_type("sizes", sizes, int)) - head.keys():
+        raise ValueError(f"sizes must be among {', '.join(map(str, head))}, not {min(other)}")
+    figure, panels = plt.subplots(len(sizes), 1, figsize=(5.4, 3.6 * len(sizes)), squeeze=False)
+    for axes, n_states in zip(panels[:, 0], sizes, strict=True):
+        across, up = head[n_states], prompt[n_states]
+        corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
+        axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
+        axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
+        marked = []
+        for (name, groups), colour, marker in zip(by_name("series", series).items(), COLOURS, MARKERS, strict=False):
+            pairs = {
+                label: [means(own, read) for read in LEFT.values()]
+                for label, group in groups.items()
+                if (own := [r for r in as_results(group) if size(r) == n_states and r.prompt_accuracy is not None])
+            }
+            if not pairs:
+                continue
+            axes.plot(
+                *([pair[k].mean for pair in pairs.values()] for k in (0, 1)),
+                color=colour, marker=marker, markersize=5, linewidth=1, label=name,
+            )  # fmt: skip
+            for label, (x, y) in pairs.items():
+                axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
+                axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
+                if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in marked):
+                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
+                    marked.append((x.mean, y.mean))
+        axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
+        axes.set_title(f"|H| = {n_states}", loc="center", fontsize=TYPE)
+    axes.set_xlabel("heads: test accuracy")
+    legend_below(figure)
+    return done(figure)
+
+
+def triangles(
+    panels: dict[str, tuple[np.ndarray, Sequence[str]]],
+    labels: Sequence[bool],
+    columns: dict[str, tuple[np.ndarray, Sequence[str]]],
+) -> Figure:
+    """The same texts in several triangles, two in a row.
+
+    Args:
+        panels: by title, the points (n, 3), and the names of the corners.
+        labels: of the texts, (n,).
+        columns: for some of the titles, points (3, S) drawn as crosses, and their names.
+
+    ValueError for arrays of other shapes.
+    """
+    labels = as_array("labels", labels, None).astype(bool)
+    rows = -(-len(by_name("panels", panels)) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(5.2, 2.7 * rows), squeeze=False)
+    for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
+        points = as_array(f"panels[{title!r}]", points, len(labels), 3)
+        if length_of("corners", corners) != 3:
+            raise ValueError(f"corners must be three names, not {list(corners)!r}")
+        axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+        for name, (x, y) in zip(corners, TRIANGLE, strict=True):
+            axis.annotate(name, (x, y), (x, y + (0.04 if y else -0.09)), ha="center")
+        for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+            spots = points[labels == value] @ TRIANGLE
+            axis.scatter(*spots.T, color=colour, marker=marker, s=16, label=f"label {value:d}", alpha=0.6, linewidth=0)
+        if title in columns:
+            table, names = columns[title]
+            at = as_array(f"columns[{title!r}]", table, 3, length_of("names", names)).T @ TRIANGLE
+            axis.scatter(*at.T, marker="x", color=INK, s=44, label="what a state says")
+            for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
+                axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
+        axis.set(aspect="equal", xlim=(-0.2, 1.2), ylim=(-0.14, 0.98))
+        axis.set_title(title, loc="center", fontsize=TYPE)
+        axis.axis("off")
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    legend_below(figure, columns=3)
+    return done(figure)

@@ -1,0 +1,140 @@
+"""What a notebook computes while it runs: the trials that its parameters ask for and the store lacks."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from companion.parameters import MINUTES
+from hmmlib.experiments.local import deadline, run_missing, store_safely, what_is_kept
+from hmmlib.experiments.provenance import has_changed, stored_by
+from hmmlib.experiments.specs import TrialSpec, panel_specs
+from hmmlib.experiments.store import (
+    BEYOND,
+    PROJECT,
+    Store,
+    as_folders,
+    as_store,
+    checkpoint_path,
+    is_stored,
+    load_result,
+    result_path,
+)
+from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmlib.training import checkpoints
+from hmmlib.validation import all_of_type, at_least
+
+WIDTH = 78
+"""Characters in a line of what a notebook is told: as many as the book's column holds."""
+
+
+def changed(
+    preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float
+) -> dict[str, int | float]:
+    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the preset's own.
+
+    For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown preset.
+    """
+    own = TrialSpec(preset)
+    for name, value, least in (("prompt_length", prompt_length, -1), ("labelled", labelled, 0), ("steps", steps, 0)):
+        at_least(name, value, least)
+    fields = dict(others)
+    fields |= {"prompt_length": prompt_length} if prompt_length != -1 else {}
+    fields |= {"train": labelled} if labelled else {}
+    fields |= {"steps": steps} if steps else {}
+    needed = fields.get("task_length", own.task_length) + fields.get("prompt_length", own.prompt_length)
+    return fields | {"length": max(fields.get("length", own.length), needed)}
+
+
+def _here(store: Store | str | Path) -> Store:
+    """The store, or a folder `results` here where none of its folders is there, as in Colab."""
+    store = as_folders(store)
+    return store if any(folder.is_dir() for folder in store.folders) else as_store("results")
+
+
+@contextmanager
+def _telling_the_terminal() -> Iterator[None]:
+    """Where a notebook is interrupted, what its cells print is lost with it: papermill's terminal is told what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", []):
+            print(f"hmmlib: {note}", file=sys.__stderr__, flush=True)
+        raise
+
+
+def run_live(
+    spec: TrialSpec, device: str = "auto", store: Store | str | Path = PROJECT, also: Sequence[str] = ()
+) -> TrialResult:
+    """Run a trial now, be it stored or not, and keep it where the store lacks it; a run that was broken off goes on.
+
+    ValueError for an unknown device or measurement, OSError where the result can be kept nowhere.
+    """
+    store = _here(store)
+    with _telling_the_terminal():
+        try:
+            result = run_trial(spec, device=device, checkpoint=checkpoint_path(spec, store), also=also)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(what_is_kept(spec, store))
+            raise
+    if is_stored(spec, store, also=also):
+        checkpoints.remove(checkpoint_path(spec, store))
+    else:
+        store_safely(result, store)
+    return result
+
+
+def gather(
+    specs: Sequence[TrialSpec],
+    until: float,
+    device: str = "auto",
+    store: Store | str | Path = PROJECT,
+    say: Callable[[str], None] = print,
+    rerun: bool = False,
+    also: Sequence[str] = (),
+) -> list[TrialResult]:
+    """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones until then.
+
+    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing,
+    and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing;
+    so does a result that lacks what is `also` asked for, of the measurements on request.
+    """
+    asked, store, specs = as_store(store), _here(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
+    if store != asked:
+        say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
+        say("The project's own trials come with a clone of its repository: run the notebook from there.")
+        first = min((spec.seed for spec in specs), default=0)
+        specs = [spec for spec in specs if spec.seed == first]
+    with _telling_the_terminal():
+        outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
+    results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
+    if len(results) < len(specs):
+        say(
+            f"{len(results)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
+        )
+    elif lacking := {*outcome.left, *outcome.taken} & {result.spec.hash for result in results}:
+        say(
+            f"{len(lacking)} of {len(specs)} trials lack what is asked for: the time was over, or others are running them."
+        )
+    for reason in outcome.failed.values():
+        say(f"A trial failed: {reason}")
+    before = [result for result in results if result.spec.hash not in outcome.ran]
+    for changed in dict.fromkeys(map(has_changed, before)):
+        alike = [result for result in before if has_changed(result) is changed]
+        again = "" if changed is False else " (most changes move no number; `trial --rerun` runs them again)"
+        told = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
+        say(textwrap.fill(told, WIDTH))
+    return results
+
+
+def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
+    """For a notebook of *Beyond the paper*: the trials of Figure 3's left panel that have all that `also` asks for.
+
+    As `gather` has them, from what is stored there and what can be computed within so many minutes; 0 for the preset's own.
+    """
+    specs = panel_specs(preset, "left", trials)
+    results = gather(specs, deadline(minutes or MINUTES[preset]), device, BEYOND, also=also)
+    return [result for result in results if all(getattr(result, name) for name in also)]

@@ -1,0 +1,134 @@
+"""What a notebook is told of results that it did not compute itself."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from companion.figures.live import WIDTH, gather, measured, run_live
+from runs import TINY, numbers
+
+from hmmlib.experiments.local import describe
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import Store, checkpoint_path, load_result, result_path, save_result
+from hmmlib.experiments.trials import run_trial
+
+AGAIN = "(most changes move no number; `trial --rerun` runs them again)"
+SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def results():
+    torch.set_num_threads(1)
+    return [run_trial(spec) for spec in SPECS]
+
+
+def test_stored_results_are_called_stored_and_are_run_again_on_request(results, tmp_path):
+    store, lines = Store(tmp_path / "mine", (tmp_path / "theirs",)), []
+    old = {"library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
+    for result in results[:2]:
+        save_result(replace(result, environment=result.environment | old), tmp_path / "theirs")
+    assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append))) == list(map(numbers, results))
+    said = "stored on 2020-01-02 by 0123456789ab; the library has changed since " + AGAIN
+    assert [" ".join(line.split()) for line in lines[1:]] == [f"2 of 3 trials were not run now, but {said}."]
+    assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
+    assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
+
+    lines.clear()
+    assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append, rerun=True))) == list(
+        map(numbers, results)
+    )
+    commit, date = (results[0].environment[name] for name in ("commit", "date"))
+    assert len(lines) == 3
+    assert " ".join(lines[2].split()).startswith(
+        f"1 of 3 trials were not run now, but stored on {date} by {commit}, by the library as it is."
+    )
+    assert all(result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS)
+
+
+def test_what_several_commits_have_stored_is_one_line(results, tmp_path):
+    for k, result in enumerate(results):
+        origin = {"library": "0123456789abcdef", "commit": f"{'abb'[k]}123456789ab", "date": f"2020-01-0{k + 1}"}
+        save_result(replace(result, environment=result.environment | origin), tmp_path)
+    lines = []
+    gather(SPECS, math.inf, "cpu", tmp_path, lines.append)
+    said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit; the library has changed since"
+    assert max(map(len, lines[0].splitlines())) <= WIDTH
+    assert [" ".join(line.split()) for line in lines] == [f"3 of 3 trials were not run now, but {said} {AGAIN}."]
+
+
+def test_what_lacks_what_is_asked_for_when_the_time_is_over_is_told(results, tmp_path):
+    for result in results:
+        save_result(result, tmp_path)
+    lines = []
+    found = gather(SPECS, 0, "cpu", tmp_path, lines.append, also=["solvable"])
+    assert [r.solvable for r in found] == [None] * 3
+    assert lines[0] == "3 of 3 trials lack what is asked for: the time was over, or others are running them."
+    with pytest.raises(ValueError, match="each of also must be one of"):
+        gather(SPECS, 0, "cpu", tmp_path, lines.append, also=["all"])
+
+
+def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = []
+    (result,) = gather(SPECS[:1], math.inf, "cpu", tmp_path / "nowhere", lines.append)
+    assert result.spec == SPECS[0]
+    assert result_path(SPECS[0], tmp_path / "results").exists()
+    assert lines[0].startswith("There is no result store here")
+
+
+def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, tmp_path, monkeypatch):
+    store, lines = Store(tmp_path / "mine", (tmp_path / "theirs",)), []
+    save_result(results[0], tmp_path / "theirs")
+    for spec, expected in zip(SPECS[:2], results, strict=False):
+        live = run_live(spec, "cpu", store)
+        assert numbers(live) == numbers(expected)
+        assert not checkpoint_path(spec, store).exists()
+    assert not (tmp_path / "mine" / "smoke" / f"{SPECS[0].hash}.json").exists(), "it was stored already"
+    assert numbers(load_result(result_path(SPECS[1], tmp_path / "mine"))) == numbers(results[1])
+    found = gather(SPECS[:2], 0, "cpu", store, lines.append)
+    assert [r.spec for r in found] == SPECS[:2], "nothing is left to run"
+
+    lacking = run_live(SPECS[0], "cpu", store, also=["solvable"])
+    assert lacking.solvable == load_result(result_path(SPECS[0], store)).solvable
+    assert lacking.solvable is not None
+
+    monkeypatch.chdir(tmp_path)
+    run_live(SPECS[2], "cpu", tmp_path / "nowhere")
+    assert result_path(SPECS[2], tmp_path / "results").exists()
+
+
+def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
+    import companion.figures.live as live_module
+
+    real, steps = live_module.run_trial, []
+
+    def broken_off(spec, **how):
+        def report(phase, share):
+            if phase == "pretraining" and share >= 0.5:
+                raise KeyboardInterrupt
+
+        return real(spec, report, **how)
+
+    monkeypatch.setattr(live_module, "run_trial", broken_off)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run_live(SPECS[0], "cpu", tmp_path)
+    assert interrupt.value.__notes__ == [
+        f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
+    ]
+    assert checkpoint_path(SPECS[0], tmp_path).exists()
+    monkeypatch.setattr(
+        live_module, "run_trial", lambda spec, **how: real(spec, lambda *told: steps.append(told), **how)
+    )
+    run_live(SPECS[0], "cpu", tmp_path)
+    assert min(share for phase, share in steps if phase == "pretraining") > 0.5, "it went on, and did not begin anew"
+    assert result_path(SPECS[0], tmp_path).exists()
+
+
+def test_what_is_measured_of_the_left_panel_is_read_from_the_store(capsys):
+    also = ["probes", "votes"]
+    found = measured("quick", 1, 1e-9, "cpu", also)
+    assert sorted(result.spec.n_states for result in found) == [4, 8, 10, 15, 25, 30]
+    assert all(result.probes and result.votes for result in found)
+    assert capsys.readouterr().out.startswith("6 of 6 trials were not run now")
+    assert measured("paper", 1, 1e-9, "cpu", also) == []
