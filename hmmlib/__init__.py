@@ -23,21 +23,19 @@ book's page *Reference* has all of it, with links to the pages that derive it. W
     Read a network of your own           FromTransformers
     Tune on a frozen network             tune_head, tune_prompt, tune_attention, tune, accuracy
     Run a trial, also of your parts      TrialSpec, run_trial, Parts
-    Read stored results                  load_results, load_result, interval
+    Read stored results                  results, mean_ci, load_result
 
 The code lives in rooms, each of which uses only those above it:
 
     room         what is in it
     models       HMMs, memory HMMs, families with a property, sentences
-    inference    messages and posteriors, exact, zeros included
+    inference    posteriors and masked-token probabilities, exact, zeros included
     theory       assumptions, heads, the paper's constructions
-    evidence     checks of every statement, with controls; three witnesses that share no code with what they check
     training     a BERT-like network, and others' networks; heads and prompts tuned on them
-    experiments  trials, and the store of their results
-    notebook     parameters, figures and drawings of the notebooks
+    experiments  specs, trials, their store, sweeps, the table of results
 
-The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help`, or
-`hmmlib --help`, shows the command line.
+The modules `validation`, `backend` and `files` serve every room. `hmmlib --help`, or `python -m hmmlib --help`, shows the
+command line. What checks the paper's statements, and the figures of the book, are in the package `companion` beside it.
 """
 
 import importlib
