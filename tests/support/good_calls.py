@@ -51,7 +51,7 @@ LINEAR = heads.LinearHead([1.0, -1.0, 0.5, 0.0])
 ATTENTION = theorems.attention_head(MEMORY, [1.0, -1.0], RECOVERY)
 TASK = labels.draw_task(PLAIN, 4, (6, 2, 4), 0, "before")
 SHIFT = hmm.HMM(np.eye(3)[[1, 2, 0]], PLAIN.emission, [0.2, 0.3, 0.5], columns=True)
-VOTES = certificates.votes_apart(SHIFT, MU)
+VOTES = certificates.separating_head(SHIFT, MU)
 CERTIFICATE = certificates.certificate(PLAIN, MU, VOTES)
 TUNED = tuning.TunedAttention(torch.ones(4, 1), torch.ones(4, 1), torch.zeros(3, 1))
 SPOKEN = readouts.Readout(PLAIN.emission, torch.ones(3).double())
@@ -169,8 +169,8 @@ GOOD = {
     relabelling.gated_readout: dict(emission=PLAIN.emission, beliefs=torch.eye(3), signal=torch.ones(4, 3)),
     certificates.nearest_prompt: dict(model=PLAIN, mu=MU, head=VOTES),
     certificates.alternate: dict(model=PLAIN, mu=MU, prompt=torch.ones(3), rounds=1),
-    certificates.votes_apart: dict(model=PLAIN, mu=MU),
-    certificates.prompt_for_votes: dict(model=SHIFT, mu=MU, head=VOTES),
+    certificates.separating_head: dict(model=PLAIN, mu=MU),
+    certificates.prompt_for_separating_head: dict(model=SHIFT, mu=MU, head=VOTES),
     theorems.theorem_3_3: dict(model=PLAIN, mu=MU),
     theorems.lemma_c_2: dict(model=PLAIN, prompt=torch.ones(3, dtype=torch.float64)),
     theorems.theorem_3_6: dict(model=ESSENTIAL, mu=MU_ESSENTIAL, essential=STATES),
