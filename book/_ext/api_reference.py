@@ -28,8 +28,8 @@ CONSTRUCTS = {
     "certificate": "Certificate",
     "nearest_head": "Exactness",
     "nearest_prompt": "Exactness",
-    "votes_apart": "Separable votes",
-    "prompt_for_votes": "Separable votes",
+    "separating_head": "Separable votes",
+    "prompt_for_separating_head": "Separable votes",
     "fit_or_refute": "Several classes",
     "signal_for": "Relabelling",
 }

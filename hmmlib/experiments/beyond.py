@@ -38,7 +38,7 @@ from hmmlib.theory.certificates import (
     certificate,
     nearest_head,
     nearest_prompt,
-    votes_apart,
+    separating_head,
 )
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
@@ -312,7 +312,7 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
         kappas = {"spread": least.spread / scale, "spread at 1% more": loose.spread / scale}
         return {"error": least.error / scale} | kappas
 
-    apart, starts = votes_apart(model, mu), [torch.ones_like(model.initial)]
+    apart, starts = separating_head(model, mu), [torch.ones_like(model.initial)]
     if isinstance(apart, LinearHead):
         with suppress(RuntimeError):  # the linear program is beyond its solver
             starts.append(nearest_prompt(origin, mu, apart)[0])

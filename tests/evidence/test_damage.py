@@ -275,7 +275,7 @@ DAMAGES += [
     ("Exactness", "P[H_0] in the place of 1 / P[H_0]", instead(
         ours, "lemma_c_2", lambda f: lambda model, prompt: f(model, prompt) * model.initial**2)),
     ("Separable votes", "no prompt", instead(
-        ours, "prompt_for_votes", lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
+        ours, "prompt_for_separating_head", lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
     ("Several classes", "heads of norm 1", instead(
         ours, "theorem_3_3", lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
     ("Relabelling", "half the signal", instead(

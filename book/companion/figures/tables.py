@@ -15,7 +15,7 @@ from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
     from hmmlib.experiments.trials import TrialResult
-    from hmmlib.theory.assumptions import RecoveryReport
+    from hmmlib.theory.assumptions import Report
 
 SMALL = "font-size: 0.72em; white-space: nowrap"
 ROUNDING = 1e-12
@@ -49,7 +49,7 @@ def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
     print(f"{what}: largest difference {difference(*pairs, bound=bound)}")
 
 
-def recovered(report: RecoveryReport) -> None:
+def recovered(report: Report) -> None:
     """Print in one line whether columns of W are recoverable, and how clearly."""
     own, name = report.columns, report.assumption.partition(" (")[0]
     print(f"{name} {report.verdict.value}:", end=" ")
