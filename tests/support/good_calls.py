@@ -227,7 +227,6 @@ GOOD = {
     tuning.Tuning: dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
     labels.draw_mu: dict(n=3, generator=GENERATOR, places="distinct"),
     labels.draw_task: dict(model=PLAIN, length=4, sizes=(6, 2, 4), seed=0, law="masked", places="distinct"),
-    tuning.probs_at_mask: dict(network=network, tokens=TOKENS, prompt=torch.ones(2, 8)),
     tuning.all_probs_at_mask: dict(network=network, tokens=TOKENS, prompt=torch.ones(2, 8)),
     tuning.all_probs: dict(network=network, tokens=TOKENS),
     tuning.tune_head: dict(probs=PROBS[:, 0], **_TUNING),

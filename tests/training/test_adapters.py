@@ -80,7 +80,9 @@ def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
     reader = FromTransformers(network, IDS, MASK_ID, before=[CLS], behind=[SEP])
     arguments = tuner, reader, TOKENS, LABELS, SHORT, 0, 3
     if tuner == "prefix" and name in NO_PREFIX:
-        with pytest.raises(ValueError, match=f"tuner must be prompt or lora for {name}, which takes no keys and values"):
+        with pytest.raises(
+            ValueError, match=f"tuner must be prompt or lora for {name}, which takes no keys and values"
+        ):
             tune(*arguments)
         return
     tuned, before = tune(*arguments), all_probs_at_mask(reader, TOKENS)
@@ -100,7 +102,9 @@ def test_errors_name_what_is_accepted(monkeypatch):
         tune("adapter", lively(), TOKENS, LABELS, PLAN, 0)
     with pytest.raises(ValueError, match=r"^rank must be an integer of 1 or more, not 0$"):
         peft_config("lora", lively(), 3, 0)
-    with pytest.raises(ValueError, match=r"^tuner must be prompt for Linear, not lora: it has none of query and value; q_p"):
+    with pytest.raises(
+        ValueError, match=r"^tuner must be prompt for Linear, not lora: it has none of query and value; q_p"
+    ):
         peft_config("lora", torch.nn.Linear(2, 2))
     with pytest.raises(TypeError, match=r"^config must be of type PeftConfig, not str$"):
         tune_with_peft(lively(), TOKENS, LABELS, "lora", PLAN, 0)
