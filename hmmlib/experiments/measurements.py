@@ -21,7 +21,7 @@ from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.training import readers, tuning
+from hmmlib.training import bert, readers, tuning
 from hmmlib.training.adapters import Tuned
 from hmmlib.validation import all_of_type, one_of
 
@@ -115,7 +115,7 @@ def giving(names: Sequence[str]) -> list[Measurement]:
 @measurement("backbone", phase="exact model")
 def fingerprint(network: torch.nn.Module) -> dict:
     """The network's fingerprint."""
-    return dict(backbone=readers.fingerprint(network))
+    return dict(backbone=bert.fingerprint(network))
 
 
 @measurement("network_loss", "best_loss", phase="exact model")

@@ -283,7 +283,7 @@ def run_trial(
     clock.lap("pretraining")
     _ = trial.exact  # its seconds are the exact model's
     measured = trial.measure(wanted, clock)
-    if readers.fingerprint(network) != measured["backbone"]:
+    if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
     return TrialResult(
         spec=spec,
@@ -320,7 +320,7 @@ def measure(
         trial = Trial(result.spec, device, checkpoint, report, networks, "milestones" in stages, parts)
         clock = _Clock(trial.tell)
         if {"network", "outputs", "tuned"} & stages:
-            backbone = readers.fingerprint(trial.network)
+            backbone = bert.fingerprint(trial.network)
             if backbone != result.backbone:
                 if checkpoint:
                     checkpoints.remove(checkpoint)

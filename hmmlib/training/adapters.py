@@ -1,8 +1,9 @@
-"""What is tuned on a frozen network, by name: a soft prompt of ours, or what `peft` adds to the network itself."""
+"""What is tuned on a frozen network, by name: a soft prompt, or what `peft` adds to the network itself."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,45 +12,71 @@ import torch
 from torch import Tensor, nn
 
 from hmmlib.theory.heads import LinearHead
-from hmmlib.training import tuning
-from hmmlib.training.readers import FromTransformers, OwnBert, Reader, as_reader
-from hmmlib.training.tuning import Tuning, fit, tune_prompt
-from hmmlib.validation import as_seed, at_least, of_type, one_of
+from hmmlib.training.readers import FromTransformers, OwnBert, Reader, as_reader, positions_for_text
+from hmmlib.training.tuning import Tuning, all_probs_at_mask, checked, fit, tune_prompt, warn_if_text_is_unseen
+from hmmlib.validation import as_seed, integer, of_type, one_of
 
 if TYPE_CHECKING:
     from peft import PeftConfig
-    from transformers import BertForMaskedLM
+    from transformers import BertForMaskedLM, PreTrainedModel
 
 TUNERS = ("prompt", "prefix", "lora")
 """A soft prompt before the text; keys and values before it in each layer; matrices of low rank added to those of attention."""
 
+LORA_TARGETS = (
+    ("query", "value"),
+    ("q_proj", "v_proj"),
+    ("q_lin", "v_lin"),
+    ("query_proj", "value_proj"),
+    ("q", "v"),
+    ("c_attn",),
+    ("query_key_value",),
+    ("Wqkv",),
+)
+"""Names of the matrices of queries and values, or of one for keys too, in models of `transformers`."""
+
 
 class Tuned(NamedTuple):
-    """What came of tuning: a network, with what was tuned inside it or as a `prompt` (P, width) to be put before it; a head."""
+    """What tuning gives: a network, with what was tuned inside it or as a `prompt` (P, width) to be put before it; a head."""
 
     network: BertForMaskedLM | Reader
     prompt: Tensor | None
     head: LinearHead
 
     def probs(self, tokens: Tensor) -> Tensor:
-        """What the tuned network says at the first token of each sequence, (n, X)."""
-        return tuning.all_probs_at_mask(self.network, tokens, self.prompt)
+        """The tuned network's distribution at the first token of each sequence, (n, X)."""
+        return all_probs_at_mask(self.network, tokens, self.prompt)
 
 
-def peft_config(tuner: str, length: int, rank: int) -> PeftConfig:
-    """The configuration of `peft` that a name stands for: a prefix of so many vectors, or LoRA of a rank on queries and values.
+def peft_config(tuner: str, module: PreTrainedModel, length: int = 20, rank: int = 8) -> PeftConfig:
+    """The configuration of `peft` for "prefix", of `length` vectors, or "lora", of a `rank` on queries and values of `module`.
 
-    ModuleNotFoundError, which says what to install, where `peft` is missing.
+    ModuleNotFoundError, which says what to install, where `peft` is missing; ValueError where the module takes no prefix, or
+    has no matrices that LORA_TARGETS names.
     """
     try:
         import peft
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"tuner {tuner} needs the extra: pip install 'hmmlib[adapters]'") from None
-    if one_of("tuner", tuner, ("prefix", "lora")) == "prefix":
-        return peft.PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=at_least("length", length, 1))
-    rank = at_least("rank", rank, 1)
-    return peft.LoraConfig(
-        task_type="FEATURE_EXTRACTION", r=rank, lora_alpha=2 * rank, target_modules=["query", "value"]
+    kind = type(module).__name__
+    if tuner == "prefix":
+        if "past_key_values" not in inspect.signature(module.base_model.forward).parameters:
+            raise ValueError(f"tuner must be prompt or lora for {kind}, which takes no keys and values, not prefix")
+        return peft.PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=integer("length", length, 1))
+    rank, parts = integer("rank", rank, 1), {name.rpartition(".")[2] for name, _ in module.named_modules()}
+    for target in LORA_TARGETS:
+        if parts.issuperset(target):
+            transposed = target == ("c_attn",)  # as GPT-2 stores its matrices
+            return peft.LoraConfig(
+                task_type="FEATURE_EXTRACTION",
+                r=rank,
+                lora_alpha=2 * rank,
+                target_modules=list(target),
+                fan_in_fan_out=transposed,
+            )
+    known = "; ".join(" and ".join(target) for target in LORA_TARGETS)
+    raise ValueError(
+        f"tuner must be prompt for {kind}, not lora: it has none of {known}; tune_with_peft takes a config"
     )
 
 
@@ -67,18 +94,19 @@ def tune_with_peft(
 
     With a task type of "FEATURE_EXTRACTION" `peft` leaves the output to the network's own head over its vocabulary.
     """
-    reader = as_reader(network)
-    tokens = reader.check(tokens)
-    if isinstance(reader, OwnBert):
-        reader = FromTransformers(reader.module, range(reader.n_tokens), mask=reader.n_tokens)
     from peft import PeftConfig, get_peft_model
 
     of_type("config", config, PeftConfig)
+    reader, tokens = checked(network, tokens)
+    warn_if_text_is_unseen(reader)
+    if isinstance(reader, OwnBert):
+        reader = FromTransformers(reader.module, range(reader.n_tokens), mask=reader.n_tokens)
     reader = copy.copy(of_type("network", reader, FromTransformers))
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a name that will be another one
         torch.manual_seed(as_seed(seed))
         reader.module = get_peft_model(copy.deepcopy(reader.module).requires_grad_(False), config).eval()
+    reader.longest = positions_for_text(reader.module)
     weights = nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))
     added = [parameter for parameter in reader.module.parameters() if parameter.requires_grad]
     groups = [{"params": [weights], "lr": plan.head_rate}, {"params": added, "lr": plan.prompt_rate}]
@@ -101,9 +129,11 @@ def tune(
 ) -> Tuned:
     """Tune by one of TUNERS, together with a linear head: a prompt or a prefix of `length` vectors, or LoRA of a `rank`.
 
-    ValueError for another tuner, ModuleNotFoundError where `peft` is needed and missing.
+    ValueError for another tuner, and where `peft` cannot add a prefix or LoRA to the network; ModuleNotFoundError where it is
+    needed and missing.
     """
     if one_of("tuner", tuner, TUNERS) == "prompt":
         prompt, head = tune_prompt(network, tokens, labels, length, plan, seed, start, tick)
         return Tuned(network, prompt, head)
-    return tune_with_peft(network, tokens, labels, peft_config(tuner, length, rank), plan, seed, tick)
+    config = peft_config(tuner, as_reader(network).module, length, rank)
+    return tune_with_peft(network, tokens, labels, config, plan, seed, tick)

@@ -1,7 +1,7 @@
-"""A BERT-shaped masked language model, and how far its predictions are from the exact ones.
+"""A BERT-shaped masked language model: its construction, and its logits and hidden states at chosen positions.
 
-The architecture is `transformers`' BertForMaskedLM. What is ours is that a layer can run at chosen positions only, because
-of the last layer and the vocabulary head no more is needed.
+The architecture is `transformers`' BertForMaskedLM. What is added is that a layer can run at chosen positions only, because
+no more is needed of the last layer and the vocabulary head.
 """
 
 from __future__ import annotations
@@ -15,27 +15,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hmmlib.training.checkpoints import digest
-from hmmlib.validation import (
-    MASK,
-    as_seed,
-    as_tokens,
-    at_least,
-    between,
-    integer_between,
-    integers_between,
-    of_type,
-)
+from hmmlib.validation import MASK, as_seed, as_tokens
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
+
+    from hmmlib.training.readers import Reader
 
 
 @dataclass(frozen=True)
 class Shape:
     """Sizes of the network; `max_length` counts positions, a prompt's included.
 
-    `specials` is how many ids there are beside the tokens: the last of them is [MASK]. The others, if any, never occur.
-    ValueError for sizes below 1, a share that is none, or a width that the heads do not divide.
+    `width` must be a multiple of `heads`. `specials` is how many ids there are beside the tokens: the last of them is
+    [MASK], and the others, if any, never occur.
     """
 
     layers: int
@@ -45,22 +38,13 @@ class Shape:
     dropout: float = 0.0
     specials: int = 1
 
-    def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "max_length", "specials"):
-            at_least(name, getattr(self, name), 1)
-        between("dropout", self.dropout, 0, 1)
-        if self.width % self.heads:
-            raise ValueError(f"width must be a multiple of heads = {self.heads}, not {self.width}")
-
 
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
     """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is the last input id and never predicted.
 
     It is BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
     """
-    of_type("shape", shape, Shape)
-    n_tokens, seed = at_least("n_tokens", n_tokens, 1), as_seed(seed)
-    from transformers import BertConfig, BertForMaskedLM  # seconds of import, which only who builds a network pays
+    from transformers import BertConfig, BertForMaskedLM  # takes seconds, and is not always needed
 
     config = BertConfig(
         vocab_size=n_tokens + shape.specials,
@@ -76,47 +60,37 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
         mask_token_id=n_tokens + shape.specials - 1,
     )
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
+        torch.manual_seed(as_seed(seed))
         return BertForMaskedLM(config)
 
 
-def fingerprint(network: nn.Module) -> str:
-    """16 hexadecimal digits of the network's weights: the same before and after tuning, which must not change them."""
-    return digest(of_type("network", network, nn.Module).state_dict())
+def fingerprint(network: nn.Module | Reader) -> str:
+    """16 hexadecimal digits of the weights of a network or reader: the same before and after tuning, which must not change
+    them."""
+    module = network if isinstance(network, nn.Module) else network.module
+    return digest(module.state_dict())
 
 
 def as_network(network) -> BertForMaskedLM:
-    """`network` where it is one that `build` makes; TypeError otherwise: another's [MASK] may be any of its words."""
-    kind = type(network)
-    if kind.__module__.split(".")[0] == "peft" or (isinstance(network, nn.Module) and _has_adapters(network)):
+    """`network` where it is one that `build` makes; TypeError otherwise: another's [MASK] may be any of its ids."""
+    parts = network.modules() if isinstance(network, nn.Module) else ()
+    if any(type(part).__module__.startswith("peft.") for part in parts):
         raise TypeError(
             "network must be as build makes it, without what peft adds: readers.FromTransformers reads that"
         )
-    if (
-        kind.__name__ != "BertForMaskedLM"
-        or getattr(network.config, "mask_token_id", None) != network.config.vocab_size - 1
-    ):
-        made = kind.__name__ + " with a vocabulary of its own" * (kind.__name__ == "BertForMaskedLM")
+    kind, config = type(network).__name__, getattr(network, "config", None)
+    if kind != "BertForMaskedLM" or getattr(config, "mask_token_id", None) != config.vocab_size - 1:
+        found = kind + " with another vocabulary" * (kind == "BertForMaskedLM")
         raise TypeError(
-            f"network must be of type BertForMaskedLM, as build makes it, not {made}: readers.FromTransformers reads others"
+            "network must be of type BertForMaskedLM, as build makes it, "
+            f"not {found}: readers.FromTransformers reads others"
         )
     return network
 
 
-def _has_adapters(network: nn.Module) -> bool:
-    """Whether `peft` has put layers of its own into a network."""
-    return any(type(part).__module__.startswith("peft.") for part in network.modules())
-
-
-def to_ids(network: BertForMaskedLM, tokens: Tensor, before: int = 0) -> Tensor:
-    """Input ids: tokens as they are, MASK as the last id. ValueError where they and `before` positions more do not fit."""
-    longest = as_network(network).config.max_position_embeddings
+def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
+    """Input ids: tokens as they are, MASK as the last id. ValueError for tokens that the network does not have."""
     tokens = as_tokens(tokens, network.config.vocab_size - 1, network.device)
-    if before + tokens.shape[1] > longest:
-        behind = f" behind a prompt of {before}" if before else ""
-        raise ValueError(
-            f"tokens must be at most {longest - before} long{behind}, as the network is, not {tokens.shape[1]}"
-        )
     return torch.where(tokens == MASK, network.config.vocab_size - 1, tokens)
 
 
@@ -172,16 +146,13 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
     """The hidden states at one position: before the first layer and after each, (layers + 1, n, width).
 
     In the layers of `cut` (1 for the first) that position and those behind it do not attend to what stands before it.
-    ValueError for a position or a layer that does not exist.
     """
-    layers, length = as_network(network).bert.encoder.layer, embeddings.shape[1]
-    integer_between("position", position, 0, length - 1)
-    cut = integers_between("cut", cut, 1, len(layers))
+    length = embeddings.shape[1]
     seen = torch.ones(length, length, dtype=torch.bool, device=embeddings.device)
     seen[position:, :position] = False
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
     states = [hidden[:, position]]
-    for number, layer in enumerate(layers, 1):
+    for number, layer in enumerate(network.bert.encoder.layer, 1):
         hidden = run_layer(layer, hidden, seen=seen if number in cut else None)
         states.append(hidden[:, position])
     return torch.stack(states)
@@ -189,7 +160,6 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
 
 def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Hide the same number of positions, round(share * T) and at least 1, in each sequence: (masked tokens, positions)."""
-    between("share", share, 0, 1)
     n, length = tokens.shape
     count = max(1, round(share * length))
     positions = torch.rand(n, length, generator=generator, device=tokens.device).argsort(1)[:, :count]

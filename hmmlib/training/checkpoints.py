@@ -1,4 +1,4 @@
-"""Checkpoints: tensors and a few words in one safetensors file, written whole or not at all; the one before is kept too."""
+"""Checkpoints: tensors and facts in one safetensors file, written whole or not at all; the one before is kept too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 SEAL = "seal"
-"""The fact that tells whether a checkpoint is as it was written."""
+"""The name of the fact that is a digest of all the others and of the tensors."""
 
 
 class CheckpointError(OSError):
@@ -22,15 +22,11 @@ class CheckpointError(OSError):
 
 
 def as_path(path: str | Path) -> Path:
-    """Where a checkpoint may lie. ValueError for another kind of file, and TypeError for no path, so that what lies there stays
-    as it is."""
-    try:
-        path = Path(path)
-    except TypeError:
-        raise TypeError(f"checkpoint must be the path of a file *.safetensors, not {path!r}") from None
+    """A place for a checkpoint. ValueError for another kind of file, so that what lies there stays as it is."""
+    path = Path(path)
     if path.suffix != ".safetensors" or path.is_dir():
         raise ValueError(f"checkpoint must be a file *.safetensors, not {'the folder ' * path.is_dir()}{path}")
-    if path.parent.exists() and not path.parent.is_dir():
+    if path.parent.is_file():
         raise ValueError(f"checkpoint must lie in a folder, which {path.parent} is not")
     return path
 
@@ -78,20 +74,12 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
         raise CheckpointError(f"no checkpoint could be written to {path}: {error}") from error
 
 
-class _Foreign(ValueError):
-    """A whole file that is no checkpoint of this library, such as the weights of another network: it is left as it is."""
-
-
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and facts of a whole file; ValueError, SafetensorError or OSError where it is none, _Foreign where another's."""
+    """Tensors and facts of a whole file, its seal among them; SafetensorError, OSError or ValueError where it is none."""
     with safe_open(path, framework="pt") as file:
         facts = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    if SEAL not in facts:
-        raise _Foreign(
-            f"{path} is no checkpoint that hmmlib has written, and is left as it is: name another, or move it away"
-        )
-    if facts.pop(SEAL) != seal(tensors, facts):
+    if SEAL in facts and facts[SEAL] != seal(tensors, {name: fact for name, fact in facts.items() if name != SEAL}):
         raise ValueError("its contents are not those that were written")
     return tensors, facts
 
@@ -100,7 +88,8 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
     """Tensors and facts of the newest whole checkpoint at `path`; None if there is none.
 
     One that is not whole is put aside with a warning, so that it never takes the place of a good one.
-    ValueError where the facts are not what `identity` says: it is the checkpoint of another run; and where it is none of ours.
+    ValueError for the checkpoint of another run, whose facts are not those of `identity`, and for a whole file that is no
+    checkpoint of this library, such as the weights of another network: both are left as they are.
     """
     path = as_path(path)
     for candidate in (path, previous(path)):
@@ -108,14 +97,16 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
             continue
         try:
             tensors, facts = _read(candidate)
-        except _Foreign:
-            raise
         except (SafetensorError, OSError, ValueError) as error:
             aside = broken(candidate)
             why = f"{error}; until the run is over it is kept as {aside.name}"
             warnings.warn(f"{candidate} is no whole checkpoint and is passed over: {why}", stacklevel=2)
             os.replace(candidate, aside)
             continue
+        if not facts.pop(SEAL, None):
+            raise ValueError(
+                f"{candidate} is no checkpoint that hmmlib has written, and is left as it is: name another, or move it away"
+            )
         for name, value in identity.items():
             if facts.get(name) != value:
                 raise ValueError(

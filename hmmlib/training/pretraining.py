@@ -1,7 +1,7 @@
-"""Pretraining: a corpus kept as bytes on the device, steps of a forward and a backward pass, two optimisers, checkpoints.
+"""Pretraining: a corpus as bytes on the device, steps of a forward and a backward pass, two optimisers, checkpoints.
 
-Nothing in the loop waits for the device, and there is no data loader: masks are drawn where the corpus lies. On CUDA the
-forward and the backward pass are captured once as a graph and replayed.
+Nothing in the loop waits for the device, and there is no data loader: masks are drawn on the device, where the corpus is. On
+CUDA the forward and the backward pass are captured once as a graph and replayed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import checkpoints
 from hmmlib.training.bert import as_network, fingerprint, logits_at, mask_some
 from hmmlib.training.muon import Muon
-from hmmlib.validation import LARGEST, MASK, as_generator, as_seed, at_least, between, of_type, one_of
+from hmmlib.validation import MASK, as_generator, as_seed, integer, number, of_type, one_of
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
 LOOK = {"cpu": 1}
-"""After how many steps the loss is looked at, by kind of device; on others after SELDOM, as each look waits for the device."""
+"""After how many steps the loss is read, by kind of device; on others after SELDOM, as each reading waits for the device."""
 SELDOM = 100
-
 
 MASKINGS = ("always", "bert")
 """What a hidden position shows: always [MASK], or what BERT's masking shows."""
@@ -64,13 +63,7 @@ class Pretraining:
     precision: str = "single"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "length"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("warmup", "documents", "document_length"):
-            at_least(name, getattr(self, name), 0)
-        for name in ("learning_rate", "muon_rate", "clip"):
-            between(name, getattr(self, name), 0, LARGEST)
-        between("masked", self.masked, 0, 1)
+        number("masked", self.masked, 0, 1)
         one_of("masking", self.masking, MASKINGS)
         one_of("precision", self.precision, backend.PRECISIONS)
 
@@ -101,7 +94,7 @@ def visits(chunks: int, plan: Pretraining, generator: torch.Generator) -> Tensor
 
 
 def hide(tokens: Tensor, plan: Pretraining, n_tokens: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """What the network sees of a batch, and the positions (n, k) that it must predict."""
+    """The tokens of a batch as the network sees them, MASK among them, and the positions (n, k) that it must predict."""
     masked, positions = mask_some(tokens, plan.masked, generator)
     if plan.masking == "bert":
         draw = torch.rand(positions.shape, generator=generator, device=tokens.device)
@@ -175,7 +168,7 @@ class Run:
     """One pretraining in progress: everything that a checkpoint has to hold is here."""
 
     def __init__(self, network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretraining, seed: int):
-        generator, device = as_generator(as_seed(seed)), network.device  # a checkpoint could not name a generator
+        generator, device = as_generator(as_seed(seed)), network.device  # a checkpoint cannot hold a generator's name
         self.network, self.plan, self.device = network, plan, device
         text = corpus(model, plan, generator)
         self.visits = visits(len(text), plan, generator).to(device)
@@ -204,7 +197,7 @@ class Run:
         return ids, positions, tokens.gather(1, positions)
 
     def warm_up(self) -> None:
-        """Do what can be done before the first step without leaving a trace."""
+        """Capture the graph, on CUDA, without a change of weights or of `draws`."""
         if self.device.type == "cuda":
             self.gradients.capture(*self.batch(0, torch.Generator(self.device).manual_seed(0)))
 
@@ -216,10 +209,9 @@ class Run:
         for group, rate in zip(groups, self.rates, strict=True):
             group["lr"] = rate * rate_at(self.done, self.plan)
         scaler = self.gradients.scaler
-        for optimiser in self.optimisers:
-            if self.plan.clip:
-                scaler.unscale_(optimiser)
         if self.plan.clip:
+            for optimiser in self.optimisers:
+                scaler.unscale_(optimiser)
             nn.utils.clip_grad_norm_(self.network.parameters(), self.plan.clip)
         for optimiser in self.optimisers:
             scaler.step(optimiser)
@@ -232,7 +224,8 @@ class Run:
         for k, optimiser in enumerate(self.optimisers):
             for index, state in optimiser.state_dict()["state"].items():
                 tensors |= {f"optimiser.{k}.{index}.{name}": value for name, value in state.items()}
-        tensors |= {"losses": self.losses, "draws": self.draws.get_state(), "dropout": _dropout_state(self.device)}
+        dropout = _dropout_generator(self.device).get_rng_state()
+        tensors |= {"losses": self.losses, "draws": self.draws.get_state(), "dropout": dropout}
         scale = {name: str(value) for name, value in self.gradients.scaler.state_dict().items()}
         checkpoints.save(path, tensors, {**self.identity, "place": self.hardware, "done": str(self.done), **scale})
 
@@ -263,20 +256,16 @@ class Run:
             optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
         self.losses.copy_(tensors["losses"])
         self.draws.set_state(tensors["draws"])
-        _set_dropout_state(self.device, tensors["dropout"])
+        _dropout_generator(self.device).set_rng_state(tensors["dropout"])
         if self.gradients.scaler.is_enabled():
             scale = self.gradients.scaler.state_dict()
             self.gradients.scaler.load_state_dict({name: type(value)(facts[name]) for name, value in scale.items()})
-        self.done = between("done", int(facts["done"]), 0, self.plan.steps)
+        self.done = integer("done", int(facts["done"]), 0, self.plan.steps)
 
 
-def _dropout_state(device: torch.device) -> Tensor:
-    """The state of the generator that dropout draws from."""
-    return {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch).get_rng_state()
-
-
-def _set_dropout_state(device: torch.device, state: Tensor) -> None:
-    {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch).set_rng_state(state)
+def _dropout_generator(device: torch.device):
+    """The module of torch whose global generator dropout draws from."""
+    return {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch)
 
 
 @contextmanager
@@ -320,10 +309,9 @@ def pretrain(
 
     Raises:
         FloatingPointError: the loss is no number.
-        ValueError: the checkpoint is that of another run, or the seed is no integer.
+        ValueError: the checkpoint is that of another run, or the network is too small for the model or the plan.
     """
     checkpoint = None if checkpoint is None else checkpoints.as_path(checkpoint)
-    between("every", every, 0)
     _check_sizes(network, model, plan)
     fork = [network.device] if network.device.type == "cuda" else []
     with torch.random.fork_rng(devices=fork), _repeatable(network.device):

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmmlib.validation import as_labels, as_parameter, of_width
-
 DECAY = 1e-4
 """The weight of the squared norm of a probe's weights beside the mean loss. Without it logistic regression has no end where
 labels can be separated, and least squares reads rounding where texts are few and alike."""
@@ -30,41 +28,32 @@ class Probe(NamedTuple):
     bias: Tensor
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """What is read off hidden states (n, d): (n, k). ValueError for another shape."""
-        hidden = of_width("hidden", hidden, len(self.centre), 2).to(self.centre)
-        return (hidden - self.centre) / self.scale @ self.weights + self.bias
+        """What is read off hidden states (n, d): (n, k)."""
+        return (hidden.to(self.centre) - self.centre) / self.scale @ self.weights + self.bias
 
 
 def _scaled(hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Centre, scale, and the hidden states with them; what does not vary keeps the scale 1."""
-    hidden = as_parameter("hidden", hidden, 2).detach().double().cpu()
+    hidden = hidden.detach().double().cpu()
     centre, spread = hidden.mean(0), hidden.std(0, correction=0)
     scale = torch.where(spread > 0, spread, 1)
     return centre, scale, (hidden - centre) / scale
 
 
 def linear_probe(hidden: Tensor, values: Tensor) -> Probe:
-    """The probe of values (n, k) by least squares, where the squared norm of its weights counts by `DECAY`.
-
-    ValueError where hidden (n, d) and values are not of as many texts.
-    """
+    """The probe of values (n, k) from hidden states (n, d), by least squares with `DECAY` times the weights' squared norm."""
     centre, scale, inputs = _scaled(hidden)
-    values = as_parameter("values", values, 2).to(inputs)
-    if len(values) != len(inputs):
-        raise ValueError(f"values must be {len(inputs)}, one for each of hidden, not {len(values)}")
+    values = values.to(inputs)
     bias, n = values.mean(0), len(inputs)
     gram = inputs.T @ inputs / n + DECAY * torch.eye(inputs.shape[1], dtype=inputs.dtype)
     return Probe(centre, scale, torch.linalg.solve(gram, inputs.T @ (values - bias) / n), bias)
 
 
 def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:
-    """The probe whose sign is the label, (n,) bool, by logistic regression, where the squared norm of its weights counts by
-    `DECAY`; k is 1.
-
-    ValueError where hidden (n, d) and labels are not of as many texts.
-    """
+    """The probe (n, 1) of hidden states (n, d) whose sign is the label, (n,) bool, by logistic regression with `DECAY` times
+    the weights' squared norm."""
     centre, scale, inputs = _scaled(hidden)
-    target = as_labels(labels, len(inputs)).to(inputs)
+    target = labels.to(inputs)
     weights, bias = inputs.new_zeros(inputs.shape[1], 1).requires_grad_(), inputs.new_zeros(1).requires_grad_()
     optimiser = torch.optim.LBFGS([weights, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
 
@@ -83,11 +72,8 @@ def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:
 def explained(found: Tensor, values: Tensor) -> float:
     """The share of the values' variance that `found` explains, both (n, k): at most 1, and below 0 where their mean is nearer.
 
-    All k are taken together. ValueError where the shapes differ, or the values do not vary.
+    All k are taken together. ValueError where the values do not vary.
     """
-    found, values = as_parameter("found", found, 2), as_parameter("values", values, 2)
-    if found.shape != values.shape:
-        raise ValueError(f"found must have the shape of values, {tuple(values.shape)}, not {tuple(found.shape)}")
     total = (values - values.mean(0)).square().sum()
     if not total > 0:
         raise ValueError("values must vary: there is nothing to explain")

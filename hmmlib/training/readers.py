@@ -1,4 +1,4 @@
-"""Networks that can be read: tokens in, distributions over tokens and hidden states at a place out.
+"""Networks behind one interface: tokens in, distributions over tokens and hidden states at a place out.
 
 Tuning and measuring ask a network for nothing else. So whatever can be wrapped as a Reader can be tuned and measured: the
 networks that `bert.build` makes, any masked or causal language model of `transformers`, and these with what `peft` adds.
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert
-from hmmlib.validation import MASK, as_generator, as_tokens, integer_between, of_type
+from hmmlib.validation import MASK, as_generator, as_tokens, integer, of_shape
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM, PreTrainedModel
@@ -27,13 +27,15 @@ PAD = -2
 
 
 class Embedded(NamedTuple):
-    """Texts as word embeddings: `vectors` (n, L, width), what is `attended` to, (n, L), and the place of the `first` token."""
+    """Texts as word embeddings: `vectors` (n, L, width), what is `attended` to, (n, L), the place of the `first` token, and
+    the input `ids` (n, L) that the vectors belong to, if all of them have one."""
 
     vectors: Tensor
     attended: Tensor | None
     first: int
+    ids: Tensor | None = None
 
-    def behind(self, prompt: Tensor | None) -> Embedded:
+    def with_prompt(self, prompt: Tensor | None) -> Embedded:
         """The same with a prompt (P, width) put before everything."""
         if prompt is None or not len(prompt):
             return self
@@ -46,16 +48,18 @@ class Embedded(NamedTuple):
 
 
 class Reader(ABC):
-    """A network with what a study of prompts asks it for.
+    """A network with what tuning and measuring ask it for.
 
-    `module` is the network itself, whose weights a fingerprint is made of; `n_tokens` is X, and tokens are 0 … X - 1, MASK
-    where one is hidden; `width` is that of word embeddings, and so of prompts; `longest` is how many positions there are.
+    `module` is the network itself; `n_tokens` is X, and tokens are 0 … X - 1, MASK where one is hidden; `width` is that of
+    word embeddings, and so of prompts; `longest` is how many positions there are; `causal` is whether the prediction at a
+    place depends on what stands before it only.
     """
 
     module: nn.Module
     n_tokens: int
     width: int
     longest: int
+    causal: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -69,11 +73,11 @@ class Reader(ABC):
 
     @abstractmethod
     def check(self, tokens) -> Tensor:
-        """`tokens` (n, T) as int64, wherever they lie; ValueError where the network has no such."""
+        """`tokens` (n, T) as int64, on whatever device they are; ValueError for tokens that the network does not have."""
 
     @abstractmethod
-    def embed(self, tokens: Tensor, before: int = 0) -> Embedded:
-        """Tokens (n, T) as word embeddings, on the network's device. ValueError where they do not fit behind `before` more."""
+    def embed_text(self, tokens: Tensor) -> Embedded:
+        """Tokens (n, T) as word embeddings, on the network's device."""
 
     @abstractmethod
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
@@ -81,11 +85,24 @@ class Reader(ABC):
 
     @abstractmethod
     def hidden(self, embedded: Embedded, place: int, cut: Collection[int] = ()) -> Tensor:
-        """Hidden states at a place, before the first layer and after each: (layers + 1, n, ·)."""
+        """Hidden states at a place, before the first layer and after each: (layers + 1, n, width)."""
+
+    def embed(self, tokens: Tensor, prompt: Tensor | None = None) -> Embedded:
+        """Tokens (n, T) as word embeddings, with `prompt` (P, width) before everything.
+
+        ValueError for a prompt of another width, and where there are not enough positions.
+        """
+        if prompt is not None:
+            of_shape("prompt", prompt, (None, self.width))
+        embedded = self.embed_text(tokens).with_prompt(prompt)
+        if (needed := embedded.vectors.shape[1]) > self.longest:
+            within = f", a prompt of {len(prompt)} among them" if prompt is not None else ""
+            raise ValueError(f"tokens need {needed} positions{within}, but the network has {self.longest}")
+        return embedded
 
     def probs(self, tokens: Tensor, at: int = 0, prompt: Tensor | None = None) -> Tensor:
         """The distribution over the tokens at position `at` of each text, (n, X), with `prompt` (P, width) before it all."""
-        embedded = self.embed(tokens, 0 if prompt is None else len(prompt)).behind(prompt)
+        embedded = self.embed(tokens, prompt)
         places = torch.full((len(tokens), 1), embedded.first + at, device=self.device)
         return self.logits(embedded, places).squeeze(1).softmax(-1)
 
@@ -94,19 +111,15 @@ class OwnBert(Reader):
     """A network that `bert.build` has made: what only other positions need is not computed."""
 
     def __init__(self, module: nn.Module):
-        self.module, config = module, module.config
-        self.n_tokens, self.width, self.longest = (
-            config.vocab_size - 1,
-            config.hidden_size,
-            config.max_position_embeddings,
-        )
+        self.module, config = bert.as_network(module), module.config
+        self.n_tokens, self.width = config.vocab_size - 1, config.hidden_size
+        self.longest = config.max_position_embeddings
 
     def check(self, tokens) -> Tensor:
         return as_tokens(tokens, self.n_tokens)
 
-    def embed(self, tokens: Tensor, before: int = 0) -> Embedded:
-        ids = bert.to_ids(self.module, tokens, before)
-        return Embedded(self.module.get_input_embeddings()(ids), None, 0)
+    def embed_text(self, tokens: Tensor) -> Embedded:
+        return Embedded(self.module.get_input_embeddings()(bert.to_ids(self.module, tokens)), None, 0)
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
         return bert.logits_at(self.module, embedded.vectors, places)
@@ -118,17 +131,19 @@ class OwnBert(Reader):
 class FromTransformers(Reader):
     """A masked or causal language model of `transformers`, read through its own call.
 
-    A causal model says what it does of a place from what stands before it, and does not see what stands there or behind.
+    A causal model predicts the token at a place from what stands before it. At the first place of all it predicts nothing:
+    the distribution there is uniform, and there is no hidden state.
 
     Args:
         module: the model, with a head over its vocabulary.
         tokens: the ids of its vocabulary that tokens 0 … X - 1 stand for, all different. Distributions are over these.
-        mask: the id that stands for MASK. A causal model needs none, since it does not see the place that it is asked about.
+        mask: the id that stands for MASK, none of `tokens`. A causal model needs none, as it does not see the place that it
+            is asked about; MASK elsewhere in a text is then read as token 0.
         before, behind: ids that are put around each text, such as those of [CLS] and [SEP].
-        pad: the id that stands for PAD; any will do, as nothing attends to it.
-        causal: whether it is a causal model; None: if its class says so.
+        pad: the id that stands for PAD, none of `tokens`; any other will do, as nothing attends to it.
+        causal: whether it is a causal model; None: if the name of its class says so.
 
-    TypeError for what is no such model, ValueError for ids that its vocabulary has not.
+    TypeError for what is no such model, ValueError for ids that its vocabulary has not, or that stand for two things.
     """
 
     def __init__(
@@ -138,29 +153,32 @@ class FromTransformers(Reader):
         mask: int | None = None,
         before: Sequence[int] = (),
         behind: Sequence[int] = (),
-        pad: int = 0,
+        pad: int | None = None,
         causal: bool | None = None,
     ):
-        config, embeddings = _of_transformers(module)
-        size = len(embeddings.weight)
-        ids = [integer_between("each of tokens", token, 0, size - 1) for token in of_type("tokens", list(tokens), list)]
+        embeddings = getattr(module, "get_input_embeddings", lambda: None)()
+        if not hasattr(module, "config") or not hasattr(embeddings, "weight"):
+            raise TypeError(f"module must be a language model of transformers, not {type(module).__name__}")
+        size, self.width = embeddings.weight.shape
+        whole = module.get_base_model() if hasattr(module, "get_base_model") else module  # without what peft adds
+        self.module, self.longest = module, positions_for_text(module)
+        self.causal = type(whole).__name__.endswith(("ForCausalLM", "LMHeadModel")) if causal is None else causal
+        ids = [integer("each of tokens", token, 0, size - 1) for token in tokens]
         if len(set(ids)) < len(ids) or not ids:
             raise ValueError(f"tokens must be one id or more, all different, not {ids}")
-        self.causal = (
-            module.__class__.__name__.endswith("ForCausalLM") if causal is None else of_type("causal", causal, bool)
-        )
-        self.causal |= module.__class__.__name__.endswith("LMHeadModel") and causal is None
         if mask is None and not self.causal:
             raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
-        self.module, self.n_tokens, self.width = module, len(ids), embeddings.weight.shape[1]
-        self.longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2**31)
+        for name, token in (("mask", mask), ("pad", pad)):
+            if token is not None and integer(name, token, 0, size - 1) in ids:
+                raise ValueError(f"{name} must be an id that is none of tokens, not {token}")
         self.before, self.behind = (
-            [integer_between(f"each of {name}", token, 0, size - 1) for token in part]
+            [integer(f"each of {name}", token, 0, size - 1) for token in part]
             for name, part in (("before", before), ("behind", behind))
         )
-        self.mask = integer_between("mask", ids[0] if mask is None else mask, 0, size - 1)
-        self.pad = integer_between("pad", pad, 0, size - 1)
-        self.ids = torch.tensor([*ids, self.pad, self.mask])  # tokens, then PAD and MASK, which are -2 and -1
+        mask = ids[0] if mask is None else mask
+        spare = next((token for token in range(size) if token not in {*ids, mask}), mask)
+        self.n_tokens, self.pad = len(ids), spare if pad is None else pad
+        self.ids = torch.tensor([*ids, self.pad, mask])  # as PAD and MASK are -2 and -1
 
     @classmethod
     def with_tokenizer(cls, module: PreTrainedModel, tokenizer, words: Sequence[str]) -> FromTransformers:
@@ -169,85 +187,83 @@ class FromTransformers(Reader):
         ValueError for a word that is none of its vocabulary.
         """
         ids = tokenizer.convert_tokens_to_ids(list(words))
-        unknown = [
-            word for word, token in zip(words, ids, strict=True) if token is None or token == tokenizer.unk_token_id
-        ]
+        unknown = [word for word, id_ in zip(words, ids, strict=True) if id_ in (None, tokenizer.unk_token_id)]
         if unknown:
             raise ValueError(f"words must be of the tokenizer's vocabulary, as {', '.join(map(repr, unknown))} is not")
         whole = tokenizer(words[0], add_special_tokens=True)["input_ids"]
         if whole.count(ids[0]) != 1:
             raise ValueError(f"words must be single tokens as the tokenizer reads a text, and {words[0]!r} is not")
         place = whole.index(ids[0])
-        return cls(module, ids, tokenizer.mask_token_id, whole[:place], whole[place + 1 :], tokenizer.pad_token_id or 0)
+        return cls(module, ids, tokenizer.mask_token_id, whole[:place], whole[place + 1 :], tokenizer.pad_token_id)
 
     def check(self, tokens) -> Tensor:
         tokens = torch.as_tensor(tokens)
-        if tokens.ndim == 2 and (tokens == PAD).any():
-            ends = tokens == PAD
-            if (ends[:, :-1] & ~ends[:, 1:]).any() or ends[:, 0].any():
-                raise ValueError("tokens may have PAD at the end of a text only, and not in all of it")
-            as_tokens(tokens.masked_fill(ends, MASK), self.n_tokens)
-            return tokens.long()
-        return as_tokens(tokens, self.n_tokens)
+        ends = tokens == PAD
+        as_tokens(tokens.masked_fill(ends, MASK) if ends.any() else tokens, self.n_tokens)
+        if (ends[:, :-1] & ~ends[:, 1:]).any() or ends[:, 0].any():
+            raise ValueError("tokens may have PAD at the end of a text only, and not in all of it")
+        return tokens.long()
 
     def input_ids(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """What the model's own call takes: input ids and attention mask, (n, L)."""
         tokens = self.check(tokens).to(self.device)
-        ids = self.ids.to(self.device)[tokens]
-        n, lengths = len(tokens), (tokens != PAD).sum(1)
-        around = [
+        n, lengths, first = len(tokens), (tokens != PAD).sum(1), len(self.before)
+        before, behind = (
             torch.tensor(part, dtype=torch.long, device=self.device).expand(n, -1)
             for part in (self.before, self.behind)
-        ]
-        whole = torch.cat([around[0], ids, torch.full_like(around[1], self.pad)], 1)
-        if self.behind:
-            places = len(self.before) + lengths[:, None] + torch.arange(len(self.behind), device=self.device)
-            whole = whole.scatter(1, places, around[1])
-        ends = len(self.before) + lengths + len(self.behind)
-        return whole, torch.arange(whole.shape[1], device=self.device) < ends[:, None]
+        )
+        ids = torch.cat([before, self.ids.to(self.device)[tokens], torch.full_like(behind, self.pad)], 1)
+        places = first + lengths[:, None] + torch.arange(len(self.behind), device=self.device)
+        ids = ids.scatter(1, places, behind)
+        ends = first + lengths + len(self.behind)
+        return ids, torch.arange(ids.shape[1], device=self.device) < ends[:, None]
 
-    def embed(self, tokens: Tensor, before: int = 0) -> Embedded:
+    def embed_text(self, tokens: Tensor) -> Embedded:
         ids, attended = self.input_ids(tokens)
-        if (needed := ids.shape[1] + before) > self.longest:
-            raise ValueError(f"tokens need {needed} positions, with what stands around them, of {self.longest}")
-        return Embedded(self.module.get_input_embeddings()(ids), attended, len(self.before))
+        return Embedded(self.module.get_input_embeddings()(ids), attended, len(self.before), ids)
 
-    def _call(self, embedded: Embedded, **how):
-        return self.module(inputs_embeds=embedded.vectors, attention_mask=embedded.attended.long(), **how)
+    def _call(self, embedded: Embedded, **options):
+        """The model's own call: on ids where there are, as some models count positions by them."""
+        inputs = {"inputs_embeds": embedded.vectors} if embedded.ids is None else {"input_ids": embedded.ids}
+        return self.module(**inputs, attention_mask=embedded.attended.long(), **options)
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
-        said = self._call(embedded).logits[..., self.ids[: self.n_tokens].to(self.device)]
-        said = said[
-            :, said.shape[1] - embedded.vectors.shape[1] :
-        ]  # what a prompt of peft's says of itself is left out
-        if self.causal:  # what is said of a place stands one before it; of the first place nothing is known
-            said = torch.cat([torch.zeros_like(said[:, :1]), said[:, :-1]], 1)
-        return said if places is None else bert.gathered(said, places)
+        logits = self._call(embedded).logits[..., self.ids[: self.n_tokens].to(self.device)]
+        logits = logits[:, logits.shape[1] - embedded.vectors.shape[1] :]  # without those at a prompt of peft's
+        if self.causal:  # the prediction for a place stands one before it
+            logits = torch.cat([torch.zeros_like(logits[:, :1]), logits[:, :-1]], 1)
+        return logits if places is None else bert.gathered(logits, places)
 
     def hidden(self, embedded: Embedded, place: int, cut: Collection[int] = ()) -> Tensor:
         if list(cut):
             raise ValueError("cut must be empty: attention can be cut in networks that bert.build makes only")
+        if self.causal and not place:
+            raise ValueError(
+                "place must be 1 or more: a causal model has no hidden state for the first place, as nothing stands before "
+                "it; put ids `before` the texts, or a prompt"
+            )
         states = self._call(embedded, output_hidden_states=True).hidden_states
-        place -= self.causal
-        return torch.stack([state[:, state.shape[1] - embedded.vectors.shape[1] + place] for state in states])
+        at = place - self.causal
+        return torch.stack([state[:, state.shape[1] - embedded.vectors.shape[1] + at] for state in states])
 
 
-def _of_transformers(module) -> tuple[object, nn.Module]:
-    """The configuration and the word embeddings of a model of `transformers`, or of one with what `peft` adds."""
-    embeddings = getattr(module, "get_input_embeddings", lambda: None)()
-    if not isinstance(module, nn.Module) or not hasattr(module, "config") or not hasattr(embeddings, "weight"):
-        raise TypeError(f"module must be a language model of transformers, not {type(module).__name__}")
-    return module.config, embeddings
+def positions_for_text(module: nn.Module) -> int:
+    """How many positions there are for a text: without those that RoBERTa and its kin never use, or that a prompt or prefix
+    of peft's takes."""
+    config = module.config
+    count = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2**31)
+    unused = [
+        part.padding_idx + 1
+        for name, part in module.named_modules()
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None
+    ]
+    added = getattr(module, "active_peft_config", None)
+    return count - max(unused, default=0) - getattr(added, "num_virtual_tokens", 0)
 
 
 def as_reader(network) -> Reader:
     """`network` as a Reader: itself, or what `bert.build` has made. TypeError for any other model, with what to do with it."""
-    return network if isinstance(network, Reader) else OwnBert(bert.as_network(network))
-
-
-def fingerprint(network: BertForMaskedLM | Reader) -> str:
-    """16 hexadecimal digits that the weights of a network give, whoever made it: as `bert.fingerprint` does."""
-    return bert.fingerprint(as_reader(network).module)
+    return network if isinstance(network, Reader) else OwnBert(network)
 
 
 @torch.no_grad()
@@ -260,7 +276,7 @@ def masked_losses(
     The network computes on its device, and the model on its own.
     """
     reader, generator = as_reader(network), as_generator(seed)
-    tokens = of_type("model", model, HMM, MemoryHMM).sample(n, length, generator).tokens
+    tokens = model.sample(n, length, generator).tokens
     masked, positions = bert.mask_some(tokens, share, generator)
     target = tokens.gather(1, positions)
     reader.module.eval()

@@ -1,7 +1,8 @@
-"""What a network says as a function of what is to be believed: fits of its guesses to the exact beliefs.
+"""A network's predictions as a function of the exact beliefs: fits of distributions over tokens to beliefs about the state.
 
-A fake token, whatever it is, only reweights the belief about the state (Lemma C.2), and what is said stays W times a belief.
-A network might also say the same belief in other words. Both are a `Readout`; how near each can come tells them apart.
+A fake token, whatever it is, only reweights the belief about the state (Lemma C.2), and the prediction stays W times a
+belief. A network might also predict by other columns than those of W. Both are a `Readout`; how near the best fit of each
+comes tells them apart.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hmmlib.validation import as_generator, as_seed, as_tensor, at_least, of_type, of_width, one_of
+from hmmlib.validation import as_generator, as_seed, one_of
 
 WORDS = ("emission", "translated", "own")
-"""The columns in which a belief may be told: those of W; those of T W, where one map T takes tokens to tokens; or any R,
-(X, S)."""
+"""The columns that a belief may weigh: those of W; those of T W, where one map T takes tokens to tokens; or any R, (X, S)."""
 
 TINY = torch.finfo(torch.float64).tiny
 
@@ -25,7 +25,7 @@ STEPS, POLISH, APPROACH = 300, 300, 200
 
 
 class Readout(NamedTuple):
-    """What is said of a belief p: `columns` (c ⊙ p) / cᵀp, with c ≥ 0 the `weights`.
+    """The prediction from a belief p: `columns` (c ⊙ p) / cᵀp, with c ≥ 0 the `weights`.
 
     `columns` is (X, S), each a distribution over tokens; `weights` (S,), the largest of them 1.
     """
@@ -34,30 +34,19 @@ class Readout(NamedTuple):
     weights: Tensor
 
     def __call__(self, beliefs: Tensor) -> Tensor:
-        """Guesses (n, X) of beliefs (n, S); the zero vector where c excludes all that is believed.
-
-        ValueError for another shape.
-        """
-        beliefs = of_width("beliefs", beliefs, len(self.weights), 2).to(self.columns)
-        weighed = beliefs * self.weights  # c ⊙ p
+        """Predictions (n, X) from beliefs (n, S); the zero vector where c excludes all states that are believed."""
+        weighed = beliefs.to(self.columns) * self.weights  # c ⊙ p
         total = weighed.sum(1, keepdim=True)
         return weighed @ self.columns.T / torch.where(total > 0, total, 1)
 
 
 def total_variation(guesses: Tensor, others: Tensor) -> Tensor:
-    """Half the L1 distance of two distributions over tokens, (n, X) each, for every text: (n,), from 0 to 1.
-
-    ValueError where the shapes differ.
-    """
-    guesses = as_tensor("guesses", guesses, 2)
-    others = as_tensor("others", others, 2)
-    if others.shape != guesses.shape:
-        raise ValueError(f"others must have the shape of guesses, {tuple(guesses.shape)}, not {tuple(others.shape)}")
+    """Half the L1 distance of two distributions over tokens, (n, X) each, for every text: (n,), from 0 to 1."""
     return (guesses - others.to(guesses)).abs().sum(1) / 2
 
 
 class _Fit(NamedTuple):
-    """What is fitted to what: beliefs p (n, S), guesses g (n, X), W (X, S), and one of WORDS."""
+    """What a fit is made of: beliefs p (n, S), predictions g (n, X), W (X, S), and one of WORDS."""
 
     beliefs: Tensor
     guesses: Tensor
@@ -72,18 +61,18 @@ class _Fit(NamedTuple):
         return Readout(columns, weights / weights.max())
 
     def loss(self, found: Readout) -> Tensor:
-        """The mean cross-entropy of the guesses, nats."""
+        """The mean cross-entropy of the predictions, nats."""
         return -(self.guesses * found(self.beliefs).clamp(min=TINY).log()).sum(1).mean()
 
     def step(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
-        """One step of expectation and maximisation, after which the fit is never worse. What is inferred is which state, and
-        which token before T, each guess comes from."""
+        """One step of expectation and maximisation, after which the fit is never worse. The latent variables are the state and
+        the token before T that each prediction comes from."""
         total = (self.beliefs * weights).sum(1, keepdim=True)
         weighed, found = self.beliefs * weights / total, self.readout(table, weights)
         ratio = self.guesses / (weighed @ found.columns.T).clamp(min=TINY)
         if reweighted:
-            blame = (weighed * (ratio @ found.columns)).sum(0)
-            weights = blame / (self.beliefs / total).sum(0).clamp(min=TINY)
+            expected = (weighed * (ratio @ found.columns)).sum(0)
+            weights = expected / (self.beliefs / total).sum(0).clamp(min=TINY)
         if self.words != "emission":
             before = weighed @ self.emission.T if self.words == "translated" else weighed
             shares = table * (ratio.T @ before)
@@ -92,10 +81,9 @@ class _Fit(NamedTuple):
         return table, weights / weights.max()
 
     def climb(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
-        """STEPS such steps, and then L-BFGS on logarithms; its end counts where it is better."""
+        """STEPS such steps, and then L-BFGS on logarithms; the better of the two ends."""
         for _ in range(STEPS):
             table, weights = self.step(table, weights, reweighted)
-        ends = [(table, weights)]
         raw = [part.clamp(min=TINY).log().requires_grad_() for part in (table, weights)]
         optimiser = torch.optim.LBFGS(
             raw, max_iter=POLISH, tolerance_grad=1e-12, tolerance_change=1e-14, line_search_fn="strong_wolfe"
@@ -112,7 +100,7 @@ class _Fit(NamedTuple):
             return value
 
         optimiser.step(closure)
-        ends.append(tuple(part.detach() for part in values()))
+        ends = (table, weights), tuple(part.detach() for part in values())
         return min(ends, key=lambda end: self.loss(self.readout(*end)).nan_to_num(nan=torch.inf).item())
 
     def approach(self, table: Tensor, weights: Tensor, reweighted: bool) -> tuple[Tensor, Tensor]:
@@ -148,33 +136,25 @@ def fit_readout(
     starts: int = 3,
     nearest: bool = False,
 ) -> Readout:
-    """The `Readout` of one family under which the guesses are likeliest, which is to say of the least mean cross-entropy.
+    """The `Readout` of one family of the least mean cross-entropy to the network's predictions.
 
-    With `nearest`, the search then goes down the mean total variation, because what is likeliest need not be near where W
-    has entries of nearly zero.
+    With `nearest`, the search then goes down the mean total variation, because the fit of the least cross-entropy need not
+    be near where W has entries of nearly zero.
 
     Args:
         beliefs: the exact p for each text, (n, S).
-        guesses: what is said, (n, X).
+        guesses: the network's predictions, (n, X).
         emission: W, (X, S).
         words: one of WORDS.
-        reweighted: whether c is fitted too; otherwise c = 1, and nothing is left to fit with the words of the model.
+        reweighted: whether c is fitted too; otherwise c = 1, and with `words` "emission" nothing is left to fit.
         seed: of the starting points.
         starts: how many, of which the best end counts. With c the problem is not convex; the first start is c = 1 with the
             columns that fit best then, so that no fit is worse than without c.
 
-    ValueError for shapes that do not fit together, words that are none of WORDS, or less than one start.
+    ValueError for words that are none of WORDS.
     """
-    emission = as_tensor("emission", emission, 2).double()
-    beliefs = of_width("beliefs", beliefs, emission.shape[1], 2).double()
-    guesses = of_width("guesses", guesses, len(emission), 2).double()
-    if len(guesses) != len(beliefs):
-        raise ValueError(f"guesses must be {len(beliefs)}, one for each of beliefs, not {len(guesses)}")
-    one_of("words", words, WORDS)
-    of_type("reweighted", reweighted, bool)
-    of_type("nearest", nearest, bool)
-    starts = at_least("starts", starts, 1)
-    generator, fit = as_generator(seed), _Fit(beliefs, guesses, emission, words)
+    beliefs, guesses, emission = beliefs.double(), guesses.double(), emission.double()
+    generator, fit = as_generator(seed), _Fit(beliefs, guesses, emission, one_of("words", words, WORDS))
     n_tokens, n_states = emission.shape
     width = n_tokens if words == "translated" else n_states
     even, ones = emission.new_full((n_tokens, width), 1 / n_tokens), emission.new_ones(n_states)
@@ -192,16 +172,11 @@ def fit_readout(
 def free_readout(beliefs: Tensor, guesses: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
     """A network of p with two hidden layers, fitted by Adam. It shows how much beliefs can explain at all.
 
-    It is fitted to the guesses' likelihood first, and in the second half of the steps to the least mean total variation.
+    It is fitted to the least cross-entropy first, and in the second half of the steps to the least mean total variation.
 
-    Called with beliefs (n, S) in float64, the network gives guesses (n, X). Arguments are as in `fit_readout`; ValueError as
-    there, and for a width or a number of steps below 1.
+    Called with beliefs (n, S) in float64, the network gives predictions (n, X). Arguments are as in `fit_readout`.
     """
-    beliefs, guesses = as_tensor("beliefs", beliefs, 2).double(), as_tensor("guesses", guesses, 2).double()
-    if len(guesses) != len(beliefs):
-        raise ValueError(f"guesses must be {len(beliefs)}, one for each of beliefs, not {len(guesses)}")
-    at_least("width", width, 1)
-    at_least("steps", steps, 1)
+    beliefs, guesses = beliefs.double(), guesses.double()
     sizes = (beliefs.shape[1], width, width, guesses.shape[1])
     with torch.random.fork_rng():
         torch.manual_seed(as_seed(seed))
@@ -213,9 +188,11 @@ def free_readout(beliefs: Tensor, guesses: Tensor, seed: int = 0, width: int = 6
     for step in range(steps):
         batch = torch.randint(len(beliefs), (256,), generator=generator)
         with torch.enable_grad():
-            said, wanted = free(beliefs[batch]), guesses[batch]
-            likely = -(wanted * said.clamp(min=TINY).log()).sum(1).mean()
-            loss = likely if step < steps / 2 else total_variation(said, wanted).mean()
+            found, wanted = free(beliefs[batch]), guesses[batch]
+            if step < steps / 2:
+                loss = -(wanted * found.clamp(min=TINY).log()).sum(1).mean()
+            else:
+                loss = total_variation(found, wanted).mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,21 +16,10 @@ from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import lemma_c_2
 from hmmlib.training.readers import Reader, as_reader
-from hmmlib.validation import (
-    LARGEST,
-    as_generator,
-    as_labels,
-    as_tensor,
-    at_least,
-    between,
-    of_type,
-    of_width,
-    one_of,
-)
+from hmmlib.validation import as_generator, as_labels, as_tensor, integer, of_shape, of_type, one_of
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
-
 
 PROMPT_STARTS = ("uniform", "vocabulary")
 """Where a prompt begins: entries uniform on [-0.5, 0.5], or rows of the vocabulary's embedding."""
@@ -46,36 +37,36 @@ class Tuning:
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("head_rate", "prompt_rate"):
-            between(name, getattr(self, name), 0, LARGEST)
-        between("warmup", self.warmup, 0, 1)
+        integer("epochs", self.epochs, 1)
 
 
-def to_tokens(network: BertForMaskedLM | Reader, tokens) -> Tensor:
-    """`tokens` as the network takes them, wherever they lie; ValueError where it cannot."""
-    return as_reader(network).check(tokens)
-
-
-def as_prompt(reader: Reader, prompt: Tensor | None) -> Tensor | None:
-    """A prompt (P, width), or none; ValueError where it is none of the network's width."""
-    return None if prompt is None else of_width("prompt", prompt, reader.width, 2)
-
-
-def probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
-    """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it."""
+def checked(network: BertForMaskedLM | Reader, tokens) -> tuple[Reader, Tensor]:
+    """The network as a Reader, without dropout, and tokens that it takes."""
     reader = as_reader(network)
-    return reader.probs(tokens, prompt=as_prompt(reader, prompt))
+    tokens = reader.check(tokens)
+    reader.module.eval()
+    return reader, tokens
+
+
+def warn_if_text_is_unseen(reader: Reader) -> None:
+    """A warning where what the network predicts at the first token does not depend on the text."""
+    if reader.causal:
+        warnings.warn(
+            "a causal model does not see the text behind the first token, so that what it predicts there is the same for "
+            "all texts: use a masked language model, or Reader.probs at another position",
+            stacklevel=3,
+        )
 
 
 @torch.no_grad()
 def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
-    """The distribution at the first token of each sequence, (n, X), in blocks, without gradients and without dropout."""
-    reader = as_reader(network)
-    tokens = reader.check(tokens)
-    reader.module.eval()
-    return torch.cat([probs_at_mask(reader, block, prompt) for block in tokens.split(512)])
+    """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it.
+
+    In blocks, without gradients and without dropout.
+    """
+    reader, tokens = checked(network, tokens)
+    warn_if_text_is_unseen(reader)
+    return torch.cat([reader.probs(block, prompt=prompt) for block in tokens.split(512)])
 
 
 @torch.no_grad()
@@ -86,26 +77,35 @@ def all_hidden_at_mask(
 
     In the layers of `cut` neither that token nor any other attends to the prompt.
     """
-    reader = as_reader(network)
-    tokens, prompt = reader.check(tokens), as_prompt(reader, prompt)
-    reader.module.eval()
-    blocks = (reader.embed(block, 0 if prompt is None else len(prompt)).behind(prompt) for block in tokens.split(512))
+    reader, tokens = checked(network, tokens)
+    warn_if_text_is_unseen(reader)
+    blocks = (reader.embed(block, prompt) for block in tokens.split(512))
     return torch.cat([reader.hidden(block, block.first, cut) for block in blocks], 1)
 
 
 @torch.no_grad()
 def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
     """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
-    reader = as_reader(network)
-    tokens = reader.check(tokens)
-    reader.module.eval()
+    reader, tokens = checked(network, tokens)
     blocks = (reader.embed(block) for block in tokens.split(512))
-    said = (reader.logits(block, None)[:, block.first : block.first + tokens.shape[1]] for block in blocks)
-    return torch.cat([logits.softmax(-1) for logits in said])
+    logits = (reader.logits(block, None)[:, block.first : block.first + tokens.shape[1]] for block in blocks)
+    return torch.cat([each.softmax(-1) for each in logits])
+
+
+@contextmanager
+def frozen(module: nn.Module) -> Iterator[None]:
+    """Within it no gradient is taken of the module's weights; afterwards of those of which it was taken before."""
+    before = {weight: weight.requires_grad for weight in module.parameters()}
+    module.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight, trained in before.items():
+            weight.requires_grad_(trained)
 
 
 def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> list[dict]:
-    """What is trained at which rate, as AdamW takes it. TypeError where `plan` is not a Tuning."""
+    """What is trained at which rate, as AdamW takes it."""
     groups = [{"params": head, "lr": of_type("plan", plan, Tuning).head_rate}]
     return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
 
@@ -162,8 +162,9 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
 class TunedAttention(NamedTuple):
     """An attention head that can be trained: softmax instead of the arg-max of (4.1), and values without embeddings.
 
-    Position i scores k·p_i + β_i and says v·p_i, where p_i is a token distribution; the head is the mean of what is said,
-    weighted by the softmax of the scores, summed over cells. `key` k and `value` v are (X, cells), `positions` β (T, cells).
+    Position i has the score k·p_i + β_i and the value v·p_i, where p_i is a token distribution; the head is the mean of the
+    values, weighted by the softmax of the scores, summed over cells. `key` k and `value` v are (X, cells), `positions` β
+    (T, cells).
     """
 
     key: Tensor
@@ -171,10 +172,8 @@ class TunedAttention(NamedTuple):
     positions: Tensor
 
     def __call__(self, probs: Tensor) -> Tensor:
-        """Scores (n,) of distributions (n, T, X)."""
-        probs = of_width("probs", probs, len(self.key), 3).to(self.key)
-        if probs.shape[1] != len(self.positions):
-            raise ValueError(f"probs must have {len(self.positions)} positions, not shape {tuple(probs.shape)}")
+        """Scores (n,) of distributions (n, T, X). ValueError for another shape."""
+        probs = of_shape("probs", probs, (None, len(self.positions), len(self.key))).to(self.key)
         weights = (probs @ self.key + self.positions).softmax(1)
         return (weights * (probs @ self.value)).sum((1, 2))
 
@@ -191,8 +190,7 @@ def tune_attention(
     Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β stays zero.
     """
     draws, probs = as_generator(seed), as_tensor("probs", probs, 3).detach()
-    at_least("cells", cells, 1)
-    start = torch.randn(probs.shape[2], cells, generator=draws) / probs.shape[2]
+    start = torch.randn(probs.shape[2], integer("cells", cells, 1), generator=draws) / probs.shape[2]
     head = TunedAttention(
         nn.Parameter(torch.zeros_like(start).to(probs)),
         nn.Parameter(start.to(probs)),
@@ -209,7 +207,7 @@ def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, st
     With `start` "vocabulary" it is made of word embeddings, of ids that are drawn at random, without replacement as far as
     there are enough.
     """
-    generator, length, reader = as_generator(seed), at_least("length", length, 0), as_reader(network)
+    generator, reader = as_generator(seed), as_reader(network)
     if one_of("start", start, PROMPT_STARTS) == "vocabulary":
         words = reader.words
         rounds = max(1, -(-length // len(words)))
@@ -230,25 +228,19 @@ def tune_prompt(
 ) -> tuple[Tensor, LinearHead]:
     """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
 
-    The network is frozen, and in float32. The prompt starts as `initial_prompt` gives it, the head at zero. `tick` is called
-    before each batch, and may raise. ValueError where prompt and sequence are longer than the network's positions.
+    The network's weights, in float32, stay as they are, without dropout. The prompt starts as `initial_prompt` gives it, the
+    head at zero. `tick` is called before each batch, and may raise. ValueError where prompt and sequence are longer than the
+    network's positions.
     """
-    reader = as_reader(network)
-    tokens = reader.check(tokens)
-    needed = at_least("prompt_length", prompt_length, 0) + tokens.shape[1]
-    if needed > reader.longest:
-        raise ValueError(
-            f"prompt_length: a prompt of {prompt_length} and sequences of {tokens.shape[1]} need {needed} positions, "
-            f"but the network has {reader.longest}"
-        )
-    reader.module.eval().requires_grad_(False)
-    prompt = nn.Parameter(initial_prompt(reader, prompt_length, seed, start))
+    reader, tokens = checked(network, tokens)
+    prompt = initial_prompt(reader, integer("prompt_length", prompt_length, 0), seed, start)
     if not prompt_length:  # only the head is left to train, on what never changes
-        return prompt.detach(), tune_head(all_probs_at_mask(reader, tokens), labels, plan, seed)
-    weights = nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))
-    groups = _groups(plan, [weights], prompt)
-    inputs = tokens.to(reader.device)
-    fit(lambda batch: reader.probs(batch, prompt=prompt) @ weights, groups, inputs, labels, plan, seed, tick)
+        return prompt, tune_head(all_probs_at_mask(reader, tokens), labels, plan, seed)
+    warn_if_text_is_unseen(reader)
+    prompt, weights = nn.Parameter(prompt), nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))
+    groups, inputs = _groups(plan, [weights], prompt), tokens.to(reader.device)
+    with frozen(reader.module):
+        fit(lambda batch: reader.probs(batch, prompt=prompt) @ weights, groups, inputs, labels, plan, seed, tick)
     return prompt.detach(), LinearHead(weights.detach())
 
 
@@ -258,7 +250,7 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
     Differentiable in the prompt u, (S,). The zero vector where prompt and text exclude each other.
     """
     after = lemma_c_2(model, prompt)
-    weights = of_width("posteriors", posteriors, len(after), 2).to(after) * after
+    weights = posteriors.to(after) * after
     total = weights.sum(1, keepdim=True)
     return weights / torch.where(total > 0, total, 1) @ model.emission.T
 

@@ -217,8 +217,8 @@ def test_a_checkpoint_with_another_fact_type_or_shape_gives_way_too(path):
         ("place", {}, "'place'"),
         ("done", {}, "'done'"),
         ("", {"done": "x"}, "invalid literal"),
-        ("", {"done": "99"}, "done must be a number from 0 to 9, not 99"),
-        ("", {"done": "-1"}, "done must be a number from 0 to 9, not -1"),
+        ("", {"done": "99"}, "done must be an integer from 0 to 9, not 99"),
+        ("", {"done": "-1"}, "done must be an integer from 0 to 9, not -1"),
     ],
 )
 def test_a_whole_checkpoint_of_another_version_is_named_and_kept(lost, added, said, path):

@@ -5,8 +5,6 @@ import pytest
 import torch
 from tiny_networks import inputs, lively
 
-from hmmlib.experiments import labels
-from hmmlib.experiments.labels import draw_task
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.training.tuning import (
@@ -93,14 +91,6 @@ def test_a_tuned_attention_head_is_that_of_steps_by_hand(cells, positions):
     np.testing.assert_allclose(found(probs), score(probs, *want), rtol=1e-4, atol=1e-8)
 
 
-def test_an_attention_head_has_one_cell_and_positions_unless_told_otherwise():
-    probs, labels = examples(20, 4, 5)
-    found, same = (tune_attention(probs, labels, PLANS[0], 2, *more) for more in ((), (1, True)))
-    for a, b in zip(found, same, strict=True):
-        assert torch.equal(a, b)
-    assert found.positions.any()
-
-
 def test_an_attention_score_of_zero_is_label_1():
     head = TunedAttention(torch.zeros(2, 1), torch.tensor([[1.0], [-1.0]]), torch.zeros(1, 1))
     probs = torch.tensor([[[0.5, 0.5]], [[0.4, 0.6]], [[0.6, 0.4]]])
@@ -184,14 +174,3 @@ def test_an_exact_prompt_starts_as_it_was_drawn_in_the_precision_of_the_model():
 def test_one_example_is_enough_to_tune_a_head():
     head = tune_head(torch.tensor([[0.5, 0.25, 0.25]]), torch.tensor([True]), PLANS[0], 0)
     assert (head.weights > 0).all()
-
-
-def test_one_example_of_a_class_is_enough_for_a_task():
-    tasks = [draw_task(random_hmm(4, 5, 1), 3, (2, 0, 2), seed) for seed in range(10)]
-    assert {task.labels[:2].sum().item() for task in tasks if task.redraws < labels.REDRAWS} == {1}
-    assert min(task.redraws for task in tasks) < labels.REDRAWS
-
-
-def test_a_score_of_zero_is_labelled_1(monkeypatch):
-    monkeypatch.setattr(labels, "draw_mu", lambda n, generator, places: torch.zeros(n, dtype=torch.float64))
-    assert draw_task(random_hmm(3, 4, 1), 3, (4, 0, 2), 0).labels.all()

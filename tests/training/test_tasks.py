@@ -1,0 +1,158 @@
+"""Downstream tasks: the weights μ, texts and labels of every law, against sums over all paths."""
+
+import numpy as np
+import pytest
+import torch
+from companion.evidence.enumeration import Enumeration, normalised
+
+from hmmlib.experiments import labels
+from hmmlib.experiments.labels import NONZERO, REDRAWS, draw_mu, draw_task
+from hmmlib.inference.messages import memory_posterior, posterior
+from hmmlib.models.appendix_e import mixed_permutations, random_hmm, random_memory_hmm
+from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
+from hmmlib.models.hmm import HMM
+from hmmlib.validation import MASK
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The normal numbers of each draw."""
+    values, randn = [], torch.randn
+    monkeypatch.setattr(torch, "randn", lambda *a, **k: values.append(randn(*a, **k)) or values[-1])
+    return values
+
+
+@pytest.mark.parametrize("n_states", [1, 2, 3, 4, 10, 30])
+def test_task_weights(n_states, drawn):
+    used, together = torch.zeros(n_states), []
+    for seed in range(300):
+        mu = draw_mu(n_states, torch.Generator().manual_seed(seed))
+        assert mu.shape == (n_states,)
+        assert len(drawn[-1]) == min(NONZERO, 2 * n_states)
+        used += mu != 0
+        if n_states == 1:
+            assert mu.abs().item() == (drawn[-1][0] - drawn[-1][1]).abs().item()
+        together.append(sorted(drawn[-1].abs().tolist()) == sorted(mu[mu != 0].abs().tolist()))
+    assert NONZERO == 6
+    assert (used > 0).all()
+    # An entry of μ is zero where neither of its two entries in the 2 × S matrix was drawn.
+    count, entries = min(6, 2 * n_states), 2 * n_states
+    absent = (entries - count) * (entries - count - 1) / (entries * (entries - 1))
+    np.testing.assert_allclose(used / 300, 1 - absent, atol=5 * np.sqrt(0.25 / 300))
+    if n_states == 30:
+        assert np.mean(together) > 0.6  # mostly in six different columns, unchanged but for the sign
+    assert abs(torch.cat(drawn).mean()) < 0.1
+    assert torch.cat(drawn).std() == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_places_drawn_with_replacement(n, drawn):
+    counts = []
+    for seed in range(600):
+        mu = draw_mu(n, torch.Generator().manual_seed(seed), "repeated")
+        counts.append(len(drawn[-1]))
+        assert (mu != 0).sum() <= counts[-1]
+    assert set(counts) <= set(range(1, min(6, 2 * n) + 1))
+    absent = (1 - 1 / (2 * n)) ** 6  # the chance that an entry is not drawn
+    assert np.mean(counts) == pytest.approx(2 * n * (1 - absent), abs=0.2)
+    assert min(counts) < 6
+
+
+def by_enumeration(model, tokens, law):
+    """The posterior that a law weighs, for one row of a task, by summing over all paths."""
+    seen = tokens if law == "masked" else tokens[1:]
+    parts = model.transition, model.emission, model.initial, model.embed(seen[None])[0]
+    if hasattr(model, "memory"):
+        return normalised(Enumeration(*parts, model.memory).memory(0))
+    paths = Enumeration(*parts)
+    if law == "stepped":
+        return normalised(paths.state(1)) @ model.transition.numpy()
+    return normalised(paths.state(1 if law == "masked" else 0))
+
+
+@pytest.mark.parametrize("law", ["masked", "before", "stepped"])
+@pytest.mark.parametrize(
+    "make", [lambda seed: sparse_hmm(3, 4, seed, 0.3), lambda seed: sparse_memory_hmm(3, 2, 4, seed)]
+)
+def test_labels_are_those_of_the_posterior_by_enumeration(law, make):
+    both = set()
+    for seed in range(12):
+        model = make(seed)
+        task = draw_task(model, 5, (10, 4, 6), seed, law)
+        assert task.tokens.shape == (20, 5)
+        assert (task.tokens[:, 0] == MASK).all()
+        assert (task.tokens[:, 1:] >= 0).all()
+        expected = [by_enumeration(model, row, law) for row in task.tokens]
+        np.testing.assert_allclose(task.posteriors, expected, atol=1e-12)
+        for row, label in zip(expected, task.labels, strict=True):
+            if abs(row @ task.mu.numpy()) > 1e-12:
+                assert label.item() == (row @ task.mu.numpy() >= 0)
+        assert task.redraws == REDRAWS or 0 < task.labels[:10].sum() < 10
+        both.update(task.labels.tolist())
+        assert [len(part) for part in task.split(task.labels)] == [10, 4, 6]
+    assert both == {True, False}
+
+
+def test_each_law_has_a_text_and_a_posterior():
+    chain = random_hmm(4, 6, 2, temperature=0.3)
+    model = HMM(chain.transition, chain.emission, [0.7, 0.1, 0.1, 0.1], columns=True)
+    masked, before, stepped = (draw_task(model, 6, (40, 5, 5), 1, law) for law in ("masked", "before", "stepped"))
+    assert torch.equal(masked.tokens[:, 1:], model.sample(50, 6, 1).tokens[:, 1:])
+    assert torch.equal(before.tokens[:, 1:], model.sample(50, 5, 1).tokens)
+    assert torch.equal(before.tokens, stepped.tokens)
+    assert torch.equal(masked.posteriors, posterior(model, masked.tokens, at=1))
+    assert torch.equal(before.posteriors, posterior(model, before.tokens[:, 1:], at=0))
+    assert (before.posteriors - stepped.posteriors).abs().max() > 0.1
+
+
+def test_labels_of_a_memory_model_weigh_its_memory_and_not_the_hidden_token():
+    model = random_memory_hmm(3, 4, 6, 2)
+    task, before = (draw_task(model, 8, (40, 5, 5), 1, law) for law in ("masked", "before"))
+    assert task.mu.shape == (3,)
+    assert torch.equal(task.posteriors, memory_posterior(model, task.tokens))
+    assert torch.equal(before.posteriors, memory_posterior(model, before.tokens[:, 1:]))
+    unmasked = model.sample(50, 8, 1).tokens
+    assert torch.equal(task.tokens[:, 1:], unmasked[:, 1:])
+    assert (memory_posterior(model, unmasked) - task.posteriors).abs().max() > 0.01
+
+
+def test_a_step_back_is_the_transition_only_from_a_uniform_start():
+    draws = torch.Generator().manual_seed(3)
+    transition, emission = mixed_permutations(4, draws, 0.3), random_hmm(4, 6, 2, 0.3).emission
+    lopsided = transition * torch.tensor([4.0, 2.0, 1.0, 1.0], dtype=torch.float64)[:, None]
+    gaps = []
+    for model in (
+        HMM(transition, emission, [0.25] * 4, columns=True),
+        HMM(transition, emission, [0.4, 0.3, 0.2, 0.1], columns=True),
+        HMM(lopsided / lopsided.sum(0), emission, [0.25] * 4),
+    ):
+        task = draw_task(model, 7, (60, 0, 0), 5, "stepped")
+        gaps.append((task.posteriors - posterior(model, task.tokens[:, 1:], at=0)).abs().max().item())
+    assert gaps[0] < 1e-14
+    assert min(gaps[1:]) > 0.05
+
+
+def test_tasks_follow_their_seed():
+    task, again, other = (draw_task(random_hmm(5, 6, 0), 6, (20, 5, 5), seed) for seed in (1, 1, 2))
+    assert torch.equal(task.tokens, again.tokens)
+    assert torch.equal(task.mu, again.mu)
+    assert not torch.equal(task.tokens, other.tokens)
+
+
+def test_weights_are_drawn_again_while_all_labels_agree():
+    task = draw_task(HMM([[1.0]], [[0.5], [0.5]], [1.0]), 4, (10, 2, 2), 0)
+    assert task.redraws == REDRAWS == 20
+    assert task.labels.all() or not task.labels.any()
+    redraws = []
+    for seed in range(60):
+        task = draw_task(random_hmm(2, 4, seed), 6, (30, 2, 2), seed)
+        redraws.append(task.redraws)
+        assert 0 < task.labels[:30].sum() < 30 or task.redraws == REDRAWS
+    assert {0, 1} < set(redraws)
+    tasks = [draw_task(random_hmm(4, 5, 1), 3, (2, 0, 2), seed) for seed in range(10)]
+    assert {task.labels[:2].sum().item() for task in tasks if task.redraws < REDRAWS} == {1}
+
+
+def test_a_score_of_zero_is_labelled_1(monkeypatch):
+    monkeypatch.setattr(labels, "draw_mu", lambda n, generator, places: torch.zeros(n, dtype=torch.float64))
+    assert draw_task(random_hmm(3, 4, 1), 3, (4, 0, 2), 0).labels.all()
