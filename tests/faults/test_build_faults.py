@@ -70,8 +70,9 @@ def project(tmp_path):
         (root / "notebooks" / f"{name}.md").write_text(NOTEBOOK.format(name=name))
     (root / "parameters" / "quick.yaml").write_text("seed: 3\n")
     (root / "requirements.lock").write_text("a==1\n")
-    (root / "hmmlib" / "__init__.py").write_text("")
     (root / "companion").mkdir()
+    for package in ("hmmlib", "companion"):
+        (root / package / "__init__.py").write_text("")
     (root / "companion" / "__main__.py").write_text(LEDGER)
     made = SimpleNamespace(
         root=root,
