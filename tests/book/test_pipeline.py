@@ -34,7 +34,8 @@ def project(tmp_path, monkeypatch):
         new_markdown_cell("A claim: Theorem 3.3", id="t"),
         new_code_cell("# Parameters: here\nseed = 0", metadata={"tags": ["parameters"]}, id="a"),
         new_code_cell(
-            "%time\nif False:\n    from hmmlib.folder import x\nprint('seed', seed)\nassert seed < 5, 'too large'", id="b"
+            "%time\nif False:\n    from hmmlib.folder import x\nprint('seed', seed)\nassert seed < 5, 'too large'",
+            id="b",
         ),
     ]
     files = {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}"}
