@@ -15,9 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import venv
-from dataclasses import dataclass, field
-from datetime import datetime
 from importlib.metadata import distributions
 from pathlib import Path
 from traceback import format_exception_only
@@ -32,26 +31,6 @@ LIMIT = 1800
 """The most seconds that one cell may take."""
 FOREIGN = re.compile("PYTHON|GIT_|CONDA_|VIRTUAL_ENV$|JPY_|MPLBACKEND$|PIP_(TARGET|PREFIX|USER|NO_DEPS)$")
 """Variables that a reader in Colab does not have, and that would change what Python, git or pip do."""
-PROBE = """\
-import json as _json, sys as _sys
-print(_json.dumps([_sys.prefix, _sys.modules["hmmlib"].__file__ if "hmmlib" in _sys.modules else "nowhere"]))
-"""
-
-
-@dataclass
-class Report:
-    """What became of one notebook: seconds of its first cell and of the others, what was installed, what was wrong."""
-
-    name: str
-    install: float = 0.0
-    run: float = 0.0
-    installed: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def row(self) -> str:
-        packages = f"hmmlib and {len(self.installed) - 1} more" if "hmmlib" in self.installed else "no hmmlib"
-        end = "FAILED" if self.problems else "ran"
-        return f"{self.name:24}{self.install:12.1f}{self.run:10.1f}  {packages:22}{end}"
 
 
 def call(*command: str | Path, **options) -> str:
@@ -126,15 +105,6 @@ def copy_tree(repository: Path) -> None:
         call("git", *words, cwd=repository, env=surroundings())
 
 
-def seconds(cell: nbformat.NotebookNode) -> float:
-    """How long a cell ran, as nbclient has noted it; 0 where it did not."""
-    times = cell.metadata.get("execution", {})
-    if "iopub.execute_input" not in times or "shell.execute_reply" not in times:
-        return 0.0
-    begin, end = (datetime.fromisoformat(times[key]) for key in ("iopub.execute_input", "shell.execute_reply"))
-    return (end - begin).total_seconds()
-
-
 def printed(cell: nbformat.NotebookNode) -> str:
     """What a cell has printed."""
     return "".join(output.text for output in cell.get("outputs", []) if output.output_type == "stream")
@@ -163,20 +133,22 @@ def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: d
     return ""
 
 
-def check(path: Path, folder: Path, values: dict | None = None) -> Report:
+def check(path: Path, folder: Path, values: dict | None = None) -> tuple[dict[str, str], str]:
     """Run one notebook as Colab would, with these values injected, in a new layer over `folder / "base"`.
 
     Git takes `folder / "repository"` for the project's address. The layer is kept only where something is wrong.
+
+    Returns:
+        The packages that the notebook has installed, with their versions, and what is wrong, or "".
     """
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
-    report, own = Report(path.stem), folder / "notebooks" / path.stem
+    own = folder / "notebooks" / path.stem
     shutil.rmtree(own, ignore_errors=True)
     layer, empty = own / "layer", own / "empty"
     empty.mkdir(parents=True)
     python = make_layer(layer, folder / "base")
-    shutil.copy(path, empty)
     variables = surroundings(
         PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         VIRTUAL_ENV=str(layer),
@@ -187,64 +159,30 @@ def check(path: Path, folder: Path, values: dict | None = None) -> Report:
         GIT_CONFIG_KEY_0=f"url.file://{folder / 'repository'}.insteadOf",
         GIT_CONFIG_VALUE_0=pipeline.address(),
     )
-    notebook = load_notebook_node(str(empty / path.name))
+    notebook = load_notebook_node(str(shutil.copy(path, empty)))
     notebook = parameterize_notebook(notebook, values) if values else notebook
-    notebook.cells.append(nbformat.v4.new_code_cell(PROBE))
     stopped = run(notebook, python, empty, variables)
-    probe = notebook.cells.pop()
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    report.install, report.run = seconds(code[0]), sum(map(seconds, code[1:]))
-    report.installed = installed(layer)
-    report.problems = judge(code, stopped, layer, report.installed)
-    if not stopped:
-        report.problems += judge_places(*json.loads(printed(probe).splitlines()[-1]), layer)
     nbformat.write(notebook, own / path.name)
-    if not report.problems:
+    packages = installed(layer)
+    problem = judge(notebook, stopped, layer, packages)
+    if not problem:
         shutil.rmtree(layer)
-    return report
+    return packages, problem
 
 
-def judge(code: list[nbformat.NotebookNode], stopped: str, layer: Path, packages: dict[str, str]) -> list[str]:
-    """What is wrong with a notebook's code cells after its run, and with what it has installed."""
-    problems = []
+def judge(notebook: nbformat.NotebookNode, stopped: str, layer: Path, packages: dict[str, str]) -> str:
+    """What is wrong with a notebook's run, and with what it has installed; "" where nothing is."""
+    code, problems = [cell for cell in notebook.cells if cell.cell_type == "code"], []
     if stopped:
         begun = [cell for cell in code if cell.execution_count] or code[:1]
         problems.append(f"stopped in this cell:\n{begun[-1].source}\n{stopped}")
-    for cell in [] if stopped else code:
-        if any(output.output_type == "error" for output in cell.get("outputs", [])):
-            problems.append(f"an error, and the run went on, in this cell:\n{cell.source}")
-        if cell.source.strip() and not cell.execution_count:
-            problems.append(f"this cell was not run:\n{cell.source}")
     if "hmmlib" not in packages:
         problems.append(f"no hmmlib was installed; its first code cell printed:\n{last_lines(printed(code[0]))}")
     elif not any("vcs_info" in p.read_text() for p in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json")):
         problems.append("hmmlib was not installed by git")
     if again := [name for name in COLAB if name in packages]:
         problems.append(f"installed although Colab has it: {', '.join(again)}")
-    return problems
-
-
-def judge_places(prefix: str, library: str, layer: Path) -> list[str]:
-    """What is wrong with where the kernel ran and what it imported."""
-    problems = []
-    if Path(prefix) != layer:
-        problems.append(f"the kernel's Python was {prefix}, not its layer's")
-    if not Path(library).is_relative_to(site_packages(layer)):
-        problems.append(f"hmmlib was imported from {library}, not from the layer")
-    return problems
-
-
-def summary(reports: list[Report]) -> str:
-    """What was installed, once for all notebooks where it was the same, and what went wrong in which notebook."""
-    groups: dict[str, list[str]] = {}
-    for report in reports:
-        what = ", ".join(f"{name} {version}" for name, version in report.installed.items())
-        groups.setdefault(what, []).append(report.name)
-    whole = len(groups) == 1
-    lines = [
-        f"\ninstalled by {'each' if whole else ', '.join(who)}: {what or 'nothing'}" for what, who in groups.items()
-    ]
-    return "\n".join([*lines, *(f"\n{report.name}: {problem}" for report in reports for problem in report.problems)])
+    return "\n".join(problems)
 
 
 def main() -> None:
@@ -268,13 +206,15 @@ def main() -> None:
     make_base(folder / "base")
     copy_tree(folder / "repository")
     pipeline.quiet_kernels()
-    print(f"\n{'notebook':24}{'install, s':>12}{'run, s':>10}  installed")
-    reports = []
+    failed = False
     for name in given.names or every:
-        reports.append(check(folder / "repository" / "notebooks" / f"{name}.ipynb", folder, values))
-        print(reports[-1].row(), flush=True)
-    print(summary(reports))
-    sys.exit(any(report.problems for report in reports))
+        start = time.perf_counter()
+        packages, problem = check(folder / "repository" / "notebooks" / f"{name}.ipynb", folder, values)
+        failed |= bool(problem)
+        versions = ", ".join(f"{package} {version}" for package, version in packages.items())
+        print(f"{name}: {'FAILED' if problem else 'ran'} in {time.perf_counter() - start:.1f} s", flush=True)
+        print(f"  installed: {versions or 'nothing'}" + f"\n{problem}" * bool(problem), flush=True)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -174,9 +174,23 @@ def test_reading_time_counts_text_and_formulas_but_no_code():
     assert [page_facts.in_words(x) for x in (0.4, 11, 63, 119)] == ["5 s", "10 s", "65 s", "2 minutes"]
 
 
+def test_a_page_names_its_part_of_the_paper():
+    names = [
+        "3-hmm",
+        "4-1-attention-head",
+        "5-1-pretraining",
+        "appendix-d-3",
+        "protocol-and-code",
+        "errata",
+        "beyond-1-x",
+    ]
+    parts = ["Section 3", "Section 4.1", "Section 5", "Appendix D.3", "Appendix E", "", ""]
+    assert list(map(page_facts.part_of_the_paper, names)) == parts
+
+
 @pytest.mark.parametrize("source", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem)
 def test_what_a_page_suggests_to_change_is_a_parameter_of_its_notebook(source):
-    parameter = page_facts.EXAMPLES.get(source.stem, "-p instances 1000").split()[1]
+    parameter = page_facts.example(ROOT, f"notebooks/{source.stem}").split()[1]
     cell = re.search(r"# Parameters:.*?```", source.read_text(), re.DOTALL)[0]
     assert re.search(rf"^{parameter}: ", cell, re.MULTILINE)
 
