@@ -58,7 +58,7 @@ def project(tmp_path):
         (root / folder).mkdir(parents=True)
     for name in (
         "notebooks.py",
-        "own_copies.py",
+        "dependencies.py",
         "parameter_files.py",
         "side_by_side.py",
         "portable.py",
@@ -70,8 +70,10 @@ def project(tmp_path):
         (root / "notebooks" / f"{name}.md").write_text(NOTEBOOK.format(name=name))
     (root / "parameters" / "quick.yaml").write_text("seed: 3\n")
     (root / "requirements.lock").write_text("a==1\n")
-    for name, text in {"__init__": "", "__main__": LEDGER, "statements": ""}.items():
-        (root / "hmmlib" / f"{name}.py").write_text(text)
+    (root / "companion").mkdir()
+    for package in ("hmmlib", "companion"):
+        (root / package / "__init__.py").write_text("")
+    (root / "companion" / "__main__.py").write_text(LEDGER)
     made = SimpleNamespace(
         root=root,
         executed=root / "build" / "executed" / "notebooks",
