@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from companion.evidence import ledger, statements
-from companion.evidence.finite_field import identities
+from companion.evidence.exact import identities
 from companion.evidence.zero_patterns import patterns
 from exempt import AT_ROOT, INNER, INNER_MODULES, RESULTS
 from good_calls import ATTENTION, CERTIFICATE, GOOD, INF, LINEAR, MEMORY, NAN, PLAIN, RECOVERY, SAID, Case, call, home

@@ -7,7 +7,7 @@ import good_calls
 import pytest
 from bs4 import BeautifulSoup
 from built_book import HTML, ROOT, chapters
-from companion.pages import STATEMENTS
+from companion.evidence.statements import find
 
 import hmmlib
 
@@ -56,7 +56,7 @@ def test_all_pages_are_in_the_table_of_contents():
 @pytest.mark.parametrize("name", [n for n in hmmlib.__all__ if reference.statement_of(n)])
 def test_a_statement_and_its_function_lead_to_each_other(name):
     statement = reference.statement_of(name)
-    assert statement in STATEMENTS
+    assert statement in reference.LABELS
     if name not in reference.CONSTRUCTS:
         assert reference.function_of(statement) == name
 
@@ -81,7 +81,7 @@ def test_the_entry_of_a_theorem_leads_to_its_page_and_the_ledger_leads_back():
     ledger = (HTML / "book" / "ledger.html").read_text()
     for name in ("theorem_3_3", "theorem_4_6", "lemma_d_9", "assumption_3_5"):
         entry = str(theory.find(id=f"hmmlib.{name}").parent)
-        page, label = STATEMENTS[reference.statement_of(name)]
+        page, label = (stated := find(reference.statement_of(name))).page, stated.label
         assert f"{page.split('/')[-1]}.html#{label}" in entry
         assert f'href="api-theory.html#hmmlib.{name}"' in ledger
     assert "hmmlib.lemma_d_13" not in ledger

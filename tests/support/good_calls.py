@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from companion.evidence import ledger, statements
-from companion.evidence.finite_field import identities
+from companion.evidence.exact import identities
 from companion.evidence.zero_patterns import patterns
 from companion.figures import (
     appendices,

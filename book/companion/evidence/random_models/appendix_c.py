@@ -143,8 +143,8 @@ def check_theorem_3_6(seed: int) -> Checked:
     scale = max(1.0, np.linalg.norm(left_inverse.T @ (mu[essential].numpy() / diagonal)))
     error = largest((head(probs).numpy() - want)[occurs]) / scale
     wrong = mislabelled(head.label(probs)[occurs], (conditional(start) @ mu.numpy())[occurs], mu.abs().max().item())
-    telling = both_signs(target[occurs]) and len(essential) > 1 and bool((prompt == 0).any())
-    return Checked(largest(error, excluded, wrong), telling)
+    nontrivial = both_signs(target[occurs]) and len(essential) > 1 and bool((prompt == 0).any())
+    return Checked(largest(error, excluded, wrong), nontrivial)
 
 
 def control_theorem_3_6(seed: int) -> float:

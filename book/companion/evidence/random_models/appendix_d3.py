@@ -158,8 +158,8 @@ def check_claim_d_12(seed: int) -> Checked:
     if (with_prompt[:, 1:][without == 0] > 0).any():  # (D.9)
         return Checked(np.inf, True)
     possible = without[without.any(-1)]
-    telling = bool((case.prompt == 0).any()) and bool((possible == 0).any())
-    return Checked(largest(with_prompt[:, 1:] - np.stack(exact, 1)), telling)
+    nontrivial = bool((case.prompt == 0).any()) and bool((possible == 0).any())
+    return Checked(largest(with_prompt[:, 1:] - np.stack(exact, 1)), nontrivial)
 
 
 def _states(case: PromptedInstance, prompt: Tensor | None) -> np.ndarray:

@@ -46,8 +46,8 @@ def check_lemma_d_13(seed: int) -> Checked:
         possible = rows & (case.hat_chance > 0)
         residuals.append(largest((values[:, i - 1] - ratios[:, i - 1] * case.target)[possible]))
         residuals.append(largest(case.target[case.in_r & case.moved[:, i - 1] & ~possible]))
-    telling = bool((case.prompt == 0).any()) and both_signs(case.target[case.in_r])
-    return Checked(largest(*residuals) / case.condition, telling)
+    nontrivial = bool((case.prompt == 0).any()) and both_signs(case.target[case.in_r])
+    return Checked(largest(*residuals) / case.condition, nontrivial)
 
 
 def control_lemma_d_13(seed: int) -> float:
@@ -113,7 +113,7 @@ def check_theorem_d_6(seed: int) -> Checked:
     """
     case = prompted_instance(seed)
     found, other = _theorem_d_6(case), _any_start(seed, case)
-    return Checked(largest(found.residual, other.residual), found.telling and other.telling)
+    return Checked(largest(found.residual, other.residual), found.nontrivial and other.nontrivial)
 
 
 def _with_any_start(seed: int, case: PromptedInstance) -> PromptedInstance | None:

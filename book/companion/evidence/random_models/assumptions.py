@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import rational_rank
+from companion.evidence.exact.rational import rank
 from companion.evidence.random_models.instances import chain_in_turn, draw_weights
 from companion.evidence.random_models.memory_instances import any_recoverable
 from companion.evidence.random_models.residuals import Checked, refused
@@ -35,10 +35,10 @@ from hmmlib.theory.ranks import Verdict
 from hmmlib.theory.theorems import theorem_3_3, theorem_4_6
 
 
-def _judged(report: Report, truth: bool, telling: bool) -> Checked:
+def _judged(report: Report, truth: bool, nontrivial: bool) -> Checked:
     """1 where a predicate is wrong, 0 where it is right or cannot tell; the latter tells nothing."""
     told = report.verdict is not Verdict.CLOSE
-    return Checked(float(told and report.holds != truth), telling and told)
+    return Checked(float(told and report.holds != truth), nontrivial and told)
 
 
 def _nudged(rng: np.random.Generator, columns: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def check_assumption_3_1(seed: int) -> Checked:
     model = families.sparse_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.8)
     emission = _nudged(rng, model.emission) if rng.random() < 0.7 else model.emission
     report = assumption_3_1(HMM(model.transition, emission, model.initial, columns=True))
-    return _judged(report, rational_rank(emission.numpy()) == n_states, 1 < n_states <= n_tokens)
+    return _judged(report, rank(emission.numpy()) == n_states, 1 < n_states <= n_tokens)
 
 
 def control_assumption_3_1(seed: int) -> float:
@@ -122,7 +122,7 @@ def check_assumption_3_5(seed: int) -> Checked:
     good, unsure = set(), False
     for size in range(1, model.n_states + 1):
         for essential in itertools.combinations(range(model.n_states), size):
-            independent = rational_rank(model.emission[:, list(essential)].numpy()) == size
+            independent = rank(model.emission[:, list(essential)].numpy()) == size
             holds = frozenset(essential) in unions and wanted <= set(essential) and independent
             good |= {essential} if holds else set()
             report = assumption_3_5(model, mu, essential)
@@ -151,7 +151,7 @@ def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values
     outside = [(m, h) for h in own if h not in [own[s] for s in syntax] for m in values]
     outside += [(m, h) for h in range(model.n_states) if h not in own for m in others]
     left, right = (np.array([table[:, m, h] for m, h in part]).reshape(-1, len(table)) for part in (inside, outside))
-    ranks = [rational_rank(part) for part in (left, right, np.concatenate([left, right]))]
+    ranks = [rank(part) for part in (left, right, np.concatenate([left, right]))]
     return ranks[0] == len(inside) and ranks[2] == ranks[0] + ranks[1]
 
 

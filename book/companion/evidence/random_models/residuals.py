@@ -15,10 +15,10 @@ from hmmlib.theory.assumptions import AssumptionError
 
 
 class Checked(NamedTuple):
-    """How far a statement is from holding on one instance, and whether that says something: on a trivial one it must hold."""
+    """How far a statement is from holding on one instance, and whether that could have failed: it must hold on all."""
 
     residual: float
-    telling: bool
+    nontrivial: bool
 
 
 class Printed(NamedTuple):

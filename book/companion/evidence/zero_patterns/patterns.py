@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 
-from companion.evidence.finite_field import field
+import numpy as np
+
+from companion.evidence.exact import rational
 from companion.evidence.zero_patterns.supports import (
     MaskTables,
     Rows,
@@ -66,16 +68,20 @@ def bits(mask: int, size: int) -> list[int]:
     return [mask >> b & 1 for b in range(size)]
 
 
+def message_supports(model: World, rows: Rows) -> list[int]:
+    """The support of τ_1, …, τ_t by the messages (C.1), in floats with 1 for every entry that is not zero."""
+    n = model.tables.n_states
+    transition = np.array([bits(mask, n) for mask in into(model.columns)], float)
+    chain = rational.Model(transition, np.ones((1, 1, n)), np.ones(n), np.ones(1))
+    tau = rational.tau(chain, [np.array([bits(mask, n)], float) for mask in rows])
+    return [sum(1 << h for h in np.flatnonzero(table)) for table in tau]
+
+
 def pattern_lemma_c_1(model: World, rows: Rows) -> Iterator[dict | None]:
     """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
-    n = model.tables.n_states
-    transition = [bits(mask, n) for mask in into(model.columns)]
-    chain = field.Model(transition, [], [1] * n, [1])
-    for prompt in range(1 << n):
+    for prompt in range(1 << model.tables.n_states):
         masks = (prompt, model.tables.full, *rows)
-        tau = field.tau(chain, [bits(mask, n) for mask in masks], field.BOOLEAN)
-        expected = [bits(mask, n) for mask in path_supports(model, masks)]
-        yield None if tau == expected else {"u": members(prompt)}
+        yield None if message_supports(model, masks) == path_supports(model, masks) else {"u": members(prompt)}
 
 
 def prompt_joint(model: World, prompt: int) -> int:
