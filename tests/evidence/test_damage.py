@@ -1,6 +1,7 @@
 """Checks that could fail: one sign, one index or one factor wrong in what a check relies on turns its verdict."""
 
 from dataclasses import replace
+from types import SimpleNamespace as Namespace
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from damages import (
     everything,
     everywhere,
     flat_prior,
+    hidden,
     instead,
     judged,
     loose,
@@ -40,6 +42,7 @@ from damages import (
     second,
     squared,
     strict,
+    sure_of_any,
     turned,
     with_part,
     without_the_rest,
@@ -91,6 +94,12 @@ DAMAGES = [
     ("Claim B.1", "D of the next step", instead(section_3, "claim_b_1", lambda f: lambda model, i: f(model, i + 1))),
     ("Claim B.1", "D inverted", around(section_3, "claim_b_1", lambda d: 1 / d)),
     ("Claim B.1", "messages along the transposed chain", backwards),
+    (
+        "Claim B.1",
+        "sign of the likelihood's exponent",
+        instead(messages, "math", lambda f: Namespace(log=lambda x: -f.log(x))),
+    ),
+    ("Theorem 3.3", "no rounding", instead(heads, "unit", lambda f: lambda dtype, length=1: 0.0)),
     ("Theorem 3.3", "sign", around(section_3, "theorem_3_3", with_part("weights", minus))),
     ("Theorem 3.3", "D dropped", around(theorems, "claim_b_1", torch.ones_like)),
     ("Theorem 3.3", "tokens one further on", around(section_3, "theorem_3_3", with_part("weights", turned(0)))),
@@ -124,6 +133,11 @@ DAMAGES = [
     ("Proposition D.1", "positions one further on", around(D_1, "masked_token_probs", turned(1))),
     ("Proposition D.1", "P[M] dropped", prior_dropped),
     ("Proposition D.1", "the token itself seen", own_token_seen),
+    (
+        "Proposition D.1",
+        "a posterior without its own token",
+        instead(D_1, "posterior", lambda f: lambda model, x, at: f(model, hidden(x, at), at)),
+    ),
     ("Lemma D.2", "sign of the query", instead(theorems, "lemma_d_2", lambda f: lambda *a: (-f(*a)[0], f(*a)[1]))),
     (
         "Lemma D.2",
@@ -145,6 +159,12 @@ DAMAGES = [
     ("Lemma D.4", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
     ("Lemma D.4", "evidence of the token dropped", around(D_1, "attention_head", with_part("output", by(0.5)))),
     ("Theorem 4.3", "sign", both(around(D_1, "attention_head", head_minus), around(D_1, "theorem_4_3", head_minus))),
+    ("Theorem 4.3", "sure where any value is", instead(AttentionHead, "sure", sure_of_any)),
+    (
+        "Theorem 4.3",
+        "the truth of the first cell",
+        instead(D_1, "ground_truth", lambda f: lambda model, mu, x, cell: f(model, mu, x, 0)),
+    ),
     ("Theorem 4.3", "attends to all", instead(AttentionHead, "attended", everywhere)),
     (
         "Theorem 4.3",
@@ -328,6 +348,9 @@ CONTROLS = [
     ("Assumption 3.1", "no tolerance", instead(predicates, "independence", strict)),
     ("Assumption 3.2", "period dropped", judged(
         "assumption_3_2", lambda r: r.irreducible and r.start_support == r.n_states)),
+    ("Assumption 3.2", "Theorem 4.3 takes any chain", instead(
+        predicate_checks, "theorem_4_3",
+        lambda f: lambda model, mu, *place: theorems.attention_head(model, mu, theorems.claim_d_3(model, *place)))),
     ("Assumption 4.4", "regularity dropped", judged("assumption_4_4", lambda r: r.drift < 1e-9)),
 ]  # fmt: skip
 """Damages that random models of a check seldom or never show, and a model that was made for them does."""

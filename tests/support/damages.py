@@ -9,6 +9,7 @@ from companion.evidence.random_models import assumptions as predicate_checks
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.ranks import Verdict, of_bool
+from hmmlib.validation import MASK
 
 
 def around(place, name, change):
@@ -143,6 +144,21 @@ def no_prompt(honest):
 def everywhere(honest):
     """Attention to all positions alike."""
     return lambda head, probs: torch.ones_like(honest(head, probs))
+
+
+def hidden(tokens, at):
+    """The tokens with that of a position, counted from 1, masked."""
+    return tokens.index_fill(1, torch.tensor([at - 1]), MASK)
+
+
+def sure_of_any(honest):
+    """Sure as soon as any attended value is."""
+
+    def sure(head, probs, embeddings):
+        chosen, values = head.attended(probs), head.values(probs, embeddings)
+        return ((values > 0) | ~chosen).any(1) | ((values < 0) | ~chosen).any(1)
+
+    return sure
 
 
 def everything(report):

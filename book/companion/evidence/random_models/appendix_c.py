@@ -122,7 +122,7 @@ def control_lemma_c_2(seed: int) -> float:
 def check_theorem_3_6(seed: int) -> Checked:
     """bᵀḠ_2(ê(x)) = r_x μᵀP[H_0 | x], r_x = Pr(x) / Pr(z̃, x) > 0; both are 0 where prompt and x exclude each other.
 
-    And each label is that of its target. Telling if both occur, |H*| > 1, and the prompt leaves a state out.
+    And each label is that of its target. Not trivial if both occur, |H*| > 1, and the prompt leaves a state out.
     """
     model, essential, length = essential_instance(seed)
     mu = draw_weights(np.random.default_rng(seed), model.n_states, support=draw_subset(essential, seed))

@@ -22,15 +22,16 @@ from companion.evidence.random_models.residuals import (
     largest,
     mislabelled,
     refused,
+    tie_is_sure,
     twin_gap,
 )
-from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior
+from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior, posterior
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.separation import Impossible, fit_or_refute
-from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, theorem_4_3
+from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, ground_truth, theorem_4_3
 
 
 @shared
@@ -43,7 +44,10 @@ def _recovery(seed: int) -> Recovery:
 
 
 def check_proposition_d_1(seed: int) -> Checked:
-    """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional."""
+    """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional.
+
+    And P[H_i | X = x], where the token itself counts too.
+    """
     model, inputs = sparse_instance(seed)
     table = joint(model, [None] * inputs.shape[1])
     probs, latent = masked_token_probs(model, inputs).numpy(), latent_given_others(model, inputs).numpy()
@@ -52,6 +56,7 @@ def check_proposition_d_1(seed: int) -> Checked:
     for i in range(1, inputs.shape[1] + 1):
         token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
         residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
+        residuals.append(largest(posterior(model, inputs, i).numpy() - conditional(table.given_input(f"h{i}"))))
     return Checked(largest(*residuals), bool((weights > 0).sum(1).max() > 1))
 
 
@@ -196,7 +201,8 @@ def control_lemma_d_4(seed: int) -> float:
 def check_theorem_4_3(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do.
 
-    And each label is that of its target. Telling if both occur.
+    And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure. Not
+    trivial if both labels occur.
     """
     case = memory_instance(seed)
     model, recovery = case.model, _recovery(seed)
@@ -209,7 +215,13 @@ def check_theorem_4_3(seed: int) -> Checked:
     ratios = np.where(case.sure, case.chance[:, None] / np.where(left > 0, left, 1), 0)
     want = ratios.sum(1) / np.maximum(case.sure.sum(1), 1) * case.target
     wrong = mislabelled(head.label(*read)[case.in_r], case.target[case.in_r], case.mu.abs().max().item())
-    return Checked(max(largest((score - want)[case.in_r]) / case.condition, wrong), both_signs(case.target[case.in_r]))
+    truth = largest((ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0])
+    beliefs = conditional(case.table.given_input(f"m{case.cell}"))[case.in_r]
+    unsure = tie_is_sure(
+        case.mu, beliefs, lambda tied, k: attention_head(model, tied, recovery).sure(*read)[case.in_r][k]
+    )
+    error = largest((score - want)[case.in_r]) / case.condition
+    return Checked(max(error, wrong, truth, unsure), both_signs(case.target[case.in_r]))
 
 
 def control_theorem_4_3(seed: int) -> float:

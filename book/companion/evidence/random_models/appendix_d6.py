@@ -109,7 +109,7 @@ def check_theorem_d_6(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
 
     And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is that
-    of its target. Telling if both occur, in either half, and the prompt is not all ones.
+    of its target. Not trivial if both occur, in either half, and the prompt is not all ones.
     """
     case = prompted_instance(seed)
     found, other = _theorem_d_6(case), _any_start(seed, case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from hmmlib.inference.messages import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import AssumptionError
+from hmmlib.theory.heads import UnsureHead
 
 
 class Checked(NamedTuple):
@@ -73,3 +75,19 @@ def refused(construct: Callable, *given) -> bool:
 def twin_gap(probs: Tensor, truth: Tensor) -> float:
     """How much two inputs differ in what a head should read there, if their outputs do not differ at all; else 0."""
     return float((truth[0] - truth[1]).abs().max()) if largest(probs[0] - probs[1]) < 1e-12 else 0.0
+
+
+def tie_is_sure(mu: Tensor, beliefs: np.ndarray, sure: Callable[[Tensor, int], Tensor]) -> float:
+    """1 where a head is sure of its label on the first input, whose μᵀp is no more than rounding for a shifted μ; else 0.
+
+    `sure(shifted μ, input)` makes the head and asks it. The input is the first of which p, (n, k), is no point mass.
+    """
+    undecided = np.flatnonzero((beliefs > 0.01).sum(1) > 1)
+    if not len(undecided):
+        return 0.0
+    tied = mu
+    for _ in range(3):  # each time what rounding left
+        tied = tied - float(beliefs[undecided[0]] @ tied.numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsureHead)
+        return float(tied.abs().max() > 1e-6 and bool(sure(tied, int(undecided[0]))))
