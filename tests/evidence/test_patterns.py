@@ -74,9 +74,9 @@ DAMAGES = [
 )
 def test_damage_is_noticed(name, module, part, damaged, monkeypatch):
     monkeypatch.setattr(module, part, damaged)
-    found = decide(name, until_failure=True)
-    assert found.failures == 1
-    assert {"A", "P[M]", "W", "x"} < set(found.example)
+    found = patterns.instances(PATTERNS[name].check, PATTERNS[name].sizes)
+    model, x, failure = next(one for one in found if one[2])
+    assert {"A", "P[M]", "W", "x"} < set(patterns.describe(model, x, failure))
 
 
 def test_every_statement_is_damaged():
