@@ -14,6 +14,7 @@ from hmmlib.inference.messages import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import AssumptionError
 from hmmlib.theory.heads import UnsureHead
+from hmmlib.theory.separation import Impossible, fit_or_refute
 
 
 class Checked(NamedTuple):
@@ -31,15 +32,13 @@ class Printed(NamedTuple):
     instance: str
 
 
-def in_words(model: HMM | MemoryHMM, length: int, seed: int) -> Printed:
-    """An empty record of an instance: its number of latent paths and inputs as size, and a description."""
+def in_words(model: HMM | MemoryHMM, length: int, seed: int, residual: float) -> Printed:
+    """The record of an instance: its number of latent paths and inputs as size, and a description."""
     size = lifted_size(model) * (model.n_states * model.n_tokens) ** length
     cells = "" if isinstance(model, HMM) else f"{model.n_cells} × {model.n_memory} memory values, "
-    states, tokens = (
-        f"{n} {what}{'s' * (n > 1)}" for n, what in ((model.n_states, "state"), (model.n_tokens, "token"))
-    )
-    text = f"{cells}{states}, {tokens}, length {length}, seed {seed}"
-    return Printed(0.0, size, text)
+    counted = ((model.n_states, "state"), (model.n_tokens, "token"))
+    states, tokens = (f"{n} {what}{'s' * (n > 1)}" for n, what in counted)
+    return Printed(residual, size, f"{cells}{states}, {tokens}, length {length}, seed {seed}")
 
 
 def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
@@ -51,6 +50,11 @@ def largest(*differences) -> float:
     """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
     sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
     return float(np.max(sizes))
+
+
+def over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """The elementwise quotient; 0 where `whole` is 0."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0)
 
 
 def both_signs(target: np.ndarray, size: float = 1.0) -> bool:
@@ -70,6 +74,12 @@ def refused(construct: Callable, *given) -> bool:
     except AssumptionError:
         return True
     return False
+
+
+def no_head_fits(inputs: list[Tensor], labels: Tensor) -> bool:
+    """Whether a linear program refutes every linear head on each of these inputs, (n, k)."""
+    verdicts = [fit_or_refute(one, labels) for one in inputs]
+    return all(isinstance(one, Impossible) and one.residual < 1e-9 for one in verdicts)
 
 
 def twin_gap(probs: Tensor, truth: Tensor) -> float:

@@ -17,7 +17,19 @@ import numpy as np
 
 from companion.evidence.exact import rational
 from companion.evidence.zero_patterns.supports import (
-    MaskTables, Rows, Size, World, bits, inside, into, latent_supports, members, possible, stays_full, subsets, without,
+    MaskTables,
+    Rows,
+    Size,
+    World,
+    bits,
+    inside,
+    into,
+    latent_supports,
+    members,
+    possible,
+    stays_full,
+    subsets,
+    without,
 )  # fmt: skip
 
 Failures = Iterator[dict | None]
