@@ -67,8 +67,8 @@ def everywhere(task):
     return np.ones_like(PROMPT(task))
 
 
-def as_printed(model, rows, i):
-    return model.looked_up(others(model, rows)[i])
+def as_printed(text, i):
+    return text.task.model.looked_up(text.tables[i])
 
 
 def not_reversed(transition, before, after):
@@ -92,7 +92,7 @@ DAMAGES = [
     ("Theorem 3.6", vanilla, "head_3_6", first_weight_lost),
     ("Proposition D.1", memory, "mixed", lambda table, i: table.cell_and_state(i)),
     ("Claim D.3", memory, "theta_2", shuffled_blocks),
-    ("Claim D.3", memory, "conditional", as_printed),
+    ("Claim D.3", memory.Evidence, "latent", as_printed),
     ("Lemma D.4", memory, "value", value_without_embedding),
     ("Lemma D.4", memory, "theta_2", shuffled_blocks),
     ("Theorem 4.3", memory, "key", asks_for_everything),
@@ -158,7 +158,9 @@ def test_predictions_are_those_of_the_library(seed):
     witness = MemoryHMM(*parts[:3], parts[3].reshape((model.n_values,) * model.n_cells))
     lifted = torch.tensor(np.array(rows, float)).flatten(1)
     expected = masked_token_probs_from_embeddings(witness, lifted[None])[0]
-    np.testing.assert_allclose(np.array(rational.predictions(model, rows), float), expected, atol=1e-14)
+    np.testing.assert_allclose(
+        np.array([rational.prediction(model, table) for table in others(model, rows)[1:]], float), expected, atol=1e-14
+    )
 
 
 def test_enumeration_of_fractions_is_that_of_floats():
@@ -200,9 +202,9 @@ def test_tasks_are_what_the_assumptions_ask_for(sparse):
             assert (distribution >= 0).all()
         assert task.inverse.shape[0] > len(task.essential) * len(task.values)
         x = memory.gated_text(rng, task, 8, prompted_too=sparse)
-        assert memory.surely_recoverable(task, model.rows(x))
+        assert len(memory.Evidence(task, model.rows(x)).sure)
         if sparse:
-            assert not memory.chance(model, memory.prompted(task, memory.excluded_text(rng, task, 8)))
+            assert memory.Evidence(task, memory.prompted(task, memory.excluded_text(rng, task, 8))).chance == 0
 
 
 def test_free_entries_are_drawn_on_their_support():

@@ -18,7 +18,7 @@ from companion.evidence.exact.rational import (
     normalised,
     others,
     possible_text,
-    predictions,
+    prediction,
     random_column,
     random_columns,
     random_pattern,
@@ -121,21 +121,6 @@ def some_task(rng: random.Random, n_states: int, sparse: bool, at_rest: bool, ce
     return draw_task(rng, n_states, rng.choice([n for n in cells if n_states % n == 0]), sparse, at_rest)
 
 
-def conditional(model: Model, rows: Rows, i: int) -> np.ndarray:
-    """P[M_{J_i}, H_i | all evidence but that of i], (M, H)."""
-    return normalised(model.looked_up(others(model, rows)[i]))
-
-
-def chance(model: Model, rows: Rows) -> object:
-    """The probability of the evidence."""
-    return others(model, rows)[0].sum()
-
-
-def target(task: Task, rows: Rows) -> object:
-    """μᵀP[M_{j*} | evidence]."""
-    return task.mu @ normalised(task.model.of_cell(others(task.model, rows)[0], task.cell))
-
-
 def prompt(task: Task) -> np.ndarray:
     """u of (D.6): 1 where m_{j*} is in supp(μ), 0 elsewhere."""
     n, cells = task.model.n_values, task.model.n_cells
@@ -173,23 +158,45 @@ def value(task: Task, probs: np.ndarray, embedding: np.ndarray) -> object:
     return task.mu @ read.sum(1)
 
 
-def values(task: Task, rows: Rows) -> np.ndarray:
-    """V at every position."""
-    probs = predictions(task.model, rows)
-    return np.array([value(task, p, task.model.unlift(row)) for p, row in zip(probs, rows, strict=True)], object)
+class Evidence:
+    """What a task's model makes of evidence, (t, K, H): `chance` is its probability, `left` that of all but position i.
+
+    Positions count from 0. `probs` are Ḡ_1, …, Ḡ_t.
+    """
+
+    def __init__(self, task: Task, rows: Rows):
+        self.task, self.rows = task, rows
+        self.at_start, *self.tables = others(task.model, rows)
+        self.chance, self.left = self.at_start.sum(), np.array([table.sum() for table in self.tables], object)
+        self.probs = [prediction(task.model, table) for table in self.tables]
+
+    def latent(self, i: int) -> np.ndarray:
+        """P[M_{J_i}, H_i | all evidence but that of i], (M, H)."""
+        return normalised(self.task.model.looked_up(self.tables[i]))
+
+    @property
+    def target(self) -> object:
+        """μᵀP[M_{j*} | evidence]."""
+        return self.task.mu @ normalised(self.task.model.of_cell(self.at_start, self.task.cell))
+
+    @property
+    def values(self) -> np.ndarray:
+        """V at every position."""
+        embeddings = map(self.task.model.unlift, self.rows)
+        return np.array([value(self.task, *pair) for pair in zip(self.probs, embeddings, strict=True)], object)
+
+    @property
+    def sure(self) -> np.ndarray:
+        """The positions where P[H_i | evidence but that of i] exists and is supported in H*."""
+        laws = np.array([table.sum(0) for table in self.tables], object)
+        return np.flatnonzero(laws.any(1) & ~np.delete(laws, self.task.essential, 1).any(1))
 
 
-def surely_recoverable(task: Task, rows: Rows) -> list[int]:
-    """The positions i, from 1, where P[H_i | evidence but that of i] exists and is supported in H*."""
-    laws = [table.sum(0) for table in others(task.model, rows)]
-    return [i for i, law in enumerate(laws) if i and law.any() and not np.delete(law, task.essential).any()]
-
-
-def gated_text(rng: random.Random, task: Task, length: int, prompted_too: bool) -> list[int]:
+def gated_text(rng: random.Random, task: Task, length: int, prompted_too: bool = False) -> list[int]:
     """A possible x with a gate before its last position; with `prompted_too` (z̃, x) is possible as well."""
 
     def wanted(x: list[int]) -> bool:
-        return task.gate in x[:-1] and (not prompted_too or bool(chance(task.model, prompted(task, x))))
+        return task.gate in x[:-1] and (not prompted_too or others(task.model, prompted(task, x))[0].any())
 
     return possible_text(rng, task.model, length, wanted)
 
@@ -199,10 +206,15 @@ def excluded_text(rng: random.Random, task: Task, length: int) -> list[int]:
     return possible_text(rng, task.model, length, lambda x: task.outside in x)
 
 
-def ratios(task: Task, rows: Rows, x: list[int], positions: list[int]) -> np.ndarray:
-    """r_{x,i} = Pr(X = x) / Pr(evidence but that of i)."""
-    tables = others(task.model, rows)
-    return chance(task.model, task.model.rows(x)) / np.array([tables[i].sum() for i in positions], object)
+def with_and_without_prompt(rng: random.Random, task: Task, length: int) -> tuple[Evidence, Evidence]:
+    """A text with a gate behind the prompt (D.6), where it is possible, and alone."""
+    x = gated_text(rng, task, length, prompted_too=True)
+    return Evidence(task, prompted(task, x)), Evidence(task, task.model.rows(x))
+
+
+def mixed(table: Joint, i: int) -> np.ndarray:
+    """P[M_{J_i}, H_i | x_-i] for every text, (texts, M, H)."""
+    return conditionals(table.cell_and_state(i))
 
 
 def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -216,57 +228,84 @@ def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> 
         yield conditionals(table.token(i)) - weights @ model.emission.reshape(len(model.emission), -1).T
 
 
-def mixed(table: Joint, i: int) -> np.ndarray:
-    """P[M_{J_i}, H_i | x_-i] for every text, (texts, M, H)."""
-    return conditionals(table.cell_and_state(i))
-
-
-def theta_differences(task: Task, rows: Rows, first: int) -> Differences:
+def theta_differences(task: Task, text: Evidence, first: int) -> Differences:
     """How far Θ^(1) Ḡ_i and Θ^(2,s) Ḡ_i are from what Claims D.3 and D.10 say, from position `first`."""
-    probs = predictions(task.model, rows)
-    for i in range(first, len(rows) + 1):
-        exact = conditional(task.model, rows, i)[:, task.essential]
+    for i, probs in list(enumerate(text.probs))[first:]:
+        exact = text.latent(i)[:, task.essential]
         states = exact.sum(0)
-        yield theta_1(task) @ probs[i - 1] - np.array([*states, 1 - states.sum()], object)
-        yield theta_2(task) @ probs[i - 1] - exact.T
+        yield theta_1(task) @ probs - np.array([*states, 1 - states.sum()], object)
+        yield theta_2(task) @ probs - exact.T
 
 
 def identity_claim_d_3(rng: random.Random, n_states: int, length: int) -> Differences:
     """Θ^(1) G_i(x) has Pr(H_i = h | x_-i) for h in H* and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i]."""
     task = some_task(rng, n_states, sparse=False, at_rest=False)
-    yield from theta_differences(task, task.model.rows(possible_text(rng, task.model, length)), 1)
+    yield from theta_differences(task, Evidence(task, task.model.rows(possible_text(rng, task.model, length))), 0)
+
+
+def identity_claim_d_10(rng: random.Random, n_states: int, length: int) -> Differences:
+    """Claim D.3 for Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5."""
+    task = some_task(rng, n_states, sparse=True, at_rest=True)
+    yield from theta_differences(task, with_and_without_prompt(rng, task, length)[0], 1)
 
 
 def identity_lemma_d_4(rng: random.Random, n_states: int, length: int) -> Differences:
-    """V(G_i(x), e(x_i)) = r_{x,i} μᵀP[M_{j*} | x] at every position that is surely in H*."""
+    """V(G_i(x), e(x_i)) = r_{x,i} μᵀP[M_{j*} | x], r_{x,i} = Pr(x) / Pr(x_-i), at every position that is surely in H*."""
     task = some_task(rng, n_states, sparse=False, at_rest=False)
-    x = gated_text(rng, task, length, prompted_too=False)
-    rows = task.model.rows(x)
-    positions = surely_recoverable(task, rows)
-    yield values(task, rows)[np.array(positions) - 1] - ratios(task, rows, x, positions) * target(task, rows)
+    text = Evidence(task, task.model.rows(gated_text(rng, task, length)))
+    yield (text.values - text.chance / text.left * text.target)[text.sure]
 
 
-def head_differences(task: Task, rows: Rows, x: list[int], first: int) -> Differences:
+def identity_lemma_d_13(rng: random.Random, n_states: int, length: int) -> Differences:
+    """V(Ḡ_i, ê_i) = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_-i = x̂_-i] = r_{x,i} μᵀP[M_{j*} | x] where the state is surely in H*.
+
+    There without the prompt, that is in Î. And V = 0 at every i > 1 for another input, whose (z̃, x) is impossible.
+    """
+    task = some_task(rng, n_states, sparse=True, at_rest=True)
+    text, plain = with_and_without_prompt(rng, task, length)
+    positions = plain.sure + 1
+    joints = task.mu @ task.model.of_cell(text.at_start, task.cell) / text.left[positions]
+    yield text.values[positions] - joints
+    yield joints - plain.chance / text.left[positions] * plain.target
+    yield Evidence(task, prompted(task, excluded_text(rng, task, length))).values[1:]
+
+
+def head_differences(task: Task, text: Evidence, plain: Evidence, first: int) -> Differences:
     """Attention over the positions from `first`: to which it attends, and its score.
 
     qᵀK is the probability of H*, hence 1, the most there is, where the state is surely in H*. The score is the mean of
-    r_{x,i} over those positions, times μᵀP[M_{j*} | x].
+    r_{x,i} = Pr(x) / Pr(x̂_-i) over those positions, times μᵀP[M_{j*} | x].
     """
-    attended, (query, matrix) = [i for i in surely_recoverable(task, rows) if i >= first], key(task)
-    probs = predictions(task.model, rows)
-    for i in range(first, len(rows) + 1):
-        inside = 1 if i in attended else conditional(task.model, rows, i)[:, task.essential].sum()
-        yield query @ (matrix @ probs[i - 1]) - inside
-    score = values(task, rows)[np.array(attended) - 1].sum() / len(attended)
-    mean = ratios(task, rows, x, attended).sum() / len(attended)
-    yield score - mean * target(task, task.model.rows(x))
+    attended, (query, matrix) = text.sure[text.sure >= first], key(task)
+    for i in range(first, len(text.rows)):
+        inside = 1 if i in attended else text.latent(i)[:, task.essential].sum()
+        yield query @ (matrix @ text.probs[i]) - inside
+    yield (text.values[attended] - plain.chance / text.left[attended] * plain.target).sum() / len(attended)
 
 
 def identity_theorem_4_3(rng: random.Random, n_states: int, length: int) -> Differences:
     """The attention head of Theorem 4.3 on G(x): the positions it attends to and its score."""
     task = some_task(rng, n_states, sparse=False, at_rest=False)
-    x = gated_text(rng, task, length, prompted_too=False)
-    yield from head_differences(task, task.model.rows(x), x, first=1)
+    text = Evidence(task, task.model.rows(gated_text(rng, task, length)))
+    yield from head_differences(task, text, text, first=0)
+
+
+def attention_differences(rng: random.Random, task: Task, length: int) -> Differences:
+    """The head of Theorems D.6 and 4.6 where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
+    yield from head_differences(task, *with_and_without_prompt(rng, task, length), first=1)
+    x = excluded_text(rng, task, length)
+    yield Evidence(task, prompted(task, x)).values[1:]
+    yield Evidence(task, task.model.rows(x)).target
+
+
+def identity_theorem_d_6(rng: random.Random, n_states: int, length: int) -> Differences:
+    """The prompt (D.6) and the attention head of Theorem D.6, with two cells or three."""
+    yield from attention_differences(rng, some_task(rng, n_states, True, True, cells=(2, 3)), length)
+
+
+def identity_theorem_4_6(rng: random.Random, n_states: int, length: int) -> Differences:
+    """The prompt (D.6) and the attention head of Theorem 4.6, with one cell."""
+    yield from attention_differences(rng, some_task(rng, n_states, True, True, cells=(1,)), length)
 
 
 def identity_lemma_d_7(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -282,12 +321,6 @@ def identity_proposition_d_8(rng: random.Random, n_states: int, length: int) -> 
     yield others(model, model.rows([MASK] * i + x))[i] - others(model, model.rows(x))[0]
 
 
-def identity_claim_d_10(rng: random.Random, n_states: int, length: int) -> Differences:
-    """Claim D.3 for Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5."""
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    yield from theta_differences(task, prompted(task, gated_text(rng, task, length, prompted_too=True)), 2)
-
-
 def identity_proposition_d_11(rng: random.Random, n_states: int, length: int) -> Differences:
     """P[M_{j*} = m, X̂_-i = x̂_-i] = 0 for m outside supp(μ), at every i > 1."""
     task = some_task(rng, n_states, sparse=True, at_rest=True)
@@ -295,54 +328,16 @@ def identity_proposition_d_11(rng: random.Random, n_states: int, length: int) ->
         yield task.model.of_cell(table, task.cell)[task.mu == 0]
 
 
-def identity_lemma_d_13(rng: random.Random, n_states: int, length: int) -> Differences:
-    """V(Ḡ_i, ê_i) = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_-i = x̂_-i] = r_{x,i} μᵀP[M_{j*} | x] where the state is surely in H*.
-
-    There without the prompt, that is in Î. And V = 0 at every i > 1 for another input, whose (z̃, x) is impossible.
-    """
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    x = gated_text(rng, task, length, prompted_too=True)
-    rows, plain = prompted(task, x), task.model.rows(x)
-    positions = [i + 1 for i in surely_recoverable(task, plain)]
-    tables = others(task.model, rows)
-    weight = task.mu @ task.model.of_cell(tables[0], task.cell)
-    joints = weight / np.array([tables[i].sum() for i in positions], object)
-    yield values(task, rows)[np.array(positions) - 1] - joints
-    yield joints - ratios(task, rows, x, positions) * target(task, plain)
-    yield values(task, prompted(task, excluded_text(rng, task, length)))[1:]
-
-
 def identity_claim_d_14(rng: random.Random, n_states: int, length: int) -> Differences:
     """μᵀP[M_{j*} | X̂ = x̂] Pr(X̂_1 = z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | x]."""
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    x = gated_text(rng, task, length, prompted_too=True)
-    rows = prompted(task, x)
-    tables = others(task.model, rows)
-    yield target(task, rows) * tables[0].sum() / tables[1].sum() - target(task, task.model.rows(x))
+    text, plain = with_and_without_prompt(rng, some_task(rng, n_states, sparse=True, at_rest=True), length)
+    yield text.target * text.chance / text.left[0] - plain.target
 
 
 def identity_claim_d_15(rng: random.Random, n_states: int, length: int) -> Differences:
     """Where (z̃, x) is impossible, μᵀP[M_{j*} | x] = 0; and Ḡ_i = 0 wherever (z̃, x)_-i is impossible."""
     task = some_task(rng, n_states, sparse=True, at_rest=True)
     x = excluded_text(rng, task, length)
-    rows = prompted(task, x)
-    yield np.array([chance(task.model, rows), target(task, task.model.rows(x))], object)
-    for table, probs in zip(others(task.model, rows)[1:], predictions(task.model, rows), strict=True):
-        yield probs * (table.sum() == 0)
-
-
-def attention_differences(rng: random.Random, task: Task, length: int) -> Differences:
-    """The head of Theorems D.6 and 4.6 where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
-    x, excluded = gated_text(rng, task, length, prompted_too=True), excluded_text(rng, task, length)
-    yield np.array([*values(task, prompted(task, excluded))[1:], target(task, task.model.rows(excluded))], object)
-    yield from head_differences(task, prompted(task, x), x, first=2)
-
-
-def identity_theorem_d_6(rng: random.Random, n_states: int, length: int) -> Differences:
-    """The prompt (D.6) and the attention head of Theorem D.6, with two cells or three."""
-    yield from attention_differences(rng, some_task(rng, n_states, True, True, cells=(2, 3)), length)
-
-
-def identity_theorem_4_6(rng: random.Random, n_states: int, length: int) -> Differences:
-    """The prompt (D.6) and the attention head of Theorem 4.6, with one cell."""
-    yield from attention_differences(rng, some_task(rng, n_states, True, True, cells=(1,)), length)
+    text = Evidence(task, prompted(task, x))
+    yield np.array([text.chance, Evidence(task, task.model.rows(x)).target], object)
+    yield np.array(text.probs, object)[text.left == 0]

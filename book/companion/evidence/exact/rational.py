@@ -194,11 +194,6 @@ def prediction(model: Model, table: np.ndarray) -> np.ndarray:
     return model.mixture(normalised(model.looked_up(table)))
 
 
-def predictions(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
-    """Ḡ_1, …, Ḡ_t."""
-    return [prediction(model, table) for table in others(model, rows)[1:]]
-
-
 # Random points
 
 
@@ -217,9 +212,12 @@ def random_columns(rng: random.Random, patterns: Sequence[Sequence[int]]) -> np.
     return np.stack([random_column(rng, pattern) for pattern in patterns], 1)
 
 
-def random_weights(rng: random.Random, pattern: Sequence[int]) -> np.ndarray:
-    """A vector of this support, with entries of both signs, below 1 in size."""
-    return fractions([free * Fraction(2 * rng.randrange(DRAWN) + 1 - DRAWN, DRAWN) for free in pattern])
+def random_weights(rng: random.Random, pattern: Sequence[int], signed: bool = True) -> np.ndarray:
+    """A vector of this support, with entries up to 1 in size, of both signs or positive."""
+    drawn = [1 + rng.randrange(DRAWN) for _ in pattern]
+    return fractions(
+        [free * Fraction(2 * k - 1 - DRAWN if signed else k, DRAWN) for free, k in zip(pattern, drawn, strict=True)]
+    )
 
 
 def random_pattern(rng: random.Random, size: int, zeros: float) -> list[int]:

@@ -135,8 +135,8 @@ def prompted_differences(rng: random.Random, model: Model, before: list[np.ndarr
 
 def draw_prompt(rng: random.Random, model: Model) -> np.ndarray:
     """A lifted vector with zeros, (K, H)."""
-    size = model.lookup.size
-    return abs(random_weights(rng, random_pattern(rng, size, 0.3))).reshape(model.lookup.shape)
+    pattern = random_pattern(rng, model.lookup.size, 0.3)
+    return random_weights(rng, pattern, signed=False).reshape(model.lookup.shape)
 
 
 def identity_lemma_c_1(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -216,7 +216,7 @@ def scores(model: Model, head: np.ndarray, reach: np.ndarray) -> np.ndarray:
 def identity_exactness(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2 dᵀp = νᵀp, for any model, prompt and head, with d = A (u ⊙ P[H_1]) / P[H_0] and p = P[H_0 | x]."""
     model = vanilla(rng, n_states, 3)
-    prompt, head = abs(random_weights(rng, full(n_states))), random_weights(rng, full(3))
+    prompt, head = random_weights(rng, full(n_states), signed=False), random_weights(rng, full(3))
     x = possible_text(rng, model, length)
     reach, belief = diagonal_c_2(model) * prompt_joint(model, prompt), normalised(start(model, x))
     score = head @ prediction(model, others(model, behind(model, prompt, x))[2])
