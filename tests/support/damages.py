@@ -1,5 +1,6 @@
 """How to damage the library: one sign, one index or one factor. Each takes a monkeypatch."""
 
+import operator
 from copy import copy
 from dataclasses import replace
 
@@ -24,6 +25,9 @@ def around(place, name, change):
 
 def both(*damages):
     return lambda patch: [damage(patch) for damage in damages]
+
+
+minus = operator.neg
 
 
 def by(factor):
