@@ -40,7 +40,7 @@ def instances() -> dict[str, int]:
     return {
         RANDOM: sum(entry["instances"] for entry in entries),
         "controls: random models whose hypothesis is broken": sum(entry["control_instances"] for entry in entries),
-        "points of a finite field, exactly": sum(found["points"] * len(found["sizes"]) for found in identities),
+        "random rational points, without rounding": sum(found["points"] * len(found["sizes"]) for found in identities),
         CASES: sum(entry["patterns"]["cases"] for entry in entries if entry["patterns"]),
     }
 

@@ -13,7 +13,8 @@ import built_book
 import pytest
 import yaml
 from built_book import HTML, ROOT, chapters
-from companion.pages import EQUATIONS, STATEMENTS
+from companion.evidence.statements import STATEMENTS
+from companion.pages import EQUATIONS
 
 built_book.needed()
 
@@ -104,7 +105,7 @@ def test_references_show_the_papers_numbers():
 
 def test_ledger_shows_a_row_for_each_statement():
     page = page_of("book/ledger")
-    for name, (shown_on, label) in STATEMENTS.items():
+    for name, shown_on, label in ((s.name, s.page, s.label) for s in STATEMENTS):
         assert f"{shown_on.split('/')[-1]}.html#{label}" in page.html
         assert f'id="{label}"' in page_of(shown_on).html
         assert name in "".join(page.text)
@@ -142,7 +143,7 @@ def test_mentions_of_statements_are_links():
 def test_cards_have_every_statement_and_the_notation():
     folder = HTML / "_static" / "companion"
     cards = json.loads(re.fullmatch(r"companion.statements\((.*)\);\n", (folder / "statements.js").read_text())[1])
-    for name, (shown_on, label) in STATEMENTS.items():
+    for name, shown_on, label in ((s.name, s.page, s.label) for s in STATEMENTS):
         assert cards["data"][label]["page"] == shown_on
         assert name in re.sub(r"<[^>]+>", "", cards["data"][label]["html"])
     for equation in EQUATIONS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -141,48 +140,40 @@ print(json.dumps(found))
 """
 
 
-def applied(damage: Damage, source: str) -> str:
-    """The source with the damage; LookupError where its line is not there once."""
+def applied(damage: Damage) -> str:
+    """The damaged source; LookupError where its line is not there once."""
+    source = (ROOT / "hmmlib" / damage.file).read_text()
     if source.count(damage.old) != 1:
         raise LookupError(f"{damage.file} has {source.count(damage.old)} times {damage.old!r}, not once")
     return source.replace(damage.old, damage.new)
 
 
-def verdicts(damage: Damage | None) -> dict[str, bool | str]:
-    """By statement: whether the ledger is as recorded with this damage, or which error a check ended with."""
+def verdicts(damage: Damage | None) -> dict[str, list[str]]:
+    """The statements of which the verdict is another with this damage (noticed), or the check ends with an error (stopped)."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "hmmlib")
         shutil.copytree(ROOT / "hmmlib", library)  # with what is compiled, and the times by which that is known
         if damage:
-            (library / damage.file).write_text(applied(damage, (library / damage.file).read_text()))
-        environment = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
+            (library / damage.file).write_text(applied(damage))
+        path = os.pathsep.join([folder, str(ROOT / "book")])
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             [sys.executable, "-c", LEDGER], env=environment, cwd=folder, capture_output=True, text=True, check=False
         )
-    if done.returncode:
-        return {"": re.findall(r"^(\w+)", done.stderr.splitlines()[-1])[0]}
-    return json.loads(done.stdout)
-
-
-def noticed(found: dict[str, bool | str]) -> list[str]:
-    """The statements whose verdict is another."""
-    return [name for name, as_recorded in found.items() if as_recorded is False]
-
-
-def stopped(found: dict[str, bool | str]) -> list[str]:
-    """The statements whose check ends with an error."""
-    return [name for name, as_recorded in found.items() if isinstance(as_recorded, str)]
+    found = {"": done.stderr.splitlines()[-1]} if done.returncode else json.loads(done.stdout)
+    noticed = [name for name, as_recorded in found.items() if as_recorded is False]
+    return {
+        "noticed": noticed,
+        "stopped": [name for name, as_recorded in found.items() if isinstance(as_recorded, str)],
+    }
 
 
 def main() -> None:
-    if missed := noticed(whole := verdicts(None)) + stopped(whole):
-        sys.exit(f"the ledger is not as recorded without a damage: {', '.join(missed)}")
+    if any(missed := verdicts(None).values()):
+        sys.exit(f"the ledger is not as recorded without a damage: {list(missed)}")
     with ThreadPoolExecutor(2) as pool:
-        all_found = list(pool.map(verdicts, DAMAGES))
-    rows = [
-        {"file": damage.file, "words": damage.words, "noticed": noticed(found), "stopped": stopped(found)}
-        for damage, found in zip(DAMAGES, all_found, strict=True)
-    ]
+        found = list(pool.map(verdicts, DAMAGES))
+    rows = [{"file": one.file, "words": one.words, **changed} for one, changed in zip(DAMAGES, found, strict=True)]
     for row in rows:
         print(f"{row['file']:32}{row['words']:50}{len(row['noticed']):3} verdicts, {len(row['stopped'])} errors")
     print(f"{sum(bool(row['noticed']) for row in rows)} of {len(rows)} change a verdict")

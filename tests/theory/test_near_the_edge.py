@@ -8,7 +8,7 @@ import dyadic
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import rational_rank
+from companion.evidence.exact.rational import rank as rational_rank
 from record import SLOW
 
 from hmmlib.models.families import dependent_hmm
