@@ -167,7 +167,7 @@ def as_waits(found: list[Wait]) -> Figure:
     axes.grid(axis="x", color=figures.SOFT, alpha=0.35, linewidth=0.7)
     axes.spines["left"].set_visible(False)
     figures.legend_below(figure)
-    return figures.done(figure)
+    return figures.finish(figure)
 
 
 def against_time(rows: list[dict], step: dict[str, float]) -> Figure:
@@ -184,7 +184,7 @@ def against_time(rows: list[dict], step: dict[str, float]) -> Figure:
         axes.set(yscale="log", xlabel="seconds", title=f"{states} states")
     panels[0][0].set_ylabel("excess loss, nats")
     figures.legend_below(figure)
-    return figures.done(figure)
+    return figures.finish(figure)
 
 
 def against_states(rows: list[dict]) -> Figure:
@@ -199,7 +199,7 @@ def against_states(rows: list[dict]) -> Figure:
     axes.set_xticks(sizes, [f"{size}" for size in sizes], minor=False)
     axes.minorticks_off()
     figures.legend_below(figure)
-    return figures.done(figure)
+    return figures.finish(figure)
 
 
 class Measured(SphinxRole):
