@@ -158,7 +158,7 @@ def as_waits() -> tuple[Figure, str]:
     axes.grid(axis="x", color=figures.SOFT, alpha=0.35, linewidth=0.7)
     axes.spines["left"].set_visible(False)
     figures.legend_below(figure)
-    return figures.done(figure), f"How long one waits, on a logarithmic scale of seconds. {'; '.join(found['words'])}."
+    return figures.finish(figure), f"How long one waits, on a logarithmic scale of seconds. {'; '.join(found['words'])}."
 
 
 def against_time() -> tuple[Figure, str]:
@@ -175,7 +175,7 @@ def against_time() -> tuple[Figure, str]:
     panels[0][0].set_ylabel("excess loss, nats")
     figures.legend_below(figure)
     words = "Excess loss of pretrainings of several lengths against their seconds, hmmlib's and the Trainer's."
-    return figures.done(figure), words
+    return figures.finish(figure), words
 
 
 def against_states() -> tuple[Figure, str]:
@@ -196,7 +196,7 @@ def against_states() -> tuple[Figure, str]:
         f"Seconds for all posteriors of {n} sequences of {length} tokens against the number of "
         f"hidden states, in float64 on 2 threads: {'; '.join(LINES)}."
     )
-    return figures.done(figure), words
+    return figures.finish(figure), words
 
 
 def setup(app) -> dict[str, bool]:

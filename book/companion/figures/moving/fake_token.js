@@ -1,4 +1,4 @@
-// A fake token against other words: weights c on the belief, and the words in which each state is told.
+// A fake token against other emission distributions: weights c on the posterior, and how far each column of W is moved.
 (function (space) {
   "use strict";
   const { sum, product, times, transposed, ones, dot, fixed, listed } = space.kit;
@@ -7,8 +7,8 @@
   /** W with each column moved by a share towards the column of R. */
   const columns = (W, R, shares) => W.map((row, x) => row.map((w, h) => (1 - shares[h]) * w + shares[h] * R[x][h]));
 
-  /** R (c * p) / (c . p); zero where c excludes all that is believed. */
-  function told(table, c, p) {
+  /** R (c * p) / (c . p); zero where c excludes every state of p. */
+  function mixture(table, c, p) {
     const weighed = product(c, p), total = sum(weighed);
     return times(table, weighed.map((w) => (total > 0 ? w / total : 0)));
   }
@@ -35,8 +35,8 @@
   }
 
   /** Everything that the figure shows. */
-  function look({ W, R, beliefs, labels }, c, shares) {
-    const table = columns(W, R, shares), points = beliefs.map((p) => told(table, c, p));
+  function compute({ W, R, beliefs, labels }, c, shares) {
+    const table = columns(W, R, shares), points = beliefs.map((p) => mixture(table, c, p));
     const { right, head } = best(points, labels);
     return { table, points, right, head };
   }
@@ -65,7 +65,7 @@
     const place = plane([0, 1, 2].map(corner));
 
     function update() {
-      const { table, points, right, head } = look(data, c.map((one) => one.value()), shares.map((one) => one.value()));
+      const { table, points, right, head } = compute(data, c.map((one) => one.value()), shares.map((one) => one.value()));
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
       const corners = transposed(table), set = names.map((name, h) =>
         `${name} weighed ${fixed(c[h].value())} and ${percent(shares[h].value())} in new words`).join("; ");
@@ -87,6 +87,6 @@
     update();
   }
 
-  space.words = { columns, told, best, look, start };
+  space.fake_token = { columns, mixture, best, compute, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

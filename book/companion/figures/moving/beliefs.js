@@ -1,4 +1,4 @@
-// Belief word by word: what is known of each memory cell and of the state after every word of a text that the reader writes.
+// Belief word by word: the posterior of each memory cell and of the state after every word of a text that the reader writes.
 (function (space) {
   "use strict";
   const { sum, dot, times, fixed, listed, picture, text, bar, line, element, slider, button, frame } = space.kit;
@@ -7,7 +7,7 @@
   const HIDDEN = "[mask]", STATES = 4, NEXT = 6, MOVED = 0.005;
 
   /** P[M_j | words so far] of each cell, and P[H_i | words so far], of a table over (memory, state). */
-  function believed({ cells, held }, table) {
+  function posteriors({ cells, held }, table) {
     const whole = table.map(sum);
     return {
       cells: cells.map(({ values }, j) => values.map((_, m) => sum(whole.filter((_, k) => held[k][j] === m)))),
@@ -27,13 +27,13 @@
       .slice(0, most).map(([, i]) => i);
 
   /** Beliefs after each word, from none on, and what may come next; `impossible` is the place of a word that cannot be. */
-  function look(data, tokens) {
+  function compute(data, tokens) {
     const tables = filtered(data.model, tokens.map((x) => evidenceOf(data.model, x)));
     const impossible = Math.max(0, tables.findIndex((table) => !sum(table.map(sum))));
     const possible = impossible ? tables.slice(0, impossible) : tables;
     return {
       impossible,
-      beliefs: possible.map((table) => believed(data, table)),
+      beliefs: possible.map((table) => posteriors(data, table)),
       next: possible.map((table) => following(data.model, table)),
     };
   }
@@ -58,17 +58,17 @@
       y += 8;
       return title + rows.join("");
     });
-    const said = cells.map(({ name, values }, j) =>
+    const shares = cells.map(({ name, values }, j) =>
       `${name}: ${values.map((value, m) => `${value} ${fixed(now[j][m])}`).join(", ")}`);
-    return picture(340, y, `Belief about each memory cell. ${said.join("; ")}.`, drawn.join(""));
+    return picture(340, y, `Belief about each memory cell. ${shares.join("; ")}.`, drawn.join(""));
   }
 
   function state(states, { state: now }) {
     const shown = largest(now, STATES), rest = Math.max(0, 1 - sum(shown.map((h) => now[h])));
     const rows = [...shown.map((h) => [states[h], now[h]]), ["all other states", rest]];
     const drawn = rows.map(([name, p], k) => row(41 + 23 * k, name, [186, 108], p));
-    const said = rows.map(([name, p]) => `${name} ${fixed(p)}`).join(", ");
-    return picture(340, 26 + 23 * (STATES + 1), `Belief about the state: ${said}.`,
+    const shares = rows.map(([name, p]) => `${name} ${fixed(p)}`).join(", ");
+    return picture(340, 26 + 23 * (STATES + 1), `Belief about the state: ${shares}.`,
       text(4, 18, "state: cell, part of speech", "faint", "start") + drawn.join(""));
   }
 
@@ -84,9 +84,9 @@
     const place = slider(shape.controls, {
       label: "Words read", min: 0, max: most, step: 1, value: 0, shown: String,
     }, update);
-    const said = element("p"), ahead = element("div", { class: "buttons ahead" });
-    const put = (written, at = most) => {
-      field.value = written;
+    const written = element("p"), ahead = element("div", { class: "buttons ahead" });
+    const put = (words, at = most) => {
+      field.value = words;
       write(at);
     };
     const step = (by) => () => {
@@ -99,14 +99,14 @@
     for (const example of examples) button(shape.buttons, `Try: ${example}`, () => put(example, 1));
     const offers = Array.from({ length: NEXT }, (_, n) => button(ahead, "", () => offers[n].go()));
     ahead.prepend(element("span", {}, "Likely next:"));
-    shape.buttons.after(said, ahead);
+    shape.buttons.after(written, ahead);
     field.addEventListener("input", () => write(most));
 
     let seen, parts;
     /** Take up what stands in the field, as far as it can be read, and read so many words of it. */
     function write(at) {
       const { tokens, problem } = parse(words, field.value, most, HIDDEN);
-      seen = { problem, ...look(data, tokens || []) };
+      seen = { problem, ...compute(data, tokens || []) };
       parts = (tokens || []).map((x) => (x < 0 ? HIDDEN : words[x]));
       field.setAttribute("aria-invalid", String(Boolean(problem || seen.impossible)));
       place.upTo(seen.beliefs.length - 1);
@@ -117,7 +117,7 @@
     function update() {
       const at = place.value(), now = seen.beliefs[at], before = seen.beliefs[at - 1];
       const unread = element("span", { class: "todo" }, parts.slice(at).join(" "));
-      said.replaceChildren(element("b", {}, parts.slice(0, at).join(" ")), " ", unread);
+      written.replaceChildren(element("b", {}, parts.slice(0, at).join(" ")), " ", unread);
       const likely = seen.problem && field.value.trim() ? [] : largest(seen.next[at], NEXT);
       offers.forEach((offer, n) => {
         offer.hidden = n >= likely.length;
@@ -143,6 +143,6 @@
     put(first, read);
   }
 
-  space.believing = { believed, following, largest, look, moved, start };
+  space.beliefs = { posteriors, following, largest, compute, moved, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

@@ -4,7 +4,7 @@
   const { sum, product, times, transposed, ones, fixed, picture, text, bar, line, element, slider, button, frame } = space.kit;
 
   /** Unscaled: forward[i] = P[H_i, x_1, ..., x_(i-1)] and backward[i] = P[x_(i+1), ..., x_T | H_i], for i = 0, ..., T. */
-  function passes({ transition, initial }, evidence) {
+  function forwardAndBackward({ transition, initial }, evidence) {
     const back = transposed(transition), rows = [ones(initial.length), ...evidence];
     const forward = [initial], backward = rows.map(() => rows[0]);
     for (let i = 1; i < rows.length; i++) forward.push(times(transition, product(forward[i - 1], rows[i - 1])));
@@ -18,9 +18,9 @@
    * What there is after some messages: at each place the two messages, tau and G, or null for what is still to come.
    * The last message went from place `from` to place `at`.
    */
-  function look({ model, text: tokens }, masked, step) {
+  function compute({ model, text: tokens }, masked, step) {
     const evidence = tokens.map((token, i) => (masked[i] ? ones(2) : model.emission[token]));
-    const { forward, backward } = passes(model, evidence), last = tokens.length, rightwards = step <= last;
+    const { forward, backward } = forwardAndBackward(model, evidence), last = tokens.length, rightwards = step <= last;
     const at = rightwards ? step : 2 * last - step;
     const places = forward.map((message, i) => {
       const left = i <= step ? message : null, right = i >= (rightwards ? last : at) ? backward[i] : null;
@@ -45,7 +45,7 @@
   }
 
   /** What the last message was made of, in words. */
-  function told({ words, text: tokens }, { evidence, places, step, at, from, rightwards }, masked) {
+  function explanation({ words, text: tokens }, { evidence, places, step, at, from, rightwards }, masked) {
     if (!step) return "From the left, P[H₀] is there from the start; from the right, ones, as no word follows the last.";
     const word = from && !masked[from - 1] ? ` times e(${words[tokens[from - 1]]}) = ${vector(evidence[from - 1])}` : "";
     const silent = word || !from ? "" : `; word ${from} is masked`;
@@ -89,9 +89,9 @@
         (place[name] ? (name === "guess" ? mixtures : pairs)(place, i).join("") + arrow(i) : "")).join("");
     });
     const heads = places.map((_, i) => text(middle(i), 14, `H${below(i)}`, i === at ? "strong" : "faint"));
-    const said = Object.entries(ROWS).map(([name, title]) => `${title}: ${places.map((place, i) => place[name] &&
+    const shares = Object.entries(ROWS).map(([name, title]) => `${title}: ${places.map((place, i) => place[name] &&
       `H${below(i)} ${share(place[name]).map((part) => fixed(part)).join(" and ")}`).filter(Boolean).join("; ") || "none yet"}`);
-    return picture(340, 372, `After ${step} messages, ${states.join(" and ")}. ${said.join(". ")}.`, heads.join("") + rows.join(""));
+    return picture(340, 372, `After ${step} messages, ${states.join(" and ")}. ${shares.join(". ")}.`, heads.join("") + rows.join(""));
   }
 
   function start(root, data) {
@@ -131,7 +131,7 @@
         choice.setAttribute("aria-label", `${choice.textContent}, word ${i + 1}`);
         choice.setAttribute("aria-pressed", masked[i]);
       });
-      const seen = look(data, masked, passed.value()), { tau, guess, left } = seen.places[seen.at], name = below(seen.at);
+      const seen = compute(data, masked, passed.value()), { tau, guess, left } = seen.places[seen.at], name = below(seen.at);
       shape.draw(drawn(data, seen));
       shape.count({
         ...(seen.step ? Object.fromEntries(sums(data, seen).map(([terms, total], h) => [`${states[h]}, ${terms}`, total]))
@@ -140,11 +140,11 @@
         ...(guess && { [`G${name}`]: words.map((word, z) => `${word} ${fixed(guess[z])}`).join(", ") }),
         ...(tau && !guess && { "τ₀, scaled": vector(share(tau)) }),
       });
-      shape.say(told(data, seen, masked));
+      shape.say(explanation(data, seen, masked));
     }
     reset();
   }
 
-  space.passes = { passes, look, sums, told, start };
+  space.messages = { forwardAndBackward, compute, sums, explanation, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));
