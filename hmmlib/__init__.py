@@ -23,7 +23,7 @@ book's page *Reference* has all of it, with links to the pages that derive it. W
     Read a network of your own           FromTransformers
     Tune on a frozen network             tune_head, tune_prompt, tune_attention, tune, accuracy
     Run a trial, also of your parts      TrialSpec, run_trial, Parts
-    Read stored results                  load_results, load_result, interval
+    Read stored results                  results, mean_ci, load_result
 
 The code lives in rooms, each of which uses only those above it:
 
@@ -129,6 +129,7 @@ _HOME = {
     "experiments.specs": ["TrialSpec", "panel_specs"],
     "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
     "experiments.summaries": ["interval"],
+    "experiments.results": ["mean_ci", "results"],
     "experiments.trials": ["TrialResult", "draw_model", "draw_trial_task", "run_trial"],
 }
 # The module of each name: book/notebooks.py asks it what a notebook depends on.
