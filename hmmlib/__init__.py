@@ -127,6 +127,7 @@ _HOME = {
     "experiments.specs": ["TrialSpec", "panel_specs"],
     "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
     "experiments.summaries": ["interval"],
+    "experiments.results": ["mean_ci", "results"],
     "experiments.trials": ["TrialResult", "draw_model", "draw_trial_task", "run_trial"],
 }
 # The module of each name: book/notebooks.py asks it what a notebook depends on.

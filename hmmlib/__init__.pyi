@@ -4,6 +4,8 @@ from hmmlib.experiments.labels import draw_mu as draw_mu
 from hmmlib.experiments.labels import draw_task as draw_task
 from hmmlib.experiments.ladder import climb as climb
 from hmmlib.experiments.parts import Parts as Parts
+from hmmlib.experiments.results import mean_ci as mean_ci
+from hmmlib.experiments.results import results as results
 from hmmlib.experiments.specs import TrialSpec as TrialSpec
 from hmmlib.experiments.specs import panel_specs as panel_specs
 from hmmlib.experiments.store import is_stored as is_stored

@@ -215,7 +215,7 @@ def _run_panel(specs, workers: int, how: dict) -> None:
 def _run_one(spec, how: dict) -> None:
     """The result of a spec, run now or stored before: then also by what code."""
     from hmmlib.experiments.local import describe, run_missing, summary
-    from hmmlib.experiments.provenance import stored_by
+    from hmmlib.experiments.provenance import has_changed, stored_by
     from hmmlib.experiments.store import is_stored, load_result, result_path
 
     with progress("starting") as update:
@@ -230,9 +230,9 @@ def _run_one(spec, how: dict) -> None:
     path = result_path(spec, how["store"])
     if not outcome.ran:
         result = load_result(path)
-        origin = stored_by(result)
+        again = "" if has_changed(result) is False else " (--rerun runs it again)"
         _line(f"{describe(spec)}: {summary(result)}")
-        _line(f"not run now, but {origin}{'' if origin.endswith('as it is') else ' (--rerun runs it again)'}")
+        _line(f"not run now, but {stored_by(result)}{again}")
     console.print(str(path), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from hmmlib.experiments.fields import Amount, Distance, DistanceL1, Explained, ShareOfTest, ZeroOrOne, count_to, each
+from hmmlib.experiments.fields import (
+    Amount,
+    CountOfStates,
+    Distance,
+    DistanceL1,
+    Explained,
+    ShareOfTest,
+    as_type,
+    by_layer,
+    each,
+)
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
 from hmmlib.experiments.ladder import ladder_plan
 from hmmlib.experiments.measurements import MEASUREMENTS, measurement
@@ -65,24 +77,17 @@ CERTIFICATES = each(("certified", "right", "certified but wrong"), ShareOfTest) 
 """Whose labels are certified, and what is said of each."""
 
 
-def _layers(spec: TrialSpec) -> list[str]:
-    """The hidden states that a network of the spec has at a position, by name."""
-    return [f"layer {layer}" for layer in range(spec.layers + 1)]
-
-
-def _probed(layers: list[str]) -> dict:
-    """What `probes` gives: what is read off each layer, three times, and the guess."""
-    known = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
-    wheres = ("", ", behind the prompt", ", fresh weights")
-    read = {f"{what}{where}": each(layers, kind) for where in wheres for what, kind in known.items()}
-    return read | {"guess": ShareOfTest}
-
-
-def _counts(n_states: int) -> dict:
-    """What `votes` gives: of four groups of states how many there are, and how many are right."""
-    groups = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
-    named = [name for group in groups for name in (group, f"{group}, right")]
-    return each(named, count_to(n_states)) | {"distance of look-alikes in R": Distance | None}
+KNOWN = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
+"""What `probes` reads off each layer, three times."""
+PROBES = {
+    f"{what}{where}": by_layer(kind)
+    for where in ("", ", behind the prompt", ", fresh weights")
+    for what, kind in KNOWN.items()
+} | {"guess": ShareOfTest}
+GROUPS = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
+"""Of whose states `votes` gives how many there are, and how many are right."""
+VOTES = each([name for group in GROUPS for name in (group, f"{group}, right")], CountOfStates)
+SOLVED = each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
 
 
 @measurement(
@@ -120,7 +125,7 @@ def kinds_of_text(
     on_request=True,
     readout_distances=each((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
     readout_labels=each((*FAMILIES, "free"), {"right": ShareOfTest, "as behind the prompt": ShareOfTest}),
-    votes=lambda spec: _counts(spec.n_states),
+    votes=VOTES | {"distance of look-alikes in R": Distance | None},
 )
 def readouts(
     model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int], tick: Callable
@@ -229,9 +234,7 @@ def control_readouts(
     vanilla=True,
     prompts=True,
     on_request=True,
-    prompt_cuts=lambda spec: each(
-        ("none", *_layers(spec)[1:], "every layer"), {"accuracy": ShareOfTest, "distance": Distance}
-    ),
+    prompt_cuts=by_layer({"accuracy": ShareOfTest, "distance": Distance}, 1, ("none", "every layer")),
 )
 def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
@@ -252,7 +255,7 @@ def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict
     return dict(prompt_cuts=table)
 
 
-@measurement(vanilla=True, prompts=True, on_request=True, probes=lambda spec: _probed(_layers(spec)))
+@measurement(vanilla=True, prompts=True, on_request=True, probes=PROBES)
 def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
 
@@ -287,12 +290,7 @@ def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tu
 @measurement(
     vanilla=True,
     on_request=True,
-    solvable=lambda spec: (
-        each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
-        | {"votes apart": ZeroOrOne | None}
-        if LABEL_RULES[spec.labels].reach
-        else None
-    ),
+    solvable=as_type(SOLVED | {"votes apart": Annotated[float, Field(ge=0, le=1, multiple_of=1)] | None}) | None,
 )
 def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     """The least δ of a head, and the δ that a prompt and a head reach, as shares of ‖μ‖∞; and their κ, at that δ and at one
@@ -345,7 +343,7 @@ def _certified(
 @measurement(
     vanilla=True,
     on_request=True,
-    certified=lambda spec: each(CERTIFIED, CERTIFICATES) if spec.labels == "masked" else None,
+    certified=as_type(each(CERTIFIED, CERTIFICATES)) | None,
 )
 def certified(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int]

@@ -27,7 +27,7 @@ from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import (
     Amount,
-    CountOrZero,
+    Count,
     Hexadecimal,
     Seconds,
     ShareOfTest,
@@ -78,7 +78,7 @@ class TrialResult:
     validation_prompt_accuracy: ShareOfValidation | None
     validation_attention_accuracy: ShareOfValidation
     majority_rate: ShareOfTest
-    redraws: CountOrZero
+    redraws: Count
     best_loss: Amount
     network_loss: Amount
     divergence: Amount

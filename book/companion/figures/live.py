@@ -10,7 +10,7 @@ from pathlib import Path
 
 from companion.parameters import MINUTES
 from hmmlib.experiments.local import deadline, run_missing, store_safely, what_is_kept
-from hmmlib.experiments.provenance import has_changed, stored_by
+from hmmlib.experiments.provenance import stored_by
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import (
     BEYOND,
@@ -117,11 +117,9 @@ def gather(
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
     before = [result for result in results if result.spec.hash not in outcome.ran]
-    for state in dict.fromkeys(map(has_changed, before)):
-        alike = [result for result in before if has_changed(result) is state]
-        again = "" if state is False else " (most changes move no number; `trial --rerun` runs them again)"
-        line = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
-        say(textwrap.fill(line, WIDTH))
+    if before:
+        told = f"{len(before)} of {len(results)} trials were not run now, but {stored_by(*before)}."
+        say(textwrap.fill(told, WIDTH))
     return results
 
 
