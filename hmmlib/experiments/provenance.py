@@ -33,7 +33,7 @@ SOURCES = (
     "training",
     *(
         f"experiments/{name}.py"
-        for name in ("beyond", "labels", "ladder", "measurements", "parts", "presets", "specs", "spoken", "trials")
+        for name in ("beyond", "labels", "ladder", "measurements", "network_outputs", "presets", "specs", "trials")
     ),
 )
 """The part of the library that computes a trial, below `hmmlib`; the rest checks, stores, shows or proves."""

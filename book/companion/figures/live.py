@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from companion.parameters import MINUTES
-from hmmlib.experiments.local import deadline, run_missing, store_safely, what_is_kept
+from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
 from hmmlib.experiments.provenance import has_changed, stored_by
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import (
