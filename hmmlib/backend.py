@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Lock, current_thread, main_thread
+from threading import Lock, current_thread, main_thread
 from types import ModuleType
 
 import numpy as np
@@ -92,13 +92,20 @@ def warnings_in_one_line() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-INTERRUPTED, _WAITING = Event(), Event()
-"""Whether work is to end at its next step, and whether a Ctrl-C sets that flag instead of raising at once."""
+class Interrupts:
+    """Whether work is to end at its next step, and whether a Ctrl-C sets that flag instead of raising at once."""
+
+    asked = held = False
+
+
+def ask_to_stop(*_) -> None:
+    """End at the next step. It can be a signal's handler."""
+    Interrupts.asked = True
 
 
 def stop_if_interrupted() -> None:
-    """KeyboardInterrupt where the flag is set: for loops to call between two steps, where what was done can be kept."""
-    if INTERRUPTED.is_set():
+    """KeyboardInterrupt where that was asked for: for loops to call between two steps, where what was done can be kept."""
+    if Interrupts.asked:
         raise KeyboardInterrupt
 
 
@@ -110,24 +117,23 @@ def interrupts_between_steps() -> Iterator[None]:
     Signals arrive in a process's main thread: in another thread, and where Ctrl-C is ignored, nothing is changed.
     """
     before = signal.getsignal(signal.SIGINT)
-    if _WAITING.is_set() or current_thread() is not main_thread() or not callable(before):
+    if Interrupts.held or current_thread() is not main_thread() or not callable(before):
         yield
         return
 
-    def note(*_) -> None:
-        INTERRUPTED.set()
+    def first(*_) -> None:
+        ask_to_stop()
         signal.signal(signal.SIGINT, before)
         os.write(2, b"stopping after this step\n")  # no stream of Python's may be written to in a handler
 
-    _WAITING.set()
-    signal.signal(signal.SIGINT, note)
+    Interrupts.held = True
+    signal.signal(signal.SIGINT, first)
     try:
         yield
         stop_if_interrupted()  # it came after the last step
     finally:
         signal.signal(signal.SIGINT, before)
-        INTERRUPTED.clear()
-        _WAITING.clear()
+        Interrupts.asked = Interrupts.held = False
 
 
 @cache

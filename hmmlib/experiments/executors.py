@@ -73,7 +73,7 @@ def attempt(
 
 def _attempt_in_a_worker(asked_by: signal.Signals, threads: int, *job, **how) -> Answer:
     """The same in another process, which is asked by a signal to end with a checkpoint."""
-    before = signal.signal(asked_by, lambda *_: backend.INTERRUPTED.set())
+    before = signal.signal(asked_by, backend.ask_to_stop)
     torch.set_num_threads(threads)
     try:
         with backend.warnings_in_one_line():
@@ -82,7 +82,7 @@ def _attempt_in_a_worker(asked_by: signal.Signals, threads: int, *job, **how) ->
         return "left", None
     finally:
         signal.signal(asked_by, before)
-        backend.INTERRUPTED.clear()
+        backend.Interrupts.asked = False
 
 
 class Here:

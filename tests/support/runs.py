@@ -1,4 +1,4 @@
-"""What tests of trials, of the store and of sweeps share: tiny trials, the numbers in a store, and processes that end at a step."""
+"""What tests of trials, stores and sweeps share: tiny trials, the numbers in a store, and commands that end at a step."""
 
 import dataclasses
 import os

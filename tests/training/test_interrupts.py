@@ -27,7 +27,7 @@ def ctrl_c_counts():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
-    assert not backend.INTERRUPTED.is_set()
+    assert not backend.Interrupts.asked
 
 
 @pytest.fixture
