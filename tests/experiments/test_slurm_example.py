@@ -18,10 +18,10 @@ from runs import relatives, soon
 from typer.testing import CliRunner
 
 from hmmlib.__main__ import app
-from hmmlib.experiments import local
-from hmmlib.experiments.local import Outcome
+from hmmlib.experiments import sweeps
 from hmmlib.experiments.specs import panel_specs
 from hmmlib.experiments.store import load_results
+from hmmlib.experiments.sweeps import Outcome
 
 pytestmark = pytest.mark.outside
 
@@ -135,14 +135,13 @@ def accepted(call: list[str], monkeypatch) -> bool:
     """Whether the command line takes a call, without running anything."""
     from companion.evidence import ledger
 
-    import hmmlib.experiments.cluster
     from hmmlib import backend
 
     def nothing(*_, **__):
         raise OSError("accepted")
 
-    for module, name in ((local, "run_missing"), (local, "run_side_by_side"), (hmmlib.experiments.cluster, "sweep")):
-        monkeypatch.setattr(module, name, lambda *_, **__: Outcome())
+    for name in ("run_missing", "sweep"):
+        monkeypatch.setattr(sweeps, name, lambda *_, **__: Outcome())
     monkeypatch.setattr(ledger, "run_all", nothing)
     monkeypatch.setattr(backend, "pick", lambda name="auto": None)
     done = CliRunner().invoke(app, [part.replace("$k", "0") for part in call])
