@@ -101,7 +101,7 @@ class TrialResult:
 
     @property
     def one_class(self) -> bool:
-        """Whether all test labels agree, so that there was nothing to tell apart."""
+        """Whether all test labels agree."""
         return self.majority_rate == 1
 
 
@@ -117,10 +117,8 @@ def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
     seed = trial_seeds(of_type("spec", spec, TrialSpec).seed)["model"]
     if spec.n_memory == 1:
         return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
-    count = spec.size if spec.permutations == "joint" else None
-    return random_memory_hmm(
-        spec.n_memory, spec.n_states, spec.n_tokens, seed, temperature=spec.temperature, permutations=count
-    )
+    how = dict(temperature=spec.temperature, permutations=spec.size if spec.permutations == "joint" else None)
+    return random_memory_hmm(spec.n_memory, spec.n_states, spec.n_tokens, seed, **how)
 
 
 def build_network(spec: TrialSpec) -> torch.nn.Module:
@@ -162,7 +160,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
-            if part is not None and (not callable(part) or isinstance(part, torch.nn.Module)):
+            if isinstance(part, torch.nn.Module) or not (part is None or callable(part)):
                 raise TypeError(f"{name} must be a function, not {type(part).__name__}")
 
 
@@ -184,12 +182,16 @@ class Trial:
         parts: Parts | None = None,
         measurements: Iterable[Measurement] = (),
     ):
-        self.parts = of_type("parts", parts or Parts(), Parts)
-        if (self.parts != Parts()) != bool(of_type("spec", spec, TrialSpec).own):
+        self.spec, self.parts = of_type("spec", spec, TrialSpec), of_type("parts", parts or Parts(), Parts)
+        if (self.parts != Parts()) != bool(spec.own):
             found = "there are none" if spec.own else "it names none"
             raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
-        self.spec, self.seeds, self.device = spec, trial_seeds(spec.seed), backend.pick(device)
-        self.on_report, self.checkpoint = report, checkpoint
+        self.seeds, self.device, self.checkpoint, self.on_report = (
+            trial_seeds(spec.seed),
+            backend.pick(device),
+            checkpoint,
+            report,
+        )
         self.stored_network = networks and networks / f"{network_key(spec, self.device)}.safetensors"
         self.measurements = [one for one in measurements if one.has(spec)]
         self.stages = {stage for one in self.measurements for stage in one.stages}
@@ -245,11 +247,10 @@ class Trial:
     @cached_property
     def tuned(self) -> Tuned:
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
-        what = self.spec.prompt_length, self.spec.prompt_start, self.spec.rank
-        plan, seed = self.spec.tuning(), self.seeds["tuning"]
+        spec, how = self.spec, (tokens, truth, self.spec.tuning(), self.seeds["tuning"])
         if self.parts.tuner:
-            return self.parts.tuner(readers.as_reader(self.network), tokens, truth, plan, seed, self.tick)
-        return tune(self.spec.tuner, self.network, tokens, truth, plan, seed, *what, tick=self.tick)
+            return self.parts.tuner(readers.as_reader(self.network), *how, self.tick)
+        return tune(spec.tuner, self.network, *how, spec.prompt_length, spec.prompt_start, spec.rank, tick=self.tick)
 
     @cached_property
     def outputs(self) -> Tensor:
@@ -355,8 +356,7 @@ def measure(
     with _threads(of_type("result", result, TrialResult).environment["threads"]):
         trial = Trial(result.spec, report, device, checkpoint, networks, parts, wanted)
         if {"network", "outputs", "tuned"} & trial.stages:
-            backbone = readers.fingerprint(trial.network)
-            if backbone != result.backbone:
+            if (backbone := readers.fingerprint(trial.network)) != result.backbone:
                 if checkpoint:
                     checkpoints.remove(checkpoint)
                 made = ", ".join(f"{name} {result.environment.get(name)}" for name in ("device", "machine", "torch"))
@@ -374,11 +374,8 @@ def measure(
     )
 
 
-ORIGINAL = tuple(
-    one.name
-    for one in dataclasses.fields(TrialResult)
-    if one.name not in ("spec", "seeds", "seconds", "environment", "added")
-)
+_NOT_MEASURED = {"spec", "seeds", "seconds", "environment", "added"}
+ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in _NOT_MEASURED)
 """What every result holds, in the order of its file."""
 
 
@@ -388,10 +385,7 @@ def _today() -> str:
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the checkout that the library lies in, with `+` where tracked files differ from it; None elsewhere.
-
-    As it was when first asked for: a later commit is not what this process runs.
-    """
+    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ; None elsewhere."""
     if not provenance.in_checkout():
         return None
     done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
