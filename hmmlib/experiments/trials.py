@@ -9,8 +9,7 @@ import dataclasses
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -186,12 +185,8 @@ class Trial:
         if (self.parts != Parts()) != bool(spec.own):
             found = "there are none" if spec.own else "it names none"
             raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
-        self.seeds, self.device, self.checkpoint, self.on_report = (
-            trial_seeds(spec.seed),
-            backend.pick(device),
-            checkpoint,
-            report,
-        )
+        self.seeds, self.device = trial_seeds(spec.seed), backend.pick(device)
+        self.checkpoint, self.on_report = checkpoint, report
         self.stored_network = networks and networks / f"{network_key(spec, self.device)}.safetensors"
         self.measurements = [one for one in measurements if one.has(spec)]
         self.stages = {stage for one in self.measurements for stage in one.stages}
@@ -275,17 +270,6 @@ def on_request(also: Sequence[str]) -> list[str]:
     return [one_of("each of also", name, ON_REQUEST) for name in also]
 
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Use so many threads: with others a network has other last digits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @backend.interrupts_between_steps()
 def run_trial(
     spec: TrialSpec,
@@ -353,7 +337,11 @@ def measure(
     wanted = measurements_of(names)
     if fixed := sorted(set(names) & set(ORIGINAL)):
         raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
-    with _threads(of_type("result", result, TrialResult).environment["threads"]):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(
+        of_type("result", result, TrialResult).environment["threads"]
+    )  # with others the last digits differ
+    try:
         trial = Trial(result.spec, report, device, checkpoint, networks, parts, wanted)
         if {"network", "outputs", "tuned"} & trial.stages:
             if (backbone := readers.fingerprint(trial.network)) != result.backbone:
@@ -364,6 +352,8 @@ def measure(
                 raise ValueError(f"{both}, from {made}")
             trial.end_phase("pretraining")
         measured = dict.fromkeys(name for one in wanted for name in one.names) | trial.measure()
+    finally:
+        torch.set_num_threads(threads)
     here = environment(trial.device, result.spec.precision)
     source = f"{_today()}, commit {here['commit']}, library {here['library']}"
     return dataclasses.replace(

@@ -14,6 +14,7 @@ from pathlib import Path
 import jupytext
 import pytest
 import yaml
+from record import slow
 from runs import relatives, soon
 from typer.testing import CliRunner
 
@@ -88,7 +89,7 @@ def job(tmp_path):
     shutil.rmtree(mark)
 
 
-@pytest.mark.skipif(not (BIN / "ray").exists(), reason="needs the extra `sweep`")
+@slow
 def test_the_slurm_script_starts_ray_on_all_nodes_and_the_results_arrive(job):
     changes = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
     code, output, asked, store, mark = job(SRUN, "--panel", "left", "--preset", "smoke", "--trials", "1", *changes)
