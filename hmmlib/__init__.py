@@ -123,12 +123,11 @@ _HOME = {
     "training.tuning": ["Tuning", "accuracy", "tune_attention", "tune_exact_prompt", "tune_head", "tune_prompt"],
     "experiments.labels": ["Task", "draw_mu", "draw_task"],
     "experiments.ladder": ["climb"],
-    "experiments.parts": ["Parts"],
     "experiments.specs": ["TrialSpec", "panel_specs"],
     "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
     "experiments.summaries": ["interval"],
     "experiments.results": ["mean_ci", "results"],
-    "experiments.trials": ["TrialResult", "draw_model", "draw_trial_task", "run_trial"],
+    "experiments.trials": ["Parts", "TrialResult", "draw_model", "draw_trial_task", "run_trial"],
 }
 # The module of each name: book/notebooks.py asks it what a notebook depends on.
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

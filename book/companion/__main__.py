@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hmmlib.options import console, errors, number, progress
+from hmmlib.options import console, errors, progress
 
 if TYPE_CHECKING:
     from companion.evidence.ledger import Entry
@@ -43,13 +43,13 @@ def commands() -> None:
 
 @app.command()
 def ledger(
-    instances: Annotated[int, number("instances", int, 1, help="random models for each statement")] = 300,
-    seed: Annotated[int, number("seed", int, 0, help="seed of all of them")] = 0,
+    instances: Annotated[int, typer.Option(min=1, help="random models for each statement")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="seed of all of them")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
     ] = None,
-    workers: Annotated[int | None, number("workers", int, 1, help="processes; as many as cores if left out")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from companion.evidence.ledger import run_all

@@ -23,7 +23,7 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert, readers, tuning
 from hmmlib.training.adapters import Tuned
-from hmmlib.validation import all_of_type, one_of
+from hmmlib.validation import one_of
 
 STAGES = {
     "spec": "the TrialSpec",
@@ -105,9 +105,9 @@ def measured_names() -> set[str]:
     return {name for one in MEASUREMENTS for name in one.names}
 
 
-def giving(names: Sequence[str]) -> list[Measurement]:
+def measurements_of(names: Sequence[str]) -> list[Measurement]:
     """The measurements that give these names. ValueError for a name that none gives."""
-    for name in all_of_type("names", names, str):
+    for name in names:
         one_of("each of names", name, sorted(measured_names()))
     return [one for one in MEASUREMENTS if set(one.names) & set(names)]
 

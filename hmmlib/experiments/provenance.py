@@ -21,7 +21,7 @@ LIBRARY = Path(__file__).resolve().parents[1]
 SOURCES = ("backend.py", "models", "inference", "theory", "training", "experiments")
 """The part of the library that computes a trial, below `hmmlib`, but for these files:"""
 NOT_COMPUTING = tuple(
-    f"experiments/{name}.py" for name in ("cluster", "fields", "local", "provenance", "results", "store")
+    f"experiments/{name}.py" for name in ("executors", "fields", "provenance", "results", "store", "sweeps")
 )
 OF_NETWORKS = (
     "backend.py",

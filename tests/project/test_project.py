@@ -139,7 +139,7 @@ def test_workflow_calls_the_same_script():
             "transformers scipy numba pydantic",
         ),
         (
-            "import hmmlib.experiments.local, hmmlib.experiments.cluster, hmmlib.training.bert",
+            "import hmmlib.experiments.sweeps, hmmlib.training.bert",
             "transformers matplotlib ray numba",
         ),
     ],

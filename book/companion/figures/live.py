@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from companion.parameters import MINUTES
-from hmmlib.experiments.local import deadline, run_missing, store_safely, what_is_kept
 from hmmlib.experiments.provenance import stored_by
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import (
@@ -28,6 +27,7 @@ from hmmlib.training import checkpoints
 
 WIDTH = 78
 """Characters in a line that a notebook prints: as many as the book's column holds."""
+from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
 
 
 def changed(

@@ -1,9 +1,11 @@
-"""What a trial's network says of each text, and what is believed of it: what measurements beyond the paper have in common.
+"""What a trial's network predicts for each text, and the exact belief: what measurements beyond the paper have in common.
 
-Of each text, p is the exact belief about the state at the mask, (n, S), and g what the network says there, (n, X).
+Of each text, p is the exact belief about the state at the mask, (n, S), and g the network's prediction there, (n, X).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -42,15 +44,17 @@ BY_CERTAINTY = {"all": Distance, "certain": Distance | None, "spread": Distance 
 """What `by_certainty` gives."""
 
 
-def guesses_of(network: torch.nn.Module, task: Task, n_tokens: int, prompt: Tensor | None = None) -> tuple[Tensor, ...]:
+def predictions(
+    network: torch.nn.Module, task: Task, n_tokens: int, prompt: Tensor | None = None
+) -> tuple[Tensor, ...]:
     """g on training, validation and test texts, float64, over the model's tokens alone."""
     return over_tokens(task, tuning.all_probs_at_mask(network, task.tokens, prompt), n_tokens)
 
 
 def over_tokens(task: Task, probs: Tensor, n_tokens: int) -> tuple[Tensor, ...]:
     """Distributions over the model's tokens alone, on training, validation and test texts."""
-    said = probs[:, :n_tokens].cpu().double()
-    return task.split(said / said.sum(1, keepdim=True))
+    probs = probs[:, :n_tokens].cpu().double()
+    return task.split(probs / probs.sum(1, keepdim=True))
 
 
 def beliefs_of(model: HMM, task: Task) -> tuple[Tensor, ...]:
@@ -58,23 +62,43 @@ def beliefs_of(model: HMM, task: Task) -> tuple[Tensor, ...]:
     return task.split(posterior(model, task.tokens, at=1))
 
 
-def spoken(
+def network_outputs(
     network: torch.nn.Module, model: HMM, task: Task, tuned: Tuned
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], LinearHead]:
     """g with what was tuned, g without it, and the head that was tuned with it, on the model's tokens alone."""
-    said = over_tokens(task, tuned.probs(task.tokens), model.n_tokens)
-    plain = guesses_of(network, task, model.n_tokens)
-    return said, plain, LinearHead(tuned.head.weights[: model.n_tokens].cpu().double())
+    behind = over_tokens(task, tuned.probs(task.tokens), model.n_tokens)
+    head = LinearHead(tuned.head.weights[: model.n_tokens].cpu().double())
+    return behind, predictions(network, task, model.n_tokens), head
 
 
-def fit_family(model: HMM, beliefs: Tensor, guesses: Tensor, family: str, seed: int) -> Readout:
-    """The readout of a family that is nearest on the first training texts."""
-    words, reweighted = FAMILIES[family]
-    return fit_readout(beliefs[:FITTED], guesses[:FITTED], model.emission, words, reweighted, seed, nearest=True)
+def fit_families(
+    model: HMM, beliefs: Tensor, outputs: Tensor, families: Iterable[str], seed: int, tick: Callable
+) -> dict[str, Readout]:
+    """The readout of each family that is nearest to the outputs on the first training texts."""
+    fits = {}
+    for family in families:
+        words, reweighted = FAMILIES[family]
+        fits[family] = fit_readout(
+            beliefs[:FITTED], outputs[:FITTED], model.emission, words, reweighted, seed, nearest=True
+        )
+        tick()
+    return fits
 
 
-def mean_over(values: Tensor, where: Tensor) -> float | None:
-    return values[where].double().mean().item() if where.any() else None
+def mean(values: Tensor, where: Tensor | None = None) -> float | None:
+    """The mean of values, or of some of them; None where there are none."""
+    values = values if where is None else values[where]
+    return values.double().mean().item() if len(values) else None
+
+
+def by_certainty(distances: Tensor, beliefs: Tensor) -> dict[str, float | None]:
+    """The mean over all texts, over those that are certain, and over those whose belief is spread."""
+    most = beliefs.amax(1)
+    return {
+        "all": mean(distances),
+        "certain": mean(distances, most > CERTAIN),
+        "spread": mean(distances, most < SPREAD),
+    }
 
 
 def kinds_of(task: Task, beliefs: Tensor) -> dict[str, Tensor]:
@@ -88,13 +112,4 @@ def kinds_of(task: Task, beliefs: Tensor) -> dict[str, Tensor]:
         "clear": margin > NEAR_TIE,
         "weighed": task.mu[likeliest] != 0,
         "not weighed": task.mu[likeliest] == 0,
-    }
-
-
-def by_certainty(distances: Tensor, beliefs: Tensor) -> dict[str, float | None]:
-    most = beliefs.amax(1)
-    return {
-        "all": distances.mean().item(),
-        "certain": mean_over(distances, most > CERTAIN),
-        "spread": mean_over(distances, most < SPREAD),
     }
