@@ -115,39 +115,6 @@ def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
         torch.set_num_threads(before)
 
 
-def test_what_a_float_cannot_hold_is_run_again(monkeypatch):
-    """State 0 says token 0 with probability 1e-20, and stays: after 49 of these it is all that explains one token 1."""
-    rare = 1e-20
-    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[rare, 1.0], [1.0 - rare, 0.0]], [0.5, 0.5])
-    tokens = torch.zeros(3, 50, dtype=torch.int64)
-    tokens[0, 25], tokens[1] = 1, 1
-    again, honest = [], messages._in_torch
-    monkeypatch.setattr(
-        messages, "_in_torch", lambda m, rows, *rest: again.append(len(rows.index)) or honest(m, rows, *rest)
-    )
-    found = posteriors(model, tokens)
-    assert again == [2]  # the second sequence is plain
-    assert (found[:2] == torch.tensor([1.0, 0.0])).all()
-    assert (found[2] == torch.tensor([0.0, 1.0])).all()
-    expected = [np.log(0.5) + 49 * np.log(rare), np.log(0.5), np.log(0.5)]
-    np.testing.assert_allclose(log_likelihood(model, tokens), expected, rtol=1e-14)
-
-
-def test_of_a_block_only_the_sequence_that_needs_it_is_run_again(monkeypatch):
-    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[1e-20, 1.0], [1.0 - 1e-20, 0.0]], [0.5, 0.5])
-    tokens = torch.ones(300, 50, dtype=torch.int64)
-    tokens[:, :9] = torch.randint(2, (300, 9), generator=torch.Generator().manual_seed(0))
-    tokens[17, :49] = tokens[255, 1:] = 0
-    again, honest = [], messages._in_torch
-    monkeypatch.setattr(
-        messages, "_in_torch", lambda m, rows, *rest: again.append(rows.index) or honest(m, rows, *rest)
-    )
-    found = posteriors(model, tokens)
-    assert torch.equal(torch.cat(again), tokens[[17, 255]])
-    in_torch(monkeypatch)
-    np.testing.assert_allclose(found, posteriors(model, tokens), rtol=1e-13)
-
-
 @pytest.mark.parametrize(
     ("dtype", "length"), [(torch.float64, 125), (torch.float64, 126), (torch.float32, 15)], ids=str
 )
@@ -176,11 +143,6 @@ def test_a_prior_below_what_a_product_can_hold_is_kept():
     np.testing.assert_allclose(log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
 
 
-def test_a_start_below_all_normal_numbers_is_kept():
-    model = HMM(np.eye(2), np.eye(2), [1.0, 5e-324])
-    assert posteriors(model, [[1, 1]])[:, 1:].tolist() == [[[0, 1]] * 2]
-
-
 def test_a_rare_token_is_predicted_beside_a_state_that_is_hardly_believed():
     model = HMM(np.eye(2), [[1e-20, 1.0], [1.0 - 1e-20, 0.0], [1e-250, 0.0]], [0.5, 0.5])
     probs = masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
@@ -196,11 +158,6 @@ def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: masked_token_probs(MODELS["vanilla"], tokens), range(40)))
     assert limits() == before
-
-
-def test_an_easy_sequence_is_not_run_again(monkeypatch):
-    monkeypatch.setattr(messages, "_in_torch", lambda *_: pytest.fail("run again"))
-    masked_token_probs(MODELS["vanilla"], draw_tokens(MODELS["vanilla"], 50, 129))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)

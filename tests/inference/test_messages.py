@@ -245,7 +245,7 @@ def test_blocks_and_threads_do_not_show(n_threads, monkeypatch):
         assert posterior(vanilla, tokens, 2).requires_grad
         with torch.no_grad():
             assert not posterior(vanilla, tokens, 2).requires_grad
-        with pytest.raises(ValueError, match="at must be 0 to 6"):
+        with pytest.raises(ValueError, match="at must be an integer from 0 to 6, not 7"):
             posterior(model, tokens, 7)
     finally:
         torch.set_num_threads(before)
@@ -295,5 +295,5 @@ def test_messages_leave_out_the_evidence_of_their_own_position_unless_told():
 
 def test_a_cell_that_is_not_there_is_refused_with_those_that_are():
     model = random_memory_hmm(2, 4, 4, 0, n_cells=2)
-    with pytest.raises(ValueError, match=r"^cell must be 0 to 1, not 2$"):
+    with pytest.raises(ValueError, match=r"^cell must be an integer from 0 to 1, not 2$"):
         memory_posterior(model, [[0, 1]], 2)

@@ -291,7 +291,7 @@ def test_nearly_dependent_columns(gap):
 
 
 def test_families_that_cannot_be():
-    with pytest.raises(ValueError, match="4 independent columns need at least 4 tokens, not 3"):
+    with pytest.raises(ValueError, match="n_tokens must be an integer of 4 or more, not 3"):
         non_degenerate_hmm(4, 3)
     with pytest.raises(ValueError, match="n_states must be an integer of 2 or more, not 1"):
         dependent_hmm(1, 3)
