@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.appendix_e import joint_shape, softmax_of_uniform
-from hmmlib.models.chains import primitive
+from hmmlib.models.chains import chain_period
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import as_generator, integer, number
 
@@ -132,7 +132,7 @@ def essential_hmm(
         )
         emission = sparse_columns((n_tokens, n_states), zeros, generator)
         independent = torch.linalg.matrix_rank(emission[:, essential]) == n_essential
-        if independent and primitive(transition):
+        if independent and chain_period(transition) == (True, 1):
             initial = sparse_columns((n_states,), 0.0, generator)
             return HMM(transition, emission, initial, columns=True), essential
     raise RuntimeError(

@@ -91,15 +91,6 @@ def test_loops_give_what_torch_gives(name, shape, dtype, monkeypatch):
         np.testing.assert_allclose(loops[what], expected, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
-def test_posteriors_are_the_posterior_of_each_position():
-    for model in (MODELS["zeros"], MODELS["two cells"]):
-        tokens = draw_tokens(model, 20, 6)
-        whole = posteriors(model, tokens)
-        assert whole.shape == (20, 7, model.n_states)
-        for at in range(7):
-            np.testing.assert_allclose(whole[:, at], posterior(model, tokens, at), atol=1e-14)
-
-
 def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
     monkeypatch.setattr(messages, "SMALL", 0)
     before = torch.get_num_threads()
@@ -160,16 +151,6 @@ def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_
     assert limits() == before
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_the_same_seed_draws_the_same_with_and_without_loops(name, dtype, monkeypatch):
-    model = MODELS[name].to(dtype=dtype)
-    loops = model.sample(70, 33, 8)
-    in_torch(monkeypatch)
-    for one, other in zip(loops, model.sample(70, 33, 8), strict=True):
-        assert one is other is None or torch.equal(one, other)
-
-
 def test_threads_and_blocks_do_not_change_what_is_drawn(monkeypatch):
     model, before = MODELS["two cells"], torch.get_num_threads()
     whole = model.sample(40, 50, 1)
@@ -180,14 +161,6 @@ def test_threads_and_blocks_do_not_change_what_is_drawn(monkeypatch):
             assert all(torch.equal(a, b) for a, b in zip(model.sample(40, 50, 1), whole, strict=True))
     finally:
         torch.set_num_threads(before)
-
-
-def test_states_left_out_and_small_types_change_no_draw():
-    model = MODELS["vanilla"]
-    whole, small = model.sample(9, 20, 4), model.sample(9, 20, 4, states=False, dtype=torch.uint8)
-    assert small.states is None
-    assert small.tokens.dtype == torch.uint8
-    assert torch.equal(small.tokens.long(), whole.tokens)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, "uint8", None])
@@ -201,17 +174,6 @@ def test_a_type_too_small_for_the_tokens_is_refused():
     with pytest.raises(ValueError, match=r"holds 0 to 299, not torch\.uint8"):
         model.sample(2, 2, 0, dtype=torch.uint8)
     assert model.sample(2, 2, 0, dtype=torch.int16).tokens.dtype == torch.int16
-
-
-def test_a_stream_has_all_sequences_in_blocks_and_one_block_is_a_sample():
-    model = MODELS["two cells"]
-    parts = list(model.stream(25, 6, 3, block=10, dtype=torch.uint8))
-    assert [tuple(part.shape) for part in parts] == [(10, 6), (10, 6), (5, 6)]
-    assert not torch.equal(parts[0], parts[1])
-    (whole,) = model.stream(25, 6, 3, block=25)
-    assert torch.equal(whole, model.sample(25, 6, 3).tokens)
-    with pytest.raises(ValueError, match="block must be an integer of 1 or more"):
-        next(model.stream(25, 6, 3, block=0))
 
 
 def test_without_numba_everything_goes_through_torch(monkeypatch):

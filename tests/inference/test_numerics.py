@@ -150,7 +150,9 @@ def test_the_losing_state_may_win_in_the_end(lengths):
         probs = masked_token_probs(model, tokens)[0]
         for i, token in enumerate(tokens[0, :300].tolist()):
             zero = 1 / (1 + math.exp(np.clip(-logarithm * (lead - (1 - 2 * token)), -700, 700)))
-            np.testing.assert_allclose(probs[i], FAIR.emission @ torch.tensor([zero, 1 - zero], dtype=torch.float64), rtol=1e-12)
+            np.testing.assert_allclose(
+                probs[i], FAIR.emission @ torch.tensor([zero, 1 - zero], dtype=torch.float64), rtol=1e-12
+            )
 
 
 def test_gradients_survive_a_text_of_1e_90():
