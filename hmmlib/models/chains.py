@@ -16,15 +16,22 @@ def reachable(transition: Tensor) -> Tensor:
     return reach
 
 
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """left * right, or NaN if both are positive and their product is too small for a float of full precision."""
+    product = left * right
+    lost = (product < torch.finfo(product.dtype).tiny) & (left > 0) & (right > 0)
+    return torch.where(lost, torch.nan, product)
+
+
 def eliminated(transition: Tensor) -> Tensor:
     """The stationary distribution of an irreducible chain, (S,), by elimination of one state after the other."""
     transition = transition.detach()
     rest, weights = transition.clone(), torch.ones_like(transition[0])
     for k in range(len(rest) - 1, 0, -1):
         rest[k, :k] = rest[k, :k] / rest[:k, k].sum()
-        rest[:k, :k] = rest[:k, :k] + rest[:k, k : k + 1] * rest[k : k + 1, :k]
+        rest[:k, :k] = rest[:k, :k] + _product(rest[:k, k : k + 1], rest[k : k + 1, :k])
     for k in range(1, len(rest)):
-        weights[k] = (rest[k, :k] * weights[:k]).sum()
+        weights[k] = _product(rest[k, :k], weights[:k]).sum()
     law = weights / weights.sum()
     return law if (law > 0).all() else _eliminated_in_logarithms(transition)
 
