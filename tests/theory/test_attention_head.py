@@ -59,22 +59,6 @@ def test_the_head_is_4_2_position_by_position(n_positions):
             assert head.label(probs, embeddings)[k].item() == (score >= 0)
 
 
-def test_positions_beyond_the_last_are_zero():
-    head = random_head(n_positions=2)
-    probs = distributions(3, 6, 4)
-    plain = probs @ (head.key.T @ head.query)
-    np.testing.assert_allclose(head.scores(probs)[:, 2:], plain[:, 2:], atol=1e-14)
-    np.testing.assert_allclose(head.scores(probs)[:, :2], plain[:, :2] + head.positions @ head.query, atol=1e-14)
-    # Fewer positions than embeddings of them: the rest is not used.
-    np.testing.assert_allclose(head.scores(probs[:, :1]), head.scores(probs)[:, :1], atol=1e-14)
-    padded = torch.cat([head.positions, torch.zeros(7, 4, dtype=torch.float64)])
-    longer = AttentionHead(head.query, head.key, head.value, head.output, padded)
-    np.testing.assert_allclose(longer.scores(probs), head.scores(probs), atol=1e-14)
-    none = AttentionHead(head.query, head.key, head.value, head.output)
-    assert none.positions.shape == (0, 4)
-    np.testing.assert_allclose(none.scores(probs), plain, atol=1e-14)
-
-
 def key_of(scores):
     """A head whose scores are those given when position i shows token i alone, with value function 1, 10, 100, …."""
     n = len(scores)
