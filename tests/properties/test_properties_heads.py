@@ -3,10 +3,8 @@
 from functools import cache
 
 import numpy as np
-import pytest
 import torch
-from constructions import behind_gap, check_3_6, check_4, mixed_inputs, read_3_6, telling_inputs
-from damages import around, by, instead, minus, turned, with_part
+from constructions import read_3_6
 from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -20,16 +18,13 @@ from strategies import (
     hmms,
     memory_hmms,
     models,
-    must_fail,
     prompts,
-    properties,
     rounding,
 )
 from witness import forward_backward, surely
 
 from hmmlib.experiments import labels
 from hmmlib.inference import messages
-from hmmlib.models.families import essential_hmm, non_degenerate_hmm, recoverable_memory_hmm
 from hmmlib.theory import heads, separation, theorems
 from hmmlib.theory.heads import AttentionHead, LinearHead
 from hmmlib.theory.separation import Impossible, Undecided
@@ -182,69 +177,6 @@ def test_a_prompt_on_posteriors_does_what_messages_do(case, data):
     np.testing.assert_allclose(found, read_3_6(model, prompt, tokens), 4 * rounding(model, tokens.shape[1] + 2), 1e-30)
 
 
-@for_all(states=st.integers(1, 4), more=st.integers(0, 2), seed=SEEDS, length=st.integers(1, 4), data=st.data())
-def test_theorem_3_3_labels_as_the_posterior_does(states, more, seed, length, data):
-    model, mu = non_degenerate_hmm(states, states + more, seed, zeros=0.3), data.draw(weights(states))
-    tokens, head = mixed_inputs(model, length, seed), theorems.theorem_3_3(model, mu)
-    tokens = tokens[messages.log_likelihood(model, tokens) > -np.inf]
-    later = behind_gap(tokens)
-    probs = messages.masked_token_probs(model, later)[:, 0]
-    factor = (messages.log_likelihood(model, tokens) - messages.log_likelihood(model, later)).exp()
-    score = factor * (messages.posterior(model, tokens) @ mu)
-    bound = 1e-13 * head.condition * (mu / theorems.claim_b_1(model, 1)).abs().max()
-    assert ((head(probs) - score).abs() <= bound).all()
-    sure = score.abs() > bound
-    assert torch.equal(head.label(probs)[sure], theorems.ground_truth(model, mu, tokens)[sure] >= 0)
-    assert torch.equal(theorems.theorem_3_3(model, 4 * mu).label(probs), head.label(probs))
-
-
-@for_all(states=st.integers(1, 4), more=st.integers(0, 2), seed=SEEDS, length=st.integers(1, 4), data=st.data())
-def test_theorem_3_6_labels_as_the_posterior_does(states, more, seed, length, data):
-    essential = data.draw(st.integers(1, states))
-    model, chosen = essential_hmm(states, essential + more, essential, seed, zeros=0.3)
-    mu = torch.zeros(states, dtype=torch.float64)
-    mu[chosen] = data.draw(weights(essential))
-    check_3_6(model, mu, chosen, mixed_inputs(model, length, seed, n=3))
-    prompt, head = theorems.theorem_3_6(model, mu, chosen)
-    twice = theorems.theorem_3_6(model, 2 * mu, chosen)
-    assert torch.equal(twice[0], prompt)
-    assert torch.equal(twice[1].weights, 2 * head.weights)
-
-
-@st.composite
-def recoverable(draw, stationary):
-    """What `recoverable_memory_hmm` gives, and μ on its values."""
-    n_cells, n_memory = draw(st.integers(1, 2)), draw(st.integers(1, 3))
-    n_syntax = draw(st.integers(1, 2))
-    values = draw(st.integers(1, n_memory)) if stationary else n_memory
-    shape = n_cells, n_memory, n_syntax, draw(st.integers(1, n_syntax)), values
-    model, cell, syntax, kept = recoverable_memory_hmm(
-        *shape, draw(SEEDS), draw(st.sampled_from([0.5, 0.9])), stationary
-    )
-    mu = torch.zeros(n_memory, dtype=torch.float64)
-    mu[kept] = draw(arrays(np.float64, len(kept), elements=WEIGHT.filter(bool)).map(torch.as_tensor))
-    return model, cell, syntax, mu
-
-
-@for_all(drawn=recoverable(stationary=False), length=st.integers(1, 5), seed=SEEDS)
-def test_theorem_4_3_labels_as_the_memory_does(drawn, length, seed):
-    model, cell, syntax, mu = drawn
-    tokens, head = telling_inputs(model, length, seed, cell, syntax), theorems.theorem_4_3(model, mu, cell, syntax)
-    check_4(model, mu, cell, syntax, tokens, None, head)
-    twice = theorems.theorem_4_3(model, 2 * mu, cell, syntax)
-    probs, embeddings = messages.masked_token_probs(model, tokens), model.embed(tokens)
-    assert torch.equal(twice.label(probs, embeddings), head.label(probs, embeddings))
-
-
-@for_all(drawn=recoverable(stationary=True), length=st.integers(1, 5), seed=SEEDS)
-def test_theorem_4_6_labels_as_the_memory_does(drawn, length, seed):
-    model, cell, syntax, mu = drawn
-    prompt, head = theorems.theorem_4_6(model, mu, cell, syntax)
-    check_4(model, mu, cell, syntax, telling_inputs(model, length, seed, cell, syntax, prompt), prompt, head)
-    assert ((prompt == 0) | (prompt == 1)).all()
-    np.testing.assert_allclose(theorems.prompt_for_any_start(model, mu, cell), prompt, atol=1e-12)
-
-
 @for_all(case=asked(MILD, family=memory_hmms), data=st.data())
 def test_where_the_state_is_surely_in_a_set_is_what_exact_zeros_say(case, data):
     model, tokens = case
@@ -300,60 +232,3 @@ def test_a_task_is_labelled_by_the_posterior_of_what_is_seen(model, length, n, s
     assert torch.equal(task.labels, scores >= 0)
     both = 0 < task.labels[: n - 2].sum() < n - 2
     assert both or task.redraws == labels.REDRAWS
-
-
-def not_quite(honest):
-    """A score that is not zero where it should be."""
-    return lambda score, size: score + 1e-3
-
-
-def the_other(found):
-    """The opposite head, or half a certificate."""
-    if isinstance(found, LinearHead):
-        return LinearHead(-found.weights - 1)
-    return Impossible(found.positive, found.negative / 2, found.residual)
-
-
-def first_word_louder(honest):
-    return lambda head, probs: honest(head, probs) + probs[:, 0, 0]
-
-
-def nothing_impossible(honest):
-    return lambda *args: honest(*args) | True
-
-
-opposite = with_part("output", minus)
-
-NOTICED = {
-    test_a_linear_head_is_linear_and_its_labels_know_no_scale: instead(heads, "unless_within", not_quite),
-    test_a_head_fits_or_a_certificate_says_that_none_does: around(separation, "fit_or_refute", the_other),
-    test_an_attention_head_is_the_mean_over_what_it_attends_to_wherever_that_stands: around(
-        AttentionHead, "attended", lambda chosen: chosen & (chosen.cumsum(1) == 1)
-    ),
-    test_a_trained_attention_head_without_positions_does_not_see_their_order: instead(
-        tuning.TunedAttention, "__call__", first_word_louder
-    ),
-    test_the_truth_is_odd_in_the_weights_and_knows_no_scale: instead(theorems, "unless_within", not_quite),
-    test_claim_b_1_moves_the_start_along_the_chain: around(theorems, "claim_b_1", lambda ratio: 1 / ratio),
-    test_a_prompt_on_posteriors_does_what_messages_do: around(tuning, "lemma_c_2", turned(0)),
-    test_theorem_3_3_labels_as_the_posterior_does: around(theorems, "claim_b_1", by(2.0)),
-    test_theorem_3_6_labels_as_the_posterior_does: around(theorems, "lemma_c_2", by(2.0)),
-    test_theorem_4_3_labels_as_the_memory_does: around(theorems, "attention_head", opposite),
-    test_theorem_4_6_labels_as_the_memory_does: around(theorems, "prompted_head", opposite),
-    test_where_the_state_is_surely_in_a_set_is_what_exact_zeros_say: instead(
-        theorems, "possible_given_others", nothing_impossible
-    ),
-    test_a_network_gives_distributions_and_those_of_a_batch_are_those_of_its_sequences: around(
-        tuning, "all_probs_at_mask", turned(0)
-    ),
-    test_a_task_is_labelled_by_the_posterior_of_what_is_seen: around(labels, "posterior", turned(-1)),
-}
-
-
-def test_each_property_has_a_damage_that_it_must_notice():
-    assert NOTICED.keys() == properties(globals())
-
-
-@pytest.mark.parametrize("wanted", NOTICED)
-def test_a_damaged_library_breaks_the_property(wanted):
-    must_fail(wanted, NOTICED[wanted])

@@ -70,14 +70,6 @@ def test_period_of_random_chains_by_matrix_powers():
     assert all(seen.get(kind, 0) > 20 for kind in [(False, 0), (True, 1), (True, 2), (True, 3), (True, 4)]), seen
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 12])
-def test_period_of_a_cycle(n):
-    cycle = torch.eye(n).roll(1, 0)
-    assert chain_period(cycle) == (True, n)
-    cycle[:, -1] = (cycle[:, -1] + cycle[:, 0]) / 2  # from the last state also past the first one
-    assert chain_period(cycle) == (True, 1)
-
-
 @pytest.mark.parametrize(
     ("transition", "initial", "found", "summary"),
     [

@@ -150,9 +150,12 @@ def test_what_holds_is_the_inequality():
     assert torch.equal(found.rounding, found.reach * (lost @ model.emission))
     assert found.largest_rounding == lost.max().item()
     edge = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)  # μᵀp = -1/2, whatever rounds
-    for part in ("rounding", "largest_rounding"):
+    for part in ("error", "rounding", "largest_rounding"):
         large = replace(found, **{part: getattr(found, part) * 0 + 1e6})
         assert (found.holds(edge, 0.1).item(), large.holds(edge, 0.1).item()) == (True, False)
+    near = torch.tensor([[1 / 3 + 2.0**-50, 2 / 3, 0]], dtype=torch.float64)  # within the rounding of μᵀp itself
+    assert near @ found.mu > 0
+    assert not replace(found, error=0.0, rounding=0 * found.rounding).holds(near, 0.0).item()
     weaker = certificate(model, mu, LinearHead(head.weights + torch.tensor([0.3, 0, 0])), lemma_c_2(model, prompt))
     assert weaker.error > found.error
 

@@ -18,7 +18,7 @@ from witness import forward_backward, share
 
 from hmmlib.inference.messages import lifted_size, masked_token_probs, prompted
 from hmmlib.models.appendix_e import random_memory_hmm
-from hmmlib.models.families import essential_hmm, recoverable_memory_hmm, regular_hmm, sparse_columns
+from hmmlib.models.families import essential_hmm, recoverable_memory_hmm, sparse_columns
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import assumption_4_2, assumption_d_5
 from hmmlib.theory.theorems import (
@@ -68,19 +68,6 @@ def test_theorem_3_6_on_long_inputs_and_larger_models(length):
         seen, excluded = seen + both, excluded + possible - both
     assert seen > 50
     assert excluded > 0 or length == 1
-
-
-def test_theorem_3_6_where_all_states_are_essential():
-    """H* is everything: every state leads into H* only, so the prompt is 1 everywhere."""
-    for seed in range(10):
-        model = regular_hmm(4, 6, seed, zeros=0.2)
-        if torch.linalg.matrix_rank(model.emission) < 4:
-            continue
-        mu = np.random.default_rng(seed).normal(size=4)
-        prompt, _ = theorem_3_6(model, mu, range(4))
-        assert prompt.tolist() == [1] * 4
-        possible, both = check_3_6(model, mu, [0, 1, 2, 3], mixed_inputs(model, 6, seed))
-        assert possible == both > 5
 
 
 def test_theorem_3_6_with_one_state_and_with_one_essential_state():
@@ -279,20 +266,6 @@ def test_attention_heads_with_nearly_dependent_columns(gap, with_prompt):
         tokens = telling_inputs(model, 6, seed, cell, syntax, prompt)
         met += check_4(model, mu, cell, syntax, tokens, prompt, head)["within"]
     assert met > 20
-
-
-def test_a_batch_is_a_loop_and_blocks_do_not_show():
-    for seed in range(4):
-        model, cell, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, seed, 0.7, True)
-        prompt, head = theorem_4_6(model, [1.0, -2.0], cell, syntax)
-        tokens = mixed_inputs(model, 5, seed)
-        together = head(masked_token_probs(model, tokens, prompt), prompted(model, prompt, tokens))
-        alone = [head(masked_token_probs(model, x[None], prompt), prompted(model, prompt, x[None])) for x in tokens]
-        np.testing.assert_allclose(together, torch.cat(alone), rtol=1e-12, atol=1e-14)
-        head = theorem_4_3(model, [1.0, -2.0], cell, syntax)
-        together = head(masked_token_probs(model, tokens), model.embed(tokens))
-        alone = [head(masked_token_probs(model, x[None]), model.embed(x[None])) for x in tokens]
-        np.testing.assert_allclose(together, torch.cat(alone), rtol=1e-12, atol=1e-14)
 
 
 def test_models_of_float32():

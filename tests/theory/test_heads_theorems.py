@@ -9,7 +9,7 @@ from record import SLOW
 from test_separation import check_refutation
 
 from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import dependent_hmm, hidden_twins, nearly_dependent_hmm, non_degenerate_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import AssumptionError, assumption_3_1, assumption_3_2
@@ -107,26 +107,6 @@ def test_a_broken_assumption_is_named_and_reported(name):
     assert not report
     assert report == {"3.1": assumption_3_1, "3.2": assumption_3_2}[assumption](model)
     assert isinstance(caught.value, ValueError)
-
-
-@pytest.mark.parametrize(
-    ("mu", "message"),
-    [
-        ([1.0], r"mu must have shape \(2,\), one weight for each state or memory value, not \(1,\)"),
-        ([[1.0, 2.0]], r"mu must have shape \(2,\)"),
-        ([1.0, np.nan], "mu must be finite"),
-        ([1.0, np.inf], "mu must be finite"),
-        ([0.0, 0.0], "mu must not be all zero"),
-    ],
-)
-def test_weights_that_are_refused(mu, message):
-    with pytest.raises(ValueError, match=message):
-        theorem_3_3(HMM(LOOP, np.eye(2), UNIFORM), mu)
-
-
-def test_only_vanilla_models():
-    with pytest.raises(TypeError, match="model must be of type HMM, not MemoryHMM"):
-        theorem_3_3(random_memory_hmm(2), np.ones(4))
 
 
 def test_linear_head():

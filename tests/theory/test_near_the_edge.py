@@ -1,7 +1,10 @@
 """All seven predicates on models near the edge, against ranks and zeros in rational numbers: never wrong, seldom silent."""
 
 import itertools
+import math
+import warnings
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import dyadic
@@ -9,8 +12,11 @@ import numpy as np
 import pytest
 import torch
 from companion.evidence.exact.rational import rank as rational_rank
+from integers import whole
 from record import SLOW
+from witness import forward_backward
 
+from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models.families import dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import ranks
@@ -272,6 +278,28 @@ def test_a_start_that_is_nearly_stationary_is_too_close_and_its_head_bears_the_d
     with pytest.warns(UserWarning, match=r"^Assumption 4\.4 \(stationarity\) is too close to tell: "):
         _, head = theorem_4_6(model, [1.0, -1.0], 0, [0, 1])
     assert head.drift == report.drift
+
+
+def test_a_drifting_start_leaves_no_tie_that_is_sure():
+    """Behind the prompt a text is one step on, where the law of the state is another by the drift: without it in the bound
+    a tie would get a sure label."""
+    without = 0
+    for depth in range(31, 46):
+        start = np.array([0.5 + 2.0**-depth, 0.5 - 2.0**-depth])
+        table = np.array([[[5, 1], [2, 3]], [[2, 3], [1, 2]], [[1, 2], [1, 1]], [[0, 2], [4, 2]]]) / 8
+        model = MemoryHMM([[0.75, 0.25], [0.25, 0.75]], table, start, [0.5, 0.5])
+        for token in range(4):
+            zero, one = map(int, forward_backward(model, np.array([token]), number=whole).memory)
+            mu = [float(one // math.gcd(zero, one)), -float(zero // math.gcd(zero, one))]
+            assert int(mu[0]) * zero + int(mu[1]) * one == 0
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                prompt, head = theorem_4_6(model, mu, 0, [0, 1])
+            read = masked_token_probs(model, [[token]], prompt), prompted(model, prompt, [[token]])
+            assert head.label(*read).item()
+            assert not head.sure(*read).item()
+            without += replace(head, drift=0.0).sure(*read).item()
+    assert without > 20
 
 
 def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds():

@@ -36,16 +36,7 @@ def test_a_head_is_found_where_there_is_one():
             labels[:] = seed % 20 == 0  # one class only
         head = fit_or_refute(probs, labels)
         assert isinstance(head, LinearHead)
-        scores = head(probs)
-        assert (scores[labels] >= -1e-7).all()  # within what the solver promises
-        assert (scores[~labels] < 0).all()
-
-
-def test_a_head_that_is_found_gives_the_labels_themselves():
-    for seed in range(60):
-        probs = distributions(20, 6, seed)
-        labels = probs @ torch.randn(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) >= 0
-        assert torch.equal(fit_or_refute(probs, labels).label(probs), labels), seed
+        assert torch.equal(head.label(probs), labels), seed
 
 
 def test_a_refutation_is_found_where_there_is_no_head():
