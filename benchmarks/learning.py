@@ -1,147 +1,104 @@
-"""What the stored learning curves say: steps and time to a given loss, ours beside the Trainer's.
+"""Excess loss against time: whole pretrainings by ours and by Hugging Face's Trainer, of several lengths; takes hours.
 
-Imports nothing of the library: the page is built from the JSON files alone.
+As the learning rate falls to zero over a run, each length is a run of its own, and a curve is made of many. The excess
+is the network's masked-token loss minus that of the exact conditionals, on the same fresh sequences for all. A run uses
+one thread. Seconds of such runs are those of a machine with other work; for a curve against time, take steps times what
+a step costs in the contest (results/pretraining.json).
 """
 
 from __future__ import annotations
 
-import math
+import tempfile
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
-from records import Table, chosen, number
+import numpy as np
+import torch
+from contest import GIB, Contestant, Worker
+from measures import save_text, trainer_settings
+from tables import PRESET, best_rate
 
-PRESET = "quick"
-STEPS = 400
-SETTING = {"learning_rate": 0.005, "muon_rate": 0.02, "schedule": "linear", "batch": 64}
-"""The preset's steps and settings, by which its runs are told from those of other choices."""
-LEAST = 1e-4
-"""An excess below this, nats, is taken as this: it is an estimate from a sample, and may be negative."""
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
+from hmmlib.training.readers import masked_losses
 
-
-def best_rate(rows: list[dict], states: int) -> float:
-    """The Trainer's learning rate with the lowest excess in its longest runs of the first seed. ValueError without runs."""
-    found = chosen(rows, side="Trainer", states=states)
-    if not found:
-        raise ValueError(f"there is no run of the Trainer at {states} states")
-    searched = max((-row["seed"], row["steps"]) for row in found)
-    longest = [row for row in found if (-row["seed"], row["steps"]) == searched]
-    return min(longest, key=lambda row: row["excess"])["learning_rate"]
-
-
-def at_best_rate(rows: list[dict], states: int, seed: int) -> list[dict]:
-    """The Trainer's runs with one seed at the best rate, by their steps."""
-    key = dict(side="Trainer", states=states, seed=seed, learning_rate=best_rate(rows, states))
-    return sorted(chosen(rows, **key), key=lambda row: row["steps"])
+OURS, THEIRS = (250, 400, 550), (550, 1100)
+"""Steps of our runs, the preset's own among them, and of the Trainer's."""
+RATES = (1e-3, 2e-3, 4e-3, 8e-3)
+"""Learning rates of the Trainer that are tried, in its longest run of the first seed."""
+LONGEST = 900.0
+"""Seconds that a run may take."""
 
 
-def needed(rows: list[dict], states: int, seed: int, excess: float) -> float | None:
-    """Steps after which the Trainer is down to an excess: between the lengths around it, on a line in both logarithms.
-
-    Its runs at the best rate count. None where none of them comes so low; the length of the shortest where that does.
-    """
-    before, excess = None, max(excess, LEAST)
-    for row in at_best_rate(rows, states, seed):
-        steps, value = row["steps"], max(row["excess"], LEAST)
-        if value <= excess:
-            if before is None:
-                return float(steps)
-            share = math.log(before[1] / excess) / math.log(before[1] / value)
-            return before[0] * (steps / before[0]) ** share
-        before = (steps, value)
-    return None
+def ours(states: int, seed: int, steps: int, schedule: str = "linear", **changes) -> dict:
+    """A run of ours: the preset but for `changes`. Warm-up is a share of the run, as in the preset."""
+    own = TrialSpec(PRESET)
+    changes = dict(learning_rate=own.learning_rate, muon_rate=own.muon_rate, batch=own.batch) | changes
+    warmup = max(1, round(own.warmup * steps / own.steps))
+    return dict(side="hmmlib", states=states, seed=seed, steps=steps, warmup=warmup, schedule=schedule, **changes)
 
 
-def sides(rows: list[dict]) -> dict[str, list[dict]]:
-    """The curves' runs: ours in the preset's setting, and all of the Trainer's. By states, seed and steps."""
-    order = sorted(rows, key=lambda row: (row["states"], row["seed"], row["steps"], row["learning_rate"]))
-    return {"hmmlib": chosen(order, side="hmmlib", **SETTING), "Trainer": chosen(order, side="Trainer")}
+def theirs(states: int, seed: int, steps: int, rate: float) -> dict:
+    """A run of the Trainer, with AdamW."""
+    batch = TrialSpec(PRESET).batch
+    return dict(side="Trainer", states=states, seed=seed, steps=steps, learning_rate=rate, batch=batch)
 
 
-def tables(rows: list[dict], step: dict[str, float]) -> dict[str, Table]:
-    """Time to our loss, all runs of the curves, and other choices; `step` has the seconds of a step of both sides."""
-    preset = chosen(sides(rows)["hmmlib"], steps=STEPS)
-    lines = [
-        (
-            f"{row['states']}",
-            f"{row['seed']}",
-            number(row["excess"]),
-            *beside(rows, row, step["hmmlib"] / step["Trainer"]),
-        )
-        for row in preset
-    ]
-    runs = [
-        (name, *(f"{row[part]}" for part in ("states", "seed", "steps", "learning_rate")), number(row["excess"]))
-        for name, found in sides(rows).items()
-        for row in found
-    ]
-    columns = (
-        "states",
-        "seed",
-        f"excess loss after {STEPS} steps",
-        "the Trainer's steps to it",
-        "our share of its time",
-    )
-    return {
-        "time": Table("time to a given loss", columns, lines),
-        "runs": Table("runs", ("who", "states", "seed", "steps", "learning rate", "excess loss"), runs),
-        "choices": choices(rows),
-    }
+def choices() -> Iterator[tuple[int, dict]]:
+    """What else the preset could be: other rates, other schedules, other batches of as many tokens in all."""
+    own = TrialSpec(PRESET)
+    for factor in (0.5, 2):
+        yield own.steps, dict(muon_rate=own.muon_rate * factor)
+        yield own.steps, dict(learning_rate=own.learning_rate * factor)
+    yield own.steps, dict(muon_rate=own.muon_rate / 2, learning_rate=own.learning_rate / 2)
+    yield from ((own.steps, dict(schedule=name)) for name in ("cosine", "stable"))
+    yield own.steps * 2, dict(batch=own.batch // 2)
+    yield own.steps // 2, dict(batch=own.batch * 2)
 
 
-def beside(rows: list[dict], row: dict, cost: float) -> tuple[str, str]:
-    """The Trainer's steps to the excess of a run of ours, and our share of its time; `cost`: our step in steps of its."""
-    lengths = [run["steps"] for run in at_best_rate(rows, row["states"], row["seed"])]
-    if not lengths:
-        return "no run", "–"
-    steps = needed(rows, row["states"], row["seed"], row["excess"])
-    share = f"{number(100 * cost * row['steps'] / (steps or lengths[-1]))} %"
-    if steps is None:
-        return f"not in {lengths[-1]} steps", f"less than {share}"
-    if steps == lengths[0]:
-        return f"at most {steps:.0f}", f"at least {share}"
-    return f"{steps:.0f}", share
+def learning_curves(row, quick: bool) -> None:
+    """The Trainer's learning rate first; then both sides in several lengths; then other choices of ours."""
+    torch.set_num_threads(1)
+    sizes, seeds, lengths = ((4,), (0,), (5,)) if quick else ((10, 30), (0, 1, 2), THEIRS)
+
+    def run(key: dict) -> dict:
+        return row(partial(train, key), **key)
+
+    rates = {}
+    for states in sizes:
+        rates[states] = best_rate([run(theirs(states, seeds[0], lengths[-1], rate)) for rate in RATES], states)
+    for seed in seeds:
+        for states in sizes:
+            for steps in (5,) if quick else OURS:
+                run(ours(states, seed, steps))
+            for steps in lengths:
+                if (seed, steps) != (seeds[0], lengths[-1]):  # that was run in the search
+                    run(theirs(states, seed, steps, rates[states]))
+            for steps, changes in () if quick else choices():
+                run(ours(states, seed, steps, **changes))
 
 
-def choices(rows: list[dict]) -> Table:
-    """Excess loss under other rates, schedules and batches, beside the preset's; no rows where none was tried."""
-    own = chosen(rows, side="hmmlib")
-    others = [row for row in own if changed(row)]
-    excesses = {}
-    for row in [*chosen(sides(rows)["hmmlib"], steps=STEPS), *others]:
-        excesses.setdefault((row["states"], changed(row) or "the preset", row["steps"]), {})[row["seed"]] = row[
-            "excess"
-        ]
-    seeds = sorted({row["seed"] for row in own})
-    lines = [
-        (f"{states}", change, f"{steps}", *(number(excess[seed]) if seed in excess else "–" for seed in seeds))
-        for (states, change, steps), excess in sorted(excesses.items(), key=lambda item: item[0][0])
-    ]
-    columns = ("states", "changed", "steps", *(f"seed {seed}" for seed in seeds))
-    return Table("other choices", columns, lines if others else [])
-
-
-def changed(row: dict) -> str:
-    """What sets a run of ours apart from the preset but its steps: muon rate 0.04."""
-    parts = (f"{name.replace('_', ' ')} {row[name]}" for name, value in SETTING.items() if row[name] != value)
-    return ", ".join(parts)
-
-
-def points(
-    rows: list[dict], step: dict[str, float], states: int
-) -> Iterator[tuple[str, int, list[float], list[float]]]:
-    """For each side and seed: its name, the seed, the runs' seconds and their excess losses, for a picture."""
-    for seed in sorted({row["seed"] for row in rows}):
-        own = chosen(sides(rows)["hmmlib"], states=states, seed=seed)
-        for name, found in (("hmmlib", own), ("Trainer", at_best_rate(rows, states, seed))):
-            if found:
-                seconds = [row["steps"] * step[name] for row in found]
-                yield name, seed, seconds, [max(row["excess"], LEAST) for row in found]
-
-
-def phrases(rows: list[dict]) -> dict[str, str]:
-    """The seeds, the rates that the Trainer was tried with, and its best ones."""
-    theirs = chosen(rows, side="Trainer")
-    seeds, rates, states = (sorted({row[name] for row in theirs}) for name in ("seed", "learning_rate", "states"))
-    best = [f"{best_rate(rows, size)} at {size} states" for size in states]
-    listed = {"learning-seeds": seeds, "learning-rates": rates, "learning-best": best}
-    return {name: ", ".join(map(str, values)) for name, values in listed.items()}
+def train(key: dict) -> dict:
+    """Of a run: its tokens, seconds, and losses on fresh sequences."""
+    changes = {name: key[name] for name in ("learning_rate", "muon_rate", "batch", "warmup") if name in key}
+    trial = dict(preset=PRESET, n_states=key["states"], seed=key["seed"], steps=key["steps"], **changes)
+    spec = TrialSpec(**trial)
+    if key["side"] == "hmmlib":
+        who = Contestant("hmmlib", "steps:trained", dict(trial=trial, schedule=key["schedule"]), peer=False)
+    else:
+        settings = trainer_settings(spec, key["learning_rate"]) | dict(optim="adamw_torch_fused")
+        who = Contestant("Trainer", "with_trainer:trained", settings, inputs=save_text(spec))
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(who, 1, Path(folder, "run"))
+        try:
+            worker.prepare(LONGEST, 8 * GIB)
+            seconds, *weights = np.load(worker.answer)
+        finally:
+            worker.close()
+    network = build_network(spec)
+    torch.nn.utils.vector_to_parameters(torch.tensor(weights, dtype=torch.float32), network.parameters())
+    seed = trial_seeds(spec.seed)["evaluation"]
+    loss, least = masked_losses(network, draw_model(spec), spec.evaluation, spec.length, spec.masked, seed)
+    tokens = spec.steps * spec.batch * spec.length
+    return dict(tokens=tokens, seconds=seconds.item(), loss=loss, least=least, excess=loss - least)

@@ -2,14 +2,14 @@
 
 python benchmarks/run.py [NAMES…] [--quick]
 
-Results go to benchmarks/results/, which the book's page reads; with --quick, which takes seconds and says little, to
+Results go to benchmarks/results/, which the book's page reads; with --quick, which takes seconds and measures little, to
 build/bench/. An interrupted run goes on where it stopped, as long as nothing that the rows depend on has changed.
+Learning curves, which take hours, and builds of the book are run only where they are named.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -21,21 +21,24 @@ import typer
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 
-from contest import PEERS, RESULTS, ROOT, machine, write  # noqa: E402
-from records import printed  # noqa: E402
-from tables import COMMANDS, TABLES  # noqa: E402
+import building  # noqa: E402
+import learning  # noqa: E402
+import measures  # noqa: E402
+from contest import PEERS, machine  # noqa: E402
+from tables import RESULTS, TABLES  # noqa: E402
 
-BUILD = ROOT / "build" / "bench"
-NAMES = tuple(name for name in TABLES if name not in COMMANDS)
-"""Modules beside this one, each with `measure(rows, quick)`, which calls `rows` for each of its rows."""
+from hmmlib.files import write_whole  # noqa: E402
+
+BUILD = FOLDER.parent / "build" / "bench"
+USUAL = {name: getattr(measures, name) for name in TABLES if hasattr(measures, name)}
+BENCHMARKS = USUAL | {"learning-curves": learning.learning_curves, "build": building.build}
 
 
-def digest(name: str) -> str:
-    """Of all that a benchmark's rows depend on: the library, the contest, what takes part, the versions of both sides."""
-    own = [FOLDER / f"{part}.py" for part in ("contest", "worker", "posteriors", name)]
-    versions = [FOLDER / "peers.txt", ROOT / "requirements.lock"]
+def digest() -> str:
+    """Of all that rows depend on: the library, the benchmarks, the versions of both sides."""
+    paths = {*(FOLDER.parent / "hmmlib").rglob("*.py"), *FOLDER.rglob("*.py"), FOLDER / "peers.txt"}
     content = hashlib.sha256()
-    for path in sorted({*(ROOT / "hmmlib").rglob("*.py"), *(FOLDER / "contestants").glob("*.py"), *own, *versions}):
+    for path in sorted({*paths, FOLDER.parent / "requirements.lock"}):
         content.update(path.read_bytes())
     return content.hexdigest()
 
@@ -52,40 +55,31 @@ class Rows:
         """The row `key | make()`. Versions of contestants are collected in one place."""
         name = hashlib.sha256(json.dumps([key, self.state]).encode()).hexdigest()[:16]
         path = self.folder / f"{name}.json"
-        row = json.loads(path.read_text()) if path.is_file() else key | make()
         if not path.is_file():
-            write(path, row)
-            print(", ".join(f"{k} {v}" for k, v in key.items()), *self.words(row), flush=True)
+            print(", ".join(f"{k} {v}" for k, v in key.items()), flush=True)
+            write_whole(path, json.dumps(key | make(), allow_nan=False))
+        row = json.loads(path.read_text())
         for contestant in row.get("contestants", []):
             self.versions["peers" if contestant["peer"] else "ours"] |= contestant.pop("versions", {})
         self.rows.append(row)
         return row
 
-    @staticmethod
-    def words(row: dict):
-        """The row's contestants on a line each, while one waits for the table."""
-        for one in row.get("contestants", []):
-            yield f"\n  {one['name']}: " + one.get("failed", f"{one.get('median', 0):.4g} s")
-
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="all if none is given")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help=f"of {', '.join(BENCHMARKS)}")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="small sizes, nothing stored")] = False,
 ) -> None:
-    for name in names or []:
-        if name not in NAMES:
-            raise typer.BadParameter(f"there is no benchmark {name!r}; there are {', '.join(NAMES)}")
-    if sys.platform != "linux":
-        raise typer.BadParameter("these benchmarks need Linux: they set processor affinity and read /proc")
-    if not PEERS.is_file():
-        raise typer.BadParameter(f"there is no {PEERS}: `make bench` makes the environment of the peers")
-    for name in names or NAMES:
-        rows = Rows(name, quick, digest(name))
-        importlib.import_module(name).measure(rows, quick)
+    if unknown := {*(names or [])} - BENCHMARKS.keys():
+        raise typer.BadParameter(f"there is no benchmark {unknown.pop()!r}; there are {', '.join(BENCHMARKS)}")
+    if sys.platform != "linux" or not PEERS.is_file():
+        raise typer.BadParameter(f"these benchmarks need Linux and {PEERS}, which `make bench` makes")
+    for name in names or USUAL:
+        rows = Rows(name, quick, digest())
+        BENCHMARKS[name](rows, quick)
         record = {"name": name, "machine": machine(), "versions": rows.versions, "rows": rows.rows}
-        write((BUILD if quick else RESULTS) / f"{name}.json", record)
-        for table in TABLES[name](record).values():
-            print(printed(table))
+        write_whole((BUILD if quick else RESULTS) / f"{name}.json", json.dumps(record, indent=1) + "\n")
+        for title, table in TABLES[name](record).items():
+            print(f"\n{name}: {title}\n{table.to_string(index=False)}")
 
 
 if __name__ == "__main__":

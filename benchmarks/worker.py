@@ -1,8 +1,8 @@
-"""One contestant of a contest: prepared once, then asked again and again for the seconds that its call takes.
+"""One contestant of a contest: prepared once, then timed as often as it is asked. Started by `contest.py`.
 
-Started by `contest.py` in the contestant's own environment, so it imports nothing but the standard library and numpy.
-JSON lines come in on stdin, one answer each goes out; whatever a library prints is sent to stderr. The arguments are the
-processors that the process may use.
+It runs in the contestant's own environment, and imports nothing but the standard library and numpy. JSON lines come in on
+stdin, one answer each goes out; whatever a library prints is sent to stderr. The arguments are the processors that the
+process may use.
 
 A contestant is a function in benchmarks/contestants/: given its options it returns (call, answer). `call()` does the
 work, down to the last byte of its result; `answer(result)` picks an array of numbers to compare with the others', or
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import importlib
 import json
@@ -24,60 +23,39 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-CONTESTANTS = Path(__file__).resolve().parent / "contestants"
+import numpy as np
 
 
 def memory(field: str) -> int:
-    """Bytes of this process: "VmRSS", resident now, or "VmHWM", the most since `forget_peak`."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")
-
-
-def forget_peak() -> None:
-    """Count the peak of resident memory from now on, where the kernel lets us."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def give_back() -> None:
-    """Let go of memory that nothing uses, as far as Python and the C library know."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-
-
-owners = functools.cache(metadata.packages_distributions)
+    """Bytes of this process: "VmRSS", resident now, or "VmHWM", the most since the peak was reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
 def versions() -> dict[str, str]:
     """Of Python and of every distribution that was imported."""
-    found = {name for module in {module.split(".")[0] for module in sys.modules} for name in owners().get(module, [])}
-    return {"python": sys.version.split()[0]} | {name: metadata.version(name) for name in sorted(found, key=str.lower)}
+    owners, modules = metadata.packages_distributions(), {module.split(".")[0] for module in sys.modules}
+    found = sorted({name for module in modules for name in owners.get(module, [])}, key=str.lower)
+    return {"python": sys.version.split()[0]} | {name: metadata.version(name) for name in found}
 
 
 class Contestant:
-    """The orders that a worker follows, any number of times; each returns what is answered."""
-
-    call = None
+    """The orders that a worker follows; each returns what is answered."""
 
     def prepare(self, call: str, options: dict, answer: str) -> dict:
         """Import, build, and run once outside the clock (compilers run now); the result's sample goes to a file."""
-        import numpy as np
-
         start = time.perf_counter()
         module, _, name = call.partition(":")
         self.call, pick = getattr(importlib.import_module(module), name)(**options)
-        before = memory("VmRSS")
-        result = self.call()
-        picked = pick(result)
+        picked = pick(self.call())
         if picked is not None:
             np.save(answer, np.asarray(picked, dtype=np.float64))
-        del result, picked
-        give_back()
-        seconds = time.perf_counter() - start
-        forget_peak()
-        return {"ready": seconds, "before": before, "settled": memory("VmRSS")}
+        del picked
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # the C library's unused memory goes back to the system
+        with contextlib.suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory counts from now on
+        return {"ready": time.perf_counter() - start, "settled": memory("VmRSS")}
 
     def time(self) -> dict:
         start = time.perf_counter()
@@ -87,11 +65,7 @@ class Contestant:
         return {"seconds": seconds}
 
     def finish(self) -> dict:
-        """What is left to say; then what the call holds is given back to the system, for who comes next."""
-        peak = memory("VmHWM")
-        self.call = None
-        give_back()
-        return {"peak": peak, "versions": versions()}
+        return {"peak": memory("VmHWM"), "versions": versions()}
 
 
 def main(processors: list[str]) -> None:
@@ -99,7 +73,7 @@ def main(processors: list[str]) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a stopped worker must not outlive the contest
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    sys.path.insert(0, str(CONTESTANTS))
+    sys.path.insert(0, str(Path(__file__).resolve().parent / "contestants"))
     contestant = Contestant()
     for line in sys.stdin:
         order = json.loads(line)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -67,34 +66,18 @@ def put(root: Path, new: str) -> list[str]:
     return changed
 
 
-def complaint(address: str, here: str | None) -> str:
-    """What is wrong with an address in a repository whose own is `here`, as far as that is known; "" where nothing is."""
-    if address.split("/")[-2] == PLACEHOLDER:
-        return f"the repository's address is still a placeholder, {address}, and links to it lead nowhere"
-    if here and here.lower() != address.lower():
-        return f"this repository is {here}, but its links lead to {address}"
-    return ""
-
-
 def remind() -> None:
-    """Say the address, or in one line what is wrong with it. In a workflow of GitHub's it is shown on top of the run."""
+    """Print the address, or in one line what is wrong with it. In a workflow of GitHub's it is shown on top of the run."""
     server, name = os.environ.get("GITHUB_SERVER_URL", GITHUB), os.environ.get("GITHUB_REPOSITORY")
-    here = f"{server}/{name}" if name else None
-    if wrong := complaint(pipeline.address(), here):
-        mark = "::warning::" if name else ""
-        print(f"{mark}{wrong}; set it with: make address URL={here or f'{GITHUB}/YOU/NAME'}")
+    address, here = pipeline.address(), f"{server}/{name}" if name else ""
+    if address.split("/")[-2] == PLACEHOLDER:
+        wrong = f"the repository's address is still a placeholder, {address}, and links to it lead nowhere"
+    elif name and here.lower() != address.lower():
+        wrong = f"this repository is {here}, but its links lead to {address}"
     else:
-        print(f"the repository's address: {pipeline.address()}")
-
-
-def is_tagged(tag: str) -> bool:
-    """Whether this checkout has that tag; so it seems where there is no git."""
-    call = ["git", "-C", str(pipeline.ROOT), "tag", "--list", tag]
-    try:
-        done = subprocess.run(call, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return True
-    return done.returncode != 0 or done.stdout.strip() == tag
+        print(f"the repository's address: {address}")
+        return
+    print(f"{'::warning::' if name else ''}{wrong}; set it with: make address URL={here or f'{GITHUB}/YOU/NAME'}")
 
 
 def main(words: list[str]) -> None:
@@ -110,7 +93,7 @@ def main(words: list[str]) -> None:
     pipeline.write_twins(check=False)
     tag = pipeline.tag()
     print(f"commit this. In Colab the notebooks install the tag {tag}: git push origin {tag}", end="")
-    print("" if is_tagged(tag) else f" (it is not in this repository yet: git tag {tag})")
+    print(f" (git tag {tag} makes it, where it is not in this repository yet)")
 
 
 if __name__ == "__main__":

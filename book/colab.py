@@ -16,8 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
-from datetime import datetime
+import venv
 from importlib.metadata import distributions
 from pathlib import Path
 from traceback import format_exception_only
@@ -32,30 +31,10 @@ LIMIT = 1800
 """The most seconds that one cell may take."""
 FOREIGN = re.compile("PYTHON|GIT_|CONDA_|VIRTUAL_ENV$|JPY_|MPLBACKEND$|PIP_(TARGET|PREFIX|USER|NO_DEPS)$")
 """Variables that a reader in Colab does not have, and that would change what Python, git or pip do."""
-PROBE = """\
-import json as _json, sys as _sys
-print(_json.dumps({"python": _sys.prefix, "hmmlib": _sys.modules["hmmlib"].__file__ if "hmmlib" in _sys.modules else None}))
-"""
-
-
-@dataclass
-class Report:
-    """What became of one notebook: seconds of its first cell and of the others, what was installed, what was wrong."""
-
-    name: str
-    install: float = 0.0
-    run: float = 0.0
-    installed: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-    def row(self) -> str:
-        said = f"hmmlib and {len(self.installed) - 1} more" if "hmmlib" in self.installed else "no hmmlib"
-        end = "FAILED" if self.problems else "ran"
-        return f"{self.name:24}{self.install:12.1f}{self.run:10.1f}  {said:22}{end}"
 
 
 def call(*command: str | Path, **options) -> str:
-    """Run a command and return what it says; RuntimeError with the last of it where it fails."""
+    """Run a command and return its output; RuntimeError with the last of it where it fails."""
     done = subprocess.run(list(map(str, command)), text=True, capture_output=True, check=False, **options)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{last_lines(done.stdout + done.stderr)}")
@@ -68,12 +47,6 @@ def last_lines(text: str, n: int = 12) -> str:
     return "\n".join([line for line in lines if line.strip()][-n:])
 
 
-def requirements() -> list[str]:
-    """What Colab has, spelt as in the lock."""
-    lock = (pipeline.ROOT / "requirements.lock").read_text().split()
-    return [next((line for line in lock if line.startswith(f"{name}==")), name) for name in COLAB]
-
-
 def surroundings(**more: str) -> dict[str, str]:
     """Environment variables for what runs in a layer: this process's own, without those that are foreign to Colab."""
     return {name: value for name, value in os.environ.items() if not FOREIGN.match(name)} | more
@@ -84,24 +57,20 @@ def site_packages(environment: Path) -> Path:
     return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
-def make_base(base: Path, wanted: list[str]) -> None:
-    """An environment with these packages alone. One that is there is kept if it was made from the same list."""
+def make_base(base: Path) -> None:
+    """An environment with what Colab has, alone. One that is there is kept if it was made from the same list."""
+    lock = (pipeline.ROOT / "requirements.lock").read_text().split()
+    wanted = [next((line for line in lock if line.startswith(f"{name}==")), name) for name in COLAB]
     made, text = base / "made-from.txt", "\n".join([sys.version, *wanted])
-    if made.is_file() and made.read_text() == text:
-        return
-    shutil.rmtree(base, ignore_errors=True)
-    call(sys.executable, "-m", "venv", base)
-    call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted, env=surroundings())
-    made.write_text(text)
+    if not made.is_file() or made.read_text() != text:
+        venv.create(base, clear=True, with_pip=True)
+        call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted, env=surroundings())
+        made.write_text(text)
 
 
 def make_layer(layer: Path, base: Path) -> Path:
-    """An empty environment that sees the base's packages, pip among them. What it installs stays in it.
-
-    Returns its Python.
-    """
-    shutil.rmtree(layer, ignore_errors=True)
-    call(sys.executable, "-m", "venv", "--without-pip", layer)
+    """An empty environment that sees the base's packages, pip among them, and keeps what it installs. Returns its Python."""
+    venv.create(layer, clear=True, symlinks=True)
     (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n")
     return layer / "bin" / "python"
 
@@ -123,38 +92,17 @@ def copy_files(folder: Path) -> None:
             shutil.copy2(pipeline.ROOT / name, folder / name)
 
 
-def copy_tree(repository: Path) -> int:
-    """Make a repository whose one commit is the tree at hand: every file that git does not ignore, as it is on disk.
-
-    Returns the number of files that differ from the last commit. The project's own repository and index are only read.
-    """
-    quiet = surroundings(GIT_OPTIONAL_LOCKS="0")
-    changed = call("git", "-C", pipeline.ROOT, "status", "--porcelain", "--untracked-files=all", env=quiet).splitlines()
+def copy_tree(repository: Path) -> None:
+    """Make a repository whose one commit is the tree at hand: every file that git does not ignore, as it is on disk."""
     copy_files(repository)
     own = ("-c", "user.name=colab", "-c", "user.email=colab@localhost", "-c", "commit.gpgSign=false")
-    call("git", "init", "--quiet", "--template=", repository, env=quiet)
-    call("git", "-C", repository, "add", "--all", "--force", env=quiet)
-    call("git", "-C", repository, *own, "commit", "--quiet", "--message", "the tree at hand", env=quiet)
-    call("git", "-C", repository, "tag", pipeline.tag(), env=quiet)
-    return len(changed)
-
-
-def load(path: Path, values: dict | None) -> nbformat.NotebookNode:
-    """A notebook, with these values injected after its parameters as papermill does it, if any are given."""
-    from papermill.iorw import load_notebook_node
-    from papermill.parameterize import parameterize_notebook
-
-    notebook = load_notebook_node(str(path))
-    return parameterize_notebook(notebook, values) if values else notebook
-
-
-def seconds(cell: nbformat.NotebookNode) -> float:
-    """How long a cell ran, as nbclient has noted it; 0 where it did not."""
-    times = cell.metadata.get("execution", {})
-    if "iopub.execute_input" not in times or "shell.execute_reply" not in times:
-        return 0.0
-    begin, end = (datetime.fromisoformat(times[key]) for key in ("iopub.execute_input", "shell.execute_reply"))
-    return (end - begin).total_seconds()
+    for words in (
+        ("init", "--quiet", "--template="),
+        ("add", "--all", "--force"),
+        (*own, "commit", "--quiet", "--message", "the tree at hand"),
+        ("tag", pipeline.tag()),
+    ):
+        call("git", *words, cwd=repository, env=surroundings())
 
 
 def printed(cell: nbformat.NotebookNode) -> str:
@@ -173,9 +121,8 @@ def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: d
     spec.mkdir(parents=True)
     start = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     (spec / "kernel.json").write_text(json.dumps({"argv": start, "display_name": "colab", "language": "python"}))
-    manager = AsyncKernelManager(
-        kernel_name="colab", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(spec.parent)])
-    )
+    specs = KernelSpecManager(kernel_dirs=[str(spec.parent)])
+    manager = AsyncKernelManager(kernel_name="colab", kernel_spec_manager=specs)
     client = NotebookClient(notebook, manager, timeout=LIMIT, resources={"metadata": {"path": str(empty)}})
     try:
         client.execute(cleanup_kc=True, env=variables)
@@ -186,17 +133,22 @@ def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: d
     return ""
 
 
-def check(path: Path, folder: Path, values: dict | None = None) -> Report:
+def check(path: Path, folder: Path, values: dict | None = None) -> tuple[dict[str, str], str]:
     """Run one notebook as Colab would, with these values injected, in a new layer over `folder / "base"`.
 
     Git takes `folder / "repository"` for the project's address. The layer is kept only where something is wrong.
+
+    Returns:
+        The packages that the notebook has installed, with their versions, and what is wrong, or "".
     """
-    report, own = Report(path.stem), folder / "notebooks" / path.stem
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
+
+    own = folder / "notebooks" / path.stem
     shutil.rmtree(own, ignore_errors=True)
     layer, empty = own / "layer", own / "empty"
     empty.mkdir(parents=True)
     python = make_layer(layer, folder / "base")
-    shutil.copy(path, empty)
     variables = surroundings(
         PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         VIRTUAL_ENV=str(layer),
@@ -207,115 +159,62 @@ def check(path: Path, folder: Path, values: dict | None = None) -> Report:
         GIT_CONFIG_KEY_0=f"url.file://{folder / 'repository'}.insteadOf",
         GIT_CONFIG_VALUE_0=pipeline.address(),
     )
-    search = "import importlib.util; print(importlib.util.find_spec('hmmlib'))"
-    if (there := call(python, "-c", search, cwd=empty, env=variables).strip()) != "None":
-        report.problems.append(f"hmmlib was there before the notebook installed it: {there}")
-
-    notebook = load(empty / path.name, values)
-    notebook.cells.append(nbformat.v4.new_code_cell(PROBE))
+    notebook = load_notebook_node(str(shutil.copy(path, empty)))
+    notebook = parameterize_notebook(notebook, values) if values else notebook
     stopped = run(notebook, python, empty, variables)
-    probe = notebook.cells.pop()
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    report.install, report.run = seconds(code[0]), sum(map(seconds, code[1:]))
-    report.installed = installed(layer)
-    report.problems += judge(code, stopped, layer, report.installed)
-    if not stopped:
-        report.problems += judge_probe(json.loads(printed(probe).splitlines()[-1]), layer)
     nbformat.write(notebook, own / path.name)
-    if not report.problems:
+    packages = installed(layer)
+    problem = judge(notebook, stopped, layer, packages)
+    if not problem:
         shutil.rmtree(layer)
-    return report
+    return packages, problem
 
 
-def first_line(cell: nbformat.NotebookNode) -> str:
-    """The first line of a cell that is no import, no comment and not indented, to find it by."""
-    lines = [line for line in cell.source.splitlines() if line.strip()]
-    return next((line for line in lines if not re.match(r"#|import |from |[\s)]", line)), lines[0])
-
-
-def judge(code: list[nbformat.NotebookNode], stopped: str, layer: Path, packages: dict[str, str]) -> list[str]:
-    """What is wrong with a notebook's code cells after its run, and with what it has installed."""
-    problems = []
+def judge(notebook: nbformat.NotebookNode, stopped: str, layer: Path, packages: dict[str, str]) -> str:
+    """What is wrong with a notebook's run, and with what it has installed; "" where nothing is."""
+    code, problems = [cell for cell in notebook.cells if cell.cell_type == "code"], []
     if stopped:
         begun = [cell for cell in code if cell.execution_count] or code[:1]
-        problems.append(f"stopped in the cell `{first_line(begun[-1])}`:\n{stopped}")
-    for cell in [] if stopped else code:
-        if any(output.output_type == "error" for output in cell.get("outputs", [])):
-            problems.append(f"an error, and the run went on: the cell `{first_line(cell)}`")
-        if cell.source.strip() and not cell.execution_count:
-            problems.append(f"not run: the cell `{first_line(cell)}`")
+        problems.append(f"stopped in this cell:\n{begun[-1].source}\n{stopped}")
     if "hmmlib" not in packages:
-        problems.append(f"no hmmlib was installed; its first code cell said:\n{last_lines(printed(code[0]))}")
+        problems.append(f"no hmmlib was installed; its first code cell printed:\n{last_lines(printed(code[0]))}")
     elif not any("vcs_info" in p.read_text() for p in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json")):
         problems.append("hmmlib was not installed by git")
     if again := [name for name in COLAB if name in packages]:
         problems.append(f"installed although Colab has it: {', '.join(again)}")
-    return problems
-
-
-def judge_probe(told: dict, layer: Path) -> list[str]:
-    """What is wrong with where the kernel ran and what it imported."""
-    problems = []
-    if Path(told["python"]) != layer:
-        problems.append(f"the kernel's Python was {told['python']}, not its layer's")
-    if told["hmmlib"] is None or not Path(told["hmmlib"]).is_relative_to(site_packages(layer)):
-        problems.append(f"hmmlib was imported from {told['hmmlib']}, not from the layer")
-    return problems
-
-
-def device(base: Path) -> str:
-    """What torch in the base has to compute with."""
-    name = "torch.cuda.get_device_name() if torch.cuda.is_available() else 'the CPU'"
-    question = f"import torch; print('torch', torch.__version__, 'on', {name})"
-    return call(base / "bin" / "python", "-c", question, env=surroundings()).strip()
+    return "\n".join(problems)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    every = sorted(path.stem for path in (pipeline.ROOT / "notebooks").glob("*.ipynb"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as 2-setting; all notebooks by default")
     parser.add_argument("--preset", choices=["smoke", "quick"], help="by default each notebook's own parameters")
     parser.add_argument("--folder", type=Path, default=pipeline.ROOT / "build" / "colab")
-    arguments = parser.parse_args()
-    every = sorted(path.stem for path in (pipeline.ROOT / "notebooks").glob("*.ipynb"))
-    names = arguments.names or every
-    if unknown := sorted({*names} - {*every}):
+    given = parser.parse_args()
+    if unknown := sorted({*given.names} - {*every}):
         parser.error(f"no such notebook: {', '.join(unknown)}; choose from {', '.join(every)}")
-    preset = arguments.preset and pipeline.ROOT / "parameters" / f"{arguments.preset}.yaml"
+    preset = given.preset and pipeline.ROOT / "parameters" / f"{given.preset}.yaml"
     values = preset and pipeline.read_parameters(preset)
-
-    folder, start = arguments.folder.resolve(), time.perf_counter()
+    folder = given.folder.resolve()
     mine = folder / "made-by-colab.py.txt"
     if folder.is_dir() and any(folder.iterdir()) and not mine.is_file():
         parser.error(f"{folder} holds other things, and this script deletes what it finds: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     mine.write_text("Everything in this folder is made by book/colab.py, which deletes and makes it anew.\n")
-    print(f"an environment with {' '.join(requirements())}: ", end="", flush=True)
-    make_base(folder / "base", requirements())
-    print(f"{time.perf_counter() - start:.1f} s; {device(folder / 'base')}")
-    if changed := copy_tree(folder / "repository"):
-        print(f"the tree at hand is tested: {changed} files in it are not as committed")
+    print(f"making an environment with {', '.join(COLAB)} alone", flush=True)
+    make_base(folder / "base")
+    copy_tree(folder / "repository")
     pipeline.quiet_kernels()
-    print(f"\n{'notebook':24}{'install, s':>12}{'run, s':>10}  installed")
-    reports = []
-    for name in names:
-        reports.append(check(folder / "repository" / "notebooks" / f"{name}.ipynb", folder, values))
-        print(reports[-1].row(), flush=True)
-    print(summary(reports))
-    sys.exit(any(report.problems for report in reports))
-
-
-def summary(reports: list[Report]) -> str:
-    """What was installed, once for all notebooks where it was the same, and what went wrong in which notebook."""
-    groups: dict[str, list[str]] = {}
-    for report in reports:
-        what = ", ".join(f"{name} {version}" for name, version in report.installed.items())
-        groups.setdefault(what, []).append(report.name)
-    lines = [
-        f"\ninstalled by {'each' if len(groups) == 1 else ', '.join(who)}: {what or 'nothing'}"
-        for what, who in groups.items()
-    ]
-    lines += [f"\n{report.name}: {problem}" for report in reports for problem in report.problems]
-    return "\n".join(lines)
+    failed = False
+    for name in given.names or every:
+        start = time.perf_counter()
+        packages, problem = check(folder / "repository" / "notebooks" / f"{name}.ipynb", folder, values)
+        failed |= bool(problem)
+        versions = ", ".join(f"{package} {version}" for package, version in packages.items())
+        print(f"{name}: {'FAILED' if problem else 'ran'} in {time.perf_counter() - start:.1f} s", flush=True)
+        print(f"  installed: {versions or 'nothing'}" + f"\n{problem}" * bool(problem), flush=True)
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

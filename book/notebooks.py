@@ -10,24 +10,23 @@ python book/notebooks.py run NAME FILE      run one notebook with the parameters
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache, partial
+from datetime import datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import jupytext
 import nbformat
-import own_copies
 import side_by_side
 import yaml
-from IPython.core.inputtransformer2 import TransformerManager
+from dependencies import code_of, digest, module_file, reached
 from parameter_files import read_parameters
 from portable import plain
 
@@ -64,6 +63,9 @@ def tag() -> str:
     return f"v{hmmlib.__version__}"
 
 
+# Twins
+
+
 def bootstrap() -> str:
     """The first code cell of every twin."""
     return BOOTSTRAP.format(address=address(), tag=tag())
@@ -81,7 +83,7 @@ def twin(source: Path) -> str:
     first_code = next(k for k, cell in enumerate(notebook.cells) if cell.cell_type == "code")
     notebook.cells.insert(first_code, nbformat.v4.new_code_cell(bootstrap(), metadata={"tags": ["remove-cell"]}))
     for k, cell in enumerate(notebook.cells):
-        cell.id = own_copies.cell_id(notebook.cells, k)
+        cell.id = cell_id(notebook.cells, k)
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -91,10 +93,48 @@ def twin(source: Path) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
-def write_twins(check: bool) -> int:
-    """Write every twin, or with `check` only say which have drifted. Returns the number that have.
+def cell_id(cells: list[dict], k: int) -> str:
+    """The id of a twin's k-th cell: a hash of its place, kind and text, and of there being none after it."""
+    text = "".join(cells[k]["source"])  # which a file has in lines
+    words = f"{k} {cells[k]['cell_type']} {text}{' the last' if k == len(cells) - 1 else ''}"
+    return hashlib.sha256(words.encode()).hexdigest()[:12]
 
-    Where a reader has edited one, what there was is kept in mine/edited.
+
+def is_edited(twin: Path) -> bool:
+    """Whether the text, order or outputs of a twin's cells are others than it was written with, whatever its source is now.
+
+    Its cells' ids show it, which no editor changes. To open and save it is no edit; to run it is one, for its outputs.
+    What is no whole notebook counts as edited.
+    """
+    try:
+        cells = json.loads(twin.read_text(encoding="utf8"))["cells"]
+        as_written = [cell["id"] == cell_id(cells, k) and not cell.get("outputs") for k, cell in enumerate(cells)]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return True
+    return not as_written or not all(as_written)
+
+
+def save_edits(path: Path) -> Path:
+    """Copy a file into mine/edited under a name with the time in it that no other file has; the copy.
+
+    OSError where that fails; then there is no copy, not even a part of one.
+    """
+    folder = ROOT / "mine" / "edited"
+    folder.mkdir(parents=True, exist_ok=True)
+    begins = f"{path.stem}-{datetime.now():%Y-%m-%d-%H%M%S}"
+    names = (f"{begins}{f'-{number}' if number > 1 else ''}{path.suffix}" for number in count(1))
+    copy = next(folder / name for name in names if not (folder / name).exists())
+    try:
+        return Path(shutil.copy2(path, copy))
+    except OSError:
+        copy.unlink(missing_ok=True)
+        raise
+
+
+def write_twins(check: bool) -> int:
+    """Write every twin, or with `check` only name those that have drifted. Returns the number that have.
+
+    Where a reader has edited one, what there was is copied to mine/edited.
     """
     drifted = 0
     for source in sources():
@@ -102,12 +142,12 @@ def write_twins(check: bool) -> int:
         if path.is_file() and path.read_bytes() == text.encode():
             continue
         drifted += 1
-        name, edited = path.relative_to(ROOT), path.is_file() and own_copies.edited(path)
+        name, edited = path.relative_to(ROOT), path.is_file() and is_edited(path)
         if check:
             kept = ", which keeps its edits in mine/edited" if edited else ""
             print(f"{name} is not what {source.name} gives: run `make notebooks`{kept}", file=sys.stderr)
             continue
-        copy = own_copies.keep(path, ROOT / "mine" / "edited") if edited else None
+        copy = save_edits(path) if edited else None
         write_whole(path, text)
         kept = f" anew; as you had edited it, it is kept in {copy.relative_to(ROOT)}" if copy else ""
         print(f"wrote {name}{kept}")
@@ -115,69 +155,29 @@ def write_twins(check: bool) -> int:
 
 
 def write_copies() -> None:
-    """Write a copy of every twin to work in, where there is none; what a reader has is left alone."""
-    folder = ROOT / "mine" / "notebooks"
-    made = [own_copies.copy_out(twin(source), folder / f"{source.stem}.ipynb") for source in sources()]
-    left = f"; those that were there stay as they are: {made.count(False)}" if False in made else ""
-    print(f"notebooks copied to {folder.relative_to(ROOT)}: {made.count(True)}{left}")
+    """Write a copy of every twin to work in, with a text notebook that Jupytext keeps like it.
 
-
-def module_file(name: str) -> Path | None:
-    """The file of a module of the library, or None where there is none of that name."""
-    path = (ROOT / "book" if name.split(".")[0] == "companion" else ROOT).joinpath(*name.split("."))
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
-
-
-@cache
-def imported(code: str) -> frozenset[str]:
-    """Modules of the library that code imports, wherever; a name of `hmmlib` itself stands for the module it comes from."""
-    names = set()
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module == "hmmlib":
-            names |= {f"hmmlib.{hmmlib._MODULE.get(alias.name, alias.name)}" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(name for name in names if name.split(".")[0] in ("hmmlib", "companion"))
-
-
-def reached(code: str) -> list[Path]:
-    """The files of the library that code can come to: modules over all imports, and whatever is no module.
-
-    The whole library where that cannot be said: for `import hmmlib` alone, and a name that `hmmlib` does not have.
+    Where there is one of the two, nothing is written: that is the reader's.
     """
-    everything = sorted(
-        path
-        for package in (ROOT / "hmmlib", ROOT / "book" / "companion")
-        for path in package.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+    folder, made = ROOT / "mine" / "notebooks", 0
+    for source in sources():
+        path = folder / f"{source.stem}.ipynb"
+        if path.exists() or path.with_suffix(".md").exists():
+            continue
+        notebook, made = nbformat.reads(twin(source), 4), made + 1
+        notebook.metadata["jupytext"] = {"formats": "ipynb,md:myst"}
+        for cell in notebook.cells:
+            cell.source = cell.source.strip("\n")  # as the text has it, so that the two are alike from the beginning
+        write_whole(path, nbformat.writes(notebook) + "\n")
+        # last: to Jupytext, what is newer is what counts
+        write_whole(path.with_suffix(".md"), jupytext.writes(notebook, fmt="md:myst"))
+    rest = len(sources()) - made
+    print(
+        f"notebooks copied to mine/notebooks: {made}" + f"; those that were there stay as they are: {rest}" * (rest > 0)
     )
-    files, names = {ROOT / "hmmlib" / "__init__.py"}, set(imported(code))
-    while names:
-        name = names.pop()
-        file = module_file(name)
-        if name == "hmmlib" or (file is None and name.count(".") == 1 and name.startswith("hmmlib.")):
-            return everything
-        if file and file not in files:
-            files.add(file)
-            names |= imported(file.read_text())
-    return sorted(files | {file for file in everything if file.suffix != ".py"})
 
 
-def code_of(notebook: nbformat.NotebookNode) -> str:
-    """What a notebook runs, as plain Python."""
-    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
-    return "\n".join(TransformerManager().transform_cell(source) for source in cells)
-
-
-def digest(words: str, files: Iterable[Path]) -> str:
-    """One hash of words and of files' names and contents."""
-    hashed = hashlib.sha256(words.encode())
-    for file in files:
-        content = file.read_bytes()
-        hashed.update(f"{file.relative_to(ROOT)} {len(content)}\n".encode() + content)
-    return hashed.hexdigest()
+# Runs
 
 
 def key(path: Path, parameters: Path) -> str:
@@ -187,10 +187,10 @@ def key(path: Path, parameters: Path) -> str:
     """
     notebook = nbformat.read(path, 4)
     cells = [[c.source, c.metadata.get("tags", [])] for c in notebook.cells if c.cell_type == "code"]
-    files = [parameters, ROOT / "requirements.lock", *reached(code_of(notebook))]
-    if module_file("hmmlib.experiments.store") in files:
+    files = [parameters, ROOT / "requirements.lock", *reached(ROOT, code_of(notebook))]
+    if module_file(ROOT, "hmmlib.experiments.store") in files:
         files += sorted((ROOT / "results").rglob("*.json"))
-    return digest(json.dumps(cells), files)
+    return digest(ROOT, json.dumps(cells), files)
 
 
 def quiet_kernels() -> None:
@@ -252,24 +252,19 @@ def execute(path: Path, parameters: Path) -> None:
     import papermill
 
     wanted, copy = key(path, parameters), EXECUTED / path.name
-    call = partial(
-        papermill.execute_notebook,
-        kernel_name="python3",
-        progress_bar=False,
-        cwd=ROOT / "notebooks",
-        coalesce_streams=True,  # where a busy kernel sends a line in two parts, pages would show two lines
-    )
     running, failed = copy.with_suffix(".running.ipynb"), copy.with_suffix(".failed.ipynb")
     EXECUTED.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
-    values = read_parameters(parameters)
+    how = dict(kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks")
+    how["coalesce_streams"] = True  # where a busy kernel sends a line in two parts, pages would show two lines
+    call = partial(papermill.execute_notebook, path, running, read_parameters(parameters), **how)
     try:
         try:
-            run = call(path, running, values)
+            run = call()
         except RuntimeError as error:
             if "before replying" not in str(error):
                 raise
-            run = call(path, running, values)  # a port that was chosen for the kernel may be another's by now
+            run = call()  # a port that was chosen for the kernel may be another's by now
         write(page(path, run, wanted), copy)
     except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
         with suppress(FileNotFoundError):
@@ -282,6 +277,12 @@ def execute(path: Path, parameters: Path) -> None:
     failed.unlink(missing_ok=True)
 
 
+def ledger_key() -> str:
+    """What the ledger depends on, as one hash: what checks the statements, and what writes them down."""
+    files = {*reached(ROOT, "import companion.__main__, companion.pages"), ROOT / "requirements.lock"}
+    return digest(ROOT, "ledger", sorted(files))
+
+
 def check_ledger(workers: int) -> None:
     """Check all statements and write the ledger; what it was made of is noted only when every verdict is as recorded."""
     ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
@@ -289,38 +290,70 @@ def check_ledger(workers: int) -> None:
     command = [sys.executable, "-m", "companion", "ledger", "--out", str(ledger), "--workers", str(workers)]
     if code := subprocess.run(command, cwd=ROOT).returncode:
         sys.exit(code)
-    write_whole(done_for, digest(wanted, [ledger]))
-
-
-def ledger_key() -> str:
-    """What the ledger depends on, as one hash: what checks the statements, and what writes them down."""
-    files = {*reached("import companion.__main__, companion.pages"), ROOT / "requirements.lock"}
-    return digest("ledger", sorted(files))
+    write_whole(done_for, digest(ROOT, wanted, [ledger]))
 
 
 def ledger_up_to_date() -> bool:
     """Whether it is the book's own, whole and untouched: `hmmlib ledger` may have written another in its place."""
     ledger, done_for = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key"
-    return ledger.is_file() and done_for.is_file() and done_for.read_text() == digest(ledger_key(), [ledger])
+    return ledger.is_file() and done_for.is_file() and done_for.read_text() == digest(ROOT, ledger_key(), [ledger])
 
 
 def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:
     """The ledger and the notebooks that are not up to date, the longest first: those that can train a network."""
-    jobs, waiting = [], {}
-    half = max(1, slots // 2)
+    jobs, half = [], max(1, slots // 2)
     if ledger_up_to_date():
         print("  ledger: unchanged")
     else:
         workers = max(half, side_by_side.cores() // slots)
         jobs.append(side_by_side.Job("ledger", partial(check_ledger, workers), half))
+    trains, others = [], []
     for path in (source.with_suffix(".ipynb") for source in sources()):
         if up_to_date(path, parameters):
             print(f"  {path.stem}: unchanged")
         else:
-            waiting[path] = module_file("hmmlib.training.pretraining") in reached(code_of(nbformat.read(path, 4)))
-    for path in sorted(waiting, key=waiting.get, reverse=True):
-        jobs.append(side_by_side.Job(path.stem, partial(execute, path, parameters)))
-    return jobs
+            files = reached(ROOT, code_of(nbformat.read(path, 4)))
+            kind = trains if module_file(ROOT, "hmmlib.training.pretraining") in files else others
+            kind.append(side_by_side.Job(path.stem, partial(execute, path, parameters)))
+    return jobs + trains + others
+
+
+def build(preset: str, slots: int) -> None:
+    """Execute what is not up to date; SystemExit with the names of what failed, ValueError for a wrong preset or number."""
+    parameters = ROOT / "parameters" / f"{preset}.yaml"
+    if not parameters.is_file():
+        known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
+        raise ValueError(f"unknown preset {preset!r}: choose from {known}")
+    read_parameters(parameters, [source.with_suffix(".ipynb") for source in sources()])
+    if slots < 1:
+        raise ValueError(f"--jobs must be at least 1, not {slots}")
+    print(f"executing notebooks ({preset}), {slots} at a time", flush=True)
+    quiet_kernels()
+    os.environ.setdefault("HMMLIB_MINE", str(ROOT / "build" / "results"))  # the book has no results of its user
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, side_by_side.cores() // slots)))
+    if failed := side_by_side.run(jobs_to_do(parameters, slots), slots):
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def run(name: str, parameters: Path, out: Path) -> None:
+    """Run one notebook. Its run lands where it belongs only when every cell has passed; SystemExit where one has not."""
+    import papermill
+
+    known = [source.stem for source in sources()]
+    if name not in known:
+        raise ValueError(f"no such notebook: {name}; choose from {', '.join(known)}")
+    if out.suffix != ".ipynb" or out.is_dir():
+        raise ValueError(f"--out must be a file *.ipynb, not {out}")
+    notebook, failed = ROOT / "notebooks" / f"{name}.ipynb", out.with_suffix(".failed.ipynb")
+    values = read_parameters(parameters, [notebook])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    quiet_kernels()
+    try:
+        papermill.execute_notebook(notebook, failed, values, kernel_name="python3", cwd=ROOT / "notebooks")
+    except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
+        sys.exit(f"{name}: {error}; how far it came is in {failed}")
+    failed.replace(out)
+    print(f"wrote {out}")
 
 
 def main() -> None:
@@ -330,74 +363,28 @@ def main() -> None:
     commands.add_parser("copies")
     execution = commands.add_parser("execute")
     execution.add_argument("preset", nargs="?", default="quick")
-    execution.add_argument(
-        "--jobs", type=int, default=side_by_side.cores(), help="at a time; one for each core if left out"
-    )
+    execution.add_argument("--jobs", type=int, default=side_by_side.cores(), help="at a time; else one for each core")
     running = commands.add_parser("run")
     running.add_argument("name", metavar="NAME", help="such as 2-setting")
     running.add_argument("parameters", metavar="FILE", type=Path, help="such as parameters/smoke.yaml")
     running.add_argument("--out", type=Path, help="where to write the run, whole or not at all; else mine/NAME.ipynb")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     try:
-        if arguments.command == "twins":
-            drifted = write_twins(arguments.check)
-            sys.exit(drifted if arguments.check else 0)
-        elif arguments.command == "copies":
+        if given.command == "twins":
+            drifted = write_twins(given.check)
+            sys.exit(drifted if given.check else 0)
+        elif given.command == "copies":
             write_copies()
-        elif arguments.command == "run":
-            run(arguments, parser)
+        elif given.command == "execute":
+            build(given.preset, given.jobs)
         else:
-            build(arguments, parser)
+            run(given.name, given.parameters, given.out or ROOT / "mine" / f"{given.name}.ipynb")
+    except ValueError as error:
+        parser.error(str(error))
     except KeyboardInterrupt:
         sys.exit("interrupted; what has been executed is kept")
     except OSError as error:
         sys.exit(f"notebooks.py: {error}")
-
-
-def build(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Execute what is not up to date; SystemExit with the names of what failed."""
-    parameters, slots = ROOT / "parameters" / f"{arguments.preset}.yaml", arguments.jobs
-    if not parameters.is_file():
-        known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
-        parser.error(f"unknown preset {arguments.preset!r}: choose from {known}")
-    try:
-        read_parameters(parameters, [source.with_suffix(".ipynb") for source in sources()])
-    except ValueError as error:
-        parser.error(str(error))
-    if slots < 1:
-        parser.error(f"--jobs must be at least 1, not {slots}")
-    print(f"executing notebooks ({arguments.preset}), {slots} at a time", flush=True)
-    quiet_kernels()
-    os.environ.setdefault("HMMLIB_MINE", str(ROOT / "build" / "results"))  # the book has no results of its user
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, side_by_side.cores() // slots)))
-    failed = side_by_side.run(jobs_to_do(parameters, slots), slots)
-    if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
-
-
-def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    """Run one notebook. Its run lands where it belongs only when every cell has passed; SystemExit where one has not."""
-    import papermill
-
-    name, known = arguments.name, [source.stem for source in sources()]
-    if name not in known:
-        parser.error(f"no such notebook: {name}; choose from {', '.join(known)}")
-    notebook, out = ROOT / "notebooks" / f"{name}.ipynb", arguments.out or ROOT / "mine" / f"{name}.ipynb"
-    if out.suffix != ".ipynb" or out.is_dir():
-        parser.error(f"--out must be a file *.ipynb, not {out}")
-    try:
-        values = read_parameters(arguments.parameters, [notebook])
-    except ValueError as error:
-        parser.error(str(error))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    failed = out.with_suffix(".failed.ipynb")
-    quiet_kernels()
-    try:
-        papermill.execute_notebook(notebook, failed, values, kernel_name="python3", cwd=ROOT / "notebooks")
-    except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
-        sys.exit(f"{name}: {error}; how far it came is in {failed}")
-    failed.replace(out)
-    print(f"wrote {out}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -34,17 +33,20 @@ def name(label: str) -> str:
 
 
 @cache
-def citation(key: str) -> str:
-    """Authors and year, as the book's pages have them."""
-    entry = bibliography().entries[key]
-    people = [str(person.last_names[-1]) for person in entry.persons["author"]]
-    who = people[0] if len(people) == 1 else " and ".join(people) if len(people) == 2 else f"{people[0]} et al."
-    return f"{who}, {entry.fields['year']}".replace("{", "").replace("}", "")
+def citations() -> dict[str, tuple[str, str]]:
+    """Authors and year of each work, as the book's pages have them."""
+    found = {}
+    for key, entry in parse_file(str(ROOT / "book" / "references.bib")).entries.items():
+        people = [str(person.last_names[-1]).strip("{}") for person in entry.persons["author"]]
+        who = " and ".join(people) if len(people) < 3 else f"{people[0]} et al."
+        found[key] = who, entry.fields["year"]
+    return found
 
 
 @cache
-def bibliography():
-    return parse_file(str(ROOT / "book" / "references.bib"))
+def macros() -> dict[str, str]:
+    config = yaml.safe_load((ROOT / "_config.yml").read_text())
+    return config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
 
 
 def box(directive: str, title: str, lines: list[str]) -> list[str]:
@@ -78,40 +80,29 @@ def without_boxes(text: str) -> str:
     return "\n".join(lines)
 
 
-@cache
-def macros() -> dict[str, str]:
-    config = yaml.safe_load((ROOT / "_config.yml").read_text())
-    return config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
-
-
-ROLES: dict[str, Callable[[str], str]] = {
+ROLES = {
     "prf:ref": name,
     "eq": lambda label: f"({number(label)})",
-    "cite": lambda keys: f"({'; '.join(citation(key.strip()) for key in keys.split(','))})",
-    "cite:t": lambda key: re.sub(r", (\d+)$", r" (\1)", citation(key)),
+    "cite": lambda keys: f"({'; '.join(', '.join(citations()[key.strip()]) for key in keys.split(','))})",
+    "cite:t": lambda key: "{} ({})".format(*citations()[key]),
     "term": lambda term: re.sub(r" *<[^>]*>$", "", term),
 }
 
 
-def role(role_name: str, content: str) -> str:
-    if role_name not in ROLES or (role_name != "term" and "<" in content):
-        raise ValueError(
-            f"{{{role_name}}}`{content}`: a notebook can use the roles {', '.join(ROLES)}; else a Markdown link"
-        )
-    return ROLES[role_name](content)
+def role(found: re.Match) -> str:
+    if found[1] not in ROLES or (found[1] != "term" and "<" in found[2]):
+        raise ValueError(f"{found[0]}: a notebook can use the roles {', '.join(ROLES)}; else a Markdown link")
+    return ROLES[found[1]](found[2])
 
 
 def plain(text: str, address: str, branch: str) -> str:
     """One Markdown cell without boxes, roles, labels, macros of the book's own, and links that need the book."""
     if found := re.search(r"^ *(?:```+|~~~+)\{[^}]*\}|^\([\w-]+\)=$", text, re.MULTILINE):
         raise ValueError(f"{found[0]}: a notebook can use boxes with colons only, and no targets")
-    text = without_boxes(text)
-    text = re.sub(r"\{([a-z:]+)\}`([^`]+)`", lambda found: role(found[1], found[2]), text)
+    text = re.sub(r"\{([a-z:]+)\}`([^`]+)`", role, without_boxes(text))
     text = re.sub(r"\n?\$\$ \(((?:paper|ours)-eq-[\w-]+)\)", lambda label: f"\n\\tag{{{number(label[1])}}}\n$$", text)
     for macro, meaning in macros().items():
         text = re.sub(rf"\\{macro}(?![A-Za-z])", lambda _, meaning=meaning: meaning, text)
-    colab = (
-        f"{address.replace('https://github.com', 'https://colab.research.google.com/github')}/blob/{branch}/notebooks"
-    )
-    text = re.sub(r"\]\(([\w.-]+\.ipynb)", rf"]({colab}/\1", text)
+    colab = address.replace("https://github.com", "https://colab.research.google.com/github")
+    text = re.sub(r"\]\(([\w.-]+\.ipynb)", rf"]({colab}/blob/{branch}/notebooks/\1", text)
     return re.sub(r"\]\(\.\./book/", f"]({address}/blob/{branch}/book/", text)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
-from multiprocessing.process import BaseProcess
 from typing import IO
 
 
@@ -33,10 +32,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _alone(job: Job, log: IO[bytes]) -> None:
-    """The job in its child process: a process group of its own, so that it ends with all that it has started.
+def _in_child(job: Job, log: IO[bytes]) -> None:
+    """The job in its child process: a process group of its own, which ends where the build itself is killed.
 
-    Also where the build itself is killed: the next one must find nobody at work on its files.
+    The next build must find nobody at work on its files.
     """
 
     def watch() -> None:
@@ -53,63 +52,51 @@ def _alone(job: Job, log: IO[bytes]) -> None:
     job.call()
 
 
-def _stop(process: BaseProcess) -> None:
-    """Kill a job and what it has started. Kernels are in sessions of their own, and end when their parent is gone."""
-    for kill in (os.killpg, os.kill):  # the second for a process that is not yet its group's leader
-        with suppress(ProcessLookupError, PermissionError):
-            kill(process.pid, signal.SIGKILL)
-    process.join()
-
-
 def run(jobs: Sequence[Job], slots: int) -> list[str]:
-    """Run jobs in their order, as many at a time as fill the slots, and say how each ended.
+    """Run jobs in their order, as many at a time as fill the slots, and print how each ended.
 
-    A job that fails stops no other. An interrupt, or a SIGTERM, ends all that are running.
+    A job that fails stops no other. An interrupt, or a SIGTERM, ends all that are running, and what they have started
+    (kernels are in sessions of their own, and end when their parent is gone).
 
     Returns:
         The names of those that failed.
     """
-    context, waiting, running, failed = get_context("fork"), list(jobs), {}, []
-    asked: list[BaseException] = []
-
-    def end(number, frame):
-        asked.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit("terminated"))
-        raise asked[0]
-
-    heard = [number for number in USUAL if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, end) for number in heard}
+    context, waiting, running, failed, asked = get_context("fork"), list(jobs), {}, [], []
+    heeded = [number for number in USUAL if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heeded}
     try:
         while waiting or running:
             while waiting and (
                 not running or sum(job.slots for job, *_ in running.values()) + waiting[0].slots <= slots
             ):
                 job, log = waiting.pop(0), tempfile.TemporaryFile()  # noqa: SIM115, closed when the job has ended
-                process = context.Process(target=_alone, args=(job, log))
+                process = context.Process(target=_in_child, args=(job, log))
                 process.start()
                 running[process.sentinel] = (job, process, log, time.perf_counter())
-            for ended in connection.wait(list(running), timeout=1):
-                job, *rest = running.pop(ended)
-                if not _told(job, *rest):
-                    failed.append(job.name)
-            if asked:  # in the midst of a fork, Python drops what a signal raises
-                raise asked[0]
+            for ended in connection.wait(list(running), timeout=0.2):
+                job, process, log, start = running.pop(ended)
+                process.join()
+                failed += [job.name] if process.exitcode else []
+                report(job.name, process.exitcode, time.perf_counter() - start, log)
+            if asked:
+                raise KeyboardInterrupt if asked[0] == signal.SIGINT else SystemExit("terminated")
     finally:
         for _, process, *_ in running.values():
-            _stop(process)
+            for kill in (os.killpg, os.kill):  # the second for a process that is not yet its group's leader
+                with suppress(ProcessLookupError, PermissionError):
+                    kill(process.pid, signal.SIGKILL)
+            process.join()
         for number, handler in before.items():
             signal.signal(number, handler)
     return failed
 
 
-def _told(job: Job, process: BaseProcess, log: IO[bytes], start: float) -> bool:
-    """Say how a job has ended, with what it wrote if it failed. Whether it went well."""
-    process.join()
-    seconds = f"{time.perf_counter() - start:.1f} s"
-    if process.exitcode == 0:
-        print(f"  {job.name}: {seconds}", flush=True)
-    else:
+def report(name: str, code: int, seconds: float, log: IO[bytes]) -> None:
+    """Print how a job has ended, with what it wrote if it failed."""
+    with log:
         log.seek(0)
-        said = log.read().decode(errors="replace").rstrip()
-        print(f"  {job.name}: failed after {seconds} (exit code {process.exitcode})\n{said}", flush=True)
-    log.close()
-    return process.exitcode == 0
+        wrote = log.read().decode(errors="replace").rstrip()
+    if code:
+        print(f"  {name}: failed after {seconds:.1f} s (exit code {code})\n{wrote}", flush=True)
+    else:
+        print(f"  {name}: {seconds:.1f} s", flush=True)

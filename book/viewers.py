@@ -25,6 +25,7 @@ from browser import chromium  # noqa: E402
 FOLDER = ROOT / "build" / "viewers"
 MOVING = '<div class="moving"'
 """What the HTML of a figure that moves begins with."""
+COLAB = re.compile(r"https://colab\.research\.google\.com/github/[^)\s]+/notebooks/([\w.-]+\.ipynb)")
 TOP = """\
 # The notebooks, executed
 
@@ -35,17 +36,8 @@ workflow and has no history; [the project]({address}) is on `{branch}`.
 """
 
 
-def picture(page: Page, markup: str, selector: str, words: str) -> nbformat.NotebookNode:
-    """An element of some HTML as a browser draws it, on white: an output with a PNG of its size on the page, and words."""
-    page.set_content(f'<body style="margin: 0; background: white">{markup}</body>')
-    element = page.locator(selector).first
-    size = {side: round(element.bounding_box()[side]) for side in ("width", "height")}
-    data = {"image/png": base64.b64encode(element.screenshot()).decode(), "text/plain": words}
-    return nbformat.v4.new_output("display_data", data, metadata={"image/png": size})
-
-
 def shown(page: Page, output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """An output as any viewer shows it."""
+    """An output as any viewer shows it: a figure as a browser draws it, on white, as a PNG of its size on the page."""
     data = output.get("data", {})
     if "image/svg+xml" in data:
         markup, selector = re.sub(r"^.*?(?=<svg)", "", data["image/svg+xml"], flags=re.DOTALL), "svg"
@@ -53,17 +45,18 @@ def shown(page: Page, output: nbformat.NotebookNode) -> nbformat.NotebookNode:
         markup, selector = data["text/html"], ".moving"
     else:
         return output
-    return picture(page, markup, selector, data.get("text/plain", "a figure"))
+    page.set_content(f'<body style="margin: 0; background: white">{markup}</body>')
+    element = page.locator(selector).first
+    size = {side: round(element.bounding_box()[side]) for side in ("width", "height")}
+    drawing = base64.b64encode(element.screenshot()).decode()
+    made = {"image/png": drawing, "text/plain": data.get("text/plain", "a figure")}
+    return nbformat.v4.new_output("display_data", made, metadata={"image/png": size})
 
 
 def merged(twin: nbformat.NotebookNode, run: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNode:
     """The twin's text and code with the outputs of a run. ValueError where the run is of other code."""
-    ran = [
-        cell
-        for cell in run.cells
-        if cell.cell_type == "code" and pipeline.INJECTED not in cell.metadata.get("tags", [])
-    ]
-    code = [cell for cell in twin.cells if cell.cell_type == "code"]
+    code, ran = ([cell for cell in one.cells if cell.cell_type == "code"] for one in (twin, run))
+    ran = [cell for cell in ran if pipeline.INJECTED not in cell.metadata.get("tags", [])]
     if [cell.source for cell in ran] != [cell.source for cell in code]:
         raise ValueError("it was executed with other code")
     for cell, done in zip(code, ran, strict=True):
@@ -72,31 +65,23 @@ def merged(twin: nbformat.NotebookNode, run: nbformat.NotebookNode, page: Page) 
     return twin
 
 
-def beside(text: str) -> str:
-    """The same text with links to notebooks in Colab as links to the notebooks beside it."""
-    return re.sub(r"https://colab\.research\.google\.com/github/[^)\s]+/notebooks/([\w.-]+\.ipynb)", r"\1", text)
-
-
 def collect(page: Page) -> dict[str, str]:
     """The files to write, by their names. SystemExit, which names the notebook, where one is not executed as it stands."""
-    files, titles = {}, []
-    order = re.findall(r"file: notebooks/(\S+)", (pipeline.ROOT / "_toc.yml").read_text())
-    for source in sorted(pipeline.sources(), key=lambda source: order.index(source.stem)):
-        twin = nbformat.read(source.with_suffix(".ipynb"), 4)
-        titles.append((re.search(r"^# (.+)$", twin.cells[0].source, re.MULTILINE)[1], source.stem))
-        try:
-            notebook = merged(twin, nbformat.read(pipeline.EXECUTED / f"{source.stem}.ipynb", 4), page)
-        except (OSError, ValueError) as error:
-            sys.exit(f"{source.stem}: {error}; run `make book`")
-        for cell in notebook.cells:
-            if cell.cell_type == "markdown":
-                cell.source = beside(cell.source)
-        files[f"{source.stem}.ipynb"] = nbformat.writes(notebook) + "\n"
-    home = pipeline.repository()
+    home, files = pipeline.repository(), {}
     viewer = home["url"].replace("https://github.com", "https://nbviewer.org/github") + "/tree/executed"
     top = TOP.format(viewer=viewer, address=home["url"], branch=home["branch"])
-    files["README.md"] = top + "".join(f"- [{title}]({stem}.ipynb)\n" for title, stem in titles)
-    return files
+    for name in re.findall(r"file: notebooks/(\S+)", (pipeline.ROOT / "_toc.yml").read_text()):
+        twin = nbformat.read(pipeline.ROOT / "notebooks" / f"{name}.ipynb", 4)
+        top += f"- [{re.search(r'^# (.+)$', twin.cells[0].source, re.MULTILINE)[1]}]({name}.ipynb)\n"
+        try:
+            notebook = merged(twin, nbformat.read(pipeline.EXECUTED / f"{name}.ipynb", 4), page)
+        except (OSError, ValueError) as error:
+            sys.exit(f"{name}: {error}; run `make book`")
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = COLAB.sub(r"\1", cell.source)  # the notebooks beside it
+        files[f"{name}.ipynb"] = nbformat.writes(notebook) + "\n"
+    return files | {"README.md": top}
 
 
 def main() -> None:

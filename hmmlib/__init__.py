@@ -23,25 +23,25 @@ book's page *Reference* has all of it, with links to the pages that derive it. W
     Read a network of your own           FromTransformers
     Tune on a frozen network             tune_head, tune_prompt, tune_attention, tune, accuracy
     Run a trial, also of your parts      TrialSpec, run_trial, Parts
-    Read stored results                  load_results, load_result, interval
+    Read stored results                  results, mean_ci, load_result
 
 The code lives in rooms, each of which uses only those above it:
 
     room         what is in it
     models       HMMs, memory HMMs, families with a property, sentences
-    inference    messages and posteriors, exact, zeros included
+    inference    posteriors and masked-token probabilities, exact, zeros included
     theory       assumptions, heads, the paper's constructions
-    evidence     checks of every statement, with controls; three witnesses that share no code with what they check
     training     a BERT-like network, and others' networks; heads and prompts tuned on them
-    experiments  trials, and the store of their results
-    notebook     parameters, figures and drawings of the notebooks
+    experiments  specs, trials, their store, sweeps, the table of results
 
-The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help`, or
-`hmmlib --help`, shows the command line.
+The modules `validation`, `backend` and `files` serve every room. `hmmlib --help`, or `python -m hmmlib --help`, shows the
+command line. What checks the paper's statements, and the figures of the book, are in the package `companion` beside it.
 """
 
 import importlib
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.3.0"
@@ -52,87 +52,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # cuBLAS gives the same sums each time only with a workspace of a fixed size.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-_HOME = {
-    "validation": ["MASK"],
-    "models.hmm": ["HMM", "MemoryHMM", "Sample"],
-    "models.rows": ["UnclearOrientation"],
-    "models.appendix_e": ["random_hmm", "random_memory_hmm"],
-    "models.families": [
-        "dependent_hmm",
-        "essential_hmm",
-        "essential_twins",
-        "hidden_twins",
-        "nearly_dependent_hmm",
-        "non_degenerate_hmm",
-        "parity_memory_hmm",
-        "recoverable_memory_hmm",
-        "recoverable_twins",
-        "regular_hmm",
-        "shrinking_support",
-        "sparse_hmm",
-        "sparse_memory_hmm",
-    ],
-    "models.sentences": ["farm", "sentences"],
-    "inference.messages": [
-        "aggregated_messages",
-        "latent_given_others",
-        "log_likelihood",
-        "masked_token_probs",
-        "masked_token_probs_from_embeddings",
-        "memory_posterior",
-        "possible_given_others",
-        "posterior",
-        "posteriors",
-        "prompted",
-    ],
-    "theory.assumptions": [
-        "AssumptionError",
-        "assumption_3_1",
-        "assumption_3_2",
-        "assumption_3_5",
-        "assumption_4_2",
-        "assumption_4_4",
-        "assumption_4_5",
-        "assumption_d_5",
-        "essential_states",
-    ],
-    "theory.heads": ["AttentionHead", "LinearHead", "UnsureHead"],
-    "theory.ranks": ["Verdict"],
-    "theory.separation": ["Impossible", "Undecided", "fit_or_refute"],
-    "theory.theorems": [
-        "attention_head",
-        "claim_b_1",
-        "claim_d_10",
-        "claim_d_3",
-        "concentrated",
-        "ground_truth",
-        "lemma_c_2",
-        "lemma_d_2",
-        "lemma_d_4",
-        "lemma_d_9",
-        "prompt_d_6",
-        "prompt_for_any_start",
-        "prompted_head",
-        "theorem_3_3",
-        "theorem_3_6",
-        "theorem_4_3",
-        "theorem_4_6",
-    ],
-    "training.adapters": ["Tuned", "tune"],
-    "training.bert": ["Shape"],
-    "training.pretraining": ["Pretraining", "pretrain"],
-    "training.readers": ["FromTransformers"],
-    "training.tuning": ["Tuning", "accuracy", "tune_attention", "tune_exact_prompt", "tune_head", "tune_prompt"],
-    "experiments.labels": ["Task", "draw_mu", "draw_task"],
-    "experiments.ladder": ["climb"],
-    "experiments.parts": ["Parts"],
-    "experiments.specs": ["TrialSpec", "panel_specs"],
-    "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
-    "experiments.summaries": ["interval"],
-    "experiments.trials": ["TrialResult", "draw_model", "draw_trial_task", "run_trial"],
-}
-# The module of each name: book/notebooks.py asks it what a notebook depends on.
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
+# The module of each name: type checkers and editors read the same lines.
+_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf8")
+_MODULE = {name: module for module, name in re.findall(r"^from hmmlib\.(\S+) import (\w+) as \2$", _STUB, re.MULTILINE)}
 __all__ = sorted(_MODULE)
 
 

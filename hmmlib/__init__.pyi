@@ -3,7 +3,8 @@ from hmmlib.experiments.labels import Task as Task
 from hmmlib.experiments.labels import draw_mu as draw_mu
 from hmmlib.experiments.labels import draw_task as draw_task
 from hmmlib.experiments.ladder import climb as climb
-from hmmlib.experiments.parts import Parts as Parts
+from hmmlib.experiments.results import mean_ci as mean_ci
+from hmmlib.experiments.results import results as results
 from hmmlib.experiments.specs import TrialSpec as TrialSpec
 from hmmlib.experiments.specs import panel_specs as panel_specs
 from hmmlib.experiments.store import is_stored as is_stored
@@ -12,6 +13,7 @@ from hmmlib.experiments.store import load_results as load_results
 from hmmlib.experiments.store import result_path as result_path
 from hmmlib.experiments.store import save_result as save_result
 from hmmlib.experiments.summaries import interval as interval
+from hmmlib.experiments.trials import Parts as Parts
 from hmmlib.experiments.trials import TrialResult as TrialResult
 from hmmlib.experiments.trials import draw_model as draw_model
 from hmmlib.experiments.trials import draw_trial_task as draw_trial_task

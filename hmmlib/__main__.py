@@ -5,30 +5,32 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from hmmlib import __version__
+from hmmlib.experiments.presets import PANELS, TRIALS
 from hmmlib.options import (
     Also,
     Changes,
     Device,
-    FirstSeed,
     Minutes,
     Networks,
     OnceAMinute,
     Panel,
     Preset,
     Rerun,
+    Seed,
     Sizes,
     Store,
     Trials,
     console,
     errors,
-    going_on_later,
-    number,
+    exit_code_130_if_interrupted,
+    line,
     progress,
+    usage_errors,
 )
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -38,7 +40,7 @@ debugging = False
 
 def _version(asked: bool) -> None:
     if asked:
-        console.print(f"hmmlib {__version__}", highlight=False)
+        line(f"hmmlib {__version__}")
         raise typer.Exit
 
 
@@ -54,9 +56,7 @@ def options(
     debugging = debug
 
 
-if find_spec(
-    "companion"
-):  # what the book runs comes with the repository's package, and not with a copy of hmmlib alone
+if find_spec("companion"):  # the book's part of the package is missing where a copy of hmmlib stands alone
     app.command("ledger")(import_module("companion.__main__").ledger)
 
 
@@ -68,90 +68,62 @@ def _fields(changes: list[str] | None) -> dict:
     for change in changes or []:
         name, equals, text = change.partition("=")
         if not equals:
-            raise typer.BadParameter(f"--set takes NAME=VALUE, not {change!r}")
+            raise ValueError(f"--set takes NAME=VALUE, not {change!r}")
         if name in {"preset", "seed", "n_states", "n_memory"}:
-            raise typer.BadParameter(f"--set takes the other fields: {name} has its own option, or is the panel's")
+            raise ValueError(f"--set takes the other fields: {name} has its own option, or is the panel's")
         if name in fields:
-            raise typer.BadParameter(f"--set takes each field once, but {name} is there twice")
-        try:
-            fields[name] = as_field(name, text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+            raise ValueError(f"--set takes each field once, but {name} is there twice")
+        fields[name] = as_field(name, text)
     return fields
 
 
-def _panel(
-    preset: str, panel: str, trials: int | None, changes: list[str] | None, sizes: list[int] | None, seed: int | None
-):
-    """The specs of a panel, or a usage error."""
-    from hmmlib.experiments.presets import TRIALS
+def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None, sizes: list[int] | None, seed: int):
+    """The specs of a panel."""
     from hmmlib.experiments.specs import panel_specs
 
-    try:
-        count = trials or TRIALS.get(panel, 1)
-        return panel_specs(preset, panel, count, sizes=sizes or None, first_seed=seed or 0, **_fields(changes))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    fields = _fields(changes)
+    return panel_specs(preset, panel, trials or TRIALS[panel], sizes=sizes or None, first_seed=seed, **fields)
 
 
-def _pick(device: str):
-    """The device of that name, or a usage error."""
-    from hmmlib.backend import pick
+def _on_request(names: list[str] | None) -> list[str]:
+    """Names of measurements on request; `all` stands for every one but on_the_way."""
+    from hmmlib.experiments.beyond import ON_REQUEST
 
-    try:
-        return pick(device)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _until(minutes: float | None, device: str, here: bool = True) -> float:
-    """The end of the time box; a usage error for a bad number, or a device that there is not (or, if `here`, not here)."""
-    from hmmlib.backend import as_name
-    from hmmlib.experiments.local import deadline
-
-    if here:
-        _pick(device)
-    try:
-        as_name(device)
-        return deadline(minutes)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    for name in names or []:
+        if name not in ("all", *ON_REQUEST):
+            raise ValueError(f"--also must be all, or one of {', '.join(ON_REQUEST)}, not {name!r}")
+    every = [name for name in ON_REQUEST if name != "on_the_way"] if "all" in (names or []) else []
+    return list(dict.fromkeys([*every, *(name for name in names or [] if name != "all")]))
 
 
 def _conclude(outcome, specs) -> None:
     """Say what became of everything, and why what failed did. Exit 1 where a trial failed."""
-    from hmmlib.experiments.local import describe
+    from hmmlib.experiments.sweeps import describe
 
-    console.print(
+    line(
         f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, {len(outcome.taken)} are being run by another process, "
         f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
     )
     names = {spec.hash: describe(spec) for spec in specs}
     for failed, reason in outcome.failed.items():
-        errors.print(f"hmmlib: {names[failed]} failed: {reason}", highlight=False, markup=False, soft_wrap=True)
+        line(f"hmmlib: {names[failed]} failed: {reason}", errors)
     if outcome.failed:
         raise typer.Exit(1)
 
 
-def _line(text: str) -> None:
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
 @app.command()
 def trial(
-    n_states: Annotated[int | None, number("n-states", int, 1, help="hidden states |H|; 10 if left out")] = None,
-    n_memory: Annotated[
-        int | None, number("n-memory", int, 1, help="memory values |M|; if left out 1, a vanilla HMM")
-    ] = None,
-    seed: FirstSeed = None,
+    n_states: Annotated[int | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
+    n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
+    seed: Seed = 0,
     preset: Preset = "quick",
     panel: Panel = None,
     trials: Trials = None,
     size: Sizes = None,
     missing: Annotated[
-        bool, typer.Option("--missing", help="run what the store lacks of a panel, in this process")
+        bool, typer.Option("--missing", help="run what the store lacks of a panel, on this machine")
     ] = False,
-    workers: Annotated[int, number("workers", int, 1, help="with --missing: processes side by side")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="with --missing: processes side by side")] = 1,
     max_minutes: Minutes = None,
     device: Device = "auto",
     store: Store = None,
@@ -161,94 +133,79 @@ def trial(
     rerun: Rerun = False,
 ) -> None:
     """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
+    from hmmlib.backend import pick
     from hmmlib.experiments.specs import TrialSpec
     from hmmlib.experiments.store import PROJECT
+    from hmmlib.experiments.sweeps import deadline, describe, run_missing
 
-    if missing != (panel is not None):
-        raise typer.BadParameter("--missing and --panel left|right go together")
-    if missing and any(value is not None for value in (n_states, n_memory)):
-        raise typer.BadParameter("a panel has its own --n-states and --n-memory")
-    if not missing and (trials or size or workers > 1):
-        raise typer.BadParameter("--trials, --size and --workers are for --missing")
-    how = dict(store=store or PROJECT, device=device, until=_until(max_minutes, device))
-    how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
-    if missing:
-        specs = _panel(preset, panel, trials, changes, size, seed)
-        with going_on_later():
-            _run_panel(specs, workers, how)
+    with usage_errors():
+        if missing != (panel is not None):
+            raise ValueError("--missing and --panel left|right go together")
+        if missing and (n_states or n_memory):
+            raise ValueError("a panel has its own --n-states and --n-memory")
+        if not missing and (trials or size or workers > 1):
+            raise ValueError("--trials, --size and --workers are for --missing")
+        pick(device)
+        how = dict(store=store or PROJECT, device=device, until=deadline(max_minutes), workers=workers)
+        how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
+        if missing:
+            specs = _panel(preset, panel, trials, changes, size, seed)
+        else:
+            specs = [TrialSpec(preset, n_states or 10, seed, n_memory or 1, **_fields(changes))]
+    with exit_code_130_if_interrupted():
+        if workers > 1:  # each process writes for itself
+            outcome = run_missing(specs, say=line, on_progress=OnceAMinute().of_trial, **how)
+        else:
+            with progress("starting") as update:
+
+                def show(spec, phase, share):
+                    update(f"{describe(spec)}: {phase} {share:.0%}")
+
+                outcome = run_missing(specs, say=line, on_progress=show, **how)
+        if missing:
+            _conclude(outcome, specs)
+        else:
+            _conclude_one(outcome, specs[0], how["store"])
+
+
+def _conclude_one(outcome, spec, store) -> None:
+    """Say where the result of a spec lies, and whether it was run now or stored before, by what code. Exit 1 without one."""
+    from hmmlib.experiments.provenance import has_changed, stored_by
+    from hmmlib.experiments.store import load_result, result_path
+    from hmmlib.experiments.sweeps import describe, summary
+
+    if outcome.left:
+        line("the time is over; run the same command again to go on")
         return
-    try:
-        spec = TrialSpec(preset, n_states or 10, seed or 0, n_memory or 1, **_fields(changes))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    with going_on_later():
-        _run_one(spec, how)
-
-
-def _on_request(names: list[str] | None) -> list[str]:
-    """Names of measurements, or a usage error."""
-    from hmmlib.experiments.beyond import ON_REQUEST
-
-    for name in names or []:
-        if name not in ("all", *ON_REQUEST):
-            raise typer.BadParameter(f"--also must be all, or one of {', '.join(ON_REQUEST)}, not {name!r}")
-    names = names or []
-    every = [name for name in ON_REQUEST if name != "on_the_way"] if "all" in names else []
-    return list(dict.fromkeys([*every, *(name for name in names if name != "all")]))
-
-
-def _run_panel(specs, workers: int, how: dict) -> None:
-    """What the store lacks, in this process or in several."""
-    from hmmlib.experiments.local import describe, run_missing, run_side_by_side
-
-    if workers > 1:
-        _conclude(run_side_by_side(specs, workers, on_progress=OnceAMinute().of_trial, **how), specs)
-        return
-    with progress("starting") as update:
-
-        def show(spec, phase, share):
-            update(f"{describe(spec)}: {phase} {share:.0%}")
-
-        _conclude(run_missing(specs, say=_line, on_progress=show, **how), specs)
-
-
-def _run_one(spec, how: dict) -> None:
-    """The result of a spec, run now or stored before: then also by what code."""
-    from hmmlib.experiments.local import describe, run_missing, summary
-    from hmmlib.experiments.provenance import stored_by
-    from hmmlib.experiments.store import is_stored, load_result, result_path
-
-    with progress("starting") as update:
-
-        def show(spec, phase, share):
-            update(f"{describe(spec)}: {phase} {share:.0%}")
-
-        outcome = run_missing([spec], say=_line, on_progress=show, **how)
-    if not is_stored(spec, how["store"], how["rerun"], how["also"]):
+    if outcome.failed:
         _conclude(outcome, [spec])
+    if outcome.taken:
+        line(f"hmmlib: {describe(spec)} is being run by another process", errors)
         raise typer.Exit(1)
-    path = result_path(spec, how["store"])
-    if not outcome.ran:
+    path = result_path(spec, store)
+    if outcome.ran:
+        line("run now, and stored:")
+    else:
         result = load_result(path)
-        origin = stored_by(result)
-        _line(f"{describe(spec)}: {summary(result)}")
-        _line(f"not run now, but {origin}{'' if origin.endswith('as it is') else ' (--rerun runs it again)'}")
+        again = "" if has_changed(result) is False else " (--rerun runs it again)"
+        line(f"{describe(spec)}: {summary(result)}")
+        line(f"not run now, but {stored_by(result)}{again}:")
     console.print(str(path), style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()
 def sweep(
-    panel: Annotated[str, typer.Option(help="left or right: the points of that panel of Figure 3")],
+    panel: Annotated[Literal[tuple(PANELS)], typer.Option(help="the points of that panel of Figure 3")],
     preset: Preset = "quick",
     trials: Trials = None,
-    seed: FirstSeed = None,
+    seed: Seed = 0,
     max_minutes: Minutes = None,
     address: Annotated[
         str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
     ] = None,
-    cpus: Annotated[float, number("cpus", float, 0.01, help="cores of a trial")] = 1.0,
+    cpus: Annotated[float, typer.Option(min=0.01, help="cores of a trial")] = 1.0,
     gpus: Annotated[
-        float | None, number("gpus", float, 0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
+        float | None, typer.Option(min=0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
     ] = None,
     device: Device = "auto",
     store: Store = None,
@@ -259,21 +216,22 @@ def sweep(
     rerun: Rerun = False,
 ) -> None:
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
-    from hmmlib.experiments.cluster import reachable
-    from hmmlib.experiments.cluster import sweep as run
+    from hmmlib.backend import as_name, pick
+    from hmmlib.experiments.executors import reachable
     from hmmlib.experiments.store import PROJECT
+    from hmmlib.experiments.sweeps import deadline
+    from hmmlib.experiments.sweeps import sweep as run
 
-    specs = _panel(preset, panel, trials, changes, size, seed)
-    how = dict(rerun=rerun, also=_on_request(also), networks=networks)
-    until = _until(max_minutes, device, here=address is None)  # a cluster may have what this machine lacks
-    try:
+    with usage_errors():
+        specs = _panel(preset, panel, trials, changes, size, seed)
+        how = dict(rerun=rerun, also=_on_request(also), networks=networks)
+        (as_name if address else pick)(device)  # a cluster may have what this machine lacks
+        until = deadline(max_minutes)
         if address is not None:
             reachable(address)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     try:
-        with going_on_later(), progress("starting Ray") as update:
-            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, _line, update, **how)
+        with exit_code_130_if_interrupted(), progress("starting Ray") as update:
+            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, line, update, **how)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
@@ -282,9 +240,12 @@ def sweep(
 @app.command()
 def info(device: Device = "auto") -> None:
     """Versions, threads, device, commit: what a result depends on besides its spec."""
+    from hmmlib.backend import pick
     from hmmlib.experiments.trials import environment
 
-    for name, value in environment(_pick(device)).items():
+    with usage_errors():
+        picked = pick(device)
+    for name, value in environment(picked).items():
         console.print(f"{name:14}{value}")
 
 

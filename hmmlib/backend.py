@@ -73,38 +73,6 @@ def name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-_ASKED: list[bool] = []
-"""Holds something once Ctrl-C has been pressed in a process that heeds one interrupt."""
-
-
-def heed_one_interrupt() -> list[bool]:
-    """From now on the first Ctrl-C raises KeyboardInterrupt, and no other does: what a second one would cut short ends soon.
-
-    For a process of one's own, in its main thread. The list that is returned is no longer empty once there was one.
-    """
-    _ASKED.clear()
-
-    def interrupted(*_) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _ASKED.append(True)
-        raise KeyboardInterrupt
-
-    def unraisable(lost) -> None:
-        if lost.exc_type is not KeyboardInterrupt:
-            tell(lost)
-
-    signal.signal(signal.SIGINT, interrupted)
-    # One that came in a finaliser, which cannot raise it, is heeded later: nobody need see its traceback.
-    tell, sys.unraisablehook = sys.unraisablehook, unraisable
-    return _ASKED
-
-
-def heed_a_lost_interrupt() -> None:
-    """KeyboardInterrupt where the one that was heeded got lost: an import or a callback of another library may swallow it."""
-    if _ASKED:
-        raise KeyboardInterrupt
-
-
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
     """Within it this library's warnings are one line each, "hmmlib: …", without the line of source that they come from: for who
@@ -112,46 +80,60 @@ def warnings_in_one_line() -> Iterator[None]:
     """
     before, library = warnings.formatwarning, Path(__file__).parent
 
-    def told(message, category, filename, lineno, line=None) -> str:
+    def in_one_line(message, category, filename, lineno, line=None) -> str:
         if library in Path(filename).parents:
             return f"hmmlib: {' '.join(str(message).split())}\n"
         return before(message, category, filename, lineno, line)
 
-    warnings.formatwarning = told
+    warnings.formatwarning = in_one_line
     try:
         yield
     finally:
         warnings.formatwarning = before
 
 
-@contextmanager
-def interrupts_held() -> Iterator[Callable[[], None]]:
-    """Within it Ctrl-C waits until the function that it yields is called, for work that can be broken off between steps only.
+class Interrupts:
+    """Whether work is to end at its next step, and whether a Ctrl-C sets that flag instead of raising at once."""
 
-    That function then does what Ctrl-C would have done. What comes after the first Ctrl-C is not heeded, so that what was
-    done can be kept in peace. Signals arrive in a process's main thread; in another one nothing is changed.
+    asked = held = False
+
+
+def ask_to_stop(*_) -> None:
+    """End at the next step. It can be a signal's handler."""
+    Interrupts.asked = True
+
+
+def stop_if_interrupted() -> None:
+    """KeyboardInterrupt where that was asked for: for loops to call between two steps, where what was done can be kept."""
+    if Interrupts.asked:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupts_between_steps() -> Iterator[None]:
+    """Within it, also as a decorator, the first Ctrl-C sets a flag for `stop_if_interrupted`: nothing is raised within a step,
+    nor in an import that would swallow it. A second one does what it would have done without this.
+
+    Signals arrive in a process's main thread: in another thread, and where Ctrl-C is ignored, nothing is changed.
     """
     before = signal.getsignal(signal.SIGINT)
-    if current_thread() is not main_thread() or not callable(before):
-        yield lambda: None
+    if Interrupts.held or current_thread() is not main_thread() or not callable(before):
+        yield
         return
-    asked = []
 
-    def hold(*_) -> None:
-        if not asked:
-            os.write(2, b"stopping after this step\n")  # no stream of Python's may be written to in a handler
-        asked.append(True)
+    def first(*_) -> None:
+        ask_to_stop()
+        signal.signal(signal.SIGINT, before)
+        os.write(2, b"stopping after this step\n")  # no stream of Python's may be written to in a handler
 
-    def let_through() -> None:
-        if asked:
-            before(signal.SIGINT, None)
-
-    signal.signal(signal.SIGINT, hold)
+    Interrupts.held = True
+    signal.signal(signal.SIGINT, first)
     try:
-        yield let_through
+        yield
+        stop_if_interrupted()  # it came after the last step
     finally:
         signal.signal(signal.SIGINT, before)
-    let_through()  # what came after the last call of it
+        Interrupts.asked = Interrupts.held = False
 
 
 @cache

@@ -1,40 +1,46 @@
-"""What the commands can be given, and where they write: options as types, each with its help and its check."""
+"""What the commands can be given, and where they write: options as types, each with its help and its range."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+
+from hmmlib.experiments.presets import PANELS, PRESETS
 
 console, errors = Console(), Console(stderr=True)
 MINUTE = 60.0
 """Seconds between two lines that say where the work is."""
 
 
+def line(text: str, to: Console = console) -> None:
+    """Write a line as it is, however long."""
+    to.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 @dataclass
 class OnceAMinute:
-    """Says on stderr where the work is, once a minute: for the log of a job, and for processes that share a terminal.
+    """Writes to stderr where the work is, once a minute: for the log of a job, and for processes that share a terminal.
 
-    `said` is when it last did so, as time.monotonic() gives it. It can be sent to other processes.
+    `last` is when it last did so, as time.monotonic() gives it. It can be sent to other processes.
     """
 
-    said: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
 
     def __call__(self, text: str) -> None:
-        if time.monotonic() - self.said >= MINUTE:
-            self.said = time.monotonic()
-            errors.print(text, highlight=False, markup=False, soft_wrap=True)
+        if time.monotonic() - self.last >= MINUTE:
+            self.last = time.monotonic()
+            line(text, errors)
 
     def of_trial(self, spec, phase: str, share: float) -> None:
         """The same for a trial in a phase of its work, of which this share, 0 to 1, is done."""
-        from hmmlib.experiments.local import describe
+        from hmmlib.experiments.sweeps import describe
 
         self(f"{describe(spec)}: {phase} {share:.0%}")
 
@@ -50,41 +56,32 @@ def progress(begin: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def going_on_later() -> Iterator[None]:
-    """Ctrl-C ends what is inside with exit code 130, and words on what to do then in place of a traceback.
+def usage_errors() -> Iterator[None]:
+    """What an option cannot be is an error of usage: exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def exit_code_130_if_interrupted() -> Iterator[None]:
+    """Ctrl-C ends what is inside after its step, with exit code 130 and words on what to do then in place of a traceback.
 
     A warning of this library is one line.
     """
-    # here, as torch takes a second, which --help need not wait for
-    from hmmlib.backend import heed_one_interrupt, warnings_in_one_line
+    from hmmlib import backend  # here, as torch takes a second, which --help need not wait for
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background of a shell it is ignored
-        heed_one_interrupt()
     try:
-        with warnings_in_one_line():
+        with backend.interrupts_between_steps(), backend.warnings_in_one_line():
             yield
     except KeyboardInterrupt as interrupt:
-        told = [*getattr(interrupt, "__notes__", []), "interrupted; what is finished is kept: run it again to go on"]
-        for line in told:
-            errors.print(f"hmmlib: {line}", highlight=False, markup=False, soft_wrap=True)
+        for note in (
+            *getattr(interrupt, "__notes__", []),
+            "interrupted; what is finished is kept: run it again to go on",
+        ):
+            line(f"hmmlib: {note}", errors)
         raise typer.Exit(130) from None
-
-
-def number(name: str, of: type, least: float | None = None, help: str = ""):
-    """An option that takes an integer, or a number; its usage error has the value found and what is accepted."""
-    wanted = f"{'an integer' if of is int else 'a number'}{'' if least is None else f' of {least} or more'}"
-
-    def parse(text: str):
-        try:
-            value = of(text)
-            fits = least is None or value >= least
-        except ValueError:
-            fits = False
-        if not fits:
-            raise typer.BadParameter(f"{name} must be {wanted}, not {text!r}")
-        return value
-
-    return typer.Option(parser=parse, metavar="INTEGER" if of is int else "FLOAT", help=help)
 
 
 def folder(text: str) -> Path:
@@ -94,19 +91,15 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
-Preset = Annotated[str, typer.Option(help="size of everything: smoke, quick, laptop, gpu, paper or released-code")]
-Panel = Annotated[str | None, typer.Option(help="left or right: the points of that panel of Figure 3")]
-Trials = Annotated[
-    int | None, number("trials", int, 1, help="trials of each point; as many as in the paper if left out")
-]
+Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="size of everything")]
+Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="the points of that panel of Figure 3")]
+Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; as many as in the paper if left out")]
 Sizes = Annotated[
     list[int] | None,
-    number("size", int, 1, help="with --panel: only its points of this |M||H|; may stand more than once"),
+    typer.Option("--size", min=1, help="with --panel: only its points of this |M||H|; may stand more than once"),
 ]
-FirstSeed = Annotated[int | None, number("seed", int, 0, help="seed of the trial, of a panel its first; 0 if left out")]
-Minutes = Annotated[
-    float | None, number("max-minutes", float, help="stop after so many minutes; everything finished is kept")
-]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the trial, of a panel its first")]
+Minutes = Annotated[float | None, typer.Option(min=0, help="stop after so many minutes; everything finished is kept")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
 Store = Annotated[
     Path | None,

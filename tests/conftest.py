@@ -2,6 +2,7 @@
 
 import ast
 import os
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from faults import disk, survived  # noqa: F401, fixtures
 from record import Record, counted
 
 torch.set_num_threads(1)
+sys.modules["rfc3987_syntax"] = None  # jsonschema, for nbformat, would build parsers of web addresses for seconds
 MINE = tempfile.TemporaryDirectory(prefix="hmmlib-tests-")
 os.environ["HMMLIB_MINE"] = MINE.name  # the tests see none of the results that a user has made, and leave none
 

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-SHOWN = 5
+COMPARED = 5
 """Sequences whose results are compared: the first ones, which every contestant has, however few it does."""
 
 
-class Chain(NamedTuple):
-    """A model as the peers take it: rows are distributions, and the first state emits the first token."""
+def read_chain(inputs: str, n: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Start, transition and emission as the peers take them, and the first `n` sequences.
 
-    start: np.ndarray
-    transition: np.ndarray
-    emission: np.ndarray
-    tokens: np.ndarray
-
-    @classmethod
-    def read(cls, inputs: str, n: int | None = None) -> Chain:
-        """From a file with the paper's A, W and P[H_0], columns as distributions, and tokens: the first `n` sequences."""
-        with np.load(inputs) as file:
-            start = file["transition"] @ file["initial"]
-            parts = (start / start.sum(), file["transition"].T, file["emission"].T, file["tokens"][:n])
-            return cls(*map(np.ascontiguousarray, parts))
+    The file has the paper's A, W and P[H_0], columns as distributions; for the peers, rows are distributions, and the
+    first state emits the first token.
+    """
+    with np.load(inputs) as file:
+        start = file["transition"] @ file["initial"]
+        parts = (start / start.sum(), file["transition"].T, file["emission"].T, file["tokens"][:n])
+        return tuple(map(np.ascontiguousarray, parts))
 
 
-def shown(result) -> np.ndarray:
+def compared(result) -> np.ndarray:
     """The part of a result (n, T, …) that is compared."""
-    return np.asarray(result[:SHOWN])
+    return np.asarray(result[:COMPARED])
 
 
 def frequencies(tokens, n_tokens: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from common import frequencies, shown
+from common import compared, frequencies
 
 from hmmlib.inference import messages
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -23,13 +23,13 @@ def read(inputs: str, dtype: str) -> tuple[HMM | MemoryHMM, torch.Tensor]:
 def posteriors(inputs: str, dtype: str):
     """P[H_i | x] at every position; the library gives H_0 too, which the peers' chains do not have."""
     model, tokens = read(inputs, dtype)
-    return lambda: messages.posteriors(model, tokens), lambda result: shown(result[:, 1:])
+    return lambda: messages.posteriors(model, tokens), lambda result: compared(result[:, 1:])
 
 
 def masked(inputs: str, dtype: str):
     """G: P[X_i | x_{-i}] at every position."""
     model, tokens = read(inputs, dtype)
-    return lambda: messages.masked_token_probs(model, tokens), shown
+    return lambda: messages.masked_token_probs(model, tokens), compared
 
 
 def sample(inputs: str, n: int, length: int, states: bool = False, dtype: str = "int64"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from common import Chain, frequencies, shown
+from common import compared, frequencies, read_chain
 from dynamax.hidden_markov_model import (
     CategoricalHMM,
     hmm_backward_filter,
@@ -19,7 +19,7 @@ SMOOTHERS = {"smoother": hmm_smoother, "two filters": hmm_two_filter_smoother}
 
 def read(inputs: str, n: int | None = None) -> tuple:
     """The chain as arrays of jax, in the precision that it is set to."""
-    *parts, tokens = Chain.read(inputs, n)
+    *parts, tokens = read_chain(inputs, n)
     return *map(jnp.asarray, parts), jnp.asarray(tokens, dtype=jnp.int32)
 
 
@@ -33,7 +33,7 @@ def posteriors(inputs: str, smoother: str = "smoother", n: int | None = None):
     def run(row):
         return smooth(start, transition, log_likelihood[row]).smoothed_probs  # what else it finds is compiled away
 
-    return lambda: run(tokens).block_until_ready(), shown
+    return lambda: run(tokens).block_until_ready(), compared
 
 
 def masked(inputs: str, n: int | None = None):
@@ -49,7 +49,7 @@ def masked(inputs: str, n: int | None = None):
         others = before * after
         return others / others.sum(-1, keepdims=True) @ emission
 
-    return lambda: run(tokens).block_until_ready(), shown
+    return lambda: run(tokens).block_until_ready(), compared
 
 
 def sample(inputs: str, n: int, length: int):
@@ -66,7 +66,4 @@ def sample(inputs: str, n: int, length: int):
         return model.sample(parameters, key, length)[1][:, 0]
 
     keys = jr.split(jr.PRNGKey(1), n)
-    return (
-        lambda: draw(keys).block_until_ready(),
-        lambda tokens: frequencies(tokens, emission.shape[1]),
-    )
+    return lambda: draw(keys).block_until_ready(), lambda tokens: frequencies(tokens, emission.shape[1])

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from common import Chain, frequencies, shown
+from common import compared, frequencies, read_chain
 from hmmlearn.hmm import CategoricalHMM
 
 
 def build(inputs: str, implementation: str, n: int | None = None) -> tuple[CategoricalHMM, np.ndarray, list[int]]:
     """The model, the tokens of `n` sequences as one column, and the sequences' lengths."""
-    chain = Chain.read(inputs, n)
-    model = CategoricalHMM(n_components=len(chain.start), implementation=implementation)
-    model.startprob_, model.transmat_, model.emissionprob_ = chain[:3]
-    model.n_features = chain.emission.shape[1]
-    return model, chain.tokens.reshape(-1, 1), [chain.tokens.shape[1]] * len(chain.tokens)
+    start, transition, emission, tokens = read_chain(inputs, n)
+    model = CategoricalHMM(n_components=len(start), implementation=implementation)
+    model.startprob_, model.transmat_, model.emissionprob_ = start, transition, emission
+    model.n_features = emission.shape[1]
+    return model, tokens.reshape(-1, 1), [tokens.shape[1]] * len(tokens)
 
 
 def by_sequence(lengths: list[int]):
-    """Rows of all tokens, cut into sequences of the same length, and those that are shown."""
-    return lambda result: shown(result.reshape(len(lengths), lengths[0], -1))
+    """Rows of all tokens, cut into sequences of the same length, and those that are compared."""
+    return lambda result: compared(result.reshape(len(lengths), lengths[0], -1))
 
 
 def posteriors(inputs: str, implementation: str = "scaling", n: int | None = None):

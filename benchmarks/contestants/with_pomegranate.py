@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import torch
-from common import Chain, shown
+from common import compared, read_chain
 from pomegranate.distributions import Categorical
 from pomegranate.hmm import DenseHMM
 
 
 def posteriors(inputs: str, dtype: str, n: int | None = None):
     """P[H_i | x] by `predict_proba`."""
-    *parts, tokens = Chain.read(inputs, n)
+    *parts, tokens = read_chain(inputs, n)
     start, transition, emission = (torch.as_tensor(part, dtype=getattr(torch, dtype)) for part in parts)
     states = [Categorical(row[None]) for row in emission]
     model = DenseHMM(states, edges=transition, starts=start, ends=torch.ones_like(start))  # any state may be the last
@@ -20,4 +20,4 @@ def posteriors(inputs: str, dtype: str, n: int | None = None):
         with torch.no_grad():
             return model.predict_proba(observed)
 
-    return call, shown
+    return call, compared

@@ -24,31 +24,6 @@ from transformers import (
 )
 
 
-class Rows(torch.utils.data.Dataset):
-    """The text as a data set of tensors, which the collator takes as they are."""
-
-    def __init__(self, text: np.ndarray):
-        self.text = torch.from_numpy(text).long()
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.text[index]
-
-
-def collator(n_tokens: int, share: float) -> DataCollatorForLanguageModeling:
-    """The collator, with a tokenizer that knows the tokens' numbers and [MASK] after them."""
-    words = {str(token): token for token in range(n_tokens)} | {"[MASK]": n_tokens}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="0"))
-    return DataCollatorForLanguageModeling(
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]"),
-        mlm_probability=share,
-        mask_replace_prob=1.0,
-        random_replace_prob=0.0,
-    )
-
-
 def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: float, optim: str, workers: int = 0):
     """A Trainer that does nothing but train: one pass over the text, linear warm-up over a tenth of it, linear decay."""
     torch.manual_seed(seed)
@@ -75,21 +50,24 @@ def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: f
         remove_unused_columns=False,
         seed=seed % 2**31,
     )
-    masking = collator(config["vocab_size"] - 1, hidden / text.shape[1])
-    return Trainer(model=network, args=arguments, train_dataset=Rows(text), data_collator=masking)
-
-
-@torch.no_grad()
-def said(network: BertForMaskedLM, text: torch.Tensor) -> np.ndarray:
-    """What the network says of the text's first rows: the same for all that start from the same weights and text."""
-    network.eval()
-    return network(text[:4].long()).logits.numpy()
+    mask = config["vocab_size"] - 1
+    words = {str(token): token for token in range(mask)} | {"[MASK]": mask}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="0"))
+    masking = DataCollatorForLanguageModeling(
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]"),
+        mlm_probability=hidden / text.shape[1],
+        mask_replace_prob=1.0,
+        random_replace_prob=0.0,
+    )
+    rows = [*torch.from_numpy(text).long()]
+    return Trainer(model=network, args=arguments, train_dataset=rows, data_collator=masking)
 
 
 def steps(count: int, **settings):
     """A call is `count` steps of one long training, which waits between calls, in a thread of its own."""
     long = build(**settings)
-    first = said(long.model, long.train_dataset.text)
+    with torch.no_grad():  # the same for all that start from the same weights and text
+        first = long.model.eval()(torch.stack(long.train_dataset[:4])).logits.numpy()
     go, done = threading.Semaphore(0), threading.Semaphore(0)
 
     class Turns(TrainerCallback):

@@ -13,13 +13,14 @@ import re
 from enum import Enum
 from pathlib import Path
 
-from companion.pages import STATEMENTS
+from companion.evidence.statements import STATEMENTS
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import hmmlib
 
 ROOT = Path(hmmlib.__file__).parents[1]
+LABELS = {statement.name: statement.label for statement in STATEMENTS}
 PAGES = {room: f"book/api-{room}" for room in ("models", "inference", "theory", "training", "experiments")}
 """Where the names at the root of `hmmlib` are described, by the room of their module."""
 KINDS = {"assumption", "claim", "lemma", "theorem"}
@@ -28,8 +29,8 @@ CONSTRUCTS = {
     "certificate": "Certificate",
     "nearest_head": "Exactness",
     "nearest_prompt": "Exactness",
-    "votes_apart": "Separable votes",
-    "prompt_for_votes": "Separable votes",
+    "separating_head": "Separable votes",
+    "prompt_for_separating_head": "Separable votes",
     "fit_or_refute": "Several classes",
     "signal_for": "Relabelling",
 }
@@ -41,7 +42,7 @@ def statement_of(name: str) -> str | None:
     """The statement that a function constructs or tests, as the ledger names it: of theorem_3_3, "Theorem 3.3"."""
     kind, _, number = name.partition("_")
     told = f"{kind.title()} {number.upper().replace('_', '.')}" if kind in KINDS else CONSTRUCTS.get(name)
-    return told if told in STATEMENTS else None
+    return told if told in LABELS else None
 
 
 def function_of(statement: str) -> str | None:
@@ -71,7 +72,7 @@ def write_up(app, what, name, obj, options, lines) -> None:
     if what == "property":  # napoleon takes what stands before a colon in the first line for a type
         lines.insert(0, "")
     if statement := statement_of(name.split(".")[-1]):
-        _, label = STATEMENTS[statement]
+        label = LABELS[statement]
         lines += ["", f"*Derived and checked:* :prf:ref:`{label}`; see also the :doc:`ledger </book/ledger>`."]
 
 

@@ -187,8 +187,8 @@ class LedgerTable(FromLedger):
 
 
 def evidence(entry: dict) -> Iterator[str]:
-    """Each kind of evidence in a sentence: floating point, finite field, all patterns of zeros, negative control."""
-    drawn = f"{entry['instances']:,} random models, {entry['telling']:,} of them not trivial"
+    """Each kind of evidence in a sentence: floating point, exact, all patterns of zeros, negative control."""
+    drawn = f"{entry['instances']:,} random models, {entry['nontrivial']:,} of them not trivial"
     if assumed(entry):
         yield f"{drawn}."
     else:
@@ -196,8 +196,8 @@ def evidence(entry: dict) -> Iterator[str]:
         yield f"Floating point: {drawn}; residual {residual if entry['residual'] != 0 else 0}, bound {entry['tolerance']:.0e}."
     if identity := entry["identity"]:
         points, largest = identity["points"] * len(identity["sizes"]), identity["sizes"][-1]
-        what = "exact" if not identity["failures"] else f"{identity['failures']} entries off"
-        yield f"Finite field: {what} at {points} points, up to {largest[0]} states and length {largest[1]}."
+        what = "no difference" if not identity["failures"] else f"{identity['failures']} entries off"
+        yield f"Exact arithmetic: {what} at {points} rational points, up to {largest[0]} states and length {largest[1]}."
     if patterns := entry["patterns"]:
         what = "all hold" if not patterns["failures"] else f"{patterns['failures']} fail"
         yield f"All patterns of zeros: {patterns['cases']:,} cases, {what} ({patterns['size']})."

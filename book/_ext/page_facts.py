@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import ceil
 from pathlib import Path
 
@@ -10,44 +11,25 @@ from docutils import nodes
 
 WORDS_A_MINUTE = 180
 SECONDS_A_DISPLAY = 8  # a displayed formula or a picture is looked at for longer than it has words
-EXAMPLES = {
-    "2-setting": "-p instances 3000",
-    "3-hmm": "-p seed 7",
-    "in-pictures": "-p seed 7",
-    "5-0-exact-ladder": "-p hidden_sizes '[4, 30]'",
-    "5-1-pretraining": "-p hidden_size 30",
-    "5-2-head-vs-prompt": "-p seed 100",
-    "5-3-memory-vs-vanilla": "-p seed 100",
-    "beyond-1-tuned-prompt": "-p seed 7",
-    "beyond-2-probes": "-p trials 5",
-    "beyond-4-published-curve": "-p seed 7",
-    "beyond-5-prefix-lora": "-p seed 7",
-    "gallery": "-p seed 7",
-}
-"""What to change first, for the notebooks where that is not `-p instances 1000`."""
-
-
 PAPER = "https://arxiv.org/abs/2106.09226"
-PARTS = {
-    "2-setting": "Section 2",
-    "3-hmm": "Section 3",
-    "3-1-prompt": "Section 3.1",
-    "4-memory-hmm": "Section 4",
-    "4-1-attention-head": "Section 4.1",
-    "4-2-memory-prompt": "Section 4.2",
-    "5-0-exact-ladder": "Section 5",
-    "5-1-pretraining": "Section 5",
-    "5-2-head-vs-prompt": "Section 5",
-    "5-3-memory-vs-vanilla": "Section 5",
-    "appendix-b": "Appendix B",
-    "appendix-c": "Appendix C",
-    "appendix-d": "Appendix D",
-    "appendix-d-1": "Appendix D.1",
-    "appendix-d-2": "Appendix D.2",
-    "appendix-d-3": "Appendix D.3",
-    "protocol-and-code": "Appendix E",
-}
-"""Where in the paper that is of which a page speaks; of all others, the whole paper."""
+SECTION = re.compile(r"(?:appendix-(?P<letter>[a-e])|(?P<number>[2-5]))(?:-(?P<part>[1-9]))?(?=-|$)")
+"""How the names of pages begin that derive a section of the paper, or an appendix; Section 5 has no parts."""
+
+
+def part_of_the_paper(name: str) -> str:
+    """Where in the paper that is of which a page speaks; "" for the whole paper."""
+    if name == "protocol-and-code":
+        return "Appendix E"
+    if not (found := SECTION.match(name)):
+        return ""
+    part = f".{found['part']}" if found["part"] and found["number"] != "5" else ""
+    return f"Appendix {found['letter'].upper()}{part}" if found["letter"] else f"Section {found['number']}{part}"
+
+
+def example(srcdir: str, pagename: str) -> str:
+    """What to change first: the number of random instances, or else the seed."""
+    text = Path(srcdir, f"{pagename}.md").read_text(encoding="utf8")
+    return "-p instances 1000" if re.search("^instances: ", text, re.MULTILINE) else "-p seed 7"
 
 
 NOT_READ = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
@@ -87,7 +69,7 @@ def facts(app, pagename: str, doctree: nodes.document) -> str:
     options = app.config.html_theme_options
     source = f"{options['repository_url']}/blob/{options['repository_branch']}/{pagename}"
     name = pagename.split("/")[-1]
-    paper = f'<a href="{PAPER}">the paper{", " * (name in PARTS)}{PARTS.get(name, "")}</a>'
+    paper = f'<a href="{PAPER}">{", ".join(filter(None, ["the paper", part_of_the_paper(name)]))}</a>'
     parts = [f"{reading_minutes(doctree)} min to read", paper]
     if pagename.startswith("book/api"):  # no page to be read through
         parts = parts[1:]
@@ -96,7 +78,7 @@ def facts(app, pagename: str, doctree: nodes.document) -> str:
     where = "/".join(options["repository_url"].split("/")[-2:])
     colab = f"{app.config.html_theme_options['launch_buttons']['colab_url']}/github/{where}"
     notebook = f"{colab}/blob/{options['repository_branch']}/{pagename}.ipynb"
-    command = f"papermill {pagename}.ipynb mine/out.ipynb {EXAMPLES.get(name, '-p instances 1000')}"
+    command = f"papermill {pagename}.ipynb mine/out.ipynb {example(app.srcdir, pagename)}"
     parts += [
         f"{runtime(app.srcdir, pagename)} to run, when this page was built",
         f'<a href="{notebook}">open in Colab</a>',

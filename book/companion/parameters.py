@@ -10,15 +10,19 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import re
 from contextlib import suppress
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BeforeValidator, Field, ValidationError, create_model
 
 from hmmlib.experiments.presets import PRESETS
 
-MARK = "# Parameters"
-"""First words of a cell that sets parameters: papermill writes them, and the notebooks' own cells begin with them too."""
+INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
+"""How many random models the notebooks on theory check at each preset."""
+
+MINUTES = {"smoke": 1.0, "quick": 3.0, "laptop": 30.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
+"""How long a notebook computes what the store lacks, at most, at each preset."""
 
 
 class ParameterError(ValueError):
@@ -27,10 +31,9 @@ class ParameterError(ValueError):
 
 def _from_text(value):
     """`-p sizes "[4, 30]"` reaches the notebook as text: read it as JSON where it is."""
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
-        return value
+    return value
 
 
 def _no_bool(value):
@@ -51,43 +54,21 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
 Preset = Literal[tuple(PRESETS)]
 
 
-def _assigned(source: str) -> set[str]:
-    return {
-        node.id
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+def _assignments(cell: str) -> dict[str, ast.expr | None]:
+    """What a cell assigns to each name, with or without the type beside the name."""
+    lines = [line for line in ast.parse(cell).body if isinstance(line, ast.Assign | ast.AnnAssign)]
+    pairs = [(line.targets[0] if isinstance(line, ast.Assign) else line.target, line.value) for line in lines]
+    return {target.id: value for target, value in pairs if isinstance(target, ast.Name)}
 
 
-def _parameter_cells(namespace: dict) -> list[str]:
-    """The notebook's parameter cell, and the cells with parameters that were run after it."""
-    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith(MARK)]
-    own = max((k for k, cell in enumerate(cells) if cell.lstrip().startswith(MARK + ":")), default=0)
-    return cells[own:]
-
-
-def _defaults(cell: str) -> dict:
-    """What a parameter cell assigns, with or without the type beside the name, where that is a literal."""
-    found = {}
-    for line in ast.parse(cell).body:
-        if not isinstance(line, ast.Assign | ast.AnnAssign):
-            continue
-        target = line.targets[0] if isinstance(line, ast.Assign) else line.target
-        if isinstance(target, ast.Name):
-            with suppress(ValueError):
-                found[target.id] = ast.literal_eval(line.value)
-    return found
-
-
-def _tell_what_differs(values: dict, defaults: dict) -> None:
-    """Say above a page, where it is run with other parameters than its text was written for, which these are."""
-    others = {name: value for name, value in values.items() if name in defaults and value != defaults[name]}
-    if others:
-        from IPython.display import Markdown, display  # there is IPython wherever there are cells
-
-        here = ", ".join(f"`{name}` is {value!r} instead of {defaults[name]!r}" for name, value in others.items())
-        note = "numbers and pictures below are of this run, numbers in the sentences of the usual one."
-        display(Markdown(f"**Run with other parameters than the text was written for:** {here}. So {note}"))
+def _message(item: dict) -> str:
+    """One of pydantic's errors, with the parameter's name in front and what was given behind."""
+    given = item["input"]
+    where = "".join(f"[{part}]" if isinstance(part, int) else part for part in item["loc"])
+    behind = "" if item["type"] == "missing" else f", not {given!r}"
+    if item["type"] == "list_type" and isinstance(given, str):
+        behind += f'; a list is written "[{", ".join(re.findall("[0-9]+", given)) or "4, 8"}]"'
+    return f"parameter {where!r}: {item['msg']}{behind}"
 
 
 def check(namespace: dict, **declared) -> None:
@@ -101,33 +82,31 @@ def check(namespace: dict, **declared) -> None:
         ParameterError: a name that is not declared (with the nearest one that is), a wrong type, an impossible value.
             In a notebook the message alone is shown.
     """
+    # The notebook's own cell of parameters begins with "# Parameters:", the one that papermill adds with "# Parameters".
+    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("# Parameters")]
+    latest = max((k for k, cell in enumerate(cells) if cell.lstrip().startswith("# Parameters:")), default=0)
+    assigned = [_assignments(cell) for cell in cells[latest:]]
     problems = []
-    cells = _parameter_cells(namespace)
-    for name in sorted(set().union(*map(_assigned, cells)) - declared.keys()):
+    for name in sorted(set().union(*assigned) - declared.keys()):
         near = difflib.get_close_matches(name, declared, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         problems.append(f"unknown parameter {name!r}: {hint}this notebook takes {', '.join(declared)}")
-    model = create_model(
-        "Parameters", __config__=ConfigDict(extra="forbid"), **{n: (t, ...) for n, t in declared.items()}
-    )
-    values = {name: namespace[name] for name in declared if name in namespace}
+    model = create_model("Parameters", **{name: (kind, ...) for name, kind in declared.items()})
     try:
-        checked = model(**values)
+        values = model(**{name: namespace[name] for name in declared if name in namespace}).model_dump()
     except ValidationError as error:
-        for item in error.errors():
-            where = "".join(f"[{part}]" if isinstance(part, int) else str(part) for part in item["loc"])
-            given = "" if item["type"] == "missing" else f", not {item['input']!r}"
-            problems.append(f"parameter {where!r}: {item['msg']}{given}")
+        problems += map(_message, error.errors())
     if problems:
         raise ParameterError("; ".join(problems))
-    namespace.update(checked.model_dump())
-    if cells:
-        _tell_what_differs(checked.model_dump(), _defaults(cells[0]))
+    namespace.update(values)
+    differ = []
+    for name, expression in assigned[0].items() if assigned else ():
+        with suppress(ValueError):  # not a literal
+            if values[name] != (usual := ast.literal_eval(expression)):
+                differ.append(f"`{name}` is {values[name]!r} instead of {usual!r}")
+    if differ:
+        from IPython.display import Markdown, display  # there is IPython wherever there are cells
 
-
-INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
-"""How many random models the notebooks on theory check at each preset."""
-
-
-MINUTES = {"smoke": 1.0, "quick": 3.0, "laptop": 30.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
-"""How long a notebook computes what the store lacks, at most, at each preset."""
+        note = "numbers and pictures below are of this run, numbers in the sentences of the usual one."
+        title = "**Run with other parameters than the text was written for:**"
+        display(Markdown(f"{title} {', '.join(differ)}. So {note}"))

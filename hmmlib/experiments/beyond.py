@@ -1,6 +1,6 @@
 """Measurements beyond the paper, made only where they are asked for: what a tuned prompt does, and what the network knows.
 
-Of each text, p is the exact belief about the state at the mask, (n, S), and g what the network says there, (n, X). Tables
+Of each text, p is the exact belief about the state at the mask, (n, S), and g the network's prediction there, (n, X). Tables
 are by name; where a mean has no text to be over, it is None.
 """
 
@@ -8,28 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from hmmlib.experiments.fields import Amount, Distance, DistanceL1, Explained, ShareOfTest, ZeroOrOne, count_to, each
+from hmmlib.experiments.fields import (
+    Amount,
+    CountOfStates,
+    Distance,
+    DistanceL1,
+    Explained,
+    ShareOfTest,
+    as_type,
+    by_layer,
+    each,
+)
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
 from hmmlib.experiments.ladder import ladder_plan
 from hmmlib.experiments.measurements import MEASUREMENTS, measurement
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.spoken import (
+from hmmlib.experiments.network_outputs import (
     BY_CERTAINTY,
     FAMILIES,
     KINDS,
     SHARES,
     beliefs_of,
     by_certainty,
-    fit_family,
-    guesses_of,
+    fit_families,
     kinds_of,
-    mean_over,
-    spoken,
+    mean,
+    network_outputs,
+    predictions,
 )
+from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import AssumptionError, essential_states
 from hmmlib.theory.certificates import (
@@ -38,7 +50,7 @@ from hmmlib.theory.certificates import (
     certificate,
     nearest_head,
     nearest_prompt,
-    votes_apart,
+    separating_head,
 )
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
@@ -57,32 +69,25 @@ LIKELY = 0.01
 SLACKS = (0.0, 0.01, 0.03, 0.1, 0.3)
 """How much δ a head with a smaller κ may cost, as shares of the largest entry of |μ|."""
 PLAIN = ("unchanged", "reweighted", "relabelled", "relabelled and reweighted")
-"""The families that are fitted to what is said without a prompt."""
+"""The families that are fitted to the predictions without a prompt."""
 CONTROLS, CONTROLLED = ("untrained", "shuffled labels", "another task", "exact model"), PLAIN[:3]
-"""The prompts that are no tuned ones, and the families that are fitted to what is said behind them."""
+"""The prompts that were not tuned for the task, and the families that are fitted to the predictions behind them."""
 CERTIFIED = ("nearest head", "tuned head", "tuned prompt, reweighting", "tuned prompt, relabelling")
 CERTIFICATES = each(("certified", "right", "certified but wrong"), ShareOfTest) | {"distance": DistanceL1}
-"""Whose labels are certified, and what is said of each."""
+"""Whose labels are certified, and what is measured of each."""
 
 
-def _layers(spec: TrialSpec) -> list[str]:
-    """The hidden states that a network of the spec has at a position, by name."""
-    return [f"layer {layer}" for layer in range(spec.layers + 1)]
-
-
-def _probed(layers: list[str]) -> dict:
-    """What `probes` gives: what is read off each layer, three times, and the guess."""
-    known = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
-    wheres = ("", ", behind the prompt", ", fresh weights")
-    read = {f"{what}{where}": each(layers, kind) for where in wheres for what, kind in known.items()}
-    return read | {"guess": ShareOfTest}
-
-
-def _counts(n_states: int) -> dict:
-    """What `votes` gives: of four groups of states how many there are, and how many are right."""
-    groups = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
-    named = [name for group in groups for name in (group, f"{group}, right")]
-    return each(named, count_to(n_states)) | {"distance of look-alikes in R": Distance | None}
+KNOWN = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
+"""What `probes` reads off each layer, three times."""
+PROBES = {
+    f"{what}{where}": by_layer(kind)
+    for where in ("", ", behind the prompt", ", fresh weights")
+    for what, kind in KNOWN.items()
+} | {"guess": ShareOfTest}
+GROUPS = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
+"""Of whose states `votes` gives how many there are, and how many are right."""
+VOTES = each([name for group in GROUPS for name in (group, f"{group}, right")], CountOfStates)
+SOLVED = each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
 
 
 @measurement(
@@ -101,17 +106,19 @@ def kinds_of_text(
     train, _, beliefs = beliefs_of(model, task)
     (labels, _, truth), kinds = task.split(task.labels), kinds_of(task, beliefs)
     votes = torch.zeros(model.n_states).index_add_(0, train.argmax(1), labels.float() - 0.5)
-    said, plain, behind = spoken(network, model, task, tuned)
+    behind, plain, prompt_head = network_outputs(network, model, task, tuned)
     head = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
     right = {
         "head": head.label(plain[2]) == truth,
-        "prompt": behind.label(said[2]) == truth,
+        "prompt": prompt_head.label(behind[2]) == truth,
         "table": (votes[beliefs.argmax(1)] >= 0) == truth,
     }
-    by_kind = {who: {kind: mean_over(ones, where) for kind, where in kinds.items()} for who, ones in right.items()}
     return dict(
-        text_kinds={kind: where.double().mean().item() for kind, where in kinds.items()},
-        accuracies_by_kind={who: {"all": ones.double().mean().item()} | by_kind[who] for who, ones in right.items()},
+        text_kinds={kind: mean(where) for kind, where in kinds.items()},
+        accuracies_by_kind={
+            who: {"all": mean(ones)} | {kind: mean(ones, where) for kind, where in kinds.items()}
+            for who, ones in right.items()
+        },
     )
 
 
@@ -120,50 +127,47 @@ def kinds_of_text(
     on_request=True,
     readout_distances=each((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
     readout_labels=each((*FAMILIES, "free"), {"right": ShareOfTest, "as behind the prompt": ShareOfTest}),
-    votes=lambda spec: _counts(spec.n_states),
+    votes=VOTES | {"distance of look-alikes in R": Distance | None},
 )
 def readouts(
     model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int], tick: Callable
 ) -> dict:
-    """How near each family comes to what is said behind the tuned prompt; fitted on training texts, judged on test texts.
+    """How near each family comes to the predictions behind the tuned prompt; fitted on training texts, judged on test texts.
 
-    Distances are mean total variations: "free" is that of a network of p, "constant" that of the same guess for every text,
-    and the "floor" is how far the network is from W p without a prompt. Labels are those that the tuned head gives on the
-    fit: the share that is right, and the share that is as on g itself.
+    Distances are mean total variations: "free" is that of a network of p, "constant" that of the same prediction for every
+    text, and the "floor" is how far the network is from W p without a prompt. Labels are those that the tuned head gives on
+    the fit: the share that is right, and the share that is as on g itself.
     """
-    said, plain, head = spoken(network, model, task, tuned)
+    behind, plain, head = network_outputs(network, model, task, tuned)
     (train, _, beliefs), (_, _, truth) = beliefs_of(model, task), task.split(task.labels)
-    distances, labels, fits = {}, {}, {}
-    for family in FAMILIES:
-        fits[family] = fit_family(model, train, said[0], family, seeds["evaluation"])
-        tick()
-    for family, fit in {**fits, "free": free_readout(train, said[0], seeds["evaluation"])}.items():
-        guessed = fit(beliefs)
-        distances[family] = by_certainty(total_variation(guessed, said[2]), beliefs)
-        given = head.label(guessed)
-        labels[family] = {
-            "right": (given == truth).double().mean().item(),
-            "as behind the prompt": (given == head.label(said[2])).double().mean().item(),
-        }
-    distances["constant"] = by_certainty(total_variation(said[0].mean(0).expand_as(said[2]), said[2]), beliefs)
-    distances["floor"] = by_certainty(total_variation(plain[2], beliefs @ model.emission.T), beliefs)
-    columns = fits["relabelled"].columns
-    return dict(readout_distances=distances, readout_labels=labels, votes=_votes(model, task, train, columns, head))
+    fits, labels = fit_families(model, train, behind[0], FAMILIES, seeds["evaluation"], tick), {}
+    outputs = {family: fit(beliefs) for family, fit in fits.items()}
+    outputs["free"] = free_readout(train, behind[0], seeds["evaluation"])(beliefs)
+    for family, fitted in outputs.items():
+        found = head.label(fitted)
+        labels[family] = {"right": mean(found == truth), "as behind the prompt": mean(found == head.label(behind[2]))}
+    outputs["constant"] = behind[0].mean(0).expand_as(behind[2])
+    distances = {name: total_variation(fitted, behind[2]) for name, fitted in outputs.items()}
+    distances["floor"] = total_variation(plain[2], beliefs @ model.emission.T)
+    return dict(
+        readout_distances={name: by_certainty(values, beliefs) for name, values in distances.items()},
+        readout_labels=labels,
+        votes=_states_right(model, task, train, fits["relabelled"].columns, head),
+    )
 
 
 @measurement(vanilla=True, on_request=True, plain_distances=each(PLAIN, BY_CERTAINTY))
 def plain_readouts(model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable) -> dict:
-    """The same distances without a prompt: what each family takes off the network's own error."""
-    (train, _, beliefs), said = beliefs_of(model, task), guesses_of(network, task, model.n_tokens)
-    distances = {}
-    for family in PLAIN:
-        fit = fit_family(model, train, said[0], family, seeds["evaluation"])
-        distances[family] = by_certainty(total_variation(fit(beliefs), said[2]), beliefs)
-        tick()
-    return dict(plain_distances=distances)
+    """The same distances without a prompt: how much each family explains of the network's own error."""
+    (train, _, beliefs), outputs = beliefs_of(model, task), predictions(network, task, model.n_tokens)
+    fits = fit_families(model, train, outputs[0], PLAIN, seeds["evaluation"], tick)
+    distances = {family: total_variation(fit(beliefs), outputs[2]) for family, fit in fits.items()}
+    return dict(plain_distances={family: by_certainty(values, beliefs) for family, values in distances.items()})
 
 
-def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearHead) -> dict[str, float | int | None]:
+def _states_right(
+    model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearHead
+) -> dict[str, float | int | None]:
     """Of several groups of states, how many there are, and of how many the head's score of their column of R is right.
 
     It is right, for a state that the task weighs, where it has the sign of μ; for a likely state that the task does not
@@ -174,8 +178,7 @@ def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearH
     opposite = task.mu.sign().unsqueeze(1) * task.mu.sign() < 0
     pairs = opposite & (gap < ALIKE)
     likeliest, labels = train.argmax(1), task.split(task.labels)[0].float()
-    counts = torch.bincount(likeliest, minlength=model.n_states)
-    likely = counts >= LIKELY * len(train)
+    likely = torch.bincount(likeliest, minlength=model.n_states) >= LIKELY * len(train)
     mostly = torch.zeros(model.n_states).index_add_(0, likeliest, labels - 0.5) >= 0
     groups = {
         "weighed": (weighed, task.mu > 0),
@@ -186,8 +189,8 @@ def _votes(model: HMM, task: Task, train: Tensor, columns: Tensor, head: LinearH
     table = {}
     for name, (states, want) in groups.items():
         table |= {name: int(states.sum()), f"{name}, right": int((scores == want)[states].sum())}
-    apart = (columns.unsqueeze(2) - columns.unsqueeze(1)).abs().sum(0) / 2
-    return table | {"distance of look-alikes in R": mean_over(apart, pairs)}
+    distances = (columns.unsqueeze(2) - columns.unsqueeze(1)).abs().sum(0) / 2
+    return table | {"distance of look-alikes in R": mean(distances, pairs)}
 
 
 @measurement(
@@ -200,7 +203,7 @@ def control_readouts(
     spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, seeds: dict[str, int], tick: Callable
 ) -> dict:
     """The same distances behind a prompt that was not trained, one tuned on shuffled labels, and one tuned for another task;
-    and the distances of what the exact model says behind its one tuned vector, which is a reweighting."""
+    and those of the exact model's predictions behind its one tuned vector, which is a reweighting."""
     tokens, (labels, *_) = task.split(task.tokens)[0], task.split(task.labels)
     train, _, beliefs = beliefs_of(model, task)
     generator = as_generator(seeds["evaluation"])
@@ -212,16 +215,14 @@ def control_readouts(
         "shuffled labels": tuning.tune_prompt(network, tokens, shuffled, *how)[0],
         "another task": tuning.tune_prompt(network, tokens, other, *how)[0],
     }
-    said = {name: guesses_of(network, task, model.n_tokens, prompt) for name, prompt in prompts.items()}
+    outputs = {name: predictions(network, task, model.n_tokens, prompt) for name, prompt in prompts.items()}
     origin = LABEL_RULES["masked"].origin(model)
     vector, _ = tuning.tune_exact_prompt(origin, train, labels, ladder_plan(spec.preset), seeds["tuning"])
-    said["exact model"] = [tuning.probs_behind_prompt(origin, part, vector) for part in (train, train[:0], beliefs)]
+    outputs["exact model"] = [tuning.probs_behind_prompt(origin, part, vector) for part in (train, train[:0], beliefs)]
     table = {}
-    for name, (guesses, _, test) in said.items():
-        for family in CONTROLLED:
-            fit = fit_family(model, train, guesses, family, seeds["evaluation"])
-            table.setdefault(name, {})[family] = total_variation(fit(beliefs), test).mean().item()
-            tick()
+    for name, (fitted, _, test) in outputs.items():
+        fits = fit_families(model, train, fitted, CONTROLLED, seeds["evaluation"], tick)
+        table[name] = {family: mean(total_variation(fit(beliefs), test)) for family, fit in fits.items()}
     return dict(control_distances=table)
 
 
@@ -229,30 +230,26 @@ def control_readouts(
     vanilla=True,
     prompts=True,
     on_request=True,
-    prompt_cuts=lambda spec: each(
-        ("none", *_layers(spec)[1:], "every layer"), {"accuracy": ShareOfTest, "distance": Distance}
-    ),
+    prompt_cuts=by_layer({"accuracy": ShareOfTest, "distance": Distance}, 1, ("none", "every layer")),
 )
 def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
-    and the mean distance of what is said from what is said behind the whole prompt."""
+    and the mean distance of the predictions from those behind the whole prompt."""
     (_, prompt, head), own = tuned, bert.as_network(as_reader(network).module)
-    layers = len(own.bert.encoder.layer)
     tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
     whole = tuning.all_probs_at_mask(network, tokens, prompt)
     table = {"none": {"accuracy": tuning.accuracy(head, whole, truth), "distance": 0.0}}
-    numbers = range(1, layers + 1)
-    chosen = {f"layer {k}": [k] for k in numbers} | {"every layer": list(numbers)}
-    for name, cut in chosen.items():
+    layers = range(1, len(own.bert.encoder.layer) + 1)
+    for name, cut in [*((f"layer {k}", [k]) for k in layers), ("every layer", [*layers])]:
         last = tuning.all_hidden_at_mask(network, tokens, prompt, cut)[-1]
         with torch.no_grad():
-            said = own.cls(last)[:, :-1].softmax(-1)
-        distance = total_variation(said, whole).mean().item()
-        table[name] = {"accuracy": tuning.accuracy(head, said, truth), "distance": distance}
+            probs = own.cls(last)[:, :-1].softmax(-1)
+        distance = total_variation(probs, whole).mean().item()
+        table[name] = {"accuracy": tuning.accuracy(head, probs, truth), "distance": distance}
     return dict(prompt_cuts=table)
 
 
-@measurement(vanilla=True, prompts=True, on_request=True, probes=lambda spec: _probed(_layers(spec)))
+@measurement(vanilla=True, prompts=True, on_request=True, probes=PROBES)
 def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
 
@@ -262,37 +259,32 @@ def probes(spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tu
     logistic probe on g gets right.
     """
     (labels, _, truth), (train, _, beliefs) = task.split(task.labels), beliefs_of(model, task)
-    fresh = bert.build(spec.shape(), spec.n_tokens, 0).to(network.device)
+    untrained = bert.build(spec.shape(), spec.n_tokens, 0).to(network.device)
+
+    def right(inputs: Tensor, test: Tensor) -> float:
+        return mean((logistic_probe(inputs, labels)(test).squeeze(1) >= 0) == truth)
+
     table = {}
-    for name, (which, prompt) in {
-        "": (network, None),
-        ", behind the prompt": (network, tuned.prompt),
-        ", fresh weights": (fresh, None),
-    }.items():
-        known = {"belief": {}, "label": {}, "label by belief": {}}
+    for where, which, prompt in (
+        ("", network, None),
+        (", behind the prompt", network, tuned.prompt),
+        (", fresh weights", untrained, None),
+    ):
+        rows = [table.setdefault(f"{what}{where}", {}) for what in ("belief", "label", "label by belief")]
         for layer, hidden in enumerate(tuning.all_hidden_at_mask(which, task.tokens, prompt)):
             inputs, _, test = task.split(hidden)
             read = linear_probe(inputs, train)(test)
-            known["belief"][f"layer {layer}"] = explained(read, beliefs)
-            given = logistic_probe(inputs, labels)(test).squeeze(1) >= 0
-            known["label"][f"layer {layer}"] = (given == truth).double().mean().item()
-            by_belief = read @ task.mu >= 0
-            known["label by belief"][f"layer {layer}"] = (by_belief == truth).double().mean().item()
-        table |= {f"{what}{name}": values for what, values in known.items()}
-    inputs, _, test = guesses_of(network, task, model.n_tokens)
-    given = logistic_probe(inputs, labels)(test).squeeze(1) >= 0
-    return dict(probes=table | {"guess": (given == truth).double().mean().item()})
+            found = explained(read, beliefs), right(inputs, test), mean((read @ task.mu >= 0) == truth)
+            for row, value in zip(rows, found, strict=True):
+                row[f"layer {layer}"] = value
+    inputs, _, test = predictions(network, task, model.n_tokens)
+    return dict(probes=table | {"guess": right(inputs, test)})
 
 
 @measurement(
     vanilla=True,
     on_request=True,
-    solvable=lambda spec: (
-        each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
-        | {"votes apart": ZeroOrOne | None}
-        if LABEL_RULES[spec.labels].reach
-        else None
-    ),
+    solvable=as_type(SOLVED | {"votes apart": Annotated[float, Field(ge=0, le=1, multiple_of=1)] | None}) | None,
 )
 def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     """The least δ of a head, and the δ that a prompt and a head reach, as shares of ‖μ‖∞; and their κ, at that δ and at one
@@ -312,43 +304,49 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
         kappas = {"spread": least.spread / scale, "spread at 1% more": loose.spread / scale}
         return {"error": least.error / scale} | kappas
 
-    apart, starts = votes_apart(model, mu), [torch.ones_like(model.initial)]
-    if isinstance(apart, LinearHead):
+    separating, starts = separating_head(model, mu), [torch.ones_like(model.initial)]
+    if isinstance(separating, LinearHead):
         with suppress(RuntimeError):  # the linear program is beyond its solver
-            starts.append(nearest_prompt(origin, mu, apart)[0])
+            starts.append(nearest_prompt(origin, mu, separating)[0])
     if (states := essential_states(origin, mu)) is not None:
         with suppress(AssumptionError):
             starts.append(theorem_3_6(origin, mu, states)[0])
     ends = [alternate(origin, mu, start) for start in starts if start.max() > 0]
     best = min(ends, key=lambda end: end[2].error)
-    known = None if not isinstance(apart, LinearHead | Impossible) else float(isinstance(apart, LinearHead))
+    decided = isinstance(separating, LinearHead | Impossible)
     table = {"head": entry(rule.reach(model)), "prompt": entry(lemma_c_2(origin, best[0]))}
-    return dict(solvable=table | {"votes apart": known})
+    return dict(solvable=table | {"votes apart": float(isinstance(separating, LinearHead)) if decided else None})
 
 
 def _certified(
-    made: list[Certificate], heads: list[LinearHead], beliefs, distances, said: Tensor, truth: Tensor
+    certificates: list[Certificate], heads: list[LinearHead], beliefs, distances, outputs: Tensor, truth: Tensor
 ) -> dict:
     """Of the head, among several, that certifies the most training texts: the share of test texts that it certifies, the share
     that it gets right, and the share that it certifies and gets wrong."""
-    shares = [one.holds(beliefs[0], distances[0]).double().mean().item() for one in made]
-    best = max(range(len(made)), key=lambda k: shares[k])
-    holds, right = made[best].holds(beliefs[2], distances[2]), heads[best].label(said) == truth
+    shares = [mean(one.holds(beliefs[0], distances[0])) for one in certificates]
+    best = max(range(len(shares)), key=lambda k: shares[k])
+    holds, right = certificates[best].holds(beliefs[2], distances[2]), heads[best].label(outputs) == truth
     return {
-        "certified": holds.double().mean().item(),
-        "right": right.double().mean().item(),
-        "certified but wrong": (holds & ~right).double().mean().item(),
-        "distance": distances[2].mean().item(),
+        "certified": mean(holds),
+        "right": mean(right),
+        "certified but wrong": mean(holds & ~right),
+        "distance": mean(distances[2]),
     }
 
 
 @measurement(
     vanilla=True,
     on_request=True,
-    certified=lambda spec: each(CERTIFIED, CERTIFICATES) if spec.labels == "masked" else None,
+    certified=as_type(each(CERTIFIED, CERTIFICATES)) | None,
 )
 def certified(
-    spec: TrialSpec, model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned, seeds: dict[str, int]
+    spec: TrialSpec,
+    model: HMM,
+    task: Task,
+    network: torch.nn.Module,
+    tuned: Tuned,
+    seeds: dict[str, int],
+    tick: Callable,
 ) -> dict:
     """How many labels are certain to be right, from the network's L1 distance ε to Ḡ on each text, and how many are right.
 
@@ -361,27 +359,26 @@ def certified(
     if spec.labels != "masked":
         return dict(certified=None)
     (labels, _, truth), beliefs, scale = task.split(task.labels), beliefs_of(model, task), mu.abs().max().item()
-    said, plain, behind = spoken(network, model, task, tuned)
-    fit, words = (
-        fit_family(model, beliefs[0], said[0], family, seeds["evaluation"]) for family in ("reweighted", "relabelled")
-    )
-    told = HMM(model.transition, words.columns, model.initial, columns=True)
-    near = [2 * total_variation(g, p @ model.emission.T) for g, p in zip(plain, beliefs, strict=True)]
-    far, told_far = (
-        [2 * total_variation(g, found(p)) for g, p in zip(said, beliefs, strict=True)] for found in (fit, words)
-    )
-    reach, table = rule.reach(model), {}
-    heads, made = zip(*(nearest_head(model, mu, reach, slack * scale) for slack in SLACKS), strict=True)
-    table["nearest head"] = _certified(list(made), list(heads), beliefs, near, plain[2], truth)
+    behind, plain, prompt_head = network_outputs(network, model, task, tuned)
+    fits = fit_families(model, beliefs[0], behind[0], ("reweighted", "relabelled"), seeds["evaluation"], tick)
+    relabelled = HMM(model.transition, fits["relabelled"].columns, model.initial, columns=True)
+
+    def distances(outputs: tuple[Tensor, ...], readout: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        return [2 * total_variation(g, readout(p)) for g, p in zip(outputs, beliefs, strict=True)]
+
+    near, reach = distances(plain, lambda p: p @ model.emission.T), rule.reach(model)
+    heads, found = zip(*(nearest_head(model, mu, reach, slack * scale) for slack in SLACKS), strict=True)
+    table = {"nearest head": _certified(found, heads, beliefs, near, plain[2], truth)}
     alone = tuning.tune_head(plain[0], labels, spec.tuning(), seeds["tuning"])
-    for name, chain, head, d, distances, guesses in (
+    for name, chain, head, d, far, outputs in (
         ("tuned head", model, alone, reach, near, plain[2]),
-        ("tuned prompt, reweighting", model, behind, fit.weights, far, said[2]),
-        ("tuned prompt, relabelling", told, behind, reach, told_far, said[2]),
-    ):
+        ("tuned prompt, reweighting", model, prompt_head, fits["reweighted"].weights,
+         distances(behind, fits["reweighted"]), behind[2]),
+        ("tuned prompt, relabelling", relabelled, prompt_head, reach,
+         distances(behind, fits["relabelled"]), behind[2]),
+    ):  # fmt: skip
         heads = [LinearHead(head.weights * step * scale) for step in torch.logspace(-4, 1, 41, dtype=torch.float64)]
-        made = [certificate(chain, mu, one, d) for one in heads]
-        table[name] = _certified(made, heads, beliefs, distances, guesses, truth)
+        table[name] = _certified([certificate(chain, mu, one, d) for one in heads], heads, beliefs, far, outputs, truth)
     return dict(certified=table)
 
 

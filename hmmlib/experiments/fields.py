@@ -1,84 +1,115 @@
-"""What a field of a spec or of a result can be, as types that pydantic checks, and what is said of any other value."""
+"""What a field of a spec or of a result can be, as types that pydantic checks.
+
+Some bounds are fields of the spec that a result belongs to, such as the number of test examples. They are checked where
+`checked` is given that spec.
+"""
 
 from __future__ import annotations
 
+import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from functools import cache
-from typing import Annotated, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, with_config
+from typing_extensions import TypedDict  # comes with pydantic, which asks for it before Python 3.12
 
 from hmmlib.validation import FINITE, LARGEST, MOST
 
 ROUNDING = 1e-5
 """How far below zero rounding may bring a divergence that is zero."""
+ONE = 1e-12
+"""How far rounding may take a share from a multiple of one example."""
 
 
-class Examples(NamedTuple):
-    """Marks a share as one of a spec's examples: of those for "test", say, where it is a multiple of 1/test."""
+def _of_the_spec(check: Callable) -> AfterValidator:
+    """A check that takes a value and the spec which it belongs to, and says what is wrong with the value."""
 
-    part: str
+    def validate(value, info: ValidationInfo):
+        if value is not None and info.context is not None and (wrong := check(value, info.context)):
+            raise ValueError(wrong)
+        return value
+
+    return AfterValidator(validate)
+
+
+def _share_of(part: str) -> AfterValidator:
+    def check(value, spec):
+        n = getattr(spec, part)
+        return abs(value - round(value * n) / n) > ONE and f"must be a multiple of 1/{n}, of the {n} {part} examples"
+
+    return _of_the_spec(check)
 
 
 def _day(text: str) -> str:
     if date.fromisoformat(text).isoformat() != text:
-        raise ValueError(text)
+        raise ValueError("must be a day, such as 2026-01-31")
     return text
 
 
-Count = Annotated[int, Field(ge=1, le=MOST), f"at most {MOST}"]
-CountOrZero = Annotated[int, Field(ge=0, le=MOST), f"at most {MOST}"]
-TwoOrMore = Annotated[int, Field(ge=2, le=MOST), f"at most {MOST}"]
-Seed = Annotated[int, Field(ge=0, lt=2**63), "at most 2**63 - 1"]
-Positive = Annotated[float, Field(gt=0, le=LARGEST), f"positive and at most {LARGEST:g}"]
-PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST), f"0 or more and at most {LARGEST:g}"]
-Word = Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$"), "a word of small letters, digits and hyphens"]
-Share = Annotated[float, Field(ge=0, le=1), "a share, 0 to 1"]
-ShareOfTest = Annotated[float, Field(ge=0, le=1), Examples("test"), "a share, 0 to 1"]
-ShareOfValidation = Annotated[float, Field(ge=0, le=1), Examples("validation"), "a share, 0 to 1"]
-Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING), "a distance, 0 to 1"]
-DistanceL1 = Annotated[float, Field(ge=-ROUNDING, le=2 + ROUNDING), "a distance, 0 to 2"]
-Explained = Annotated[float, Field(ge=-FINITE, le=1 + ROUNDING), "at most 1"]
-ZeroOrOne = Annotated[float, Field(ge=0, le=1, multiple_of=1), "0 or 1"]
-Seconds = Annotated[float, Field(ge=0, le=FINITE), "0 or more, finite"]
-Amount = Annotated[float, Field(ge=-ROUNDING, le=FINITE), "a number of 0 or more, finite"]
-Finite = Annotated[float, Field(ge=-FINITE, le=FINITE), "a finite number"]
-Text = Annotated[str, Field(min_length=1), "a word"]
-AnyText = Annotated[str, Field(min_length=0), "a word"]
-Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$"), "16 hexadecimal digits"]
-Day = Annotated[str, AfterValidator(_day), "a day, such as 2026-01-31"]
-"""The last entry of each says what a number beyond its bounds should be; of integers, what one above them should be."""
-
-Anything = Finite | str | None
-"""What a measurement may give that declares no more: this, or a table of numbers by one name or two."""
-
-
-class Rows(NamedTuple):
-    """A table of any number of rows: they are named by integers from 1 to a field of the spec, and are all of one kind."""
-
-    named: str
-    most: str
-    row: object
+Size = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+TwoOrMore = Annotated[int, Field(ge=2, le=MOST)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
+ShareOfTest = Annotated[Share, _share_of("test")]
+ShareOfValidation = Annotated[Share, _share_of("validation")]
+CountOfStates = Annotated[Count, _of_the_spec(lambda n, spec: n > spec.n_states and f"must be 0 to {spec.n_states}")]
+Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING)]
+DistanceL1 = Annotated[float, Field(ge=-ROUNDING, le=2 + ROUNDING)]
+Explained = Annotated[float, Field(ge=-FINITE, le=1 + ROUNDING)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Amount = Annotated[float, Field(ge=-ROUNDING, le=FINITE)]
+Finite = Annotated[float, Field(ge=-FINITE, le=FINITE)]
+Word = Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$")]
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[Line, Field(min_length=1)]
+Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Day = Annotated[str, AfterValidator(_day)]
+Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] | None
+"""What a measurement may give that declares no more."""
+Kind = object
+"""A type as above, or a dict of kinds: a table with just these names."""
 
 
-def each(names: Iterable[str], kind) -> dict[str, object]:
+def each(names: Iterable[str], kind: Kind) -> dict[str, Kind]:
     """A table with just these names, all of one kind."""
     return dict.fromkeys(names, kind)
 
 
-@cache
-def count_to(most: int) -> type:
-    """A number of some of so many."""
-    return Annotated[int, Field(ge=0, le=most), f"0 to {most}"]
+def as_type(kind: Kind):
+    """The type that pydantic checks for a kind."""
+    if not isinstance(kind, dict):
+        return kind
+    table = TypedDict("Table", {name: as_type(of) for name, of in kind.items()})
+    return with_config(ConfigDict(extra="forbid"))(table)
 
 
-WORDS = {"int_type": "an integer", "float_type": "a number", "string_type": "a word", "dict_type": "an object"}
-"""What a value should be, by the name of pydantic's error of type."""
-LONGEST = 100
-"""The longest text that an error shows whole."""
+def by_step(kind: Kind):
+    """A table whose rows are named by numbers of steps, up to the spec's."""
+
+    def wrong(table, spec):
+        other = [step for step in table if not re.fullmatch("[1-9][0-9]{0,9}", step) or int(step) > spec.steps]
+        return other and f"its rows must be numbers of steps, 1 to {spec.steps}, not {reprlib.repr(other[0])}"
+
+    return Annotated[dict[str, as_type(kind)], _of_the_spec(wrong)]
+
+
+def by_layer(kind: Kind, first: int = 0, others: tuple[str, ...] = ()):
+    """A table with a row for each layer of the spec's network, from the first on, and for these others."""
+
+    def wrong(table, spec):
+        names = {*others, *(f"layer {layer}" for layer in range(first, spec.layers + 1))}
+        return names != table.keys() and f"its rows must be {', '.join(sorted(names))}"
+
+    return Annotated[dict[str, as_type(kind)], _of_the_spec(wrong)]
 
 
 @cache
@@ -86,41 +117,18 @@ def _adapter(field_type) -> TypeAdapter:
     return TypeAdapter(field_type)
 
 
-def checked(name: str, field_type, value):
-    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1. ValueError where it is none of the type."""
-    value = value.item() if isinstance(value, np.integer | np.floating) else value
+def checked(name: str, field_type, value, spec=None, strict: bool = True):
+    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1; if not `strict`, text is read as a number.
+
+    ValueError where it is none of the type, or not what goes with the spec: it names what is wrong, and what was found.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
     try:
-        return _adapter(field_type).validate_python(value, strict=True)
+        return _adapter(field_type).validate_python(value, strict=strict, context=spec)
     except ValidationError as error:
-        first, *others = error.errors()
-        inside = first["loc"][:1] * (get_origin(field_type) is dict)  # the name within an object
-        alike = [first, *(other for other in others if other["loc"][:1] == inside)]
-        accepted = " or ".join(dict.fromkeys(_accepted(field_type, one) for one in alike))
-        named = f"{name}: {inside[0]}" if inside else name
-        given = first["input"] if inside else value
-        shown = repr(given) if isinstance(given, str) and len(given) <= LONGEST else reprlib.repr(given)
-        raise ValueError(f"{named} must be {accepted}, not {shown}") from None
-
-
-def _accepted(field_type, error: dict) -> str:
-    """What a type takes, as far as an error of pydantic says that a value misses it."""
-    number = isinstance(error["input"], int) and not isinstance(error["input"], bool)
-    if error["type"] == "literal_error":
-        return f"one of {', '.join(get_args(field_type))}"
-    if error["type"] in WORDS and not (number and error["type"] == "float_type"):  # an integer that no float holds
-        return WORDS[error["type"]]
-    if isinstance(error.get("ctx", {}).get("ge"), int):  # of an integer, the bound itself says it
-        return f"{error['ctx']['ge']} or more"
-    return _said(field_type)
-
-
-def _said(field_type) -> str:
-    """What the first of our own types within it says of its numbers."""
-    if get_origin(field_type) is Annotated:
-        return field_type.__metadata__[-1]
-    return next(filter(None, map(_said, get_args(field_type))), "")
-
-
-def base(field_type) -> type:
-    """int, float or str: what the values of a spec's field are."""
-    return str if get_origin(field_type) is Literal else get_args(field_type)[0]
+        first = error.errors()[0]
+        where = ".".join(
+            [name, *(str(part) for part in first["loc"] if not str(part).startswith(("dict[", "constrained-")))]
+        )
+        message = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}: {message}, not {reprlib.repr(first['input'])}") from None

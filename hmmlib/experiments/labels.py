@@ -14,7 +14,7 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import assumption_3_1
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import claim_b_1, theorem_3_3
-from hmmlib.validation import MASK, as_generator, at_least, dense, of_type, one_of
+from hmmlib.validation import MASK, as_generator, integer, of_type, one_of
 
 PLACES = ("distinct", "repeated")
 NONZERO = 6
@@ -38,10 +38,8 @@ class Task(NamedTuple):
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
         """Training, validation and test part of what has one entry for each sequence. ValueError for another number of them."""
-        if dense("values", of_type("values", values, Tensor)).shape[:1] != (sum(self.sizes),):
-            raise ValueError(
-                f"values must have {sum(self.sizes)} entries, as the task has, not shape {tuple(values.shape)}"
-            )
+        if len(of_type("values", values, Tensor)) != sum(self.sizes):
+            raise ValueError(f"values must have {sum(self.sizes)} entries, as the task has, not {len(values)}")
         return values.split(self.sizes)
 
 
@@ -52,11 +50,9 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     uniform over the 2n entries: distinct (with fewer entries than six, all are drawn), or drawn with replacement if
     `places` is "repeated", so that fewer than six may differ from zero.
     """
-    at_least("n", n, 1)
     of_type("generator", generator, torch.Generator)
-    one_of("places", places, PLACES)
-    rows = torch.zeros(2 * n, dtype=torch.float64)
-    if places == "repeated":
+    rows = torch.zeros(2 * integer("n", n, 1), dtype=torch.float64)
+    if one_of("places", places, PLACES) == "repeated":
         chosen = torch.randint(2 * n, (NONZERO,), generator=generator).unique()
     else:
         chosen = torch.randperm(2 * n, generator=generator)[:NONZERO]
@@ -64,16 +60,14 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     return rows[:n] - rows[n:]
 
 
-def _hidden_first_token(
-    model: HMM | MemoryHMM, n: int, length: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def _hidden_first_token(model, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """(MASK, x_2, …, x_T), the first token of a sampled text hidden; what is observed is the same."""
     tokens = model.sample(n, length, generator).tokens
     tokens[:, 0] = MASK
     return tokens, tokens
 
 
-def _mask_before_text(model: HMM | MemoryHMM, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _mask_before_text(model, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """(MASK, x), and the sampled text x that is observed: its H_0 is the state at the mask."""
     text = model.sample(n, length - 1, generator).tokens
     return F.pad(text, (1, 0), value=MASK), text
@@ -160,13 +154,11 @@ def draw_task(
     ValueError for a length below 2, sizes without a sequence to train on, or another word for law or places.
     """
     of_type("model", model, HMM, MemoryHMM)
-    at_least("length", length, 2)
-    rule = LABEL_RULES[one_of("law", law, LABEL_RULES)]
-    sizes = tuple(at_least("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
+    rule, generator = LABEL_RULES[one_of("law", law, LABEL_RULES)], as_generator(seed)
+    sizes = tuple(integer("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
     if len(sizes) != 3 or not sizes[0]:
         raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
-    generator = as_generator(seed)
-    tokens, observed = rule.inputs(model, sum(sizes), length, generator)
+    tokens, observed = rule.inputs(model, sum(sizes), integer("length", length, 2), generator)
     posteriors = (memory_posterior if isinstance(model, MemoryHMM) else rule.posterior)(model, observed)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(posteriors.shape[1], generator, places)

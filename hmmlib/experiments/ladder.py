@@ -5,7 +5,7 @@ No network is pretrained, so what tuning falls short of here is not the network'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from hmmlib.theory.assumptions import AssumptionError, essential_states
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import theorem_3_6
 from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt, tune_head
-from hmmlib.validation import as_tensor, of_type, one_of
+from hmmlib.validation import one_of
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,22 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
         probs: the exact distribution at the first token, (n, X).
         law: the rule by which the task was drawn, as in `draw_task`.
     """
-    of_type("model", model, HMM)
-    of_type("task", task, Task)
-    rule, probs = LABEL_RULES[one_of("law", law, LABEL_RULES)], as_tensor("probs", probs, 2)
+    rule = LABEL_RULES[law]
     origin = rule.origin(model)
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
     train_posteriors, _, test_posteriors = task.split(task.posteriors)
     head = tune_head(train, train_labels, plan, seed)
     prompt, behind = tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
-    linear, refusal = _judged_head(rule.head, model, task.mu, test, labels)
-    essential, prompted = _judged_prompt(origin, task.mu, test_posteriors, labels)
-    share = labels.double().mean().item()
+    linear, prompted, refusal, share = None, None, "", labels.double().mean().item()
+    try:
+        linear = Built.judge(rule.head(model, task.mu), test, labels)
+    except AssumptionError as error:
+        refusal = str(error)
+    essential = essential_states(origin, task.mu)
+    with suppress(AssumptionError):
+        if essential is not None:
+            u, built = theorem_3_6(origin, task.mu, essential)
+            prompted = Built.judge(built, probs_behind_prompt(origin, test_posteriors, u), labels)
     return Rung(
         n_states=model.n_states,
         seed=seed,
@@ -109,29 +114,7 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
         prompt_and_head=accuracy(behind, probs_behind_prompt(origin, test_posteriors, prompt), labels),
         theorem_3_3=linear,
         theorem_3_6=prompted,
-        n_essential=essential,
+        n_essential=prompted and len(essential),
         refusal=refusal,
         prompt=prompt.tolist(),
     )
-
-
-def _judged_head(
-    theorem: Callable[[HMM, Tensor], LinearHead], model: HMM, mu: Tensor, probs: Tensor, labels: Tensor
-) -> tuple[Built | None, str]:
-    """How the head does that the theory gives, or the reason why there is none."""
-    try:
-        return Built.judge(theorem(model, mu), probs, labels), ""
-    except AssumptionError as error:
-        return None, str(error)
-
-
-def _judged_prompt(model: HMM, mu: Tensor, posteriors: Tensor, labels: Tensor) -> tuple[int | None, Built | None]:
-    """The size of a set H* that satisfies Assumption 3.5, and how Theorem 3.6's prompt and head do; or None."""
-    essential = essential_states(model, mu)
-    if essential is None:
-        return None, None
-    try:
-        prompt, head = theorem_3_6(model, mu, essential)
-    except AssumptionError:
-        return None, None
-    return len(essential), Built.judge(head, probs_behind_prompt(model, posteriors, prompt), labels)

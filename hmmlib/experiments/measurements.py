@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmmlib.experiments.fields import Amount, Anything, Rows, ShareOfTest
+from hmmlib.experiments.fields import Amount, Anything, ShareOfTest, by_step
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert, readers, tuning
 from hmmlib.training.adapters import Tuned
-from hmmlib.validation import all_of_type, one_of
+from hmmlib.validation import one_of
 
 STAGES = {
     "spec": "the TrialSpec",
@@ -46,8 +46,8 @@ class Measurement(NamedTuple):
     `vanilla` is whether only trials of vanilla models have it, and `prompts` whether only those that tune a prompt: in the
     others its names are None. `on_request` is whether a trial makes it only where one of its names is asked for.
 
-    `kinds` is what each name may hold where a trial has it: a type of `fields`; a dict of kinds, for a table with just these
-    names; `Rows`; None, where there is nothing; or a function from the spec to one of these.
+    `kinds` is what each name may hold where a trial has it: a type of `fields`, or a dict of kinds, for a table with just these
+    names.
     """
 
     function: Callable[..., dict[str, float | int | str | dict | None]]
@@ -105,9 +105,9 @@ def measured_names() -> set[str]:
     return {name for one in MEASUREMENTS for name in one.names}
 
 
-def giving(names: Sequence[str]) -> list[Measurement]:
+def measurements_of(names: Sequence[str]) -> list[Measurement]:
     """The measurements that give these names. ValueError for a name that none gives."""
-    for name in all_of_type("names", names, str):
+    for name in names:
         one_of("each of names", name, sorted(measured_names()))
     return [one for one in MEASUREMENTS if set(one.names) & set(names)]
 
@@ -224,7 +224,7 @@ def untrained_prompt(spec: TrialSpec, network: torch.nn.Module, task: Task, seed
     vanilla=True,
     prompts=True,
     on_request=True,
-    on_the_way=Rows("a number of steps", "steps", {"loss": Amount, "head": ShareOfTest, "prompt": ShareOfTest}),
+    on_the_way=by_step({"loss": Amount, "head": ShareOfTest, "prompt": ShareOfTest}),
 )
 def on_the_way(
     spec: TrialSpec,

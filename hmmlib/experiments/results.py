@@ -1,201 +1,216 @@
-"""What a result must be to be stored, or believed: each field by itself, and what fields say of each other.
-
-A field's type stands in `trials.TrialResult`, what a later measurement gives with the measurement; here is the rest. Of a
-trial with parts of one's own, which may be of other sizes than the spec's, nothing is asked that hangs on sizes.
-"""
+"""Results as a table: a row for each trial, a column for each field of its spec and each number that it measured."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
-import re
-import reprlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
-from types import FunctionType
-from typing import Literal, get_args, get_type_hints
+from importlib.resources import files
+from pathlib import Path
 
-from hmmlib.experiments import measurements
-from hmmlib.experiments.fields import AnyText, Anything, Count, Day, Examples, Finite, Hexadecimal, Rows, Text, checked
-from hmmlib.experiments.labels import REDRAWS
-from hmmlib.experiments.specs import TYPES as SPEC_TYPES
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import ORIGINAL, TrialResult, trial_seeds
+import numpy as np
+import pandas as pd
+import torch
+from pandas import DataFrame
 
-OTHERS = ("spec", "added")
-TYPES = {
-    name: field_type
-    for name, field_type in get_type_hints(TrialResult, include_extras=True).items()
-    if name not in OTHERS
-}
-"""The type of each field that a result's file has under its name."""
-NOTED = {
-    "device": Text,
-    "precision": Literal["float32", "float16", "bfloat16"],
-    "machine": AnyText,
-    "threads": Count,
-    "python": Text,
-    "torch": Text,
-    "transformers": Text,
-    "commit": Text | None,
-}
-"""What every result has in its environment, and the type of each: `trials.environment` gives it."""
-NOTED_LATER = {"hmmlib": Text, "library": Hexadecimal, "date": Day}
-"""What the oldest results lack there."""
-MEASURED = re.compile(r"\d{4}-\d\d-\d\d, commit \S+, library [0-9a-f]{16}")
-"""What an environment says of a measurement that was added later, under "NAME measured"."""
-CHANCE = 20
-"""Nats of luck: a network is by that much better than the best, summed over the sequences that both are judged by, with a
-probability below e^-20. For on each, the mean of log q/p over what is masked has an exponential whose mean is at most 1."""
-ONE = 1e-12
-"""How far rounding may take a share from a multiple of one example."""
+from hmmlib.experiments.presets import PRESETS
+from hmmlib.experiments.specs import ADDED_LATER, TrialSpec
+from hmmlib.experiments.store import FORMAT, PROJECT, Store, result_files
+from hmmlib.experiments.trials import TrialResult, draw_model
+from hmmlib.validation import one_of
+
+OF_THE_MODEL = ("preset", "n_states", "seed", "n_memory")
+"""Fields of a spec that `changes` does not name."""
 
 
-def from_content(content: dict) -> TrialResult:
-    """The result that a file's object stands for; what it holds is not looked at yet. ValueError where it lacks a field, or has
-    no spec."""
-    given = content.get("spec")
-    if not isinstance(given, dict):
-        raise ValueError(f"its spec must be an object with the fields of a TrialSpec, not {reprlib.repr(given)}")
-    if other := _but(given, SPEC_TYPES):
-        raise ValueError(f"its spec has {other}, which is no field of a TrialSpec")
-    spec = TrialSpec(**given)
-    if lacks := [name for name in {**spec.content(), **given} if given.get(name) != getattr(spec, name)]:
-        raise ValueError(f"its spec lacks {', '.join(sorted(lacks))}")
-    if lacks := [name for name in TYPES if name not in content]:
-        raise ValueError(f"it lacks {', '.join(lacks)}")
-    added = {name: value for name, value in content.items() if name not in ("spec", *TYPES)}
-    return TrialResult(spec=spec, **{name: content[name] for name in TYPES}, added=added)
+def results(preset: str, folder: Store | str | Path | None = None) -> DataFrame:
+    """All stored results of a preset, a row for each trial: of the project's store, or of another folder.
+
+    Columns are the fields of `TrialSpec` and what was measured, under its name; nested numbers have dotted names, such as
+    `text_kinds.spread`, `seconds.pretraining` and `environment.device`. What a trial lacks is NaN. Derived columns:
+
+    - `size`: |M||H|, the axis of Figure 3's panels.
+    - `changes`: the fields that are not the preset's own but for model and seed, such as "steps=100 tuner=lora"; "" for none.
+    - `gain`: prompt minus head in one trial, which share model, network and task.
+    - `excess_loss`: how far the network's masked-token loss lies above the least there is, nats.
+
+    A mean with its 95% interval for each number of states:
+
+        results("quick").query("changes == ''").groupby("n_states")[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
+
+    Rows are ordered by memory values, hidden states, then seed. ValueError for an unknown preset, or a file that is no result.
+    """
+    rows = []
+    for path in result_files(preset, PROJECT if folder is None else folder):
+        try:
+            content = json.loads(path.read_bytes())
+            if content.pop("format") != FORMAT:
+                raise ValueError(f"its format is not {FORMAT}")
+            rows.append(content | {"spec": _defaults() | content["spec"]})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is no readable result: {error!r}") from error
+    return _table(rows)
 
 
-def check_result(result: TrialResult) -> None:
-    """ValueError where no trial could give such a result; it names the field, what was found and what is accepted."""
-    spec = result.spec
-    for name, field_type in TYPES.items():
-        _check(name, field_type, getattr(result, name), spec)
-    _check_measured(result)
-    if result.redraws > REDRAWS and not spec.own:
-        raise ValueError(f"redraws must be at most {REDRAWS}, not {result.redraws}")
-    if result.majority_rate < 0.5:
-        raise ValueError(f"majority_rate must be 0.5 to 1, not {result.majority_rate}")
-    if result.seeds != trial_seeds(spec.seed):
-        raise ValueError(f"seeds must be those that seed {spec.seed} gives, not {reprlib.repr(result.seeds)}")
-    _check_losses(result)
-    _check_seconds(result)
-    _check_environment(result)
+def as_table(results: Iterable[TrialResult]) -> DataFrame:
+    """The same table of results that are at hand, in their order of memory values, hidden states and seed."""
+    rows = [asdict(result) for result in results]
+    return _table([row | row.pop("added") for row in rows])
 
 
-def _but(names, known) -> str:
-    """The first name that is not known, shortened for a message; empty where there is none."""
-    return next((_short(name) for name in names if name not in known), "")
+def _table(rows: Sequence[dict]) -> DataFrame:
+    """The table of rows, each of which has its spec, and all else that a result has."""
+    flat = [_flat(row["spec"]) | {"changes": _changes(row["spec"])} | _flat(row, but="spec") for row in rows]
+    names = dict.fromkeys(field.name for field in dataclasses.fields(TrialSpec)) | {"changes": None}
+    table = DataFrame(flat, columns=list(names | dict.fromkeys(name for row in flat for name in row)))
+    table = table.sort_values(["n_memory", "n_states", "seed"], kind="stable", ignore_index=True)
+    derived = DataFrame({"size": table.n_memory * table.n_states})
+    if rows:
+        derived["gain"] = table.prompt_accuracy - table.head_accuracy
+        derived["excess_loss"] = table.network_loss - table.best_loss
+    return pd.concat([table, derived], axis=1)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= 60 and name.isprintable() else reprlib.repr(name)
+def _flat(row: dict, before: str = "", but: str = "") -> dict:
+    """The numbers and words of nested dicts by dotted names; NaN for what is not there."""
+    flat = {}
+    for name, value in row.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{before}{name}.") if name != but else {}
+        else:
+            flat[before + name] = math.nan if value is None else value
+    return flat
 
 
-def _check(name: str, kind, value, spec: TrialSpec) -> None:
-    """Whether a value is of a kind, as a `Measurement` has them. ValueError, which names it, where it is not."""
-    if isinstance(kind, FunctionType):
-        kind = Anything if spec.own else kind(spec)
-    if kind is None:
-        if value is not None:
-            raise ValueError(f"{name} must be null for such a trial, not {reprlib.repr(value)}")
-    elif isinstance(kind, dict | Rows):
-        if not isinstance(value, dict):
-            raise ValueError(f"{name} must be an object, not {reprlib.repr(value)}")
-        rows = kind if isinstance(kind, dict) else _rows(name, kind, value, spec)
-        if lacks := [row for row in rows if row not in value]:
-            raise ValueError(f"{name} lacks {', '.join(lacks)}")
-        if other := _but(value, rows):
-            raise ValueError(f"{name}: {other} is no name of it; there are {', '.join(rows)}")
-        for row, one in rows.items():
-            _check(f"{name}: {row}", one, value[row], spec)
-    elif kind is Anything and isinstance(value, dict):
-        for row, one in value.items():
-            inner = one if isinstance(one, dict) else {"": one}
-            for column, number in inner.items():
-                checked(": ".join(filter(None, (name, _short(row), _short(column)))), Finite | None, number)
-    else:
-        checked(name, kind, value)
-        if value is not None and not spec.own and (examples := _examples(kind)):
-            n = getattr(spec, examples.part)
-            if abs(value - round(value * n) / n) > ONE:
-                raise ValueError(
-                    f"{name} must be a multiple of 1/{n}, as of the {n} {examples.part} examples, not {value!r}"
-                )
-
-
-def _rows(name: str, kind: Rows, value: dict, spec: TrialSpec) -> dict:
-    """The rows that a table has, with the kind of each."""
-    most = getattr(spec, kind.most)
-    for row in value:
-        if not re.fullmatch("[1-9][0-9]{0,9}", row, re.ASCII) or int(row) > most:
-            raise ValueError(f"{name}: {_short(row)} must be {kind.named}, 1 to {most}")
-    return dict.fromkeys(value, kind.row)
+def _changes(spec: dict) -> str:
+    usual = _defaults() | PRESETS[spec["preset"]]
+    return " ".join(
+        f"{name}={value}" for name, value in spec.items() if name not in OF_THE_MODEL and value != usual[name]
+    )
 
 
 @cache
-def _examples(field_type) -> Examples | None:
-    """The examples of which a type is a share."""
-    marked = next((mark for mark in getattr(field_type, "__metadata__", ()) if isinstance(mark, Examples)), None)
-    return marked or next(filter(None, map(_examples, get_args(field_type))), None)
+def _defaults() -> dict:
+    return {field.name: field.metadata.get(ADDED_LATER, field.default) for field in dataclasses.fields(TrialSpec)}
 
 
-def _check_measured(result: TrialResult) -> None:
-    """What a trial measures depends on its spec; what theorems build, on their assumptions too."""
-    if other := _but(result.added, measurements.measured_names() - TYPES.keys()):
-        raise ValueError(f"{other} is no field of a result, and no measurement of this version of hmmlib")
-    kinds = {
-        name: kind for one in measurements.MEASUREMENTS if one.has(result.spec) for name, kind in one.kinds.items()
-    }
-    for name, value in ({name: getattr(result, name) for name in ORIGINAL} | result.added).items():
-        if name not in kinds and value is not None:
-            raise ValueError(f"{name} must be null for such a trial, not {reprlib.repr(value)}")
-        if name in kinds and name in result.added:
-            _check(name, kinds[name], value, result.spec)
-        elif name in kinds and value is None and not name.startswith("built_"):
-            raise ValueError(f"{name} must be there for such a trial, not None")
+@dataclass(frozen=True)
+class Interval:
+    """A mean over `n` values with its 95% interval (Student's t); it is infinite for a single value, NaN for none.
+
+    The interval of a `share` is shown no wider than from 0 to 1, where every mean of shares lies.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    share: bool = False
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The ends of the interval as they are shown."""
+        return (max(self.low, 0.0), min(self.high, 1.0)) if self.share else (self.low, self.high)
+
+    def __format__(self, form: str) -> str:
+        """Such as 93.1% [90.2%, 96.0%]; the mean alone where there is no interval, and – where there is no mean."""
+        form = form or ".1%"
+        if self.n < 2:
+            return f"{self.mean:{form}} (one trial)" if self.n else "–"
+        low, high = self.shown
+        return f"{self.mean:{form}} [{low:{form}}, {high:{form}}]"
+
+    def __str__(self) -> str:
+        return format(self)
+
+    __repr__ = __str__
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the values, as the interval's width has it; NaN where there is no interval."""
+        return (self.high - self.low) / 2 / _half_width(self.n) if self.n > 1 else math.nan
 
 
-def _check_losses(result: TrialResult) -> None:
-    """Of losses on the same text, nothing is better than the best, nor the best worse than a guess, but by luck."""
-    n, best, n_tokens = result.spec.evaluation, result.best_loss, result.spec.n_tokens
-    bounds = {"network_loss": result.network_loss}
-    if not result.spec.own:
-        bounds[f"log {n_tokens}"] = math.log(n_tokens)
-    for name, loss in bounds.items():
-        if best > loss + CHANCE / n:
-            raise ValueError(
-                f"best_loss must be at most {name} and {CHANCE}/{n} more, for luck on {n} sequences; "
-                f"but it is {best}, and {name} is {loss}"
-            )
+def _half_width(n: int) -> float:
+    """Of the 95% interval of the mean of `n` values whose standard deviation is 1."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, n - 1)) / math.sqrt(n)
 
 
-def _check_seconds(result: TrialResult) -> None:
-    """A trial takes seconds for each phase of what it has measured; they stay where a table is taken out to be made again."""
-    names = {"pretraining": set(ORIGINAL)}
-    for one in measurements.MEASUREMENTS:
-        if one.has(result.spec):
-            names.setdefault(one.phase, set()).update(one.names)
-    if other := _but(result.seconds, names):
-        raise ValueError(f"seconds: {other} is no phase of such a trial; there are {', '.join(names)}")
-    there = {*ORIGINAL, *result.added}
-    if lacks := [phase for phase, given in names.items() if phase not in result.seconds and given & there]:
-        raise ValueError(f"seconds lacks {', '.join(lacks)}")
+def mean_ci(values: Sequence[float], share: bool = False) -> Interval:
+    """Mean and 95% interval (Student's t) of the values that are there; of shares, the interval is shown within 0 and 1.
+
+    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").head_accuracy.agg(mean_ci)`.
+
+    TypeError for what are no numbers, ValueError for infinite ones, and for a share that is not from 0 to 1.
+    """
+    values = np.asarray(values, dtype=float)
+    values = values[~np.isnan(values)]
+    if not np.isfinite(values).all():
+        raise ValueError(f"values must be finite, not {values}")
+    if share and not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(f"values must be shares, from 0 to 1, not {values}")
+    n = len(values)
+    if not n:
+        return Interval(math.nan, math.nan, math.nan, 0, share)
+    mean = math.fsum(values) / n
+    half = _half_width(n) * float(np.std(values, ddof=1)) if n > 1 else math.inf
+    return Interval(mean, mean - half, mean + half, n, share)
 
 
-def _check_environment(result: TrialResult) -> None:
-    """What an environment must have, and what it says of measurements; what later versions note there as well may be there."""
-    given = result.environment
-    if lacks := [name for name in NOTED if name not in given]:
-        raise ValueError(f"environment lacks {', '.join(lacks)}")
-    for name, value in given.items():
-        checked(f"environment: {_short(name)}", (NOTED | NOTED_LATER).get(name, AnyText | int | None), value)
-        if name.endswith(" measured"):
-            measured = name.removesuffix(" measured")
-            if measured not in result.added:
-                raise ValueError(f"environment: {_short(name)} is there, but {_short(measured)} is not")
-            if not isinstance(value, str) or not MEASURED.fullmatch(value):
-                raise ValueError(
-                    f"environment: {name} must be a day, a commit and a library, such as 2026-01-31, commit 0123456789ab, "
-                    f"library 0123456789abcdef, not {reprlib.repr(value)}"
-                )
+def difference_ci(one: Interval, other: Interval) -> Interval:
+    """The difference of the means of two independent samples, with Welch's 95% interval; `n` counts both."""
+    from scipy.stats import t
+
+    squares = [(found.deviation**2 / found.n, found.n - 1) for found in (one, other)]
+    error = sum(square for square, _ in squares)
+    freedom = error**2 / sum(square**2 / free for square, free in squares) if error else 1.0
+    mean, half = one.mean - other.mean, float(t.ppf(0.975, freedom)) * math.sqrt(error)
+    return Interval(mean, mean - half, mean + half, one.n + other.n)
+
+
+def share_learned(table: DataFrame) -> pd.Series:
+    """The share of what there was to learn that the network of each trial has learned, a column for a table of results.
+
+    It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the least that there is,
+    the exact G's, and below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms for each.
+    """
+    guess = [
+        _entropy_of_frequencies(*row)
+        for row in table[[*OF_THE_TEXT, "document_length", "length"]].itertuples(index=False)
+    ]
+    return (guess - table.network_loss) / (guess - table.best_loss)
+
+
+OF_THE_TEXT = ("preset", "n_states", "seed", "n_memory", "n_tokens", "temperature", "permutations")
+"""The fields of a spec that fix the model, which is drawn for `share_learned`."""
+
+
+@cache
+def _entropy_of_frequencies(*fields) -> float:
+    """Of the tokens of a trial's model, in nats, over the positions of its documents."""
+    *of_the_text, document_length, length = fields
+    spec = TrialSpec(**dict(zip(OF_THE_TEXT, of_the_text, strict=True)))
+    model = draw_model(spec)
+    states = torch.stack([model.marginal(at) for at in range(1, (document_length or length) + 1)]).mean(0)
+    memory = model.memory if spec.n_memory > 1 else torch.ones(1, dtype=states.dtype)
+    emission = model.emission.reshape(spec.n_tokens, spec.n_memory, spec.n_states)
+    return torch.special.entr(torch.einsum("xmh,m,h->x", emission, memory, states)).sum().item()
+
+
+def published(panel: str) -> DataFrame:
+    """The values drawn in the paper's Figure 3: a column for each series of a panel, intervals of shares by |M||H|.
+
+    ValueError for an unknown panel.
+    """
+    rows = pd.read_csv(files("hmmlib.experiments") / "figure3-reference.csv", comment="#")
+    rows = rows[rows.panel == one_of("panel", panel, ("left", "right"))]
+    shares = rows[["mean", "low", "high"]] / 100
+    rows = rows.assign(
+        interval=[Interval(*row, 20 if panel == "left" else 5) for row in shares.itertuples(index=False)]
+    )
+    return rows.pivot(index="x", columns="series", values="interval")

@@ -7,20 +7,33 @@ import difflib
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_type_hints
+
+from pydantic import Field
 
 from hmmlib import backend
-from hmmlib.experiments.fields import Count, CountOrZero, Positive, PositiveOrZero, Seed, TwoOrMore, Word, base, checked
+from hmmlib.experiments.fields import (
+    Count,
+    Positive,
+    PositiveOrZero,
+    PositiveShare,
+    Seed,
+    Share,
+    ShareBelowOne,
+    Size,
+    TwoOrMore,
+    Word,
+    checked,
+)
 from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.training.adapters import TUNERS
 from hmmlib.training.bert import Shape
 from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
-from hmmlib.validation import all_of_type, at_least, of_type, one_of
+from hmmlib.validation import integer, one_of
 
-LONGEST_PROMPT = 50
 MOST_TRIALS = 10_000
 """The most trials of a point, as more would take long to list."""
 OF_THE_TASK = (
@@ -29,17 +42,17 @@ OF_THE_TASK = (
     "tuner", "rank",
 )  # fmt: skip
 """Fields that matter only once the network is pretrained."""
-OWN = None
+FROM_PRESET = None
 """Stands for the preset's own value."""
-AS_BEFORE = "as before"
+ADDED_LATER = "added later"
 
 
-def added(before):
-    """A field that TrialSpec did not have from the start, and its value that means "as before".
+def field_added_later(default):
+    """A field that TrialSpec did not have from the start; its default means that a trial is run as before.
 
     Presets need not name it; at this value hash and files leave it out, so that what is stored keeps its name.
     """
-    return dataclasses.field(default=OWN, metadata={AS_BEFORE: before})
+    return dataclasses.field(default=FROM_PRESET, metadata={ADDED_LATER: default})
 
 
 @dataclass(frozen=True)
@@ -53,83 +66,71 @@ class TrialSpec:
     """
 
     preset: Literal[tuple(PRESETS)] = "quick"
-    n_states: Count = 10
+    n_states: Size = 10
     seed: Seed = 0
-    n_memory: Count = 1
+    n_memory: Size = 1
     n_tokens: TwoOrMore = 10
     temperature: Positive = 0.01
-    permutations: Literal["states", "joint"] = OWN
-    layers: Count = OWN
-    width: Count = OWN
-    heads: Count = OWN
-    dropout: PositiveOrZero = OWN
-    specials: Count = OWN
-    weights: Literal["own", "shared"] = OWN
-    documents: CountOrZero = OWN
-    document_length: CountOrZero = OWN
-    steps: Count = OWN
-    batch: Count = OWN
-    length: Count = OWN
-    masked: Positive = OWN
-    masking: Literal[MASKINGS] = OWN
-    learning_rate: Positive = OWN
-    muon_rate: PositiveOrZero = OWN
-    clip: PositiveOrZero = OWN
-    warmup: CountOrZero = OWN
-    precision: Literal[backend.PRECISIONS] = OWN
-    labels: Literal[tuple(LABEL_RULES)] = OWN
-    places: Literal[PLACES] = OWN
-    task_length: Count = OWN
-    train: Count = OWN
-    validation: Count = OWN
-    test: Count = OWN
-    epochs: Count = OWN
-    tuning_batch: Count = OWN
-    tuning_warmup: PositiveOrZero = OWN
-    head_rate: Positive = OWN
-    prompt_rate: Positive = OWN
-    prompt_length: CountOrZero = OWN
-    prompt_start: Literal[PROMPT_STARTS] = OWN
-    attention_heads: Count = OWN
-    attention_positions: Literal["learned", "none"] = OWN
-    evaluation: Count = OWN
-    tuner: Literal[TUNERS] = added(before="prompt")
-    rank: Count = added(before=8)
-    own: Word = added(before="")
+    permutations: Literal["states", "joint"] = FROM_PRESET
+    layers: Size = FROM_PRESET
+    width: Size = FROM_PRESET
+    heads: Size = FROM_PRESET
+    dropout: ShareBelowOne = FROM_PRESET
+    specials: Size = FROM_PRESET
+    weights: Literal["own", "shared"] = FROM_PRESET
+    documents: Count = FROM_PRESET
+    document_length: Count = FROM_PRESET
+    steps: Size = FROM_PRESET
+    batch: Size = FROM_PRESET
+    length: Size = FROM_PRESET
+    masked: PositiveShare = FROM_PRESET
+    masking: Literal[MASKINGS] = FROM_PRESET
+    learning_rate: Positive = FROM_PRESET
+    muon_rate: PositiveOrZero = FROM_PRESET
+    clip: PositiveOrZero = FROM_PRESET
+    warmup: Count = FROM_PRESET
+    precision: Literal[backend.PRECISIONS] = FROM_PRESET
+    labels: Literal[tuple(LABEL_RULES)] = FROM_PRESET
+    places: Literal[PLACES] = FROM_PRESET
+    task_length: TwoOrMore = FROM_PRESET
+    train: Size = FROM_PRESET
+    validation: Size = FROM_PRESET
+    test: Size = FROM_PRESET
+    epochs: Size = FROM_PRESET
+    tuning_batch: Size = FROM_PRESET
+    tuning_warmup: Share = FROM_PRESET
+    head_rate: Positive = FROM_PRESET
+    prompt_rate: Positive = FROM_PRESET
+    prompt_length: Annotated[int, Field(ge=0, le=50)] = FROM_PRESET
+    prompt_start: Literal[PROMPT_STARTS] = FROM_PRESET
+    attention_heads: Size = FROM_PRESET
+    attention_positions: Literal["learned", "none"] = FROM_PRESET
+    evaluation: Size = FROM_PRESET
+    tuner: Literal[TUNERS] = field_added_later(default="prompt")
+    rank: Size = field_added_later(default=8)
+    own: Word = field_added_later(default="")
 
     def __post_init__(self) -> None:
         preset = PRESETS[one_of("preset", self.preset, PRESETS)]
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is OWN:
-                value = preset.get(field.name, field.metadata.get(AS_BEFORE, field.default))
+            if value is FROM_PRESET:
+                value = preset.get(field.name, field.metadata.get(ADDED_LATER, field.default))
             object.__setattr__(self, field.name, checked(field.name, TYPES[field.name], value))
-        self._check_together()
-
-    def _check_together(self) -> None:
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
-        for name in ("masked", "tuning_warmup"):
-            if getattr(self, name) > 1:
-                raise ValueError(f"{name} must be at most 1, not {getattr(self, name)}")
-        if self.dropout >= 1:
-            raise ValueError(f"dropout must be below 1, not {self.dropout}")
-        if self.task_length < 2:
-            raise ValueError("task_length must be 2 or more: the first token is [MASK], and something must follow it")
-        if self.prompt_length > LONGEST_PROMPT:
-            raise ValueError(f"prompt_length must be 0 to {LONGEST_PROMPT}, not {self.prompt_length}")
-        if self.length < self.task_length + self.prompt_length:
+        if self.length < (needed := self.task_length + self.prompt_length):
             raise ValueError(
-                f"length must be at least task_length + prompt_length = {self.task_length + self.prompt_length}, "
-                f"so that every position has been trained; it is {self.length}"
+                f"length must be at least task_length + prompt_length = {needed}, so that every position has been trained; "
+                f"it is {self.length}"
             )
         if self.documents and self.document_length < self.length:
             raise ValueError(f"document_length must be at least length = {self.length}, not {self.document_length}")
 
     def content(self) -> dict[str, int | float | str]:
-        """The fields that hash and files have: all but those that were added and have the value that means "as before"."""
+        """The fields that hash and files have: all but those that were added later and have their default."""
         values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        return {field.name: value for field, value in values if field.metadata.get(AS_BEFORE) != value}
+        return {field.name: value for field, value in values if field.metadata.get(ADDED_LATER) != value}
 
     @property
     def hash(self) -> str:
@@ -188,29 +189,23 @@ def panel_specs(
     points = panel_points(panel)
     if sizes is not None:
         size_of = [point["n_states"] * point.get("n_memory", 1) for point in points]
-        if other := sorted(set(all_of_type("sizes", sizes, int)) - set(size_of)):
+        if other := sorted(set(sizes) - set(size_of)):
             raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(set(size_of))))}, not {other[0]}")
         points = [point for point, size in zip(points, size_of, strict=True) if size in sizes]
     fixed = sorted({"preset", "seed", "n_states", "n_memory"} & changes.keys())
     if fixed:
         raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")
-    if isinstance(trials, bool) or not isinstance(trials, int) or not 1 <= trials <= MOST_TRIALS:
-        raise ValueError(f"trials must be 1 or more, and at most {MOST_TRIALS}, not {trials!r}")
-    seeds = range(first_seed, at_least("first_seed", first_seed, 0) + trials)
+    first = integer("first_seed", first_seed, 0)
+    seeds = range(first, first + integer("trials", trials, 1, MOST_TRIALS))
     return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in seeds for point in points]
 
 
 def select(results: Sequence, **fields) -> list:
     """Those of the results whose spec is their preset's own but for the model, the seed, and the given fields."""
-    results = all_of_type("results", results, object)
-    for result in results:
-        of_type("the spec of each of results", getattr(result, "spec", None), TrialSpec)
-    for name, value in fields.items():
-        checked(name, field_type(name), value)
 
     def fits(spec: TrialSpec) -> bool:
         own = TrialSpec(spec.preset, spec.n_states, spec.seed, spec.n_memory)
-        changed = {name: value for name, value in asdict(spec).items() if value != getattr(own, name)}
+        changed = {name: value for name, value in dataclasses.asdict(spec).items() if value != getattr(own, name)}
         return all(getattr(spec, name) == value for name, value in fields.items()) and changed.keys() <= fields.keys()
 
     return [result for result in results if fits(result.spec)]
@@ -218,8 +213,4 @@ def select(results: Sequence, **fields) -> list:
 
 def as_field(name: str, text: str) -> int | float | str:
     """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
-    number, text = base(field_type(of_type("name", name, str))), of_type("text", text, str)
-    try:
-        return number(text)
-    except ValueError:
-        raise ValueError(f"{name} must be {'an integer' if number is int else 'a number'}, not {text!r}") from None
+    return checked(name, field_type(name), text, strict=False)

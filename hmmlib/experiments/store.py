@@ -9,19 +9,24 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import reprlib
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from typing import Literal, get_type_hints
 
 from filelock import FileLock, Timeout
 
 from hmmlib.experiments.beyond import ON_REQUEST
+from hmmlib.experiments.fields import Anything, Day, Hexadecimal, Line, Size, Text, as_type, checked
+from hmmlib.experiments.labels import REDRAWS
+from hmmlib.experiments.measurements import MEASUREMENTS, measured_names
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
-from hmmlib.experiments.results import check_result, from_content
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import TrialResult
+from hmmlib.experiments.trials import ORIGINAL, TrialResult, trial_seeds
 from hmmlib.files import parse_json, write_whole
 from hmmlib.validation import of_type, one_of
 
@@ -31,6 +36,30 @@ STORE = ROOT / "results"
 """Where the committed results lie in a checkout of the project."""
 MINE = "HMMLIB_MINE"
 """The environment variable that names the user's own store."""
+TYPES = {
+    name: field_type
+    for name, field_type in get_type_hints(TrialResult, include_extras=True).items()
+    if name not in ("spec", "added")
+}
+"""The type of each field that every result's file has under its name."""
+ENVIRONMENT = {
+    "device": Text,
+    "precision": Literal["float32", "float16", "bfloat16"],
+    "machine": Line,
+    "threads": Size,
+    "python": Text,
+    "torch": Text,
+    "transformers": Text,
+    "commit": Text | None,
+}
+"""What every result has in its environment, and the type of each: `trials.environment` gives it."""
+ENVIRONMENT_LATER = {"hmmlib": Text, "library": Hexadecimal, "date": Day}
+"""What the oldest results lack there."""
+CHANCE = 20
+"""Nats of luck: a network is by that much better than the best, summed over the sequences that both are judged by, with a
+probability below e^-20. For on each, the mean of log q/p over what is masked has an exponential whose mean is at most 1."""
+SUMS = 1e-9
+"""How far rounding may take a sum of shares from what it should be."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +145,7 @@ def _folder(spec: TrialSpec, store: Store | str | Path) -> Path:
 def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Path:
     """Write a result, whole or not at all: OSError, which names the file, where it cannot be written.
 
-    FloatingPointError where a number of it is none, and ValueError where another field is what no trial gives: it would be
-    refused when read.
+    FloatingPointError where a number of it is none, and ValueError where it has what no trial gives.
     """
     spec = of_type("result", result, TrialResult).spec
     path = _folder(spec, store) / f"{spec.hash}.json"
@@ -139,8 +167,105 @@ def _infinite(value) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
+def check_result(result: TrialResult) -> None:
+    """ValueError where no trial could give such a result; it names the field, what was found and what is accepted.
+
+    Of a trial with parts of one's own, which may be of other sizes than the spec's, nothing is asked that hangs on sizes.
+    """
+    spec, added = result.spec, result.added
+    sizes = None if spec.own else spec
+    for name, field_type in TYPES.items():
+        checked(name, field_type, getattr(result, name), sizes)
+    for name, value in ({name: getattr(result, name) for name in ORIGINAL} | added).items():
+        if name not in measured_names():
+            checked(name, Anything, value)
+        elif not _measurement(name).has(spec):
+            _insist(value is None, f"{name} must be null for such a trial, not {reprlib.repr(value)}")
+        elif name in added:
+            checked(name, _type_of(name), value, sizes)
+        else:
+            _insist(value is not None or name.startswith("built_"), f"{name} must be there for such a trial, not None")
+    lacks = {_measurement(name).phase for name in added if name in measured_names() and _measurement(name).has(spec)}
+    lacks = sorted({"pretraining", "exact model", "head tuning", *lacks} - result.seconds.keys())
+    _insist(not lacks, f"seconds lacks {', '.join(lacks)}")
+    _insist(result.majority_rate >= 0.5, f"majority_rate must be 0.5 to 1, not {result.majority_rate}")
+    _insist(result.redraws <= REDRAWS or spec.own, f"redraws must be at most {REDRAWS}, not {result.redraws}")
+    _insist(
+        result.seeds == trial_seeds(spec.seed), f"seeds must be those that seed {spec.seed} gives, not {result.seeds}"
+    )
+    _check_losses(result)
+    _check_tables(result)
+    _check_environment(result)
+
+
+def _insist(true: bool, otherwise: str) -> None:
+    if not true:
+        raise ValueError(otherwise)
+
+
+def _measurement(name: str):
+    return next(one for one in MEASUREMENTS if name in one.names)
+
+
+@cache
+def _type_of(name: str):
+    return as_type(_measurement(name).kinds[name])
+
+
+def _check_losses(result: TrialResult) -> None:
+    """Of losses on the same text, nothing is better than the best, nor the best worse than a guess, but by luck."""
+    n, best, bounds = result.spec.evaluation, result.best_loss, {"network_loss": result.network_loss}
+    if not result.spec.own:
+        bounds[f"log {result.spec.n_tokens}"] = math.log(result.spec.n_tokens)
+    for name, loss in bounds.items():
+        luck = f"{CHANCE}/{n} more, for luck on {n} sequences"
+        _insist(best <= loss + CHANCE / n, f"best_loss must be at most {name}, {loss}, and {luck}, not {best}")
+
+
+def _check_tables(result: TrialResult) -> None:
+    """What the numbers of a table say of each other, and of the result's other numbers."""
+    kinds, rows = result.text_kinds, result.accuracies_by_kind
+    if kinds:
+        sums = {"near tie and clear": 1.0, "weighed and not weighed": 1.0, "certain and spread": None}
+        for words, whole in sums.items():
+            found = sum(kinds[kind] for kind in words.split(" and "))
+            fits = found <= 1 + SUMS if whole is None else abs(found - whole) <= SUMS
+            _insist(fits, f"text_kinds: {words} must be {'at most ' * (whole is None)}1 together, not {found}")
+    for who, accuracy in (("head", result.head_accuracy), ("prompt", result.prompt_accuracy)) if rows else ():
+        found, room = rows[who]["all"], 2 / result.spec.test  # two examples: the head is tuned again, rounded otherwise
+        words = f"accuracies_by_kind.{who}.all must be {accuracy}, as {who}_accuracy, not {found}"
+        _insist(abs(found - accuracy) <= room + SUMS, words)
+    for name, row in (result.certified or {}).items():
+        wrong = row["certified but wrong"]
+        most = min(row["certified"], 1 - row["right"])
+        _insist(wrong <= most + SUMS, f"certified.{name}: certified but wrong must be at most {most}, not {wrong}")
+    if votes := result.votes:
+        _insist(votes["weighed"] > 0, "votes: weighed must be 1 or more, as μ is not zero")
+        for name in (name for name in votes if f"{name}, right" in votes):
+            _insist(votes[f"{name}, right"] <= votes[name], f"votes: {name}, right must be at most {votes[name]}")
+
+
+def _check_environment(result: TrialResult) -> None:
+    """What an environment must have, and of which kind; what later versions note there as well may be there."""
+    environment = checked("environment", dict[Line, object], result.environment)
+    lacks = [name for name in ENVIRONMENT if name not in environment]
+    _insist(not lacks, f"environment lacks {', '.join(lacks)}")
+    for name, value in environment.items():
+        checked(f"environment.{name}", (ENVIRONMENT | ENVIRONMENT_LATER).get(name, Line | int | None), value)
+        if name.endswith(" measured"):
+            there = name.removesuffix(" measured") in result.added
+            _insist(there, f"environment.{name} is there, but {name.removesuffix(' measured')} is not")
+            day, *rest = str(value).split(", ", 1)
+            checked(f"environment.{name}", Day, day)
+            fits = rest and re.fullmatch(r"commit \S+, library [0-9a-f]{16}", rest[0])
+            _insist(fits, f"environment.{name} must be a day, a commit and a library, not {reprlib.repr(value)}")
+
+
 def load_result(path: Path) -> TrialResult:
-    """Read one result. ValueError that names the file where it is no JSON, of another format, incomplete, or misnamed."""
+    """Read one result. ValueError that names the file where it is no JSON, of another format, incomplete, or misnamed.
+
+    Of its numbers no more is checked: `save_result` has done it.
+    """
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe, say, would never end
         raise ValueError(f"{path} is no readable result: it is no regular file")
@@ -149,35 +274,55 @@ def load_result(path: Path) -> TrialResult:
             f"{path} is no readable result: it is a link to {os.readlink(path)}, where nothing can be read"
         )
     try:
-        content = parse_json(path.read_bytes())
-        if not isinstance(content, dict):
-            raise ValueError(
-                f"it must be an object with a format, a spec and what was measured, not {type(content).__name__}"
-            )
-        version = content.pop("format", None)
-        if type(version) is not int or version != FORMAT:
-            raise ValueError(f"its format is {reprlib.repr(version)}, and this version of hmmlib reads {FORMAT}")
-        result = from_content(content)
-        check_result(result)
+        result = _from_content(parse_json(path.read_bytes()))
+        spec = result.spec
+        here = path.absolute().parent.name
+        _insist(here == spec.preset, f"its preset is {spec.preset}, not that of its folder")
+        _insist(spec.hash == path.stem, f"its spec hashes to {spec.hash}, so it was edited or renamed")
     except ValueError as error:
         raise ValueError(f"{path} is no readable result: {error}") from error
-    spec = result.spec
-    if path.absolute().parent.name != spec.preset:
-        raise ValueError(f"{path} is no readable result: its preset is {spec.preset}, not that of its folder")
-    if spec.hash != path.stem:
-        raise ValueError(f"{path} is no readable result: its spec hashes to {spec.hash}, so it was edited or renamed")
     return result
 
 
-def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[TrialResult]:
-    """All stored results of a preset, ordered by memory values, hidden states, then seed."""
+def _from_content(content) -> TrialResult:
+    """The result that a file's JSON stands for. ValueError where it has another format, no spec, or lacks a field."""
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"it must be an object with a format, a spec and what was measured, not {type(content).__name__}"
+        )
+    version, given = content.get("format"), content.get("spec")
+    if type(version) is not int or version != FORMAT:
+        raise ValueError(f"its format is {reprlib.repr(version)}, and this version of hmmlib reads {FORMAT}")
+    if not isinstance(given, dict):
+        raise ValueError(f"its spec must be an object with the fields of a TrialSpec, not {reprlib.repr(given)}")
+    try:
+        spec = TrialSpec(**given)
+    except TypeError as error:  # a field that there is not
+        raise ValueError(f"its spec is none of a TrialSpec: {error}") from None
+    if lacks := [name for name in {**spec.content(), **given} if given.get(name) != getattr(spec, name)]:
+        raise ValueError(f"its spec lacks {', '.join(sorted(lacks))}")
+    if lacks := [name for name in TYPES if name not in content]:
+        raise ValueError(f"it lacks {', '.join(lacks)}")
+    if other := [name for name in ("seeds", "seconds", "environment") if not isinstance(content[name], dict)]:
+        raise ValueError(f"{other[0]} must be an object, not {reprlib.repr(content[other[0]])}")
+    added = {name: value for name, value in content.items() if name not in ("format", "spec", *TYPES)}
+    return TrialResult(spec=spec, **{name: content[name] for name in TYPES}, added=added)
+
+
+def result_files(preset: str, store: Store | str | Path = PROJECT) -> list[Path]:
+    """The files of all stored results of a preset; of several folders the first one's count.
+
+    ValueError for an unknown preset, NotADirectoryError where a folder of the store is something else.
+    """
     one_of("preset", preset, PRESETS)
     folders = [_unless_another(folder / preset) for folder in reversed(as_folders(store).folders)]
-    paths = {
-        path.name: path for folder in folders for path in sorted(folder.glob("*.json"))
-    }  # the first folder's count
-    results = (load_result(path) for path in paths.values())
-    return sorted(results, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
+    return list({path.name: path for folder in folders for path in sorted(folder.glob("*.json"))}.values())
+
+
+def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[TrialResult]:
+    """All stored results of a preset, ordered by memory values, hidden states, then seed; `results` has them as a table."""
+    loaded = map(load_result, result_files(preset, store))
+    return sorted(loaded, key=lambda result: (result.spec.n_memory, result.spec.n_states, result.spec.seed))
 
 
 def kept(

@@ -9,8 +9,7 @@ import dataclasses
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -27,14 +26,13 @@ from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import (
     Amount,
-    CountOrZero,
+    Count,
     Hexadecimal,
     Seconds,
     ShareOfTest,
     ShareOfValidation,
 )
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, giving, measured_names
-from hmmlib.experiments.parts import Parts
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
@@ -42,7 +40,8 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
-from hmmlib.validation import all_of_type, at_least, of_type, one_of
+from hmmlib.training.tuning import Tuning
+from hmmlib.validation import integer, of_type, one_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class TrialResult:
     validation_prompt_accuracy: ShareOfValidation | None
     validation_attention_accuracy: ShareOfValidation
     majority_rate: ShareOfTest
-    redraws: CountOrZero
+    redraws: Count
     best_loss: Amount
     network_loss: Amount
     divergence: Amount
@@ -101,16 +100,15 @@ class TrialResult:
 
     @property
     def one_class(self) -> bool:
-        """Whether all test labels agree, so that there was nothing to tell apart."""
+        """Whether all test labels agree."""
         return self.majority_rate == 1
 
 
 def trial_seeds(seed: int) -> dict[str, int]:
     """Independent seeds for the parts of a trial, all made from one seed."""
     names = ("model", "network", "pretraining", "task", "tuning", "evaluation")
-    return dict(
-        zip(names, np.random.SeedSequence(at_least("seed", seed, 0)).generate_state(len(names)).tolist(), strict=True)
-    )
+    state = np.random.SeedSequence(integer("seed", seed, 0)).generate_state(len(names))
+    return dict(zip(names, state.tolist(), strict=True))
 
 
 def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
@@ -118,15 +116,13 @@ def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
     seed = trial_seeds(of_type("spec", spec, TrialSpec).seed)["model"]
     if spec.n_memory == 1:
         return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
-    count = spec.size if spec.permutations == "joint" else None
-    return random_memory_hmm(
-        spec.n_memory, spec.n_states, spec.n_tokens, seed, temperature=spec.temperature, permutations=count
-    )
+    how = dict(temperature=spec.temperature, permutations=spec.size if spec.permutations == "joint" else None)
+    return random_memory_hmm(spec.n_memory, spec.n_states, spec.n_tokens, seed, **how)
 
 
 def build_network(spec: TrialSpec) -> torch.nn.Module:
     """The network before training; its weights are those of seed 0 in every trial if they are "shared"."""
-    seed = trial_seeds(0 if of_type("spec", spec, TrialSpec).weights == "shared" else spec.seed)["network"]
+    seed = trial_seeds(0 if spec.weights == "shared" else spec.seed)["network"]
     return bert.build(spec.shape(), spec.n_tokens, seed)
 
 
@@ -138,35 +134,76 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
 
 def network_key(spec: TrialSpec, device: torch.device) -> str:
     """A key of all that a pretrained network depends on: spec, code, and the machine as far as it changes numbers."""
-    here = environment(device, of_type("spec", spec, TrialSpec).precision)
+    here = environment(device, spec.precision)
     facts = [here[name] for name in ("device", "precision", "machine", "threads", "torch", "transformers")]
     words = repr((spec.network_hash, provenance.library_digest(provenance.OF_NETWORKS), facts))
     return hashlib.sha256(words.encode()).hexdigest()[:16]
 
 
-class Trial:
-    """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and then kept.
+@dataclass(frozen=True)
+class Parts:
+    """Functions that make parts of a trial in the place of the library's own; what is None is the library's.
 
-    With a folder `networks` the pretrained network is kept there, and is taken from there where the same code has made it on
-    such a machine. Where `milestones` are wanted it is pretrained here all the same; where pretraining goes on from a
+    - `model(spec)`: the model that writes the text.
+    - `network(spec, model)`: a network that has learned from its text, as `readers.as_reader` takes it. None is pretrained.
+    - `task(spec, model)`: inputs, labels and posteriors.
+    - `tuner(network, tokens, labels, plan, seed, tick)`: what is tuned on the training examples, as `adapters.tune` gives it.
+
+    The spec says in its field `own` by what name such a trial is stored. TypeError for a part that is no function.
+    """
+
+    model: Callable[[TrialSpec], HMM | MemoryHMM] | None = None
+    network: Callable[[TrialSpec, HMM | MemoryHMM], torch.nn.Module | readers.Reader] | None = None
+    task: Callable[[TrialSpec, HMM | MemoryHMM], labels.Task] | None = None
+    tuner: Callable[[readers.Reader, Tensor, Tensor, Tuning, int, Callable[[], None]], Tuned] | None = None
+
+    def __post_init__(self) -> None:
+        for name, part in vars(self).items():
+            if isinstance(part, torch.nn.Module) or not (part is None or callable(part)):
+                raise TypeError(f"{name} must be a function, not {type(part).__name__}")
+
+
+class Trial:
+    """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and held from then on.
+
+    With a folder `networks` the pretrained network is stored there, and is taken from there where the same code has made it
+    on such a machine. Where `milestones` are wanted it is pretrained here all the same; where pretraining goes on from a
     checkpoint, only the milestones after it are had.
     """
 
     def __init__(
         self,
         spec: TrialSpec,
+        report: Callable[[str, float], None] | None = None,
         device: str = "auto",
         checkpoint: Path | None = None,
-        tell: Callable | None = None,
         networks: Path | None = None,
-        milestones: bool = False,
         parts: Parts | None = None,
+        measurements: Iterable[Measurement] = (),
     ):
-        self.parts = of_type("parts", parts or Parts(), Parts).belong_to(of_type("spec", spec, TrialSpec))
-        self.spec, self.seeds = spec, trial_seeds(spec.seed)
-        self.device, self.checkpoint, self.tell = backend.pick(device), checkpoint, tell or (lambda phase, share: None)
-        self.milestones: dict[int, dict[str, Tensor]] | None = {} if milestones else None
-        self.tick, self.kept = lambda: None, networks and networks / f"{network_key(spec, self.device)}.safetensors"
+        self.spec, self.parts = of_type("spec", spec, TrialSpec), of_type("parts", parts or Parts(), Parts)
+        if (self.parts != Parts()) != bool(spec.own):
+            found = "there are none" if spec.own else "it names none"
+            raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
+        self.seeds, self.device = trial_seeds(spec.seed), backend.pick(device)
+        self.checkpoint, self.on_report = checkpoint, report
+        self.stored_network = networks and networks / f"{network_key(spec, self.device)}.safetensors"
+        self.measurements = [one for one in measurements if one.has(spec)]
+        self.stages = {stage for one in self.measurements for stage in one.stages}
+        self.milestones: dict[int, dict[str, Tensor]] = {}
+        self.seconds, self._begun, self.tick = {}, time.perf_counter(), lambda: None
+
+    def report(self, phase: str, share: float) -> None:
+        """Say how far the trial is; KeyboardInterrupt where it is to end."""
+        backend.stop_if_interrupted()
+        if self.on_report:
+            self.on_report(phase, share)
+
+    def end_phase(self, phase: str) -> None:
+        """Note the seconds since the phase before ended."""
+        now = time.perf_counter()
+        self.seconds[phase], self._begun = round(now - self._begun, 2), now
+        self.report(phase, 1.0)
 
     @cached_property
     def model(self) -> HMM | MemoryHMM:
@@ -184,71 +221,56 @@ class Trial:
     def network(self) -> torch.nn.Module | readers.Reader:
         if self.parts.network:
             return readers.as_reader(self.parts.network(self.spec, self.model))
-        network, plan = build_network(self.spec).to(self.device), self.spec.pretraining()
-
-        reported = None
+        network, plan, path = build_network(self.spec).to(self.device), self.spec.pretraining(), self.stored_network
+        milestones, done = "milestones" in self.stages, None
 
         def report(step: int, loss: float) -> None:
-            nonlocal reported
-            before = step if reported is None else reported
-            if self.milestones is not None and before * 10 // plan.steps < (step + 1) * 10 // plan.steps:
-                weights = {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
-                self.milestones[step + 1] = weights
-            reported = step + 1
-            self.tell("pretraining", reported / plan.steps)
+            nonlocal done
+            before, done = step if done is None else done, step + 1
+            if milestones and before * 10 // plan.steps < done * 10 // plan.steps:
+                self.milestones[done] = {name: t.detach().cpu().clone() for name, t in network.state_dict().items()}
+            self.report("pretraining", done / plan.steps)
 
-        if self.milestones is None and self.kept and (found := checkpoints.load(self.kept, {})):
+        if path and not milestones and (found := checkpoints.load(path, {})):
             network.load_state_dict(found[0])
             return network
         pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
-        if self.kept and not self.kept.exists():
-            checkpoints.save(self.kept, network.state_dict(), {})
+        if path and not path.exists():
+            checkpoints.save(path, network.state_dict(), {})
         return network
 
     @cached_property
     def tuned(self) -> Tuned:
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
-        what = self.spec.prompt_length, self.spec.prompt_start, self.spec.rank
-        plan, seed = self.spec.tuning(), self.seeds["tuning"]
+        spec, how = self.spec, (tokens, truth, self.spec.tuning(), self.seeds["tuning"])
         if self.parts.tuner:
-            return self.parts.tuner(readers.as_reader(self.network), tokens, truth, plan, seed, self.tick)
-        return tune(self.spec.tuner, self.network, tokens, truth, plan, seed, *what, tick=self.tick)
+            return self.parts.tuner(readers.as_reader(self.network), *how, self.tick)
+        return tune(spec.tuner, self.network, *how, spec.prompt_length, spec.prompt_start, spec.rank, tick=self.tick)
 
     @cached_property
     def outputs(self) -> Tensor:
         return tuning.all_probs(self.network, self.task.tokens)
 
-    def measure(self, measurements: Iterable[Measurement], clock: _Clock) -> dict[str, float | int | str | None]:
-        """What these measurements give, by name; the clock has the seconds of their phases."""
-        measured = {name: None for one in measurements for name in one.names}
-        asked = [one for one in measurements if one.has(self.spec)]
-        for phase, group in groupby(asked, key=lambda one: one.phase):
-            self.tick = lambda phase=phase: self.tell(phase, 1.0)
+    def measure(self) -> dict[str, float | int | str | dict | None]:
+        """What its measurements give, by name."""
+        measured = {}
+        for phase, group in groupby(self.measurements, key=lambda one: one.phase):
+            self.tick = lambda phase=phase: self.report(phase, 1.0)
             for one in group:
-                given = one.function(**{stage: getattr(self, stage) for stage in one.stages})
-                if set(given) != set(one.names):
-                    raise RuntimeError(f"{one.function.__name__} gives {', '.join(given)}, not {', '.join(one.names)}")
-                measured |= given
-            clock.lap(phase)
+                found = one.function(**{stage: getattr(self, stage) for stage in one.stages})
+                if set(found) != set(one.names):
+                    raise RuntimeError(f"{one.function.__name__} gives {', '.join(found)}, not {', '.join(one.names)}")
+                measured |= found
+            self.end_phase(phase)
         return measured
 
 
 def on_request(also: Sequence[str]) -> list[str]:
-    """Names of measurements on request. ValueError for another name, TypeError for what is no sequence of names."""
-    return [one_of("each of also", name, ON_REQUEST) for name in all_of_type("also", also, str)]
+    """Names of measurements on request. ValueError for another name."""
+    return [one_of("each of also", name, ON_REQUEST) for name in also]
 
 
-@contextmanager
-def _as_many_threads(count: object) -> Iterator[None]:
-    """Use as many threads as the result was made with, if it says how many: with others a network has other last digits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count if isinstance(count, int) else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
+@backend.interrupts_between_steps()
 def run_trial(
     spec: TrialSpec,
     report: Callable[[str, float], None] | None = None,
@@ -271,30 +293,30 @@ def run_trial(
         parts: what of the trial is one's own, for a spec with a name for it in its field `own`.
 
     Raises:
+        KeyboardInterrupt: it was interrupted, and ended after a step.
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device or measurement, or the checkpoint is another run's.
     """
-    asked = {one.function for one in giving(on_request(also))}
+    asked = {one.function for one in measurements_of(on_request(also))}
     wanted = [one for one in MEASUREMENTS if not one.on_request or one.function in asked]
-    milestones = any("milestones" in one.stages for one in wanted)
-    trial = Trial(spec, device, checkpoint, report, networks, milestones, parts)
-    clock = _Clock(trial.tell)
+    trial = Trial(spec, report, device, checkpoint, networks, parts, wanted)
     network = trial.network
-    clock.lap("pretraining")
+    trial.end_phase("pretraining")
     _ = trial.exact  # its seconds are the exact model's
-    measured = trial.measure(wanted, clock)
+    measured = dict.fromkeys(name for one in wanted for name in one.names) | trial.measure()
     if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
     return TrialResult(
         spec=spec,
         **{name: measured.pop(name) for name in ORIGINAL},
         seeds=trial.seeds,
-        seconds=clock.laps,
+        seconds=trial.seconds,
         environment=environment(trial.device, spec.precision) | {"date": _today()},
         added=measured,
     )
 
 
+@backend.interrupts_between_steps()
 def measure(
     result: TrialResult,
     names: Sequence[str],
@@ -312,51 +334,39 @@ def measure(
     ValueError for a name that no measurement gives, for one that every result has, and where a network is needed and the one
     that is pretrained here is not the result's, as other machines and versions make other networks.
     """
-    wanted = giving(names)
+    wanted = measurements_of(names)
     if fixed := sorted(set(names) & set(ORIGINAL)):
         raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
-    with _as_many_threads(of_type("result", result, TrialResult).environment.get("threads")):
-        stages = {stage for one in wanted if one.has(result.spec) for stage in one.stages}
-        trial = Trial(result.spec, device, checkpoint, report, networks, "milestones" in stages, parts)
-        clock = _Clock(trial.tell)
-        if {"network", "outputs", "tuned"} & stages:
-            backbone = bert.fingerprint(trial.network)
-            if backbone != result.backbone:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(
+        of_type("result", result, TrialResult).environment["threads"]
+    )  # with others the last digits differ
+    try:
+        trial = Trial(result.spec, report, device, checkpoint, networks, parts, wanted)
+        if {"network", "outputs", "tuned"} & trial.stages:
+            if (backbone := bert.fingerprint(trial.network)) != result.backbone:
                 if checkpoint:
                     checkpoints.remove(checkpoint)
                 made = ", ".join(f"{name} {result.environment.get(name)}" for name in ("device", "machine", "torch"))
                 both = f"the network that is pretrained here is {backbone}, the result's is {result.backbone}"
                 raise ValueError(f"{both}, from {made}")
-            clock.lap("pretraining")
-        measured = trial.measure(wanted, clock)
+            trial.end_phase("pretraining")
+        measured = dict.fromkeys(name for one in wanted for name in one.names) | trial.measure()
+    finally:
+        torch.set_num_threads(threads)
     here = environment(trial.device, result.spec.precision)
     source = f"{_today()}, commit {here['commit']}, library {here['library']}"
     return dataclasses.replace(
         result,
         added=result.added | measured,
-        seconds=result.seconds | {phase: s for phase, s in clock.laps.items() if phase not in result.seconds},
+        seconds=result.seconds | trial.seconds | result.seconds,  # those of the first call count
         environment=result.environment | {f"{name} measured": source for name in measured},
     )
 
 
-ORIGINAL = tuple(
-    one.name
-    for one in dataclasses.fields(TrialResult)
-    if one.name not in ("spec", "seeds", "seconds", "environment", "added")
-)
+_NOT_MEASURED = {"spec", "seeds", "seconds", "environment", "added"}
+ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in _NOT_MEASURED)
 """What every result holds, in the order of its file."""
-
-
-class _Clock:
-    """Seconds of each phase, one after the other; the end of each is told."""
-
-    def __init__(self, tell: Callable[[str, float], None]):
-        self.laps, self._last, self._tell = {}, time.perf_counter(), tell
-
-    def lap(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.laps[phase], self._last = round(now - self._last, 2), now
-        self._tell(phase, 1.0)
 
 
 def _today() -> str:
@@ -365,10 +375,7 @@ def _today() -> str:
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the checkout that the library lies in, with `+` where tracked files differ from it; None elsewhere.
-
-    As it was when first asked for: a later commit is not what this process runs.
-    """
+    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ; None elsewhere."""
     if not provenance.in_checkout():
         return None
     done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
@@ -378,7 +385,7 @@ def git_commit() -> str | None:
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
-    bits = backend.sixteen_bits(device, one_of("precision", precision, backend.PRECISIONS))
+    bits = backend.sixteen_bits(device, precision)
     return {
         "device": backend.name(device),
         "precision": str(bits or torch.float32).removeprefix("torch."),

@@ -16,12 +16,14 @@ from hmmlib.models.compiled import compiled, reduction
 
 ENTRIES = 2**11
 """Entries of a message in a block, about: more would leave the first cache, fewer would be many calls."""
-KEPT = 2**20
-"""Entries of all messages that a block of several sequences keeps, at most, where the chain is long; in each thread."""
+STORED = 2**20
+"""Entries of all messages that a block of several sequences stores, at most, where the chain is long; in each thread."""
 NEVER = -(2**62)
 """The exponent of zero."""
 TINY = 2.0**-100
 """What is below, is not inverted."""
+LOW = 2.0**-350
+"""A message with a smaller sum is scaled at once: two factors of 1e-100 more would be near the smallest float."""
 
 
 class Chain(NamedTuple):
@@ -38,11 +40,10 @@ class Evidence(NamedTuple):
     """Evidence, given by number: each position of each sequence has one of R rows."""
 
     rows: np.ndarray  # (R, K * S); entry k * S + s where the memory has its value k and the state is s
-    lowest: np.ndarray  # (R,), the smallest positive entry of each row
     index: np.ndarray  # (n, T); -1 is the last row
 
 
-class Asked(NamedTuple):
+class Query(NamedTuple):
     """The variable whose law is sought, and the positions at which it is."""
 
     groups: np.ndarray  # (G, K), ones where a value of the memory belongs to a group, zeros elsewhere
@@ -53,12 +54,11 @@ class Asked(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """How messages are kept within the range of a float."""
+    """What keeps messages within the range of a float."""
 
     powers: np.ndarray  # 2^-2bound, …, 2^bound
     bound: int  # the largest exponent of two
-    every: int  # after how many steps a message is scaled
-    alone: bool  # whether each sequence is a block of its own
+    every: int  # after how many steps a message is scaled that is not LOW before
 
 
 class Results(NamedTuple):
@@ -66,9 +66,6 @@ class Results(NamedTuple):
 
     laws: np.ndarray  # (n, P, D) or (n, P, X); zeros where v has probability zero
     sizes: np.ndarray  # (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written
-    least: (
-        np.ndarray
-    )  # (n,), a number below no product in the sequence's block, zeros aside; or (0,), and none is sought
 
 
 @compiled
@@ -95,22 +92,13 @@ def total(message, out):
         out[b] = mass
 
 
-@reduction
-def lower(message, low):
-    """Lower each of the K * S entries of `low` to the smallest positive one of all sequences, if that is less."""
-    every, one = message.reshape(-1, len(low)), message.dtype.type(1)
-    for c in range(len(every)):
-        mine = every[c]
-        for d in range(len(low)):
-            positive = mine[d] if mine[d] > 0 else one
-            low[d] = positive if positive < low[d] else low[d]
-
-
 @compiled
-def rescale(message, exponent, powers, bound, scratch):
-    """Divide each lane by the power of two just above its sum, and count that power in its exponent."""
+def rescale(message, exponent, powers, bound, scratch, due):
+    """Divide each lane by the power of two just above its sum if that is `due` or LOW, and count it in its exponent."""
     total(message, scratch)
     for b in range(message.shape[0]):
+        if not due and scratch[b] > LOW:
+            continue
         power = min(max(math.frexp(scratch[b])[1], -bound), bound)
         exponent[b] += power
         factor = powers[2 * bound - power]
@@ -129,8 +117,8 @@ def condition(message, rows, index, out):
 
 
 @compiled
-def meet(forward, backward, out):
-    """Write to out forward * backward, which is what both sides say about a position."""
+def combine(forward, backward, out):
+    """Write to out forward * backward: the evidence on both sides of a position."""
     for b in range(out.shape[0]):
         for s in range(out.shape[1]):
             out[b, s] = forward[b, s] * backward[b, s]  # (C.1)
@@ -160,9 +148,9 @@ def weigh(tau, exponent, chain, scaling, scratch, top):
 
 
 @compiled
-def gather(tau, asked, sums, out):
+def gather(tau, query, sums, out):
     """Add up the lanes of each sequence that belong together, (G, S), and take D of these sums: out (sequences, D)."""
-    groups, entries, flat = asked.groups, asked.entries, sums.reshape(-1)
+    groups, entries, flat = query.groups, query.entries, sums.reshape(-1)
     values = groups.shape[1]
     for c in range(len(out)):
         np.dot(groups, tau[c * values : (c + 1) * values], sums)
@@ -199,8 +187,8 @@ def write(weights, columns, top, scratch, answer, results, begin, at):
 class _Room(NamedTuple):
     """The arrays in which a block of C sequences, L lanes, is worked on."""
 
-    kept: np.ndarray  # (P, L, S), forward messages where they are asked for, and …
-    kept_exponent: np.ndarray  # … their exponents, (P, L)
+    stored: np.ndarray  # (P, L, S), forward messages where they are asked for, and …
+    stored_exponent: np.ndarray  # … their exponents, (P, L)
     turns: np.ndarray  # (2, L, S), a message and the next
     product: np.ndarray  # (L, S)
     tau: np.ndarray  # (L, S)
@@ -210,43 +198,38 @@ class _Room(NamedTuple):
     exponent: np.ndarray  # (L,), that of the message
     top: np.ndarray  # (C,), the largest exponent of a sequence
     scratch: np.ndarray  # (L,)
-    low: np.ndarray  # (2, K * S), the smallest positive entries forward and backward; (2, 0) where none are sought
 
 
 @compiled
-def make_room(together, lanes, chain, asked, results):
+def make_room(together, lanes, chain, query, results):
     """Make the arrays for blocks of so many sequences and lanes."""
-    kind, states, positions, columns = chain.initial.dtype, len(chain.initial), results.laws.shape[1], asked.columns
+    kind, states, positions, columns = chain.initial.dtype, len(chain.initial), results.laws.shape[1], query.columns
     depth = len(columns) if len(columns) else results.laws.shape[2]
-    guarded = lanes // together * states if len(results.least) else 0
     return _Room(
         np.empty((positions, lanes, states), kind),
         np.empty((positions, lanes), np.int64),
         np.empty((2, lanes, states), kind),
         np.empty((lanes, states), kind),
         np.empty((lanes, states), kind),
-        np.empty((len(asked.groups), states), kind),
+        np.empty((len(query.groups), states), kind),
         np.empty((together, depth), kind),
         np.empty((together, columns.shape[1]), kind),
         np.empty(lanes, np.int64),
         np.empty(together, np.int64),
         np.empty(lanes, kind),
-        np.empty((2, guarded), kind),
     )
 
 
 @compiled
-def forward_pass(index, last, chain, rows, asked, scaling, room):
-    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position asked for; keep it from the first."""
+def forward_pass(index, last, chain, rows, query, scaling, room):
+    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position asked for; store it from the first."""
     # Fields that every step needs are read once: each reading counts a reference.
-    first, step, powers, bound = asked.first, chain.step, scaling.powers, scaling.bound
-    turns, kept, product, exponent, scratch, low = (
-        room.turns, room.kept, room.product, room.exponent, room.scratch, room.low,
-    )  # fmt: skip
+    first, step, powers, bound = query.first, chain.step, scaling.powers, scaling.bound
+    turns, stored, product, exponent, scratch = room.turns, room.stored, room.product, room.exponent, room.scratch
     fill(exponent, 0)
     message = turns[0]
     for i in range(last + 1):
-        after = kept[i - first] if i >= first else turns[1 - i % 2]
+        after = stored[i - first] if i >= first else turns[1 - i % 2]
         if i > 1:
             condition(message, rows, index[:, i - 2], product)
             np.dot(product, step, after)
@@ -256,65 +239,52 @@ def forward_pass(index, last, chain, rows, asked, scaling, room):
             for b in range(len(after)):
                 copy(chain.initial, after[b])
         message = after
-        if i % scaling.every == 0:
-            rescale(message, exponent, powers, bound, scratch)
+        rescale(message, exponent, powers, bound, scratch, i % scaling.every == 0)
         if i >= first:
-            copy(exponent, room.kept_exponent[i - first])
-        if low.size:
-            lower(message, low[0])
+            copy(exponent, room.stored_exponent[i - first])
 
 
 @compiled
-def backward_pass(index, begin, last, chain, rows, asked, scaling, room, results):
+def backward_pass(index, begin, last, chain, rows, query, scaling, room, results):
     """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position asked for, where both passes meet."""
-    first, back, powers, bound = asked.first, chain.back, scaling.powers, scaling.bound
-    kept, product, exponent, scratch, low = room.kept, room.product, room.exponent, room.scratch, room.low
-    tau, weights, top, direct = room.tau, room.weights, room.top, len(asked.entries) == 0
+    first, back, powers, bound = query.first, chain.back, scaling.powers, scaling.bound
+    stored, product, exponent, scratch = room.stored, room.product, room.exponent, room.scratch
+    tau, weights, top, direct = room.tau, room.weights, room.top, len(query.entries) == 0
     fill(exponent, 0)
     message = room.turns[0]
     message[:] = 1
     for i in range(index.shape[1], first - 1, -1):
-        if low.size:
-            lower(message, low[1])
         if i > 0:
             condition(message, rows, index[:, i - 1], product)
         else:
             copy(message.reshape(-1), product.reshape(-1))
         if i <= last:
             at = i - first
-            both = room.kept_exponent[at]
-            meet(kept[at], product if asked.own else message, weights if direct else tau)
+            both = room.stored_exponent[at]
+            combine(stored[at], product if query.own else message, weights if direct else tau)
             for b in range(len(both)):
                 both[b] += exponent[b]
             if direct:
                 copy(both, top)
             else:
                 weigh(tau, both, chain, scaling, scratch, top)
-                gather(tau, asked, room.sums, weights)
-            write(weights, asked.columns, top, scratch, room.answer, results, begin, at)
+                gather(tau, query, room.sums, weights)
+            write(weights, query.columns, top, scratch, room.answer, results, begin, at)
         if i > first:
             np.dot(product, back, message)
-            if i % scaling.every == 0:
-                rescale(message, exponent, powers, bound, scratch)
+            rescale(message, exponent, powers, bound, scratch, i % scaling.every == 0)
 
 
 @compiled
-def run_chain(chain, evidence, asked, scaling, results):
+def run_chain(chain, evidence, query, scaling, results):
     """Write P[H_i, v] / P[v] of every sequence to the results, at P positions of the chain from the first that is asked for."""
     n, values, positions = len(evidence.index), len(chain.prior), results.laws.shape[1]
-    width, last = len(chain.initial) * values, asked.first + positions - 1
-    most = 1 if scaling.alone else max(1, min(n, max(ENTRIES // width, 8 // values), KEPT // (width * positions)))
+    width, last = len(chain.initial) * values, query.first + positions - 1
+    most = max(1, min(n, max(ENTRIES // width, 8 // values), STORED // (width * positions)))
     together = -(-n // -(-n // most))  # as many blocks, but all of about the same size
-    room = make_room(together, together * values, chain, asked, results)
+    room = make_room(together, together * values, chain, query, results)
     for block in range(0, n, together):
         begin = min(block, n - together)  # the last block is as wide as the others
         index = evidence.index[begin : begin + together]
-        room.low[:] = 1
-        forward_pass(index, last, chain, evidence.rows, asked, scaling, room)
-        backward_pass(index, begin, last, chain, evidence.rows, asked, scaling, room, results)
-        if len(results.least):
-            seen = evidence.rows.dtype.type(1)
-            for c in range(together):
-                for i in range(index.shape[1]):
-                    seen = min(seen, evidence.lowest[index[c, i]])
-            fill(results.least[begin : begin + together], room.low[0].min() * room.low[1].min() * seen)
+        forward_pass(index, last, chain, evidence.rows, query, scaling, room)
+        backward_pass(index, begin, last, chain, evidence.rows, query, scaling, room, results)

@@ -1,12 +1,19 @@
 """Conditional probabilities read off the messages (appendices C and D.2): fast, and at any length.
 
 `reference` has the same formulas as the paper prints them; read that first. Inference sees *evidence*, not tokens, and
-`forward_backward` says how messages are passed and kept exact. There are two ways to read probabilities off them. On a CPU,
-where no gradient is asked for, compiled loops (`compiled`) go through all sequences without a temporary. Everything else,
-and each sequence of which the loops cannot be sure, goes through torch (`aggregated_messages`).
+`forward_backward` says how messages are passed and scaled. There are two ways to read probabilities off them. On a CPU,
+where no gradient is asked for, compiled loops (`compiled`) go through all sequences without a temporary. Everything else
+goes through torch (`aggregated_messages`).
 
 Once its memory is given, a memory model is an ordinary hidden Markov model. So it is run as |M|^N of them, all with the
 same A. The lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
+
+What is impossible has probability 0, exactly. In float64, probabilities from 1e-100 up have a relative error below 1e-12 at
+any length, where the entries of A, of P[H_0] and of each row of evidence (relative to its largest) are 0 or from 1e-100 up,
+and the text does not contradict itself beyond that: at each position, the states that the text before it leaves and those
+that the text after it needs must share 1e-100 of their weight. That is so for every text where A has no zeros, and for a
+text drawn from the model but for a chance of some 1e-100. Beyond, and in float32 beyond 1e-30, what is so unlikely may count
+as impossible. `possible_given_others` is right in any case.
 """
 
 from __future__ import annotations
@@ -23,17 +30,15 @@ from torch.nn.functional import one_hot
 from hmmlib import backend
 from hmmlib.backend import fresh
 from hmmlib.inference.forward_backward import (
+    IMPOSSIBLE,
     MAX_EXPONENT,
-    SCALE_EVERY,
     both_passes,
     chain_weights,
     exponent_of,
-    flushed,
     scaled,
-    smallest,
 )
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import MASK, as_tensor, as_tokens, index_to, of_length, of_type, of_width
+from hmmlib.validation import MASK, as_tensor, as_tokens, integer, of_shape, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -62,35 +67,38 @@ def aggregated_messages(
     Returns:
         Mantissas (n, positions, S) or (n, positions, M^N * H) and exponents of two (n, positions, 1).
     """
-    evidence = of_width("evidence", evidence, lifted_size(model), 3).to(model.dtype)
+    of_type("model", model, HMM, MemoryHMM)
+    of_shape("evidence", evidence, (None, None, lifted_size(model)))
+    lanes = lifted_size(model) // model.n_states  # one chain for each joint value of the memory
+    rows = evidence.to(model.dtype).transpose(0, 1).unflatten(2, (lanes, model.n_states)).flatten(1, 2)
+    tau, exponent = chain_weights(model.transition, model.initial, rows, at, own, lanes)
     if isinstance(model, HMM):
-        return chain_weights(model.transition, model.initial, evidence, at, own)
-    n, prior = len(evidence), model.memory.reshape(-1)
-    # One chain for each joint value of the memory.
-    rows = evidence.transpose(0, 1).unflatten(2, (len(prior), model.n_states)).flatten(1, 2)
-    scale = exponent_of(evidence.amax(-1, keepdim=True)).transpose(0, 1).repeat_interleave(len(prior), 1)
-    tau, exponent = both_passes(model.transition, model.initial, rows, scale, at, own, len(prior))
-    tau, exponent = tau.unflatten(1, (n, len(prior))), exponent.unflatten(1, (n, len(prior)))
+        return tau.transpose(0, 1), exponent.transpose(0, 1)
+    tau, exponent = tau.unflatten(1, (-1, lanes)), exponent.unflatten(1, (-1, lanes))
     # P[M] times the message given M; all values of the memory then get the exponent of the largest.
-    size = exponent + exponent_of(prior)[:, None]
-    possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior[:, None] > 0)
-    never = torch.iinfo(torch.int64).min // 2
-    top = torch.where(possible, size, never).amax(2, keepdim=True)
-    top = torch.where(top == never, 0, top)
-    share = scaled(scaled(prior, -exponent_of(prior))[:, None], size - top)
-    tau = (tau * share).flatten(2)  # (D.3)
+    prior = model.memory.reshape(-1, 1)
+    size = exponent + exponent_of(prior)
+    possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior > 0)
+    top = torch.where(possible, size, IMPOSSIBLE).amax(2, keepdim=True)
+    top = torch.where(top == IMPOSSIBLE, 0, top)
+    tau = (tau * scaled(scaled(prior, -exponent_of(prior)), size - top)).flatten(2)  # (D.3)
     return tau.transpose(0, 1), top.squeeze(2).transpose(0, 1)
 
 
 def lifted_size(model: HMM | MemoryHMM) -> int:
     """How many entries a message has: S, or |M|^N * |H| for a memory model."""
-    of_type("model", model, HMM, MemoryHMM)
     return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
 
 
-def _widths(model: HMM | MemoryHMM) -> list[int]:
-    """How long an embedding may be: that of a token, or lifted."""
-    return [model.emission[0].numel(), lifted_size(model)]
+def as_embeddings(name: str, model: HMM | MemoryHMM, values, ndim: int) -> Tensor:
+    """Embeddings or a prompt, checked: nonnegative, with as many entries on the last axis as those of tokens, or lifted."""
+    of_type("model", model, HMM, MemoryHMM)
+    values = as_tensor(name, values, ndim, empty=ndim > 1, like=model.initial)
+    widths = sorted({model.emission[0].numel(), lifted_size(model)})
+    if values.shape[-1] not in widths or 0 in values.shape[1:]:
+        wanted = f"{' or '.join(map(str, widths))} entries on the last axis"
+        raise ValueError(f"{name} must have {wanted}, and one position or more, not shape {tuple(values.shape)}")
+    return values
 
 
 def _lifted(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
@@ -100,11 +108,7 @@ def _lifted(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
 
 def as_evidence(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Float[Tensor, "n T S"]:
     """Embeddings, checked and lifted: (n, T, S), or (n, T, M^N * H) for a memory model. ValueError if they are none."""
-    of_type("model", model, HMM, MemoryHMM)
-    embeddings = as_tensor("embeddings", embeddings, 3, empty=True, like=model.initial)
-    if embeddings.shape[1] == 0:
-        raise ValueError(f"embeddings must have at least one position, not shape {tuple(embeddings.shape)}")
-    return _lifted(model, of_length("embeddings", embeddings, _widths(model), " on the last axis"))
+    return _lifted(model, as_embeddings("embeddings", model, embeddings, 3))
 
 
 def prompted(
@@ -121,8 +125,7 @@ def prompted(
 
     ValueError for a prompt or tokens of the wrong shape or with a bad entry.
     """
-    of_type("model", model, HMM, MemoryHMM)
-    prompt = of_length("prompt", as_tensor("prompt", prompt, 1, like=model.initial), _widths(model))
+    prompt = as_embeddings("prompt", model, prompt, 1)
     embeddings = model.embed(tokens)
     if embeddings.shape[-1] != len(prompt):
         embeddings = model.lift(embeddings)
@@ -152,9 +155,9 @@ def _evidence(model: HMM | MemoryHMM, tokens, prompt=None) -> _Evidence:
     if prompt is None:
         return _Evidence(_lifted(model, model.embed(words)[:, 0]), tokens)
     rows = prompted(model, prompt, words).transpose(0, 1).reshape(2 * len(words), -1)
-    own = torch.zeros_like(tokens[:, :1])  # the rows begin with the prompt, once for each word
+    first = torch.zeros_like(tokens[:, :1])  # the rows begin with the prompt, once for each word
     numbers = torch.where(tokens == MASK, -1, tokens + len(words))
-    return _Evidence(_lifted(model, rows), torch.cat([own, numbers], 1))
+    return _Evidence(_lifted(model, rows), torch.cat([first, numbers], 1))
 
 
 def _state(model: HMM | MemoryHMM) -> _Variable:
@@ -202,23 +205,13 @@ def _read(
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     if differentiable or model.device.type != "cpu" or compiled_loops() is None or not evidence.index.numel():
         return _in_torch(model, evidence, at, own, variable)
-    laws, sizes, doubtful = _in_loops(model, evidence, at, own, variable, sized)
-    if len(doubtful) > 1:
-        again = evidence._replace(index=evidence.index[doubtful])
-        _, _, among = _in_loops(model, again, at, own, variable, sized, alone=True)
-        doubtful = doubtful[among]
-    if len(doubtful):
-        again = evidence._replace(index=evidence.index[doubtful])
-        laws[doubtful], exact = _in_torch(model, again, at, own, variable)
-        if sized:
-            sizes[doubtful] = exact
-    return laws, sizes
+    return _in_loops(model, evidence, at, own, variable, sized)
 
 
 def _in_torch(
     model: HMM | MemoryHMM, evidence: _Evidence, at: slice, own: bool, variable: _Variable
 ) -> tuple[Tensor, Tensor]:
-    """As `_read`, by operations of torch: differentiable, on any device, and sure of every sequence."""
+    """As `_read`, by operations of torch: differentiable, and on any device."""
     laws, sizes = [], []
     for index in evidence.index.split(max(1, BLOCK // (evidence.index.shape[1] * evidence.rows.shape[1]))):
         tau, exponent = aggregated_messages(model, evidence.rows[index], at, own)
@@ -235,18 +228,9 @@ def _in_torch(
 
 
 def _in_loops(
-    model: HMM | MemoryHMM,
-    evidence: _Evidence,
-    at: slice,
-    own: bool,
-    variable: _Variable,
-    sized: bool,
-    alone: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `_read`, by compiled loops; and the sequences in which a product may have underflowed, whose laws must not be used.
-
-    Unless `alone`, what may have underflowed in one sequence makes others doubtful too: those of its block.
-    """
+    model: HMM | MemoryHMM, evidence: _Evidence, at: slice, own: bool, variable: _Variable, sized: bool
+) -> tuple[Tensor, Tensor]:
+    """As `_read`, by compiled loops."""
     loops, dtype, (n, length) = compiled_loops(), model.dtype, evidence.index.shape
     scale = exponent_of(evidence.rows.amax(-1, keepdim=True))
     rows = scaled(evidence.rows, -scale)
@@ -256,33 +240,20 @@ def _in_loops(
     first, stop, _ = at.indices(length + 1)
     laws = fresh(n, stop - first, len(columns) or len(variable.entries), dtype=dtype)
     sizes = fresh(n, stop - first, 2 * sized, dtype=dtype)
-    least = fresh(n * (dtype == torch.float64), dtype=dtype)
     chain = loops.Chain(*_arrays(model.transition.T, model.transition, model.initial, *torch.frexp(prior)))
-    observed = loops.Evidence(*_arrays(rows, smallest(rows), evidence.index))
-    asked = loops.Asked(*_arrays(variable.groups, entries, columns.T), first, own)
-    scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], SCALE_EVERY[dtype], alone)
-    results = loops.Results(*_arrays(laws, sizes, least))
+    query = loops.Query(*_arrays(variable.groups, entries, columns.T), first, own)
+    scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], 4 if dtype == torch.float64 else 1)
+    (rows,), (index,), results = _arrays(rows), _arrays(evidence.index), _arrays(laws, sizes)
 
-    def work(some: slice) -> None:
-        own_results = loops.Results(*(written[some] for written in results))
-        loops.run_chain(chain, observed._replace(index=observed.index[some]), asked, scaling, own_results)
+    def work(part: slice) -> None:
+        written = loops.Results(*(array[part] for array in results))
+        loops.run_chain(chain, loops.Evidence(rows, index[part]), query, scaling, written)
 
     with backend.flushing(dtype):
         backend.side_by_side(work, n, torch.get_num_threads() if n * length * rows.shape[1] > SMALL else 1)
     if sized:
         sizes[..., 1] += scale[evidence.index].sum((1, 2))[:, None]
-    return laws, sizes, _doubtful(model, evidence, scale, least)
-
-
-def _doubtful(model: HMM | MemoryHMM, evidence: _Evidence, scale: Tensor, least: Tensor) -> Tensor:
-    """The sequences in which a product may have underflowed, from what was `least`, (n,); in float32 none are sought."""
-    if model.dtype != torch.float64:
-        return fresh(0, dtype=torch.int64)
-    lost = flushed(evidence.rows[None], scale[None])
-    lost = lost[evidence.index].any(1) if lost.any() else lost.new_zeros(len(least))
-    tiny = torch.finfo(model.dtype).tiny
-    lost |= (least * smallest(model.transition.flatten()) < tiny) | (smallest(model.initial) < tiny)
-    return lost.nonzero().squeeze(-1)
+    return laws, sizes
 
 
 @cache
@@ -314,22 +285,18 @@ def possible_given_others(
 ) -> Bool[Tensor, "n T S"]:
     """Whether each entry of `latent_given_others` is positive, from zeros alone: right also where a float would underflow."""
     evidence, variable = _evidence(model, tokens, prompt), _latent(model)
-    rows = (evidence.rows > 0)[evidence.index].unflatten(2, (-1, model.n_states)).to(model.dtype)  # (n, T, K, S)
-    follows = (model.transition.detach() > 0).to(model.dtype)
 
-    def passed(message: Tensor, step: Tensor, order: range) -> list[Tensor]:
-        """The message, and what it has become before each position in that order, as zeros and ones."""
-        messages = [message.expand_as(rows[:, 0])]
-        for i in order:
-            messages.append(((messages[-1] * rows[:, i]) @ step > 0).to(message.dtype))
-        return messages
+    def support(values: Tensor) -> Tensor:
+        return (values.detach() > 0).to(model.dtype)
 
-    length, prior = rows.shape[1], model.memory.reshape(-1, 1) if isinstance(model, MemoryHMM) else 1
-    start = ((prior * (follows @ (model.initial > 0).to(model.dtype)).detach()) > 0).to(model.dtype)
-    forward = passed(start, follows.T, range(length - 1))
-    backward = passed(torch.ones_like(start), follows, range(length - 1, 0, -1))
-    lanes = torch.stack(forward, 1) * torch.stack(backward[::-1], 1)
-    return torch.einsum("gk,npks->npgs", variable.groups, lanes).flatten(2)[..., variable.entries] > 0
+    rows = support(evidence.rows)[evidence.index].unflatten(2, (-1, model.n_states)).unbind(1)  # T rows (n, K, S)
+    prior = model.memory.reshape(-1, 1) if isinstance(model, MemoryHMM) else 1
+    passes = both_passes(
+        support(model.transition), support(prior * support(model.initial)), [torch.ones_like(rows[0]), *rows],
+        lambda message, exponent: (support(message), exponent),
+    )  # fmt: skip
+    forward, backward = (torch.stack([message for message, _ in part[1:]], 1) for part in passes)
+    return torch.einsum("gk,npks->npgs", variable.groups, forward * backward).flatten(2)[..., variable.entries] > 0
 
 
 def masked_token_probs_from_embeddings(
@@ -374,14 +341,14 @@ def posterior(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], at: int = 0
     """P[H_at | X_{1:T} = x] for one `at` from 0 to T, (n, n_states). It is zero where x has probability zero."""
     evidence = _evidence(model, tokens)
     length = evidence.index.shape[1]
-    at = index_to("at", at, length, f" for sequences of length {length}")
+    at = integer("at", at, 0, length)
     return _read(model, evidence, slice(at, at + 1), True, _state(model))[0].squeeze(1)
 
 
 def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int = 0) -> Float[Tensor, "n M"]:
     """P[M_cell | X_{1:T} = x], (n, n_memory); cells are counted from 0. It is zero where x has probability zero."""
     of_type("model", model, MemoryHMM)
-    cell = index_to("cell", cell, model.n_cells - 1)
+    cell = integer("cell", cell, 0, model.n_cells - 1)
     return _read(model, _evidence(model, tokens), slice(1), True, _cell(model, cell))[0].squeeze(1)
 
 
@@ -391,10 +358,3 @@ def log_likelihood(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Flo
     mantissa, exponent = sizes.squeeze(1).unbind(-1)
     possible = mantissa > 0  # the logarithm of zero would make the gradient of all others NaN
     return torch.where(possible, torch.where(possible, mantissa, 1).log() + exponent * math.log(2), -torch.inf)
-
-
-__all__ = [
-    "MASK", "aggregated_messages", "chain_weights", "latent_given_others", "lifted_size", "log_likelihood",
-    "masked_token_probs", "masked_token_probs_from_embeddings", "memory_posterior", "possible_given_others", "posterior",
-    "posteriors", "prompted",
-]  # fmt: skip

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from hmmlib.inference.messages import as_evidence, prompted
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import index_to, of_type
+from hmmlib.validation import integer, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -131,7 +131,7 @@ def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[T
 def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int = 0) -> Float[Tensor, "n M"]:
     """P[M_cell | X_{1:T} = x], (n, n_memory): τ_0 summed over all other cells and over H_0, and scaled."""
     of_type("model", model, MemoryHMM)
-    cell = index_to("cell", cell, model.n_cells - 1)
+    cell = integer("cell", cell, 0, model.n_cells - 1)
     joint = _tau_from_start(model, _embedded(model, tokens))[0].T
     by_cell = joint.unflatten(-1, (*model.memory.shape, model.n_states)).movedim(1 + cell, 1)
     return _normalised(by_cell.flatten(2).sum(-1))

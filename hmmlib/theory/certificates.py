@@ -4,6 +4,8 @@ Of a text x let p = P[H_0 | X_{1:T} = x]. Behind a prompt u, Ḡ_2 = W (d ⊙ p)
 C.2); without one, G_1 is the same with d = P[H_1] / P[H_0] (Claim B.1). A head b scores νᵀp / dᵀp there, with ν = d ⊙ Wᵀb,
 and the label is the sign of μᵀp. So (u, b) is right for every belief p if ν is a positive multiple of μ, and, where μ takes
 both signs, only then.
+
+Models, tasks and heads must fit each other, and P[H_0] must be positive in every state.
 """
 
 from __future__ import annotations
@@ -18,10 +20,9 @@ from torch import Tensor
 
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import as_mu
-from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.heads import LinearHead, unit
 from hmmlib.theory.separation import Impossible, Undecided, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, lemma_c_2
-from hmmlib.validation import as_parameter, as_tensor, as_weights, at_least, between, of_length, of_type, of_width
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -35,39 +36,41 @@ REFINEMENTS = 8
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a head is good for behind a prompt. `mu` is μ, `reach` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is
-    κ = (max b - min b) / 2."""
+    """How far a head's scores behind a prompt can be from those of a task, and still have the right sign.
+
+    `mu` is μ, `reach` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is κ = (max b - min b) / 2. `rounding`, (S,), is
+    d ⊙ Wᵀt, where t, (X,), bounds the rounding of a score: that of δ and that which the head itself counts as zero; and
+    `largest_rounding` is the largest entry of t.
+    """
 
     mu: Tensor
     reach: Tensor
     error: float
     spread: float
+    rounding: Tensor
+    largest_rounding: float
 
-    def holds(self, posteriors: Float[ArrayLike, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
+    def holds(self, posteriors: Float[Tensor, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
         """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: any guess that sums to 1, within ε of Ḡ_2 in L1, gets the right label there.
 
-        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. Nothing is assumed of W or A.
+        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. Nothing is assumed of W or A. All of it is
+        rounded, the head's own score too; what that may be is added on the right.
 
         Args:
             posteriors: p, (n, S).
             distance: ε, a number from 0 to 2 for all texts, or one for each, (n,).
-
-        ValueError for another shape or range.
         """
-        beliefs = of_width("posteriors", posteriors, len(self.mu), 2).to(self.mu)
-        if isinstance(distance, Tensor):
-            distance = of_length("distance", as_tensor("distance", distance, 1), [len(beliefs)]).to(self.mu)
-            between("the largest distance", distance.max().item(), 0, 2)
-        else:
-            distance = between("distance", distance, 0, 2)
-        return (beliefs @ self.mu).abs() > self.error + distance * self.spread * (beliefs @ self.reach)
+        beliefs = posteriors.to(self.mu)
+        distance = distance.to(self.mu) if isinstance(distance, Tensor) else distance
+        certain = self.error + distance * self.spread * (beliefs @ self.reach)
+        lost = beliefs @ (self.rounding + unit(self.mu.dtype, len(self.mu)) * self.mu.abs())
+        lost = lost + distance * self.largest_rounding * (beliefs @ self.reach)
+        return (beliefs @ self.mu).abs() > certain + lost
 
 
 def _as_reach(model: HMM, reach: Tensor | None) -> Tensor:
     """d, (S,)."""
-    if reach is None:
-        return claim_b_1(model, 1)
-    return of_length("reach", as_tensor("reach", reach, 1, like=model.initial), [model.n_states])
+    return claim_b_1(model, 1) if reach is None else torch.as_tensor(reach).to(model.initial)
 
 
 def _reaches(model: HMM) -> Tensor:
@@ -81,26 +84,25 @@ def certificate(
     """The `Certificate` of a head on W (d ⊙ p) / dᵀp for the task μ, (S,).
 
     `reach` is d, (S,): on Ḡ_2 behind a prompt u it is `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
-    ValueError where the parts do not fit together, or P[H_0] is zero in some state.
     """
-    mu, weights = as_mu(model, mu, HMM), of_type("head", head, LinearHead).weights
-    reach = _as_reach(model, reach)
-    weights = of_length("head's weights", weights, [model.n_tokens]).to(reach)
+    mu, reach, weights = as_mu(model, mu, HMM), _as_reach(model, reach), head.weights.to(model.initial)
     score = reach * (weights @ model.emission)  # ν
-    return Certificate(mu, reach, (score - mu).abs().max().item(), (weights.max() - weights.min()).item() / 2)
+    # Of relative errors of sums of S and X terms; of the weights' own error; and both once more, as the head rounds too.
+    error = head.error.to(weights).abs()
+    lost = error + 2 * unit(weights.dtype, model.n_states + model.n_tokens) * (weights.abs() + error)
+    spread = (weights.max() - weights.min()).item() / 2
+    rounding = reach * (lost @ model.emission)
+    return Certificate(mu, reach, (score - mu).abs().max().item(), spread, rounding, lost.max().item())
 
 
 def refuting_belief(mu: Float[Tensor, " S"], score: Float[Tensor, " S"]) -> Tensor | None:
     """A belief, (S,), that μ and the score ν, both (S,), label differently; None where ν is a positive multiple of μ.
 
-    Where μ takes both signs there is one on a state, or on the edge between a state with μ < 0 and another: this is why no
-    other ν is right for every belief. The labels differ by what rounding leaves of the two thresholds.
-    ValueError where μ does not take both signs, or the shapes differ.
+    Where μ takes both signs, as it must, there is one on a state, or on the edge between a state with μ < 0 and another:
+    this is why no other ν is right for every belief. The labels differ by what rounding leaves of the two thresholds.
     """
-    score = as_parameter("score", score, 1).double()
-    mu = as_weights(mu, len(score), score)
-    if not mu.min() < 0 < mu.max():
-        raise ValueError(f"mu must take both signs, not {mu.tolist()}")
+    score = score.double()
+    mu = torch.as_tensor(mu).to(score)
     states, below = torch.eye(len(mu), dtype=mu.dtype), mu < 0
     if (turned := below != (score < 0)).any():
         return states[turned][0]
@@ -124,7 +126,7 @@ def _program(cost, upper: np.ndarray, most: np.ndarray, bounds) -> np.ndarray:
     return found.x
 
 
-def _nearest(matrix: np.ndarray, target: np.ndarray, low: float | None) -> np.ndarray:
+def _least_error(matrix: np.ndarray, target: np.ndarray, low: float | None) -> np.ndarray:
     """The x ≥ low (any x if None) at which the largest entry of |matrix x - target| is least."""
     rows, columns = matrix.shape
     ones = np.ones((rows, 1))
@@ -156,7 +158,7 @@ def _heads(matrix: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
             size = abs(rest).max()
             if not size > TOLERANCE * abs(target).max():
                 break
-            head = head + size * _nearest(matrix, rest / size, None)
+            head = head + size * _least_error(matrix, rest / size, None)
             found.append(head)
     return found
 
@@ -168,10 +170,8 @@ def nearest_head(
 
     By linear programs, as far as floating-point numbers go: where columns of W nearly agree a head of smaller δ may exist
     whose weights are too large to be computed. The certificate is that of the head as it is.
-    ValueError as in `certificate`, and for a slack below 0.
     """
-    mu = as_mu(model, mu, HMM)
-    slack, reach = between("slack", slack, 0), _as_reach(model, reach)
+    mu, reach = as_mu(model, mu, HMM), _as_reach(model, reach)
     scale = mu.abs().max().item()
     matrix = (reach.unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
     target = mu.double().numpy() / scale
@@ -192,12 +192,10 @@ def nearest_prompt(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> 
     """The prompt u ≥ 0, (S,), behind which this head has the least δ, by a linear program; and the certificate.
 
     A prompt that is larger than 1 somewhere is made of one in [0, 1] and a larger head: only their product counts.
-    ValueError as in `certificate`.
     """
     mu = as_mu(model, mu, HMM)
-    votes = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens]) @ model.emission
-    matrix = votes.unsqueeze(1) * _reaches(model)  # u to ν
-    prompt = torch.as_tensor(_nearest(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
+    matrix = (head.weights @ model.emission).unsqueeze(1) * _reaches(model)  # u to ν
+    prompt = torch.as_tensor(_least_error(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
     prompt = prompt.clamp(min=0)  # the solver's bounds have a tolerance too
     return prompt, certificate(model, mu, head, lemma_c_2(model, prompt))
 
@@ -207,11 +205,10 @@ def alternate(
 ) -> tuple[Tensor, LinearHead, Certificate]:
     """Prompt and head by turns, each the best for the other, from a prompt on: δ never grows. It need not end at the least.
 
-    The prompt is scaled to have 1 as its largest entry. ValueError as in `certificate`, and for less than one round.
+    The prompt is scaled to have 1 as its largest entry.
     """
-    prompt, best = as_tensor("prompt", prompt, 1, like=of_type("model", model, HMM).initial), None
-    of_length("prompt", prompt, [model.n_states])
-    for _ in range(at_least("rounds", rounds, 1)):
+    prompt, best = torch.as_tensor(prompt).to(model.initial), None
+    for _ in range(rounds):
         head, found = nearest_head(model, mu, lemma_c_2(model, prompt))
         if best and found.error >= best[2].error:
             break
@@ -226,30 +223,28 @@ def alternate(
     return best
 
 
-def votes_apart(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead | Impossible | Undecided:
-    """A head that scores the tokens' distributions of states with μ > 0 at 0 or more and those with μ < 0 below, if there is.
+def separating_head(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead | Impossible | Undecided:
+    """A head whose scores of the states' emission distributions have the signs of μ: 0 or more where μ > 0, below where μ < 0.
 
-    No prompt and head are right for every belief without one, as d ≥ 0 cannot turn a vote. Where A is a permutation and the
-    scores are not 0, one is enough: `prompt_for_votes`. ValueError as in `certificate`.
+    No prompt and head are right for every belief where there is none, as d ≥ 0 cannot turn the sign of a score. Where A is
+    a permutation and the scores are not 0, one is enough: `prompt_for_separating_head`.
     """
     mu = as_mu(model, mu, HMM)
     weighed = mu != 0
     return fit_or_refute(model.emission.T[weighed], mu[weighed] > 0)
 
 
-def prompt_for_votes(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> tuple[Tensor, LinearHead]:
-    """The prompt u, (S,), in [0, 1] and the multiple of a head whose votes are those of μ that are right for every belief.
+def prompt_for_separating_head(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> tuple[Tensor, LinearHead]:
+    """The prompt u, (S,), in [0, 1] and the multiple of a separating head that are right for every belief.
 
     A must be a permutation, so that any d can be had: d = |μ / Wᵀb|, and 0 where μ is; then δ = 0.
-    ValueError where A is none, or a vote is not that of μ; and as in `certificate`.
+    ValueError where A is none, or the head's score of a state has another sign than μ.
     """
-    mu, reaches = as_mu(model, mu, HMM), _reaches(model)
-    weights = of_length("head's weights", of_type("head", head, LinearHead).weights, [model.n_tokens])
-    votes = weights @ model.emission
+    mu, reaches, scores = as_mu(model, mu, HMM), _reaches(model), head.weights @ model.emission
     if not ((model.transition == 0) | (model.transition == 1)).all() or not reaches.any(0).all():
         raise ValueError("model must have a permutation as transition: with another, not every reweighting can be had")
-    if wrong := ((votes.sign() != mu.sign()) & (mu != 0)).nonzero().flatten().tolist():
-        raise ValueError(f"head must vote as mu does; for these states it does not: {wrong}")
-    reach = torch.where(mu != 0, mu / votes, 0)  # d
+    if wrong := ((scores.sign() != mu.sign()) & (mu != 0)).nonzero().flatten().tolist():
+        raise ValueError(f"head must score each state with the sign of mu; for these states it does not: {wrong}")
+    reach = torch.where(mu != 0, mu / scores, 0)  # d
     prompt = model.transition.T @ (reach / reaches.sum(1))
-    return prompt / prompt.max(), LinearHead(weights * prompt.max())
+    return prompt / prompt.max(), LinearHead(head.weights * prompt.max())

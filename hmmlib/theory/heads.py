@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import unlift
-from hmmlib.validation import FINITE, alike, as_parameter, as_rows, as_tensor, at_least, between, of_shape
+from hmmlib.validation import as_tensor, integer, number, of_shape
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -53,6 +53,12 @@ def _refined(left_inverse: Tensor, columns: Tensor, target: Tensor) -> tuple[Ten
     return weights, left.abs()
 
 
+def _set(head: LinearHead | AttentionHead, **parts: Tensor) -> None:
+    """Put the parts in, as tensors, while a frozen dataclass is being made."""
+    for name, part in parts.items():
+        object.__setattr__(head, name, part)
+
+
 @dataclass(frozen=True, eq=False)
 class LinearHead:
     """The linear head of Section 3: score b·p, label 1 where the score is ≥ 0.
@@ -70,13 +76,11 @@ class LinearHead:
     error: Float[Tensor, " X"] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", as_parameter("weights", self.weights, 1))
-        if not len(self.weights):
-            raise ValueError("weights must have one entry for each token, and not be empty")
-        between("condition", self.condition, 0)
-        error = torch.zeros_like(self.weights.detach()) if self.error is None else as_parameter("error", self.error, 1)
-        object.__setattr__(self, "error", of_shape("error", error, (len(self.weights),), " to match weights"))
-        alike("a head's parts", self.weights, error)
+        weights = as_tensor("weights", self.weights, 1, signed=True)
+        error = torch.zeros_like(weights.detach()) if self.error is None else self.error
+        error = of_shape("error", as_tensor("error", error, 1, like=weights, signed=True), tuple(weights.shape))
+        number("condition", self.condition, 0)
+        _set(self, weights=weights, error=error)
 
     @classmethod
     def reading(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
@@ -100,8 +104,8 @@ class LinearHead:
 
     def _scored(self, probs, length: int) -> tuple[Tensor, Tensor]:
         """Scores and their bounds."""
-        at_least("length", length, 1)
-        probs = as_rows("probs", probs, len(self.weights), 2, like=self.weights)
+        integer("length", length, 1)
+        probs = of_shape("probs", as_tensor("probs", probs, 2, like=self.weights), (None, len(self.weights)))
         with torch.no_grad():
             sizes = probs @ (self.weights.abs() + self.error.abs())
             bounds = (probs @ self.error).clamp(min=0) + unit(probs.dtype, length) * sizes
@@ -110,8 +114,8 @@ class LinearHead:
     def __call__(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:
         """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape.
 
-        `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off. What
-        is not said does for texts of some ten tokens, and for most of any length.
+        `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off. The
+        default does for texts of some ten tokens, and for most of any length.
         """
         return unless_within(*self._scored(probs, length))
 
@@ -135,9 +139,9 @@ class AttentionHead:
     Position i scores qᵀ(Θ^(K) p_i + β_i); the head averages bᵀ((Θ^(V) p_i) ⊙ φ(v_i)) over the positions of the largest
     score, where p_i is a token distribution and v_i an embedding.
 
-    What is *sure* in floats is what its bound cannot change. A position is attended if its score may be the largest, given
-    the bounds of all; a value within its bound is zero; and `sure` says where all that is attended has values of one sign
-    beyond their bounds, so that the label is that of the exact head, whichever of them it attends to.
+    A label is *sure* where rounding cannot change it. A position is attended if its score may be the largest, given the
+    bounds of all; a value within its bound is zero; and `sure` is true where the values of all attended positions are
+    beyond their bounds and of one sign, so that the label is that of the exact head, whichever of them it attends to.
 
     Args:
         query: q, (H+1,). key: Θ^(K), (H+1, X). value: Θ^(V), (M*H, X). output: b, (M*H,).
@@ -163,48 +167,29 @@ class AttentionHead:
     drift: float = 0.0
 
     def __post_init__(self) -> None:
-        between("condition", self.condition, 0)
-        for name in ("key_error", "drift"):
-            between(name, getattr(self, name), 0, FINITE)
-        at_least("n_cells", self.n_cells, 1)
-        query = as_parameter("query", self.query, 1)
+        query = as_tensor("query", self.query, 1, signed=True)
+        key, value = (as_tensor(name, getattr(self, name), 2, like=query, signed=True) for name in ("key", "value"))
+        output = as_tensor("output", self.output, 1, like=query, signed=True)
         positions = query.new_zeros(0, len(query)) if self.positions is None else self.positions
-        positions = as_parameter("positions", positions, 2)
-        parameters = {
-            "query": query,
-            "key": as_parameter("key", self.key, 2),
-            "value": as_parameter("value", self.value, 2),
-            "output": as_parameter("output", self.output, 1),
-            "positions": positions if positions.numel() else positions.to(query),
-        }
-        nothing = torch.zeros_like(parameters["output"].detach())
-        error = nothing if self.value_error is None else as_parameter("value_error", self.value_error, 1)
-        if (error < 0).any():
-            raise ValueError(f"value_error must be nonnegative, but its smallest entry is {error.min().item():.6g}")
-        parameters["value_error"] = error
-        for name, parameter in parameters.items():
-            object.__setattr__(self, name, parameter)
-        self._check_shapes()
-
-    def _check_shapes(self) -> None:
-        width, tokens, n_states = len(self.query), self.key.shape[1], len(self.query) - 1
-        shapes = {
-            "key": (self.key, (width, tokens)),
-            "value": (self.value, (len(self.output), tokens)),
-            "positions": (self.positions, (len(self.positions), width)),
-            "value_error": (self.value_error, (len(self.output),)),
-        }
-        for name, (parameter, shape) in shapes.items():
-            if tuple(parameter.shape) != shape:
-                raise ValueError(f"{name} must have shape {shape} to match the others, not {tuple(parameter.shape)}")
-        if n_states < 1 or len(self.output) % n_states or not len(self.output):
-            raise ValueError(f"output must have a multiple of |H| = {n_states} entries, not {len(self.output)}")
-        if n_states % self.n_cells:
-            raise ValueError(f"n_cells must divide |H| = {n_states}, as each cell has its states, not {self.n_cells}")
-        alike("a head's parts", self.query, self.key, self.value, self.output, self.positions, self.value_error)
+        positions = as_tensor("positions", positions, 2, empty=True, like=query, signed=True)
+        error = torch.zeros_like(output.detach()) if self.value_error is None else self.value_error
+        error = as_tensor("value_error", error, 1, like=query)
+        of_shape("key", key, (len(query), None))
+        of_shape("value", value, (len(output), key.shape[1]), " to match output and key")
+        of_shape("positions", positions, (None, len(query)), " to match query")
+        of_shape("value_error", error, tuple(output.shape), " to match output")
+        for name in ("condition", "key_error", "drift"):
+            number(name, getattr(self, name), 0)
+        n_states, n_cells = len(query) - 1, integer("n_cells", self.n_cells, 1)
+        if n_states < 1 or len(output) % n_states or n_states % n_cells:
+            raise ValueError(
+                f"output must have a multiple of |H| entries and n_cells must divide |H|, which is {n_states}, "
+                f"not {len(output)} entries and {n_cells} cells"
+            )
+        _set(self, query=query, key=key, value=value, output=output, positions=positions, value_error=error)
 
     def _probs(self, probs) -> Tensor:
-        return as_rows("probs", probs, self.key.shape[1], 3, like=self.key)
+        return of_shape("probs", as_tensor("probs", probs, 3, like=self.key), (None, None, self.key.shape[1]))
 
     def _unit(self, length: int) -> float:
         return unit(self.key.dtype, length) + 2 * self.drift
@@ -230,16 +215,11 @@ class AttentionHead:
         """Both checked; lifted embeddings go through φ."""
         probs, embeddings = self._probs(probs), as_tensor("embeddings", embeddings, 3, like=self.key)
         width, n_states = len(self.output), len(self.query) - 1
-        lifted = (width // n_states) ** self.n_cells * n_states
-        if embeddings.shape[:2] != probs.shape[:2] or embeddings.shape[2] not in {width, lifted}:
-            choice = " or ".join(map(str, sorted({width, lifted})))
-            raise ValueError(
-                f"embeddings must have shape ({', '.join(map(str, probs.shape[:2]))}, {choice}), "
-                f"not {tuple(embeddings.shape)}"
-            )
-        if embeddings.shape[2] != width:
-            embeddings = unlift(embeddings, self.n_cells, width // n_states)
-        return probs, embeddings
+        n_memory = width // n_states
+        lifted = n_memory**self.n_cells * n_states
+        if embeddings.shape[2] == lifted != width:
+            embeddings = unlift(embeddings, self.n_cells, n_memory)
+        return probs, of_shape("embeddings", embeddings, (*probs.shape[:2], width), f", or {lifted} as its last entry")
 
     def values(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Float[Tensor, "n T"]:
         """V(p_i, v_i), (n, T), 0 where within their bound. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
@@ -262,7 +242,7 @@ class AttentionHead:
         self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"], sharpness: float
     ) -> Float[Tensor, " n"]:
         """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""
-        between("sharpness", sharpness, 0, FINITE)
+        number("sharpness", sharpness, 0)
         weights = (sharpness * self.scores(probs)).softmax(1)
         return (self.values(probs, embeddings) * weights).sum(1)
 

@@ -1,4 +1,4 @@
-"""Whether columns are independent and spans apart, with what rounding leaves open: holds, fails, or too close to tell.
+"""Whether columns are independent and spans meet in zero only: holds, fails, or too close for floats to tell.
 
 Singular values decide where they are clear of rounding. Where they are not, the entries are taken as the rational numbers
 that they are, and a rank without rounding may still say that it fails. It never says that it holds: then the columns are
@@ -8,7 +8,6 @@ independent, but by less than their own rounding, and the next model of the same
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -17,16 +16,15 @@ from torch import Tensor
 
 
 class Verdict(Enum):
-    """What a predicate says. CLOSE: floats cannot tell, as the truth changes within rounding."""
+    """What a predicate finds. CLOSE: floats cannot tell, as the truth changes within rounding."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
     CLOSE = "is too close to tell"
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
+def all_of(*verdicts: Verdict) -> Verdict:
     """The verdict on all of them at once."""
-    verdicts = set(verdicts)
     return next((verdict for verdict in (Verdict.FAILS, Verdict.CLOSE) if verdict in verdicts), Verdict.HOLDS)
 
 
@@ -52,23 +50,33 @@ def exact_rank(columns: Tensor) -> int | None:
     return DomainMatrix(whole, tuple(columns.shape), ZZ).rank() if columns.numel() else 0
 
 
-class Independence(NamedTuple):
-    """Singular values of columns, and which of them count: those above `tolerance`, as numpy.linalg.matrix_rank judges."""
-
-    verdict: Verdict
-    rank: int
-    smallest: float
-    largest: float
-    tolerance: float
-
-
 def rounding(columns: Tensor) -> float:
     """How far singular values of columns (rows, k) whose largest is 1 may be off, by rounding of the entries and after."""
     return max(columns.shape) * torch.finfo(columns.dtype).eps
 
 
-def independent(columns: Tensor) -> Independence:
-    """Whether the columns of a matrix (rows, k) are linearly independent."""
+class Independence(NamedTuple):
+    """Singular values of columns, and how many count: those above `tolerance`, as numpy.linalg.matrix_rank judges."""
+
+    verdict: Verdict
+    rank: int
+    smallest_singular_value: float
+    largest_singular_value: float
+    tolerance: float
+
+    @property
+    def condition(self) -> float:
+        """The ratio of the singular values; infinity where the columns are dependent."""
+        dependent = self.verdict is Verdict.FAILS or not self.smallest_singular_value
+        return math.inf if dependent else self.largest_singular_value / self.smallest_singular_value
+
+
+def independent(columns: Tensor, exactly: Tensor | None = None, error: float = 0.0) -> Independence:
+    """Whether the columns of a matrix (rows, k) are linearly independent.
+
+    Where they are known only within rounding, `exactly` has those that are to have the same rank, and `error` is by how
+    much more than their own rounding the singular values may be off.
+    """
     rows, n_columns = columns.shape
     if n_columns == 0:
         return Independence(Verdict.HOLDS, 0, 1.0, 1.0, 0.0)
@@ -76,10 +84,10 @@ def independent(columns: Tensor) -> Independence:
     largest, tolerance = singular[0].item(), rounding(columns) * singular[0].item()
     rank = int((singular > tolerance).sum())
     smallest = singular[-1].item() if n_columns <= rows else 0.0
-    if rank == n_columns or n_columns > rows:
-        verdict = of_bool(rank == n_columns)
+    if n_columns > rows or smallest > tolerance + error:
+        verdict = of_bool(n_columns <= rows)
     else:
-        exact = exact_rank(columns)
+        exact = exact_rank(columns if exactly is None else exactly)
         verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
     return Independence(verdict, rank, smallest, largest, tolerance)
 
@@ -112,8 +120,8 @@ def span_of(columns: Tensor) -> Span:
     return Span(left[:, :rank], unit * (singular[0] / singular[rank - 1]).item(), certain)
 
 
-class Apart(NamedTuple):
-    """How far the span of some columns is from that of others, 𝒱̄.
+class Intersection(NamedTuple):
+    """How the span of some columns meets that of others, 𝒱̄.
 
     `angle` is the smallest between both, in radians, `angle_error` how far it may be off, `condition` that of the columns
     beside an orthonormal basis of 𝒱̄, whose dimension is `rest_rank`.
@@ -126,22 +134,18 @@ class Apart(NamedTuple):
     condition: float
 
 
-def apart(columns: Tensor, rest: Tensor) -> Apart:
+def trivial_intersection(columns: Tensor, rest: Tensor) -> Intersection:
     """Whether columns (rows, k) are independent and their span meets that of the others, (rows, l), in zero only."""
-    own, others = span_of(columns), span_of(rest)
+    inside, others = span_of(columns), span_of(rest)
     beside = torch.cat([columns, others.basis], 1)
-    both, n_columns = independent(beside), beside.shape[1]
-    outside = own.basis - others.basis @ (others.basis.T @ own.basis)
+    both = independent(beside, torch.cat([columns, rest], 1), 2 * others.error)
+    outside = inside.basis - others.basis @ (others.basis.T @ inside.basis)
     sine = torch.linalg.svdvals(outside)[-1].item()
-    if n_columns > len(beside):
-        verdict = Verdict.FAILS
-    elif not others.certain:
-        verdict = Verdict.CLOSE
-    elif both.smallest > both.tolerance + 2 * others.error:
-        verdict = Verdict.HOLDS
-    else:
-        exact = exact_rank(torch.cat([columns, rest], 1))
-        verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
-    condition = both.largest / both.smallest if both.rank == n_columns else math.inf
-    angle_error = own.error + others.error + rounding(beside)
-    return Apart(verdict, n_columns - columns.shape[1], math.asin(min(1.0, sine)), angle_error, condition)
+    too_many = beside.shape[1] > len(beside)
+    return Intersection(
+        both.verdict if others.certain or too_many else Verdict.CLOSE,
+        others.basis.shape[1],
+        math.asin(min(1.0, sine)),
+        inside.error + others.error + rounding(beside),
+        both.condition,
+    )

@@ -75,22 +75,21 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
     rows, negative = probs.numpy(), ~labels.numpy()
     spread, back = _spread(rows)
     signed = np.where(negative, -1.0, 1.0)[:, None] * spread
-    weights, direction = _nearest(signed, negative)
-    fewest = len(rows)
-    for found in (
-        lambda: direction,
-        lambda: _by_margin(signed[rows.any(1)]),
-    ):  # the second where the first does not fit
-        head, wrong = _head(back @ found(), probs, labels)
-        if not wrong:
-            return head
-        fewest = min(fewest, wrong)
+    weights, direction = _nearest_combination(signed, negative)
+    head, wrong = _head(back @ direction, probs, labels)
+    if wrong:
+        other, fewer = _head(back @ _by_margin(signed[rows.any(1)]), probs, labels)
+        head, wrong = (other, fewer) if fewer < wrong else (head, wrong)
+    if not wrong:
+        return head
     total = weights[negative].sum()
-    weights = weights / total if total > 0 else weights
-    residual = float(abs(weights[~negative] @ rows[~negative] - weights[negative] @ rows[negative]).sum())
-    if total > 0 and residual <= ROUNDING:
-        return Impossible(torch.as_tensor(weights[~negative]), torch.as_tensor(weights[negative]), residual)
-    return Undecided(fewest, len(rows), residual if total > 0 else float("inf"))
+    if not total:
+        return Undecided(wrong, len(rows), float("inf"))
+    positive, mixture = weights[~negative] / total, weights[negative] / total
+    residual = float(abs(positive @ rows[~negative] - mixture @ rows[negative]).sum())
+    if residual <= ROUNDING:
+        return Impossible(torch.as_tensor(positive), torch.as_tensor(mixture), residual)
+    return Undecided(wrong, len(rows), residual)
 
 
 def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +104,7 @@ def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack([moved @ scale, sums]), np.hstack([scale - centre @ scale, np.ones((rows.shape[1], 1))])
 
 
-def _nearest(signed: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Weights ≥ 0 of the combination that is nearest to 0, where those of negative inputs are to sum to 1; and a direction.
 
     What is left over, (β, γ), has β·row ≤ 0 for positive rows and ≥ γ > 0 for negative ones, unless it is 0: so -β fits, and

@@ -1,8 +1,8 @@
 """The proofs as constructions: from a model and μ to the head, or the prompt and the head, that a theorem says exist.
 
 Where a proof says that a left inverse exists, the pseudoinverse is taken: the one of least norm, found by least squares.
-Its condition number travels with the head, and how far it misses what it is to be. With `allow_close` a construction goes on
-where floats cannot tell whether an assumption holds; its head then says how little it knows.
+Its condition number travels with the head, and a bound on the error that its rounding makes. A construction refuses a model
+that breaks an assumption. Where floats cannot tell, it warns and builds: the bound then covers what is not known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
-    RecoveryReport,
+    Report,
     as_cell,
     as_mu,
     as_recoverable,
@@ -35,7 +35,7 @@ from hmmlib.theory.assumptions import (
 )
 from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unless_within
 from hmmlib.theory.ranks import span_of
-from hmmlib.validation import as_indices, at_least, of_type, of_width
+from hmmlib.validation import as_indices, integer, of_shape, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -50,8 +50,7 @@ def ground_truth(
     Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
     """
     mu, vanilla = as_mu(model, mu, HMM, MemoryHMM), isinstance(model, HMM)
-    if vanilla and at_least("cell", cell, 0):
-        raise ValueError(f"cell must be 0 for an HMM, which has no memory, not {cell!r}")
+    integer("cell", cell, 0, 0 if vanilla else model.n_cells - 1)
     belief = posterior(model, tokens) if vanilla else memory_posterior(model, tokens, cell)
     precision, length = torch.finfo(belief.dtype), torch.as_tensor(tokens).shape[-1]
     lost = 8 * precision.tiny * precision.eps * mu.abs().sum()  # what is below the smallest float
@@ -85,7 +84,7 @@ def _undone(mu: Tensor, factor: Tensor) -> Tensor:
     return undone
 
 
-def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"], allow_close: bool = False) -> LinearHead:
+def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
     Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. W† is the pseudoinverse, which is a left inverse here.
@@ -99,7 +98,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"], allow_close: bool = Fals
     """
     mu = as_mu(model, mu, HMM)
     assumption_3_2(model).require()
-    condition = assumption_3_1(model).require(allow_close).condition
+    condition = assumption_3_1(model).require().condition
     return LinearHead.reading(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
 
 
@@ -110,13 +109,11 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
     ValueError where P[H_0] has no full support, and for a prompt of another shape.
     """
     start = _full_start(model, "Lemma C.2")
-    prompt = of_width("prompt", prompt, model.n_states, 1).to(start)
+    prompt = of_shape("prompt", prompt, (model.n_states,)).to(start)
     return model.transition @ (prompt * model.marginal(1)) / start  # (3.3)
 
 
-def theorem_3_6(
-    model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int], allow_close: bool = False
-) -> tuple[Tensor, LinearHead]:
+def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
     """Prompt u, (S,), and head b of Theorem 3.6; the head reads position 2 of (u, a row of ones, e(x)).
 
     u is 1 at the states from which one step leads into H* only (the largest 𝓑), else 0. The score is
@@ -132,7 +129,7 @@ def theorem_3_6(
     """
     mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
     assumption_3_2(model).require()
-    report = assumption_3_5(model, mu, essential).require(allow_close)
+    report = assumption_3_5(model, mu, essential).require()
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
     undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
@@ -148,7 +145,7 @@ class Recovery:
 
     `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one more
     row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it reads
-    P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound what is wrong with these readings: of the
+    P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound the errors of these readings: of the
     probability of H*, and of each row of Θ^(2,s).
     """
 
@@ -157,43 +154,38 @@ class Recovery:
     cell: int
     syntax: list[int]
     condition: float
-    key_error: float = 0.0
-    value_error: Tensor | None = None
+    key_error: float
+    value_error: Tensor
 
     def states(self, model: MemoryHMM) -> list[int]:
-        """H*, as indices of hidden states. ValueError where the model is of another size than that of the matrices."""
-        size = of_type("model", model, MemoryHMM).n_states, model.n_tokens
-        if self.theta_1.shape != size or self.theta_2.shape[1] != model.n_memory:
-            raise ValueError(
-                f"recovery must be of a model of {size[0]} states, {size[1]} tokens and {model.n_memory} memory values, "
-                f"not of {self.theta_1.shape[0]}, {self.theta_1.shape[1]} and {self.theta_2.shape[1]}"
-            )
+        """H*, as indices of hidden states."""
         return recoverable_states(model, self.cell, self.syntax)
 
 
-def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[int], values: list[int]) -> Recovery:
+def _recover(model: MemoryHMM, report: Report, cell: int, syntax: list[int], values: list[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) by a left inverse of the recoverable columns beside a basis of 𝒱̄."""
     columns, rest = recoverable_columns(model, cell, syntax, values)
     basis, size = span_of(rest).basis, (len(syntax), len(values))
     beside = torch.cat([columns, basis], 1)
     left_inverse = torch.linalg.pinv(beside)
     left_inverse = 2 * left_inverse - (left_inverse @ beside) @ left_inverse  # a step of Newton's: rounding, once more
-    own, others = left_inverse[: columns.shape[1]], left_inverse[columns.shape[1] :]
+    readings, others = left_inverse.tensor_split([columns.shape[1]])
     every = torch.cat([columns, rest], 1)
     wanted = torch.eye(*columns.shape[1:], every.shape[1]).to(every)
     theta_1 = every.new_zeros(model.n_states, model.n_tokens)
     theta_2 = every.new_zeros(len(syntax), model.n_memory, model.n_tokens)
-    theta_2[:, values] = own.unflatten(0, size)
+    theta_2[:, values] = readings.unflatten(0, size)
     states = recoverable_states(model, cell, syntax)
-    theta_1[states] = own.unflatten(0, size).sum(1)  # columns of W sum to 1, so a ν^(h) sums to the probability of h
+    # Columns of W sum to 1, so a ν^(h) sums to the probability of h.
+    theta_1[states] = readings.unflatten(0, size).sum(1)
     outside = sorted(set(range(model.n_states)) - set(states))
     if outside:
         theta_1[outside[0]] = (basis @ others).sum(0)
-    key_error = (own.sum(0) @ every - wanted.sum(0)).abs().max().item()
-    missed = (own @ every - wanted).abs().amax(1)
+    key_error = (readings.sum(0) @ every - wanted.sum(0)).abs().max().item()
+    missed = (readings @ every - wanted).abs().amax(1)
     value_error = theta_2.new_zeros(len(syntax), model.n_memory)
     value_error[:, values] = missed.unflatten(0, size)
-    if (unit(own.dtype) * (own.abs() @ columns).diagonal() + missed >= 1).all():
+    if (unit(columns.dtype) * (readings.abs() @ columns).diagonal() + missed >= 1).all():
         warnings.warn(
             f"no reading of these columns exceeds its error: they have condition {report.condition:.2g}",
             UnsureHead,
@@ -202,23 +194,21 @@ def _recover(model: MemoryHMM, report: RecoveryReport, cell: int, syntax: list[i
     return Recovery(theta_1, theta_2, cell, syntax, report.condition, key_error, value_error)
 
 
-def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int], allow_close: bool = False) -> Recovery:
+def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
     cell, syntax = as_recoverable(model, cell, syntax)
-    report = assumption_4_2(model, cell, syntax).require(allow_close)
+    report = assumption_4_2(model, cell, syntax).require()
     return _recover(model, report, cell, syntax, list(range(model.n_memory)))
 
 
-def claim_d_10(
-    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int], allow_close: bool = False
-) -> Recovery:
+def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6).
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
     """
     cell, syntax = as_recoverable(model, cell, syntax)
     report = assumption_4_5(model, mu, syntax) if model.n_cells == 1 else assumption_d_5(model, mu, cell, syntax)
-    return _recover(model, report.require(allow_close), cell, syntax, weighted_values(model, mu))
+    return _recover(model, report.require(), cell, syntax, weighted_values(model, mu))
 
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
@@ -239,8 +229,7 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
     value[:, states] = recovery.theta_2.transpose(0, 1)  # (D.2)
     output = torch.zeros_like(value[..., 0])
-    own = slice(recovery.cell * model.n_syntax, (recovery.cell + 1) * model.n_syntax)
-    output[:, own] = mu[:, None]
+    output.unflatten(1, (model.n_cells, -1))[:, recovery.cell] = mu[:, None]
     return value.flatten(0, 1), output.flatten()
 
 
@@ -261,23 +250,21 @@ def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Ten
 # Theorems 4.3, 4.6 and D.6
 
 
-def _errors(model: MemoryHMM, recovery: Recovery) -> dict:
-    """What an attention head knows of the errors of its matrices."""
-    error = recovery.theta_2.new_zeros(model.n_memory, model.n_states)
-    if recovery.value_error is not None:
-        error[:, recovery.states(model)] = recovery.value_error.T
-    return {"key_error": recovery.key_error, "value_error": error.flatten()}
+def _head(model: MemoryHMM, mu, recovery: Recovery, query, key, positions=None, drift: float = 0.0) -> AttentionHead:
+    """A head of these scores, with the values of Lemma D.4 and the errors of the recovery."""
+    value, output = lemma_d_4(model, recovery, mu)
+    error = recovery.value_error.new_zeros(model.n_memory, model.n_states)
+    error[:, recovery.states(model)] = recovery.value_error.T
+    errors = recovery.key_error, error.flatten(), drift
+    return AttentionHead(query, key, value, output, positions, recovery.condition, model.n_cells, *errors)
 
 
 def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery) -> AttentionHead:
     """The attention head of Theorem 4.3's proof, for G(x) and e(x); no position embeddings. It never uses regularity."""
-    key, value = lemma_d_2(model, recovery), lemma_d_4(model, recovery, mu)
-    return AttentionHead(*key, *value, None, recovery.condition, model.n_cells, **_errors(model, recovery))
+    return _head(model, mu, recovery, *lemma_d_2(model, recovery))
 
 
-def theorem_4_3(
-    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int], allow_close: bool = False
-) -> AttentionHead:
+def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> AttentionHead:
     """The attention head of Theorem 4.3 (proof in appendix D.1) for H* = {`cell`} × `syntax`.
 
     Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3).
@@ -289,7 +276,7 @@ def theorem_4_3(
         AssumptionError: H* does not satisfy Assumption 4.2, or the chain is not regular (3.2).
         ValueError: `mu`, `cell` or `syntax` does not fit the model.
     """
-    recovery = claim_d_3(model, cell, syntax, allow_close)
+    recovery = claim_d_3(model, cell, syntax)
     assumption_3_2(model).require()
     return attention_head(model, mu, recovery)
 
@@ -325,20 +312,18 @@ def prompted_head(
 
     `drift` is that of P[H_0] in Assumption 4.4, where the theorem rests on it.
     """
-    query, key, positions = lemma_d_9(model, recovery)
-    value, errors = lemma_d_4(model, recovery, mu), {**_errors(model, recovery), "drift": drift}
-    return AttentionHead(query, key, *value, positions, recovery.condition, model.n_cells, **errors)
+    return _head(model, mu, recovery, *lemma_d_9(model, recovery), drift)
 
 
 def theorem_4_6(
-    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int], allow_close: bool = False
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]
 ) -> tuple[Tensor, AttentionHead]:
     """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
 
     Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a positive
     r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head looks at
     embeddings through φ, so it may have those of `prompted(model, model.unlift(u), x)`, which are |M|^(N-1) times
-    smaller; but Ḡ is that of the lifted u, as with several cells `unlift` forgets which cell the prompt speaks of.
+    smaller; but Ḡ is that of the lifted u, as with several cells `unlift` loses which cell the prompt is about.
 
     Args:
         mu: the task's weights on the memory values, (M,), not all zero; its support is M*.
@@ -347,8 +332,8 @@ def theorem_4_6(
         AssumptionError: H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4).
         ValueError: `mu`, `cell` or `syntax` does not fit the model.
     """
-    recovery = claim_d_10(model, mu, cell, syntax, allow_close)
-    drift = assumption_4_4(model).require(allow_close).drift
+    recovery = claim_d_10(model, mu, cell, syntax)
+    drift = assumption_4_4(model).require().drift
     return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery, drift)
 
 
@@ -363,8 +348,8 @@ def concentrated(
 
     𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the positions
     after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
-    by one. Position 1 never counts, nor one whose other tokens are impossible. *Surely* means what the zeros of the model
-    say, whatever a probability is as a float: what is left outside H* may be less than the smallest of them.
+    by one. Position 1 never counts, nor one whose other tokens are impossible. *Surely* follows from the zeros of the model,
+    not from probabilities as floats: what is left outside H* may be less than the smallest of them.
     """
     states = recoverable_states(model, cell, syntax)
     possible = possible_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).any(2)

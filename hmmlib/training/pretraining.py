@@ -290,6 +290,7 @@ def _repeatable(device: torch.device) -> Iterator[None]:
         deterministic.fill_uninitialized_memory = before[2]
 
 
+@backend.interrupts_between_steps()
 def pretrain(
     network: BertForMaskedLM,
     model: HMM | MemoryHMM,
@@ -321,15 +322,14 @@ def pretrain(
         torch.manual_seed(run.dropout_seed)
         if checkpoint:
             run.resume(checkpoint)
-        with backend.interrupts_held() as let_through:
-            try:
-                _go_on(run, report, checkpoint, every, let_through)
-            except (FloatingPointError, checkpoints.CheckpointError):
-                raise
-            except BaseException:
-                if checkpoint and run.between_steps:
-                    run.save(checkpoint)
-                raise
+        try:
+            _go_on(run, report, checkpoint, every)
+        except (FloatingPointError, checkpoints.CheckpointError):
+            raise
+        except BaseException:
+            if checkpoint and run.between_steps:
+                run.save(checkpoint)
+            raise
     return run.losses.tolist()
 
 
@@ -342,21 +342,12 @@ def _check_sizes(network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretrai
         raise ValueError(f"plan: its length must be at most {positions}, as the network is, not {plan.length}")
 
 
-def _go_on(
-    run: Run,
-    report: Callable[[int, float], None] | None,
-    checkpoint: Path | None,
-    every: float,
-    let_through: Callable[[], None],
-) -> None:
-    """The steps that are left, with a look at the loss and a checkpoint now and then, and one at the end.
-
-    An interrupt is let through after a step, never within one.
-    """
+def _go_on(run: Run, report: Callable[[int, float], None] | None, checkpoint: Path | None, every: float) -> None:
+    """The steps that are left, with a look at the loss and a checkpoint now and then, and one at the end."""
     look, saved, begun = LOOK.get(run.device.type, SELDOM), time.monotonic(), run.done
     while run.done < run.plan.steps:
         run.step()
-        let_through()
+        backend.stop_if_interrupted()
         if run.done % look and run.done < run.plan.steps:
             continue
         loss = run.losses[run.done - 1].item()

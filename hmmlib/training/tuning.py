@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hmmlib import backend
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import lemma_c_2
@@ -134,6 +135,7 @@ def fit(
     target = labels.to(groups[0]["params"][0])
     for _ in range(plan.epochs):
         for index in torch.randperm(len(inputs), generator=generator).split(plan.batch):
+            backend.stop_if_interrupted()
             if tick:
                 tick()
             index = index.to(inputs.device)

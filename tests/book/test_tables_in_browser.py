@@ -1,25 +1,16 @@
-"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and paper.
-
-Needs `make book` and a Chromium; in CI neither may be missing.
-"""
+"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and paper."""
 
 import json
-import os
 import re
 
 import built_book
 import pytest
-from browser import ADVICE, Watched, barriers, chromium, executable, faults
-from built_book import HTML, ROOT, chapters
+from browser import barriers, faults
+from built_book import ROOT, chapters
 from playwright.sync_api import expect
 
-built_book.needed()
-if executable() is None:
-    if os.environ.get("CI"):
-        raise FileNotFoundError(ADVICE)
-    pytest.skip(ADVICE, allow_module_level=True)
+built_book.needed(chromium=True)
 
-FOLDER = f"{HTML.as_uri()}/"
 SCRIPT = ROOT / "book" / "_static" / "companion" / "tables.js"
 COLUMNS = {
     "accuracy": ["94.1% ± 2.6%", "9.5% ± 1%", "100.0% ± 0%", "–", "80% ± 30%"],
@@ -37,30 +28,8 @@ ASCENDING = {
 }
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
-def view(browser):
-    """A function of home, width and more: a page in a context of its own; what went wrong there fails the test."""
-    views = []
-
-    def get(home: str = FOLDER, width: int = 1280, **more) -> Watched:
-        views.append(Watched(browser, home, width, 900, **more))
-        return views[-1]
-
-    yield get
-    wrong = [what for each in views for what in each.wrong if not what.endswith(" csp")]  # where scripts are off
-    for each in views:
-        each.context.close()
-    assert not wrong
-
-
-@pytest.fixture
-def page(tmp_path, view):
+def page(tmp_path, own_view):
     """A page with a table of each number of rows, and the book's script."""
 
     def table(rows: int) -> str:
@@ -73,9 +42,7 @@ def page(tmp_path, view):
     tables = "".join(map(table, (8, 10)))
     script = f'<meta charset="utf8"><script src="{SCRIPT.as_uri()}" defer></script>'
     (tmp_path / "page.html").write_text(f"<!doctype html>{script}<article>{tables}</article>", encoding="utf8")
-    watched = view("file://")
-    watched.page.goto((tmp_path / "page.html").as_uri())
-    return watched.page
+    return own_view(home=f"{tmp_path.as_uri()}/").open("page.html")
 
 
 def column(table, k: int) -> list[str]:
@@ -101,16 +68,13 @@ def test_a_click_sorts_numbers_as_numbers_and_words_as_words(page, name):
     assert column(table, k) == before
 
 
-def test_rows_stay_whole_and_one_column_at_a_time_is_sorted(page):
+def test_rows_stay_whole_one_column_is_sorted_and_short_tables_are_left_alone(page):
     table = page.locator("#r10")
     rows = set(table.locator("tbody tr").all_inner_texts())
     for name in ("time", "size"):
         table.get_by_role("button", name=name).click()
     assert set(table.locator("tbody tr").all_inner_texts()) == rows
     assert table.locator("th[aria-sort]").all_inner_texts() == ["size"]
-
-
-def test_short_tables_are_left_alone(page):
     assert page.locator("#r8 button").count() == 0
 
 
@@ -129,9 +93,10 @@ def test_tables_of_the_book_can_be_sorted(view):
     assert not [*faults(page), *barriers(page)]
 
 
-def test_without_scripts_tables_are_as_they_were_written(view):
-    page = view(java_script_enabled=False).page
-    page.goto(f"{FOLDER}book/ledger.html")
+def test_without_scripts_tables_are_as_they_were_written(own_view):
+    watched = own_view(java_script_enabled=False)
+    page = watched.page
+    page.goto(f"{watched.home}book/ledger.html")
     assert page.locator("button.sort, form.ledger-filter").count() == 0
     rows = page.locator("table.statements tbody tr")
     assert rows.evaluate_all("all => all.every(e => e.checkVisibility())")
@@ -257,8 +222,8 @@ def test_the_magnifying_glass_stands_before_the_query(view):
 # Paper
 
 
-def test_solutions_are_printed_and_what_needs_a_screen_is_not(view):
-    page = view().open("notebooks/3-hmm.html")
+def test_solutions_are_printed_and_what_needs_a_screen_is_not(own_view):
+    page = own_view().open("notebooks/3-hmm.html")
     words = page.locator("details.sd-dropdown .sd-summary-content")
     screen = page.locator(".moving .controls, .moving .buttons, .moving .todo, .facts, .sd-summary-state-marker")
     assert words.count() >= 2
@@ -269,6 +234,6 @@ def test_solutions_are_printed_and_what_needs_a_screen_is_not(view):
     assert all(words.evaluate_all(visible))
     assert not any(screen.evaluate_all(visible))
     assert not any(page.locator("details.hide").evaluate_all(visible))
-    page = view().open("book/ledger.html")
+    page = own_view().open("book/ledger.html")
     page.emulate_media(media="print")
     assert not page.locator("form.ledger-filter").is_visible()

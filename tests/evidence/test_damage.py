@@ -1,11 +1,12 @@
 """Checks that could fail: one sign, one index or one factor wrong in what a check relies on turns its verdict."""
 
 from dataclasses import replace
+from types import SimpleNamespace as Namespace
 
 import numpy as np
 import pytest
 import torch
-from companion.evidence.ledger import FAILS, HOLDS, STATEMENTS, run
+from companion.evidence.ledger import FAILS, STATEMENTS, run
 from companion.evidence.random_models import (
     appendix_c,
     appendix_d1,
@@ -27,6 +28,7 @@ from damages import (
     everything,
     everywhere,
     flat_prior,
+    hidden,
     instead,
     judged,
     loose,
@@ -40,38 +42,28 @@ from damages import (
     second,
     squared,
     strict,
+    sure_of_any,
     turned,
     with_part,
     without_the_rest,
 )
-from record import SLOW
 
 from hmmlib.inference import messages
 from hmmlib.theory import assumptions as predicates
 from hmmlib.theory import certificates, heads, ranks, theorems
 from hmmlib.theory.heads import AttentionHead, LinearHead
 
-CACHES = (
-    instances.essential_instance,
-    memory_instances.memory_instance,
-    memory_instances.prompted_instance,
-    memory_instances.one_cell_instance,
-    appendix_d1._recovery,
-    appendix_d3.recovery_of,
-)
-
-
-def forget():
-    for cached in CACHES:
-        cached.cache_clear()
-
 
 @pytest.fixture(autouse=True)
-def nothing_kept():
+def forgotten():
     """Models and matrices that the checks keep would hide a damage, or carry it into the next test."""
-    forget()
+    kept = [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
+    kept += [instances.essential_instance, appendix_d1._recovery, appendix_d3.recovery_of]
+    for cached in kept:
+        cached.cache_clear()
     yield
-    forget()
+    for cached in kept:
+        cached.cache_clear()
 
 
 # How to damage: each takes a monkeypatch
@@ -83,37 +75,28 @@ every_value = instead(predicates, "weighted_values", lambda f: lambda model, mu:
 DAMAGES = [
     # Section 3, appendices B and C
     ("Proposition 3.4", "sign of the left inverse", instead(np.linalg, "pinv", lambda f: lambda a: -f(a))),
-    (
-        "Proposition 3.4",
-        "U depends on V beyond Z",
-        around(torch, "einsum", lambda t: torch.cat([t[:1].roll(1, 1), t[1:]])),
-    ),
+    ("Proposition 3.4", "U depends on V beyond Z",
+        around(torch, "einsum", lambda t: torch.cat([t[:1].roll(1, 1), t[1:]]))),
     ("Claim B.1", "D of the next step", instead(section_3, "claim_b_1", lambda f: lambda model, i: f(model, i + 1))),
     ("Claim B.1", "D inverted", around(section_3, "claim_b_1", lambda d: 1 / d)),
     ("Claim B.1", "messages along the transposed chain", backwards),
+    ("Claim B.1", "sign of the likelihood's exponent",
+        instead(messages, "math", lambda f: Namespace(log=lambda x: -f.log(x)))),
+    ("Theorem 3.3", "no rounding", instead(heads, "unit", lambda f: lambda dtype, length=1: 0.0)),
     ("Theorem 3.3", "sign", around(section_3, "theorem_3_3", with_part("weights", minus))),
     ("Theorem 3.3", "D dropped", around(theorems, "claim_b_1", torch.ones_like)),
     ("Theorem 3.3", "tokens one further on", around(section_3, "theorem_3_3", with_part("weights", turned(0)))),
-    (
-        "Theorem 3.3",
-        "a gap of two",
-        instead(section_3, "shifted_g_1", lambda f: lambda m, x: f(m, section_3.shifted(x, 1))),
-    ),
+    ("Theorem 3.3", "a gap of two",
+        instead(section_3, "shifted_g_1", lambda f: lambda m, x: f(m, section_3.shifted(x, 1)))),
     ("Lemma C.1", "τ with the token itself", own_token_seen),
     ("Lemma C.1", "u squared", instead(appendix_c, "prompted", squared)),
     ("Lemma C.1", "positions one further on", around(appendix_c, "masked_token_probs", turned(1))),
     ("Lemma C.1", "messages along the transposed chain", backwards),
     ("Lemma C.2", "sign", around(appendix_c, "lemma_c_2", minus)),
-    (
-        "Lemma C.2",
-        "H_1 in the place of H_2",
-        instead(appendix_c, "lemma_c_2", lambda f: lambda model, u: u * model.marginal(1) / model.initial),
-    ),
-    (
-        "Lemma C.2",
-        "D dropped",
-        instead(appendix_c, "lemma_c_2", lambda f: lambda model, u: f(model, u) * model.initial),
-    ),
+    ("Lemma C.2", "H_1 in the place of H_2",
+        instead(appendix_c, "lemma_c_2", lambda f: lambda model, u: u * model.marginal(1) / model.initial)),
+    ("Lemma C.2", "D dropped",
+        instead(appendix_c, "lemma_c_2", lambda f: lambda model, u: f(model, u) * model.initial)),
     ("Theorem 3.6", "sign", around(appendix_c, "theorem_3_6", second(with_part("weights", minus)))),
     ("Theorem 3.6", "prompt of ones", around(appendix_c, "theorem_3_6", prompt_of(torch.ones_like))),
     ("Theorem 3.6", "what the prompt does, dropped", around(theorems, "lemma_c_2", torch.ones_like)),
@@ -124,33 +107,29 @@ DAMAGES = [
     ("Proposition D.1", "positions one further on", around(D_1, "masked_token_probs", turned(1))),
     ("Proposition D.1", "P[M] dropped", prior_dropped),
     ("Proposition D.1", "the token itself seen", own_token_seen),
+    ("Proposition D.1", "a posterior without its own token",
+        instead(D_1, "posterior", lambda f: lambda model, x, at: f(model, hidden(x, at), at))),
     ("Lemma D.2", "sign of the query", instead(theorems, "lemma_d_2", lambda f: lambda *a: (-f(*a)[0], f(*a)[1]))),
-    (
-        "Lemma D.2",
-        "key one row further on",
-        instead(theorems, "lemma_d_2", lambda f: lambda *a: (f(*a)[0], f(*a)[1].roll(1, 0))),
-    ),
+    ("Lemma D.2", "key one row further on",
+        instead(theorems, "lemma_d_2", lambda f: lambda *a: (f(*a)[0], f(*a)[1].roll(1, 0)))),
     ("Lemma D.2", "Î one position further on", around(D_1, "concentrated", turned(1))),
     ("Lemma D.2", "attends to all", instead(AttentionHead, "attended", everywhere)),
     ("Claim D.3", "rows of Θ⁽¹⁾ one further on", on_recovery(D_1, "claim_d_3", "theta_1", turned(0))),
     ("Claim D.3", "row of the others dropped", instead(D_1, "claim_d_3", without_the_rest)),
     ("Claim D.3", "values of Θ⁽²⁾ one further on", on_recovery(D_1, "claim_d_3", "theta_2", turned(1))),
     ("Claim D.3", "sign of Θ⁽²⁾", on_recovery(D_1, "claim_d_3", "theta_2", minus)),
-    (
-        "Claim D.3",
-        "basis of the others dropped",
-        around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0])),
-    ),
+    ("Claim D.3", "basis of the others dropped",
+        around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0]))),
     ("Lemma D.4", "sign", around(D_1, "attention_head", head_minus)),
     ("Lemma D.4", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
     ("Lemma D.4", "evidence of the token dropped", around(D_1, "attention_head", with_part("output", by(0.5)))),
     ("Theorem 4.3", "sign", both(around(D_1, "attention_head", head_minus), around(D_1, "theorem_4_3", head_minus))),
+    ("Theorem 4.3", "sure where any value is", instead(AttentionHead, "sure", sure_of_any)),
+    ("Theorem 4.3", "the truth of the first cell",
+        instead(D_1, "ground_truth", lambda f: lambda model, mu, x, cell: f(model, mu, x, 0))),
     ("Theorem 4.3", "attends to all", instead(AttentionHead, "attended", everywhere)),
-    (
-        "Theorem 4.3",
-        "a sum in the place of the mean",
-        instead(AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1)),
-    ),
+    ("Theorem 4.3", "a sum in the place of the mean",
+        instead(AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1))),
     ("Theorem 4.3", "values of the memory one further on", on_recovery(D_1, "claim_d_3", "theta_2", turned(1))),
     ("Theorem 4.3", "positions one further on", around(DRAWN, "masked_token_probs", turned(1))),
     # Appendix D.3
@@ -159,72 +138,43 @@ DAMAGES = [
     ("Lemma D.7", "P[M] dropped", prior_dropped),
     ("Lemma D.7", "positions one further on", around(D_3, "latent_given_others", turned(1))),
     ("Proposition D.8", "messages along the transposed chain", backwards),
-    (
-        "Proposition D.8",
-        "a message of the wrong position",
-        instead(
-            D_3, "aggregated_messages", lambda f: lambda m, e, at, own: f(m, e, slice(at.start + 1, at.stop + 1), own)
-        ),
-    ),
-    (
-        "Proposition D.8",
-        "P[M] dropped",
-        instead(
-            D_3, "aggregated_messages", lambda f: lambda model, *rest, **named: f(flat_prior(model), *rest, **named)
-        ),
-    ),
+    ("Proposition D.8", "a message of the wrong position",
+        instead(D_3, "aggregated_messages",
+        lambda f: lambda m, e, at, own: f(m, e, slice(at.start + 1, at.stop + 1), own))),
+    ("Proposition D.8", "P[M] dropped",
+        instead(D_3, "aggregated_messages",
+        lambda f: lambda model, *rest, **named: f(flat_prior(model), *rest, **named))),
     ("Lemma D.9", "β₁ dropped", around(D_3, "prompted_head", with_part("positions", torch.zeros_like))),
     ("Lemma D.9", "sign of the query", around(D_3, "prompted_head", with_part("query", minus))),
     ("Lemma D.9", "key one row further on", around(D_3, "prompted_head", with_part("key", turned(0)))),
-    (
-        "Lemma D.9",
-        "𝓘 without the prompt",
-        instead(
-            D_3,
-            "concentrated",
-            lambda f: lambda m, x, c, s, u: torch.cat([torch.zeros(len(x), 1) > 0, f(m, x, c, s)], 1),
-        ),
-    ),
+    ("Lemma D.9", "𝓘 without the prompt",
+        instead(D_3, "concentrated",
+        lambda f: lambda m, x, c, s, u: torch.cat([torch.zeros(len(x), 1) > 0, f(m, x, c, s)], 1))),
     ("Claim D.10", "rows of Θ⁽¹⁾ one further on", on_recovery(D_3, "claim_d_10", "theta_1", turned(0))),
     ("Claim D.10", "row of the others dropped", instead(D_3, "claim_d_10", without_the_rest)),
     ("Claim D.10", "sign of Θ⁽²⁾", on_recovery(D_3, "claim_d_10", "theta_2", minus)),
-    (
-        "Claim D.10",
-        "basis of the others dropped",
-        around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0])),
-    ),
+    ("Claim D.10", "basis of the others dropped",
+        around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0]))),
     ("Claim D.10", "the prompt dropped", instead(DRAWN, "masked_token_probs", no_prompt)),
     ("Proposition D.11", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
     ("Proposition D.11", "prompt of ones", around(DRAWN, "prompt_d_6", torch.ones_like)),
-    (
-        "Proposition D.11",
-        "the token itself seen",
-        instead(D_3, "aggregated_messages", lambda f: lambda m, e, at, own: f(m, e, at, True)),
-    ),
-    (
-        "Claim D.12",
-        "the prompt dropped",
-        instead(D_3, "latent_given_others", lambda f: lambda m, x, u: f(m, x, u if u is None else torch.ones_like(u))),
-    ),
+    ("Proposition D.11", "the token itself seen",
+        instead(D_3, "aggregated_messages", lambda f: lambda m, e, at, own: f(m, e, at, True))),
+    ("Claim D.12", "the prompt dropped",
+        instead(D_3, "latent_given_others", lambda f: lambda m, x, u: f(m, x, u if u is None else torch.ones_like(u)))),
     ("Claim D.12", "positions one further on", around(D_3, "latent_given_others", turned(1))),
     ("Lemma D.13", "sign", around(D_3, "prompted_head", head_minus)),
     ("Lemma D.13", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
     ("Lemma D.13", "prompt of ones in Ḡ", instead(DRAWN, "masked_token_probs", no_prompt)),
-    (
-        "Claim D.14",
-        "the prompt left out of τ",
-        instead(D_6, "memory_given", lambda f: lambda case, own: f(case, False)),
-    ),
+    ("Claim D.14", "the prompt left out of τ",
+        instead(D_6, "memory_given", lambda f: lambda case, own: f(case, False))),
     ("Claim D.14", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
     ("Claim D.14", "sign of μ", around(D_6, "memory_given", minus)),
-    (
-        "Claim D.15",
-        "uniform where x̂₋ᵢ is impossible",
-        around(DRAWN, "masked_token_probs", lambda p: torch.where(p.sum(-1, keepdim=True) > 0, p, 1 / p.shape[-1])),
-    ),
+    ("Claim D.15", "uniform where x̂₋ᵢ is impossible",
+        around(DRAWN, "masked_token_probs", lambda p: torch.where(p.sum(-1, keepdim=True) > 0, p, 1 / p.shape[-1]))),
     ("Claim D.15", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
     ("Claim D.15", "the posterior of the next value", around(D_6, "memory_posterior", turned(1))),
-]
+]  # fmt: skip
 for name in ("Theorem D.6", "Theorem 4.6"):
     DAMAGES += [
         (name, "sign", around(D_6, "theorem_4_6", second(head_minus))),
@@ -275,7 +225,7 @@ DAMAGES += [
     ("Exactness", "P[H_0] in the place of 1 / P[H_0]", instead(
         ours, "lemma_c_2", lambda f: lambda model, prompt: f(model, prompt) * model.initial**2)),
     ("Separable votes", "no prompt", instead(
-        ours, "prompt_for_votes", lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
+        ours, "prompt_for_separating_head", lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
     ("Several classes", "heads of norm 1", instead(
         ours, "theorem_3_3", lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
     ("Relabelling", "half the signal", instead(
@@ -307,11 +257,6 @@ def checks_only(statement):
     return replace(statement, control=lambda seed: 1.0, printed=None, counterexample=None)
 
 
-@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.name)
-def test_undamaged_checks_hold(statement):
-    assert all(run(checks_only(statement), *attempt).verdict == HOLDS for attempt in ATTEMPTS[: 2 if SLOW else 1])
-
-
 @pytest.mark.parametrize(("name", "what", "damage"), DAMAGES, ids=[f"{name}: {what}" for name, what, _ in DAMAGES])
 def test_the_check_notices(name, what, damage, monkeypatch):
     damage(monkeypatch)
@@ -328,6 +273,9 @@ CONTROLS = [
     ("Assumption 3.1", "no tolerance", instead(predicates, "independence", strict)),
     ("Assumption 3.2", "period dropped", judged(
         "assumption_3_2", lambda r: r.irreducible and r.start_support == r.n_states)),
+    ("Assumption 3.2", "Theorem 4.3 takes any chain", instead(
+        predicate_checks, "theorem_4_3",
+        lambda f: lambda model, mu, *place: theorems.attention_head(model, mu, theorems.claim_d_3(model, *place)))),
     ("Assumption 4.4", "regularity dropped", judged("assumption_4_4", lambda r: r.drift < 1e-9)),
 ]  # fmt: skip
 """Damages that random models of a check seldom or never show, and a model that was made for them does."""
@@ -338,8 +286,3 @@ def test_the_control_notices(name, what, damage, monkeypatch):
     assert run(find(name), 6, seed=1).as_recorded
     damage(monkeypatch)
     assert not run(find(name), 6, seed=1).as_recorded
-
-
-def test_nan_from_a_damaged_check_is_no_pass(monkeypatch):
-    around(section_3, "claim_b_1", lambda d: d * np.nan)(monkeypatch)
-    assert run(find("Claim B.1"), 5, seed=1).verdict == FAILS

@@ -6,8 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from companion.evidence.finite_field import field
-from companion.evidence.finite_field.field import BOOLEAN, Model
+from companion.evidence.exact import rational
 from companion.evidence.zero_patterns import patterns
 from companion.evidence.zero_patterns.patterns import MEMORY, PATTERNS, decide
 from companion.evidence.zero_patterns.supports import (
@@ -57,7 +56,7 @@ def without_embedding(model, latent, row, values, essential):
 
 DAMAGES = [
     ("Claim B.1", patterns, "marginal", marginal_from_one_state),
-    ("Lemma C.1", field, "reverse_kernel", lambda transition, before, after, ring: transition),
+    ("Lemma C.1", rational, "reverse_kernel", lambda transition, before, after: transition),
     ("Lemma C.2", patterns, "prompt_joint", lambda model, u: u),
     ("Theorem 3.6", patterns, "essential_states", lambda model, block: block),
     ("Theorem 4.3", patterns, "value_support", without_embedding),
@@ -75,9 +74,9 @@ DAMAGES = [
 )
 def test_damage_is_noticed(name, module, part, damaged, monkeypatch):
     monkeypatch.setattr(module, part, damaged)
-    found = decide(name, until_failure=True)
-    assert found.failures == 1
-    assert {"A", "P[M]", "W", "x"} < set(found.example)
+    found = patterns.instances(PATTERNS[name].check, PATTERNS[name].sizes)
+    model, x, failure = next(one for one in found if one[2])
+    assert {"A", "P[M]", "W", "x"} < set(patterns.describe(model, x, failure))
 
 
 def test_every_statement_is_damaged():
@@ -140,35 +139,32 @@ def test_lemma_d_9_fails_where_the_prompted_input_is_possible_too():
 # Masks
 
 
-def as_model(found):
-    """The Boolean model of a world, for the messages of `field`."""
-    tables, n = found.tables, found.tables.n_states
-    transition = [[found.columns[h] >> after & 1 for h in range(n)] for after in range(n)]
-    memory = [found.prior >> k * n & 1 for k in range(len(tables.joint))]
-    return Model(transition, [], [1] * n, memory, tables.n_values, tables.n_cells)
-
-
 @pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 1, 1), (2, 1, 2), (3, 1, 2), (2, 2, 2)])
 def test_masks_are_the_messages_and_the_paths(sizes):
+    """Of a model of floats with 1 for every entry that is possible."""
     tables, rng = mask_tables(*sizes), random.Random(1)
-    n_columns = tables.n_values * tables.n_states
+    n, n_columns, shape = tables.n_states, tables.n_values * tables.n_states, (len(tables.joint), tables.n_states)
     for _ in range(60):
-        columns = rng.choice(matrices(tables.n_states, stays_full))
+        columns = rng.choice(matrices(n, stays_full))
         found = world(tables, columns, rng.randrange(1, 1 << len(tables.joint)))
-        model = as_model(found)
+        transition = np.array([[columns[h] >> after & 1 for h in range(n)] for after in range(n)], float)
+        memory = np.array([found.prior >> k * n & 1 for k in range(shape[0])], float)
         x = [rng.randrange(1 << n_columns) for _ in range(rng.randint(1, 3))]
+        emission = np.array([patterns.bits(row, n_columns) for row in x], float).reshape(len(x), tables.n_values, n)
+        model = rational.Model(transition, emission, np.ones(n), memory, tables.n_cells)
         rows = [rng.randrange(1 << tables.size), *tables.lifted(x)]
-        listed = [patterns.bits(row, tables.size) for row in rows]
-        assert [model.lift(patterns.bits(row, n_columns)) for row in x] == listed[1:]
+        listed = [np.array(patterns.bits(row, tables.size), float).reshape(shape) for row in rows]
+        for row, table in zip(model.rows(range(len(x))), listed[1:], strict=True):
+            assert (row == table).all()
         latents = latent_supports(found, rows)
-        assert [patterns.bits(mask, tables.size) for mask in latents[1:]] == field.tau(model, listed, BOOLEAN)
+        messages = [sum(1 << b for b in np.flatnonzero(table)) for table in rational.tau(model, listed)]
+        assert latents[1:] == messages
         for i, latent in enumerate(latents[1:], start=1):
             assert (latent != 0) == possible(found, without(found, rows, i))
-            vector = patterns.bits(latent, tables.size)
-            assert patterns.bits(tables.looked_up[latent], n_columns) == model.looked_up(vector, BOOLEAN)
-            assert tables.states[latent] == sum(1 << h for h in {b % tables.n_states for b in members(latent)})
-            cell = model.of_cell(vector, 0)
-            assert members(tables.value[latent]) == [m for m, v in enumerate(cell) if v]
+            vector = np.array(patterns.bits(latent, tables.size)).reshape(shape)
+            assert patterns.bits(tables.looked_up[latent], n_columns) == (model.looked_up(vector) > 0).ravel().tolist()
+            assert tables.states[latent] == sum(1 << h for h in {b % n for b in members(latent)})
+            assert members(tables.value[latent]) == np.flatnonzero(model.of_cell(vector, 0)).tolist()
         at_start = [b for b in members(found.prior) if explains(found, b, rows)]
         assert members(latents[0]) == at_start
 

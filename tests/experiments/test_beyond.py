@@ -10,11 +10,10 @@ from runs import TINY
 
 from hmmlib.experiments import trials
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.cluster import sweep
-from hmmlib.experiments.local import run_missing, run_side_by_side
+from hmmlib.experiments.network_outputs import FAMILIES
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.spoken import FAMILIES
 from hmmlib.experiments.store import is_stored, load_result, save_result
+from hmmlib.experiments.sweeps import run_missing, sweep
 from hmmlib.experiments.trials import ORIGINAL, measure, run_trial
 
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
@@ -122,7 +121,7 @@ def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(result, kept,
     assert is_stored(SPEC, tmp_path, also=["votes"])
     assert not is_stored(SPEC, tmp_path, also=["votes", "solvable"])
     monkeypatch.setattr(trials, "pretrain", None)
-    monkeypatch.setattr("hmmlib.experiments.local.run_trial", None)
+    monkeypatch.setattr("hmmlib.experiments.executors.run_trial", None)
     outcome = run_missing([SPEC], tmp_path, also=["votes", "solvable"], networks=kept, say=lambda text: None)
     assert outcome.ran == [SPEC.hash]
     after = load_result(next((tmp_path / "smoke").glob("*.json")))
@@ -172,26 +171,19 @@ def test_a_rerun_measures_again_what_another_library_added(result, kept, tmp_pat
     assert (after.votes, after.solvable) == (result.votes, added["solvable"])
 
 
-def test_bad_names_and_folders_are_refused_before_any_work(tmp_path, monkeypatch):
+def test_a_folder_for_networks_that_is_none_is_refused_before_any_work(tmp_path):
     (tmp_path / "file").write_text("mine")
-    for call in (run_missing, run_side_by_side, sweep):
-        more = {"workers": 2} if call is run_side_by_side else {}
-        with pytest.raises(ValueError, match=r"each of also must be one of .*text_kinds, .*, not 'rain'"):
-            call([SPEC], store=tmp_path / "store", also=["rain"], **more)
+    for call in (run_missing, sweep):
         with pytest.raises(OSError, match=r"networks must be a folder where files can be written, not .*file: "):
-            call([SPEC], store=tmp_path / "store", networks=tmp_path / "file", **more)
+            call([SPEC], store=tmp_path / "store", networks=tmp_path / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_memory_models_have_none_of_it_and_pretrain_no_network_for_it(kept, monkeypatch):
-    of_memory = run_trial(replace(SPEC, n_memory=2))
+    of_memory = run_trial(replace(SPEC, n_memory=2), also=["solvable"])
+    assert of_memory.added == {"solvable": None}
     monkeypatch.setattr(trials, "pretrain", None)
     assert measure(of_memory, ["probes"]).probes is None
-
-
-def test_memory_models_have_none_of_it(kept):
-    spec = replace(SPEC, n_memory=2)
-    assert set(run_trial(spec, also=["probes", "solvable"]).added.values()) == {None}
 
 
 @pytest.mark.parametrize("labels", ["before", "stepped"])

@@ -1,17 +1,35 @@
-"""Measurements: each name is given once, each needs stages that a trial has, and no more is run than they need."""
+"""Measurements: each name is given once, and no more of a trial is run than they need. Parts of a trial that are one's own."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
+import peft
 import pytest
 import torch
-from runs import TINY
+import transformers
+from runs import TINY, numbers
 
 from hmmlib.experiments import measurements, trials
-from hmmlib.experiments.measurements import MEASUREMENTS, STAGES, giving, measured_names, measurement
+from hmmlib.experiments.beyond import ON_REQUEST
+from hmmlib.experiments.labels import LABEL_RULES, draw_task
+from hmmlib.experiments.measurements import MEASUREMENTS, STAGES, measured_names, measurement, measurements_of
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import STORE, load_result, load_results, save_result
-from hmmlib.experiments.trials import ORIGINAL, Trial, measure, run_trial
+from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
+from hmmlib.experiments.trials import (
+    ORIGINAL,
+    Parts,
+    Trial,
+    build_network,
+    draw_model,
+    draw_trial_task,
+    measure,
+    run_trial,
+    trial_seeds,
+)
+from hmmlib.models.appendix_e import random_hmm
+from hmmlib.training import checkpoints, readers
+from hmmlib.training.adapters import tune, tune_with_peft
+from hmmlib.training.readers import FromTransformers
+from hmmlib.training.tuning import accuracy, probs_behind_prompt, tune_exact_prompt
 
 
 @pytest.fixture
@@ -33,8 +51,8 @@ def test_each_name_of_a_result_is_given_once():
 
 
 def test_a_measurement_needs_stages_and_says_which(registry):
-    assert giving(["redraws"])[0].stages == ("task",)
-    assert giving(["best_loss", "network_loss"]) == giving(["best_loss"])
+    assert measurements_of(["redraws"])[0].stages == ("task",)
+    assert measurements_of(["best_loss", "network_loss"]) == measurements_of(["best_loss"])
     assert {stage for one in MEASUREMENTS for stage in one.stages} == set(STAGES)
 
     with pytest.raises(ValueError, match=r"each parameter of weather must be one of spec, .*, not 'sky'"):
@@ -51,12 +69,7 @@ def test_a_measurement_needs_stages_and_says_which(registry):
 
     assert registry == MEASUREMENTS
     with pytest.raises(ValueError, match=r"each of names must be one of accuracies_by_kind, .*, not 'rain'"):
-        giving(["rain"])
-
-
-def test_only_a_result_can_be_measured_again():
-    with pytest.raises(TypeError, match=r"^result must be of type TrialResult, not TrialSpec$"):
-        measure(TrialSpec("smoke", **TINY), [])
+        measurements_of(["rain"])
 
 
 def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, tmp_path):
@@ -151,9 +164,121 @@ def test_a_later_measurement_takes_device_checkpoint_and_report_and_tells_its_ph
         measure(before, ["prompt_accuracy", "head_accuracy"])
 
 
-def test_a_trial_says_on_which_device_and_day_it_ran(monkeypatch):
-    asked, environment = [], trials.environment
-    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
-    result = run_trial(TrialSpec("smoke", **TINY), device="cpu")
-    assert asked == [(torch.device("cpu"), "single")]
-    assert result.environment["date"] == datetime.now(UTC).date().isoformat()
+# Networks on their way.
+
+LONGER = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
+
+
+def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_result(tmp_path):
+    """Against one whose pretraining was broken off there, as its checkpoint has it; where it goes on, later ones are had."""
+
+    def broken_off(phase, share):
+        if share >= 0.5:
+            raise ZeroDivisionError
+
+    path, result = tmp_path / "trial.safetensors", run_trial(LONGER, also=["on_the_way"])
+    assert list(result.on_the_way) == [str(3 * k) for k in range(1, 11)]
+    last = dict(loss=result.network_loss, head=result.head_accuracy, prompt=result.prompt_accuracy)
+    assert result.on_the_way["30"] == last
+    with pytest.raises(ZeroDivisionError):
+        run_trial(LONGER, broken_off, checkpoint=path)
+    network, seeds = build_network(LONGER), trial_seeds(LONGER.seed)
+    tensors, facts = checkpoints.load(path, {})
+    assert facts["done"] == "15"
+    network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
+    how = LONGER.evaluation, LONGER.length, LONGER.masked, seeds["evaluation"]
+    assert readers.masked_losses(network, draw_model(LONGER), *how)[0] == result.on_the_way["15"]["loss"]
+    resumed = run_trial(LONGER, checkpoint=path, also=["on_the_way"])
+    assert resumed.on_the_way == {k: found for k, found in result.on_the_way.items() if int(k) > 15}
+    bare = run_trial(LONGER, networks=tmp_path)
+    assert measure(bare, ["on_the_way"], networks=tmp_path).on_the_way == result.on_the_way, "it is pretrained again"
+
+
+def test_the_prompt_on_the_exact_model_has_the_networks_budget():
+    task = draw_trial_task(LONGER, draw_model(LONGER))
+    origin = LABEL_RULES[LONGER.labels].origin(draw_model(LONGER))
+    (train, _, test), (labels, _, truth) = task.split(task.posteriors), task.split(task.labels)
+    found = []
+    for spec in (LONGER, replace(LONGER, epochs=40, head_rate=0.3)):
+        prompt, head = tune_exact_prompt(origin, train, labels, spec.tuning(), trial_seeds(spec.seed)["tuning"])
+        found.append(accuracy(head, probs_behind_prompt(origin, test, prompt), truth))
+        assert run_trial(spec, also=["exact_prompt_accuracy"]).exact_prompt_accuracy == found[-1]
+    assert found[0] != found[1]
+
+
+# Parts of one's own.
+
+MINE = TrialSpec("smoke", **TINY, own="mine")
+
+
+def someone_elses(spec, model):
+    """A small DistilBERT with random weights and a vocabulary of its own."""
+    config = transformers.DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    torch.manual_seed(spec.seed)
+    return FromTransformers(transformers.DistilBertForMaskedLM(config), range(5, 5 + spec.n_tokens), mask=3)
+
+
+def lora(network, tokens, labels, plan, seed, tick):
+    config = peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["q_lin"])
+    return tune_with_peft(network, tokens, labels, config, plan, seed, tick)
+
+
+def other_examples(spec, model):
+    task = draw_task(model, spec.task_length, (37, 19, 53), 7)
+    return task._replace(redraws=31, labels=torch.arange(109) % 4 == 0)
+
+
+def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_own_name(tmp_path):
+    phases, parts = [], Parts(network=someone_elses, tuner=lora)
+    result = run_trial(MINE, lambda phase, share: phases.append(phase), parts=parts)
+    assert phases.count("prompt tuning") == 3, "before each of two batches, and at the end"
+    assert result.network_loss > result.best_loss, "a network that has learned nothing"
+    more = measure(result, ["readout_distances", "solvable"], parts=parts)
+    assert set(more.readout_distances) >= {"reweighted", "relabelled", "floor"}
+    assert load_result(save_result(more, tmp_path)) == more
+    assert is_stored(MINE, tmp_path)
+    assert not is_stored(replace(MINE, own=""), tmp_path)
+    with pytest.raises(TypeError, match="network must be of type BertForMaskedLM, as build makes it, not DistilBert"):
+        measure(result, ["prompt_cuts"], parts=parts)
+
+
+def test_the_librarys_own_parts_given_as_ones_own_change_nothing():
+    parts = Parts(
+        model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
+        task=lambda spec, model: draw_trial_task(spec, model),
+        tuner=lambda network, tokens, labels, plan, seed, tick: tune(
+            "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, tick=tick
+        ),
+    )
+    assert numbers(run_trial(MINE, parts=parts)) == numbers(run_trial(replace(MINE, own="")))
+
+
+def test_parts_and_name_go_together_and_are_checked():
+    with pytest.raises(ValueError, match=r"own is 'mine', and there are none"):
+        run_trial(MINE)
+    with pytest.raises(ValueError, match=r"own is '', and it names none"):
+        run_trial(replace(MINE, own=""), parts=Parts(network=someone_elses))
+    with pytest.raises(TypeError, match=r"^network must be a function, not BertForMaskedLM$"):
+        Parts(network=build_network(MINE))
+
+
+@pytest.mark.parametrize(
+    ("fields", "parts"),
+    [
+        (dict(own="mine"), Parts(model=lambda spec: random_hmm(5, 4, 3), task=other_examples)),
+        (dict(own="mine"), Parts(network=lambda spec, model: build_network(replace(spec, own="", layers=3)))),
+        (dict(tuner="prefix", rank=3), None),
+        (dict(tuner="lora", n_memory=2), None),
+    ],
+    ids=["a model and a task", "a network", "prefix", "LoRA with memory"],
+)
+def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, parts, tmp_path):
+    spec = TrialSpec("smoke", **TINY, **fields)
+    result = run_trial(spec, also=ON_REQUEST, parts=parts)
+    assert {*ON_REQUEST} <= {*result.added}
+    assert load_result(save_result(result, tmp_path)) == result
+    if parts and parts.task:
+        assert result.majority_rate == pytest.approx(39 / 53)
+    if spec.tuner == "prefix":
+        assert spec.network_hash == TrialSpec("smoke", **TINY).network_hash
+        assert result.probes is None, "only trials that tune a prompt have what is read behind it"

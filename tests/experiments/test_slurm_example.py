@@ -14,14 +14,15 @@ from pathlib import Path
 import jupytext
 import pytest
 import yaml
+from record import slow
 from runs import relatives, soon
 from typer.testing import CliRunner
 
 from hmmlib.__main__ import app
-from hmmlib.experiments import local
-from hmmlib.experiments.local import Outcome
+from hmmlib.experiments import sweeps
 from hmmlib.experiments.specs import panel_specs
 from hmmlib.experiments.store import load_results
+from hmmlib.experiments.sweeps import Outcome
 
 pytestmark = pytest.mark.outside
 
@@ -88,7 +89,7 @@ def job(tmp_path):
     shutil.rmtree(mark)
 
 
-@pytest.mark.skipif(not (BIN / "ray").exists(), reason="needs the extra `sweep`")
+@slow
 def test_the_slurm_script_starts_ray_on_all_nodes_and_the_results_arrive(job):
     changes = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
     code, output, asked, store, mark = job(SRUN, "--panel", "left", "--preset", "smoke", "--trials", "1", *changes)
@@ -135,14 +136,13 @@ def accepted(call: list[str], monkeypatch) -> bool:
     """Whether the command line takes a call, without running anything."""
     from companion.evidence import ledger
 
-    import hmmlib.experiments.cluster
     from hmmlib import backend
 
     def nothing(*_, **__):
         raise OSError("accepted")
 
-    for module, name in ((local, "run_missing"), (local, "run_side_by_side"), (hmmlib.experiments.cluster, "sweep")):
-        monkeypatch.setattr(module, name, lambda *_, **__: Outcome())
+    for name in ("run_missing", "sweep"):
+        monkeypatch.setattr(sweeps, name, lambda *_, **__: Outcome())
     monkeypatch.setattr(ledger, "run_all", nothing)
     monkeypatch.setattr(backend, "pick", lambda name="auto": None)
     done = CliRunner().invoke(app, [part.replace("$k", "0") for part in call])

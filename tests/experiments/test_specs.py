@@ -6,16 +6,14 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
 from companion.figures.live import changed
 
-from hmmlib.experiments.fields import base
 from hmmlib.experiments.presets import PANELS, PRESETS
-from hmmlib.experiments.specs import AS_BEFORE, TYPES, TrialSpec, as_field, panel_points, panel_specs, select
+from hmmlib.experiments.specs import ADDED_LATER, TYPES, TrialSpec, as_field, panel_points, panel_specs
 from hmmlib.training.pretraining import Pretraining
 
 EXPLICIT = TrialSpec(
@@ -30,12 +28,12 @@ EXPLICIT = TrialSpec(
 WORDS = {name: get_args(of) for name, of in TYPES.items() if get_origin(of) is Literal}
 """What the fields that are words can be."""
 CHOICES = {name: words for name, words in WORDS.items() if name != "preset"}
-INTEGERS, NUMBERS = ([name for name in TYPES if base(TYPES[name]) is of] for of in (int, float))
-LEAST = dict(n_tokens=2, seed=0, prompt_length=0, warmup=0, documents=0, document_length=0)
+INTEGERS, NUMBERS = ([name for name in TYPES if get_args(TYPES[name])[0] is of] for of in (int, float))
+LEAST = dict(n_tokens=2, task_length=2, seed=0, prompt_length=0, warmup=0, documents=0, document_length=0)
 """Smallest value an integer field takes, where that is not 1."""
 MAY_BE_ZERO = {"dropout", "muon_rate", "clip", "tuning_warmup"}
 """Numbers that switch something off when they are 0; all others must be positive."""
-ADDED = {field.name for field in dataclasses.fields(TrialSpec) if AS_BEFORE in field.metadata}
+ADDED = {field.name for field in dataclasses.fields(TrialSpec) if ADDED_LATER in field.metadata}
 ORIGINAL = set(TYPES) - ADDED
 OWN = {"preset", "n_states", "seed", "n_memory", "n_tokens", "temperature"}
 """What no preset fixes."""
@@ -106,27 +104,17 @@ def test_equal_specs_have_equal_hashes():
 @pytest.mark.parametrize("name", INTEGERS)
 def test_an_integer_field_refuses_all_else_by_name(name):
     least = LEAST.get(name, 1)
-    for bad, shown in ((True, "True"), (3.0, "3.0"), ("3", "'3'"), ([3], "[3]"), (np.float64(3), "3.0")):
-        with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be an integer, not {shown}')}$"):
+    for bad in (True, 3.0, "3", [3], np.float64(3), least - 1, -(10**30), 10**30):
+        with pytest.raises(ValueError, match=f"^{name}: Input should be "):
             TrialSpec("smoke", **{name: bad})
-    for bad in (least - 1, -(10**30)):
-        with pytest.raises(ValueError, match=f"^{name} must be {least} or more, not {bad}$"):
-            TrialSpec("smoke", **{name: bad})
-    room = dict(
-        length=dict(task_length=2, prompt_length=0, length=2), task_length=dict(task_length=2), width=dict(width=2)
-    )
-    fields = room.get(name, {name: least})  # the least value of these three is given by other fields
+    fields = {"length": dict(task_length=2, prompt_length=0, length=2), "width": dict(width=2)}.get(name, {name: least})
     assert getattr(TrialSpec("smoke", **fields), name) == fields[name]
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_field_refuses_all_else_by_name(name):
-    for bad in (True, "0.1", [0.1], 1j):
-        with pytest.raises(ValueError, match=f"^{name} must be a number, not "):
-            TrialSpec("smoke", **{name: bad})
-    least = "0 or more" if name in MAY_BE_ZERO else "positive"
-    for bad in (-1, -1e-9, np.inf, np.nan, *([] if name in MAY_BE_ZERO else [0, 0.0])):
-        with pytest.raises(ValueError, match=rf"^{name} must be {least} and at most 1e\+30, not {bad}$"):
+    for bad in (True, "0.1", [0.1], 1j, -1, -1e-9, np.inf, np.nan, *([] if name in MAY_BE_ZERO else [0, 0.0])):
+        with pytest.raises(ValueError, match=f"^{name}: Input should be "):
             TrialSpec("smoke", **{name: bad})
     if name in MAY_BE_ZERO:
         assert getattr(TrialSpec("smoke", **{name: 0}), name) == 0.0
@@ -138,32 +126,31 @@ def test_a_word_field_names_what_it_takes(name):
     for good in choices:
         assert getattr(TrialSpec(**{"preset": "smoke", name: good}), name) == good
     for bad in ("huge", "", choices[0].upper(), 3, True, ["masked"], *([None] if name == "preset" else [])):
-        with pytest.raises(ValueError, match=re.escape(f"{name} must be one of {', '.join(choices)}, not {bad!r}")):
+        with pytest.raises(ValueError, match=rf"^{name}.*{choices[-1]}.*, not {re.escape(repr(bad))}"):
             TrialSpec(**{"preset": "smoke", name: bad})
 
 
 def test_every_field_has_been_tried():
     assert {*INTEGERS, *NUMBERS, "preset", "own", *CHOICES} == set(TYPES)
-    assert all(issubclass(base(TYPES[name]), str) for name in WORDS)
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(masked=1.5), r"masked must be at most 1, not 1\.5"),
-        (dict(tuning_warmup=1.01), r"tuning_warmup must be at most 1, not 1\.01"),
-        (dict(dropout=1.0), r"dropout must be below 1, not 1\.0"),
+        (dict(masked=1.5), "masked: Input should be less than or equal to 1, not 1.5"),
+        (dict(tuning_warmup=1.01), "tuning_warmup: Input should be less than or equal to 1, not 1.01"),
+        (dict(dropout=1.0), "dropout: Input should be less than 1, not 1.0"),
+        (dict(prompt_length=51, length=200), "prompt_length: Input should be less than or equal to 50, not 51"),
+        (dict(own="Mine"), "own: String should match pattern"),
         (dict(heads=3), "width must be a multiple of heads, but 32 is none of 3"),
-        (dict(task_length=1), "task_length must be 2 or more"),
-        (dict(prompt_length=51, length=200), "prompt_length must be 0 to 50, not 51"),
-        (dict(prompt_length=9), r"length must be at least task_length \+ prompt_length = 26, .* it is 25"),
-        (dict(length=24), r"length must be at least task_length \+ prompt_length = 25, .* it is 24"),
+        (dict(prompt_length=9), "length must be at least task_length + prompt_length = 26, so"),
+        (dict(length=24), "length must be at least task_length + prompt_length = 25, so"),
         (dict(documents=4), "document_length must be at least length = 25, not 0"),
         (dict(documents=4, document_length=24), "document_length must be at least length = 25, not 24"),
     ],
 )
 def test_values_that_do_not_go_together(fields, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         TrialSpec("smoke", **fields)
 
 
@@ -216,7 +203,7 @@ def test_the_panels_share_the_vanilla_model_that_both_have():
         (("smoke", "middle", 1), "panel must be one of left, right, not 'middle'"),
         (("huge", "left", 1), "preset must be one of smoke, quick, laptop, gpu, paper, released-code, not 'huge'"),
         *(
-            (("smoke", "left", bad), f"trials must be 1 or more, and at most 10000, not {bad!r}")
+            (("smoke", "left", bad), f"trials must be an integer from 1 to 10000, not {bad!r}")
             for bad in (0, -1, True, 1.0, "1", 10**9)
         ),
     ],
@@ -232,24 +219,6 @@ def test_a_panel_keeps_its_models_and_seeds(name):
         panel_specs("smoke", "left", 1, **{name: 5})
 
 
-def test_selecting_results_by_what_was_changed():
-    specs = [
-        TrialSpec("smoke", **fields)
-        for fields in (dict(), dict(seed=4, n_states=3), dict(steps=7), dict(steps=8), dict(steps=7, epochs=2))
-    ]
-    results = [SimpleNamespace(spec=spec) for spec in specs]
-
-    def chosen(**fields):
-        return [specs.index(result.spec) for result in select(results, **fields)]
-
-    assert chosen() == [0, 1]
-    assert chosen(steps=7) == [2]
-    assert chosen(steps=60) == [0, 1]  # the preset's own
-    assert chosen(steps=7, epochs=2) == [4]
-    assert chosen(n_states=3) == [1]
-    assert chosen(steps=9) == []
-
-
 def test_fields_from_text():
     assert [as_field("steps", "7"), as_field("masked", "0.5"), as_field("masked", "1"), as_field("labels", "before")] == [
         7, 0.5, 1.0, "before",
@@ -257,16 +226,12 @@ def test_fields_from_text():
     assert isinstance(as_field("masked", "1"), float)
     for name, text, message in (
         ("step", "7", "unknown field 'step': did you mean 'steps'?"),
-        (
-            "zzz",
-            "7",
-            f"unknown field 'zzz': there are {', '.join(field.name for field in dataclasses.fields(TrialSpec))}",
-        ),
-        ("steps", "7.5", "steps must be an integer, not '7.5'"),
-        ("steps", "", "steps must be an integer, not ''"),
-        ("masked", "half", "masked must be a number, not 'half'"),
+        ("zzz", "7", f"unknown field 'zzz': there are {', '.join(TYPES)}"),
+        ("steps", "7.5", "steps: Input should be a valid integer, unable to parse"),
+        ("steps", "", "steps: Input should be a valid integer, unable to parse"),
+        ("masked", "half", "masked: Input should be a valid number, unable to parse"),
     ):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             as_field(name, text)
 
 

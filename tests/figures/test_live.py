@@ -8,9 +8,9 @@ import torch
 from companion.figures.live import WIDTH, gather, measured, run_live
 from runs import TINY, numbers
 
-from hmmlib.experiments.local import describe
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Store, checkpoint_path, load_result, result_path, save_result
+from hmmlib.experiments.sweeps import describe
 from hmmlib.experiments.trials import run_trial
 
 AGAIN = "(most changes move no number; `trial --rerun` runs them again)"

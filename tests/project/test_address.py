@@ -81,17 +81,6 @@ def test_a_fork_and_a_fork_of_it_leave_nothing_of_the_old_address(copies):
                 assert link.startswith(SECOND), (path, link)
 
 
-def test_what_was_changed_by_hand_in_one_place_is_no_hindrance(tmp_path):
-    for name in ("_config.yml", "CITATION.cff", "README.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    config = tmp_path / "_config.yml"
-    config.write_text(config.read_text().replace(pipeline.address(), FIRST))
-    assert address.put(tmp_path, FIRST) == ["README.md", "CITATION.cff"]
-    assert address.put(tmp_path, FIRST) == []
-    assert naming(tmp_path, pipeline.address()) == set()
-    assert len(naming(tmp_path, FIRST)) == 3
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -121,10 +110,6 @@ def test_what_is_no_address_is_refused_and_nothing_is_written(text, monkeypatch)
         address.main([text])
 
 
-def test_an_address_is_taken_as_a_browser_or_git_shows_it():
-    assert {address.checked(f"{FIRST}{end}") for end in ("", "/", ".git", " ")} == {FIRST}
-
-
 @pytest.mark.parametrize(
     ("url", "repository", "words"),
     [
@@ -146,10 +131,3 @@ def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, 
     assert said.count("\n") == 1
     assert all(word in said for word in words)
     assert ("set it with" in said) == (len(words) > 1)
-
-
-def test_make_hands_the_address_on_and_the_book_reminds():
-    makefile = (ROOT / "Makefile").read_text()
-    assert "\n\t@$(BIN)/python book/address.py $(URL)\n" in makefile
-    book = makefile.split("\nbook:")[1].split("\n\n")[0]
-    assert book.endswith("\t@$(BIN)/python book/address.py")

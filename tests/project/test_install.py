@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import re
 import subprocess
 import sys
 import tarfile
@@ -77,15 +76,6 @@ def test_a_file_with_another_hash_is_refused_and_nothing_installed(build, instal
     assert there == []
 
 
-def test_torch_from_the_registry_must_have_the_locks_hash(install, tmp_path):
-    a = wheel(tmp_path / "files", "a", "1.0")
-    wheel(tmp_path / "files", "torch", "2.13.0")
-    done, there = install(a=("1.0", a), torch=("2.13.0", OTHER))
-    assert done.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in done.stderr
-    assert there == []
-
-
 def test_a_build_of_torch_that_the_lock_cannot_know_comes_by_its_version_without_the_packages_for_gpus(
     install, tmp_path
 ):
@@ -137,24 +127,3 @@ def test_nothing_is_built_even_with_the_right_hash(install, tmp_path):
     assert "No matching distribution found for a==1.0" in done.stderr
     assert there == []
     assert not (tmp_path / "mark").exists()
-
-
-def test_make_installs_so():
-    makefile = (ROOT / "Makefile").read_text()
-    assert "\n\t@.ci/install $(BIN)/pip\n" in makefile
-
-
-def test_the_first_command_says_what_it_is_at_and_how_long_that_takes(tmp_path):
-    call = ["make", "--dry-run", "install", f"VENV={tmp_path / 'none'}"]
-    lines = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    said = [k for k, line in enumerate(lines) if line.startswith("echo ")]
-    assert re.search(r"\d GB .* \d to \d minutes", lines[said[0]])
-    assert [re.search(r"(\d) of 4: .*(second|minute)", lines[k])[1] for k in said[1:]] == ["1", "2", "3", "4"]
-    stages = ["-m venv", ".ci/install", "--editable", "import torch, hmmlib"]
-    begun = [next(k for k, line in enumerate(lines) if stage in line) for stage in stages]
-    assert all(before < stage for before, stage in zip(said[1:], begun, strict=True))
-    assert all(stage < after for stage, after in zip(begun[:-1], said[2:], strict=True))
-    makefile = (ROOT / "Makefile").read_text().split("\n$(INSTALLED):")[1].split("\n\n")[0]
-    assert all(line.startswith("\t@") for line in makefile.splitlines()[1:] if "  chain.sample" not in line), (
-        "nothing else"
-    )

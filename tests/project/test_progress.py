@@ -8,14 +8,13 @@ import pytest
 from companion.evidence import ledger
 from companion.evidence.statements import find
 from rich.console import Console
-from runs import TINY
+from runs import CHANGES
 
 import hmmlib
 from hmmlib import options
-from hmmlib.experiments.local import Outcome
 from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.sweeps import Outcome
 
-CHANGES = [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
 TRIAL = ["trial", "--preset", "smoke", "--n-states", 3, *CHANGES]
 PANEL = ["trial", "--panel", "left", "--missing", "--preset", "smoke", "--trials", 1, "--size", 4, *CHANGES]
 
@@ -63,7 +62,7 @@ def test_without_a_terminal_a_trial_says_where_it_is(words, call, tmp_path, monk
 
 def test_side_by_side_each_process_says_where_it_is(call, tmp_path, monkeypatch):
     given = []
-    monkeypatch.setattr("hmmlib.experiments.local.run_side_by_side", lambda *_, **how: given.append(how) or Outcome())
+    monkeypatch.setattr("hmmlib.experiments.sweeps.run_missing", lambda *_, **how: given.append(how) or Outcome())
     assert call(*PANEL, "--workers", 2, "--store", tmp_path)[0] == 0
     assert isinstance(given[0]["on_progress"].__self__, options.OnceAMinute)
 

@@ -44,20 +44,6 @@ def test_lock_has_only_exact_versions_each_with_its_hashes():
         assert re.fullmatch(version + hashes + r"\n", part), part
 
 
-def test_lock_is_for_every_system_and_python():
-    """What only one needs is marked as such; two versions of one package never meet."""
-    found = [Requirement(line) for line in locked()]
-    assert {str(r.marker) for r in found if r.name in ("colorama", "appnope")} == {
-        'sys_platform == "win32"',
-        'sys_platform == "darwin"',
-    }
-    for platform in ("linux", "darwin", "win32"):
-        for version in ("3.11.2", "3.11.9", "3.12.4", "3.13.0", "3.14.0"):
-            here = {"sys_platform": platform, "python_full_version": version, "python_version": version[:4]}
-            names = [r.name for r in found if r.marker is None or r.marker.evaluate(here)]
-            assert len(names) == len(set(names)) > 150
-
-
 def test_conda_environment_has_the_same_versions():
     dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     assert dependencies[-1]["pip"] == locked()
@@ -135,25 +121,6 @@ def test_one_address():
                 assert address.endswith(f"/{other}"), (name, other)
 
 
-def test_what_is_pasted_into_colab_installs_the_version_of_its_page():
-    wanted = f'%pip install -q "hmmlib @ git+{pipeline.address()}@{pipeline.tag()}"'
-    assert wanted in (ROOT / "book" / "clusters.md").read_text()
-    assert wanted in pipeline.bootstrap()
-    assert pipeline.tag() == f"v{hmmlib.__version__}"
-
-
-def test_what_a_user_makes_is_not_linted(tmp_path):
-    """Notebooks that git does not track, such as out.ipynb in the root, and the folder mine/."""
-    (tmp_path / "mine").mkdir()
-    cell = nbformat.v4.new_code_cell("import os")
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "out.ipynb")
-    (tmp_path / "mine" / "own.py").write_text("import os\n")
-    call = [Path(sys.executable).parent / "ruff", "check", "--no-cache", "--config", ROOT / "pyproject.toml", tmp_path]
-    assert subprocess.run(call, check=False).returncode == 0
-    (tmp_path / "ours.py").write_text("import os\n")
-    assert subprocess.run(call, check=False).returncode == 1
-
-
 def test_workflow_calls_the_same_script():
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     assert {"run": ".ci/run"} in workflow["jobs"]["check"]["steps"]
@@ -172,7 +139,7 @@ def test_workflow_calls_the_same_script():
             "transformers scipy numba pydantic",
         ),
         (
-            "import hmmlib.experiments.local, hmmlib.experiments.cluster, hmmlib.training.bert",
+            "import hmmlib.experiments.sweeps, hmmlib.training.bert",
             "transformers matplotlib ray numba",
         ),
     ],
@@ -182,16 +149,3 @@ def test_imports_bring_no_more_than_they_need(code, left_out):
     check = f"{code}\nimport sys\nprint(*set({left_out.split()}) & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
-
-
-def test_the_gallery_has_ten_tasks_of_ten_lines():
-    cells = nbformat.read(ROOT / "notebooks" / "gallery.ipynb", 4).cells
-    titles = re.findall(r"^## (\d+)\. ", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
-    assert titles == [str(k) for k in range(1, 11)]
-    hidden = {"parameters", "remove-cell", "hide-input"}
-    shown = [c.source for c in cells if c.cell_type == "code" and not hidden & set(c.metadata.get("tags", []))]
-    assert len(shown) == 10
-    for source in shown:
-        lines = [line for line in source.splitlines() if line.strip()]
-        assert len(lines) <= 10, source
-        assert max(map(len, lines)) <= 76, source

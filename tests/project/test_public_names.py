@@ -1,10 +1,8 @@
 """What `hmmlib` itself offers: each name from its home, each loaded when first asked for."""
 
-import ast
 import importlib
 import re
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
@@ -19,15 +17,6 @@ def test_the_names_that_others_call_are_at_the_top(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="theorem_9_9"):
         _ = hmmlib.theorem_9_9
-
-
-def test_type_checkers_and_editors_know_the_same_names_from_the_same_modules():
-    stub = Path(hmmlib.__file__).with_suffix(".pyi").read_text()
-    told = {}
-    for node in ast.parse(stub).body:
-        if isinstance(node, ast.ImportFrom):
-            told |= {alias.asname: (node.module, alias.name) for alias in node.names}
-    assert told == {name: (f"hmmlib.{module}", name) for name, module in hmmlib._MODULE.items()}
 
 
 def test_what_help_says_to_call_is_there():

@@ -4,6 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import importlinter  # noqa: F401, without it these tests are left out
@@ -74,14 +75,15 @@ def test_no_file_and_no_function_is_too_long():
     assert {str(path.relative_to(ROOT)): found for path, text in sources.items() if (found := too_long(text))} == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("x = 1\n" * 400, []),
-        ("x = 1\n" * 401, ["the file: 401 lines"]),
-        ("def f():\n" + "    x = 1\n" * 59, []),
-        ("class A:\n    def f():\n" + "        x = 1\n" * 60, ["f: 61 lines"]),
-    ],
-)
-def test_lines_are_counted(source, expected):
-    assert too_long(source) == expected
+def test_a_file_and_a_function_that_are_too_long_are_noticed():
+    assert too_long("x = 1\n" * 400 + "") == []
+    assert too_long("def f():\n" + "    x = 1\n" * 400) == ["the file: 401 lines", "f: 401 lines"]
+
+
+def test_no_test_that_mutants_meet_starts_processes():
+    """A process begun by a test sees mutmut's environment, and not its modules."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]
+    folders = [word for word in settings["pytest_add_cli_args_test_selection"] if word.startswith("tests/")]
+    texts = {path: path.read_text() for folder in folders for path in (ROOT / folder).glob("test_*.py")}
+    assert len(texts) > 20
+    assert not [path for path, text in texts.items() if "import subprocess" in text and "mark.outside" not in text]

@@ -2,99 +2,79 @@
 
 import inspect
 import re
-import subprocess
-import sys
 
 import good_calls
 import jaxtyping
 import pytest
 import torch
 from good_calls import GOOD
-from peer_models import NEEDS
 
-from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.heads import AttentionHead
+from hmmlib.models.hmm import MemoryHMM
 
-ROOMS = ("models.", "inference.", "theory.")
+ROOMS = ("hmmlib.models", "hmmlib.inference", "hmmlib.theory")
 SHAPE = re.compile(r"(Float|Int|Bool)\[(?:Tensor|ArrayLike), '([^']+)'\]")
-NO_ARRAYS = {"device", "dtype"}
-"""Arguments without an annotation that take no array."""
-OWN = {AttentionHead: {"H": 1, "M": 2, "X": 3}, MemoryHMM: {"H": 2, "M": 2, "X": 2}}
-"""The letters of good calls that make something of sizes of their own."""
-FUNCTIONS = [of for of in GOOD if good_calls.home(of).startswith(ROOMS) and of not in NEEDS]
-"""Those that read a model of another package take no array."""
+DTYPES = {"Float": torch.float64, "Int": torch.int64, "Bool": torch.bool}
+OTHER_SIZES = {"AttentionHead": {"H": 1, "M": 2, "X": 3}, "MemoryHMM": {"H": 2, "M": 2, "X": 2}}
+FUNCTIONS = [
+    name
+    for name in GOOD
+    if good_calls.function(name).__module__.startswith(ROOMS) and name not in ("HMM.from_hmmlearn", "HMM.from_dynamax")
+]
 
 
-def annotations(of) -> dict[str, str]:
+def annotations(name: str) -> dict[str, str]:
     """Of each argument, and of what is returned; a class stands for its call."""
+    of = good_calls.function(name)
     found = inspect.signature(of)
-    told = {name: parameter.annotation for name, parameter in found.parameters.items() if name not in NO_ARRAYS}
-    return told | ({} if isinstance(of, type) else {"returned": found.return_annotation})
+    named = {key: p.annotation for key, p in found.parameters.items() if key not in ("device", "dtype")}
+    return named if isinstance(of, type) else named | {"returned": found.return_annotation}
 
 
-def without_shape(told: dict[str, str]) -> list[str]:
+def without_shape(named: dict[str, str]) -> list[str]:
     """Arguments that say nothing, or that take an array and not of what shape."""
     bare = re.compile(r"(?<!\w)(Tensor|ArrayLike)(?!, '|\w)")
-    given = {name: text for name, text in told.items() if name != "returned"}
-    return [name for name, text in given.items() if text is inspect.Parameter.empty or bare.search(str(text))]
+    given = {key: text for key, text in named.items() if key != "returned"}
+    return [key for key, text in given.items() if text is inspect.Parameter.empty or bare.search(str(text))]
 
 
-def as_given(value, kind: str) -> torch.Tensor:
-    """What a caller may give as a list, as the tensor that it stands for."""
-    return torch.as_tensor(value).to({"Float": torch.float64, "Int": torch.int64, "Bool": torch.bool}[kind])
-
-
-def fits(value: torch.Tensor, kind: str, shape: str) -> bool:
-    """As jaxtyping reads it, with the sizes that letters have so far."""
-    return isinstance(value, getattr(jaxtyping, kind)[torch.Tensor, shape])
-
-
-def sizes(of, arguments: dict) -> dict[str, int]:
+def sizes(name: str, arguments: dict) -> dict[str, int]:
     """The letters that a model fixes; those of the good calls' memory model where there is none."""
-    if of in OWN:
-        return OWN[of]
     model = arguments.get("model", good_calls.MEMORY)
+    if name in OTHER_SIZES:
+        return OTHER_SIZES[name]
     if isinstance(model, MemoryHMM):
         return {"H": model.n_states, "M": model.n_memory, "N": model.n_cells}
-    assert isinstance(model, HMM)
     return {"S": model.n_states, "X": model.n_tokens}
 
 
-def misfits(of, told: dict[str, str]) -> list[str]:
+def misfits(name: str, named: dict[str, str]) -> list[str]:
     """What in a good call has another shape than its annotation. Without a prompt, which makes sequences longer by one."""
-    optional = {"prompt"} & {name for name, text in told.items() if str(text).endswith("| None")}
-    arguments = GOOD[of] | dict.fromkeys(optional)
+    of = good_calls.function(name)
+    arguments = GOOD[name] | {key: None for key, text in named.items() if key == "prompt" and "None" in str(text)}
     values = arguments | {"returned": None if isinstance(of, type) else of(**arguments)}
     wrong = []
     with jaxtyping.jaxtyped("context"):
-        for letter, size in sizes(of, arguments).items():
-            assert fits(torch.zeros(size), "Float", letter)
-        for name, text in told.items():
-            match, value = SHAPE.search(str(text)), values.get(name)
+        for letter, size in sizes(name, arguments).items():
+            assert isinstance(torch.zeros(size), jaxtyping.Float[torch.Tensor, letter])
+        for key, text in named.items():
+            match, value = SHAPE.search(str(text)), values.get(key)
             if match and value is not None and not isinstance(value, tuple | float):
-                value = value if name == "returned" else as_given(value, match[1])
-                wrong += [] if fits(value, *match.groups()) else [f"{name}: {tuple(value.shape)} is no {text}"]
+                value = value if key == "returned" else torch.as_tensor(value).to(DTYPES[match[1]])
+                if not isinstance(value, getattr(jaxtyping, match[1])[torch.Tensor, match[2]]):
+                    wrong.append(f"{key}: {tuple(value.shape)} is no {text}")
     return wrong
 
 
-@pytest.mark.parametrize("of", FUNCTIONS, ids=lambda of: of.__qualname__)
-def test_annotations_say_shapes_and_the_call_has_them(of):
-    told = annotations(of)
-    assert without_shape(told) == []
-    assert misfits(of, told) == []
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_annotations_say_shapes_and_the_call_has_them(name):
+    named = annotations(name)
+    assert without_shape(named) == []
+    assert misfits(name, named) == []
 
 
 def test_a_wrong_or_a_missing_shape_is_noticed():
-    of = next(one for one in FUNCTIONS if one.__qualname__ == "posteriors")
-    told = annotations(of)
-    assert told["returned"] == "Float[Tensor, 'n T+1 S']"
-    assert misfits(of, told | {"returned": "Float[Tensor, 'n T S']"})
-    assert misfits(of, told | {"returned": "Int[Tensor, 'n T+1 S']"})
-    assert without_shape(told | {"tokens": "Tensor"}) == ["tokens"]
-    assert without_shape(told | {"tokens": inspect.Parameter.empty}) == ["tokens"]
-
-
-@pytest.mark.outside
-def test_shapes_cost_nothing_when_the_library_is_imported():
-    code = "import sys, hmmlib; hmmlib.theorem_3_3; hmmlib.posterior; assert 'jaxtyping' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    named = annotations("posteriors")
+    assert named["returned"] == "Float[Tensor, 'n T+1 S']"
+    assert misfits("posteriors", named | {"returned": "Float[Tensor, 'n T S']"})
+    assert misfits("posteriors", named | {"returned": "Int[Tensor, 'n T+1 S']"})
+    assert without_shape(named | {"tokens": "Tensor"}) == ["tokens"]

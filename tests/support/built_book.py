@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import browser
 import pytest
 import yaml
 
@@ -10,12 +11,15 @@ ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
 
 
-def needed() -> None:
-    """Leave a test file out where there is no book; in CI that is an error."""
-    if not (HTML / "index.html").is_file():
-        if os.environ.get("CI"):
-            raise FileNotFoundError(f"{HTML}: run `make book` before the tests")
-        pytest.skip("no book here: run `make book`", allow_module_level=True)
+def needed(chromium: bool = False) -> None:
+    """Leave a test file out where there is no book, or no browser where one is needed; in CI that is an error."""
+    lacking = [] if (HTML / "index.html").is_file() else ["no book here: run `make book`"]
+    if chromium and browser.executable() is None:
+        lacking.append(browser.ADVICE)
+    if lacking and os.environ.get("CI"):
+        raise FileNotFoundError(lacking[0])
+    if lacking:
+        pytest.skip(lacking[0], allow_module_level=True)
 
 
 def chapters() -> list[str]:

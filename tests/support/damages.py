@@ -1,5 +1,6 @@
 """How to damage the library: one sign, one index or one factor. Each takes a monkeypatch."""
 
+import operator
 from copy import copy
 from dataclasses import replace
 
@@ -9,16 +10,7 @@ from companion.evidence.random_models import assumptions as predicate_checks
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.ranks import Verdict, of_bool
-
-
-def around(place, name, change):
-    """Pass every result of `place.name` through `change`."""
-
-    def damage(patch):
-        honest = getattr(place, name)
-        patch.setattr(place, name, lambda *args, **kwargs: change(honest(*args, **kwargs)))
-
-    return damage
+from hmmlib.validation import MASK
 
 
 def instead(place, name, make):
@@ -26,16 +18,16 @@ def instead(place, name, make):
     return lambda patch: patch.setattr(place, name, make(getattr(place, name)))
 
 
+def around(place, name, change):
+    """Pass every result of `place.name` through `change`."""
+    return instead(place, name, lambda honest: lambda *args, **kwargs: change(honest(*args, **kwargs)))
+
+
 def both(*damages):
-    def damage(patch):
-        for each in damages:
-            each(patch)
-
-    return damage
+    return lambda patch: [damage(patch) for damage in damages]
 
 
-def minus(value):
-    return -value
+minus = operator.neg
 
 
 def by(factor):
@@ -74,9 +66,10 @@ def without_the_rest(honest):
 
     def recovery(model, *place):
         found = honest(model, *place)
-        theta_1 = torch.zeros_like(found.theta_1)
-        theta_1[found.states(model)] = found.theta_1[found.states(model)]
-        return replace(found, theta_1=theta_1)
+        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(
+            0, torch.tensor(found.states(model)), True
+        )
+        return replace(found, theta_1=found.theta_1 * inside)
 
     return recovery
 
@@ -86,27 +79,15 @@ def next_state(honest):
     return lambda model, recovery, mu: (honest(model, recovery, mu)[0].roll(1, 0), honest(model, recovery, mu)[1])
 
 
-def without_evidence(honest):
-    """The evidence of all later positions left out of every message from the front."""
-    return lambda transition, first, evidence: honest(transition, first, torch.ones_like(evidence))
-
-
 def transposed(honest):
     """The chain's matrix is all that counts of a model here."""
 
     def backwards(place, *rest, **named):
-        if isinstance(place, torch.Tensor):
-            return honest(place.T.contiguous(), *rest, **named)
-        model = copy(place)
-        model.transition = model.transition.T.contiguous()
-        return honest(model, *rest, **named)
+        tensor = isinstance(place, torch.Tensor)
+        place = place.T.contiguous() if tensor else chain_of(place.transition.T.contiguous(), place)
+        return honest(place, *rest, **named)
 
     return backwards
-
-
-def either_way(make):
-    """Messages are passed in torch or in compiled loops."""
-    return both(*(instead(messages, name, make) for name in ("aggregated_messages", "_in_loops")))
 
 
 backwards = both(
@@ -116,9 +97,12 @@ backwards = both(
 )
 
 
+def either_way(make):
+    """Messages are passed in torch or in compiled loops."""
+    return both(*(instead(messages, name, make) for name in ("aggregated_messages", "_in_loops")))
+
+
 own_token_seen = either_way(lambda honest: lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest))
-
-
 prior_dropped = either_way(lambda honest: lambda model, *rest, **named: honest(flat_prior(model), *rest, **named))
 
 
@@ -136,7 +120,7 @@ def squared(honest):
 
 
 def no_prompt(honest):
-    """The prompt u replaced by ones: it tells nothing."""
+    """The prompt u replaced by ones, which exclude nothing."""
     return lambda model, tokens, prompt: honest(model, tokens, torch.ones_like(torch.as_tensor(prompt)))
 
 
@@ -145,8 +129,28 @@ def everywhere(honest):
     return lambda head, probs: torch.ones_like(honest(head, probs))
 
 
+def hidden(tokens, at):
+    """The tokens with that of a position, counted from 1, masked."""
+    return tokens.index_fill(1, torch.tensor([at - 1]), MASK)
+
+
+def sure_of_any(honest):
+    """Sure as soon as any attended value is."""
+
+    def sure(head, probs, embeddings):
+        chosen, values = head.attended(probs), head.values(probs, embeddings)
+        return ((values > 0) | ~chosen).any(1) | ((values < 0) | ~chosen).any(1)
+
+    return sure
+
+
 def everything(report):
     return replace(report, verdict=Verdict.HOLDS)
+
+
+def judged(name, verdict):
+    """A predicate whose verdict is `verdict(report)`."""
+    return around(predicate_checks, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
 
 
 def loose(honest):
@@ -155,8 +159,7 @@ def loose(honest):
     def independence(name, columns):
         report = honest(name, columns)
         rank = int((torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
-        tolerance, verdict = 0.1 * report.largest_singular_value, of_bool(rank == report.n_columns)
-        return replace(report, verdict=verdict, rank=rank, tolerance=tolerance)
+        return replace(report, verdict=of_bool(rank == report.n_columns), rank=rank)
 
     return independence
 
@@ -166,15 +169,10 @@ def strict(honest):
 
     def independence(name, columns):
         report = honest(name, columns)
-        verdict = of_bool(report.n_columns <= len(columns) and report.smallest_singular_value > 0)
-        return replace(report, verdict=verdict)
+        few = report.n_columns <= len(columns)
+        return replace(report, verdict=of_bool(few and report.smallest_singular_value > 0))
 
     return independence
-
-
-def judged(name, verdict):
-    """A predicate whose verdict is `verdict(report)`."""
-    return around(predicate_checks, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
 
 
 def on_recovery(place, name, part, change):

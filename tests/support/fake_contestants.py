@@ -8,31 +8,22 @@ import time
 import numpy as np
 
 
-def sleeper(seconds: float = 0.01, value: float = 0.0, first: float | None = None):
+def sleeper(seconds: float = 0.0, value: float = 0.0, first: float | None = None):
     """Sleeps; the answer is `value`. The first call, outside the clock, may take another time."""
     turn = iter([seconds if first is None else first])
-
-    def call() -> float:
-        time.sleep(next(turn, seconds))
-        return value
-
-    return call, lambda result: [result]
+    return lambda: time.sleep(next(turn, seconds)), lambda result: [value]
 
 
-def hoarder(gib: float, times: int = 1):
+def hoarder(gib: float):
     """Fills memory, a little at a time."""
-
-    def call():
-        return [np.ones(int(gib * 2**27 / 64)) for _ in range(64 * times)]
-
-    return call, lambda result: None
+    return lambda: [np.ones(int(gib * 2**27 / 64)) for _ in range(64)], lambda result: None
 
 
 def faulty(message: str):
     raise RuntimeError(message)
 
 
-def quitter(code: int = 3):
+def quitter(code: int):
     raise SystemExit(code)
 
 

@@ -1,9 +1,7 @@
-"""What tests of trials, of the store and of sweeps share: tiny trials, the numbers in a store, commands and their death."""
+"""What tests of trials, stores and sweeps share: tiny trials, the numbers in a store, and commands that end at a step."""
 
 import dataclasses
 import os
-import random
-import re
 import signal
 import subprocess
 import sys
@@ -19,6 +17,8 @@ TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, t
 """A trial of a tenth of a second."""
 PANEL = dict(n_tokens=4, steps=40, train=100, validation=20, test=60, evaluation=20)
 """What makes a trial of a panel a matter of half a second."""
+CHANGES = [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
+"""The same as TINY for a command, but for --n-states."""
 MEASURED = [
     field.name for field in dataclasses.fields(TrialResult) if field.name not in ("spec", "seconds", "environment")
 ]
@@ -46,51 +46,29 @@ def stored(store: Path) -> dict[str, dict]:
     return {path.name: numbers(load_result(path)) for path in (store / "smoke").glob("*.json")}
 
 
-def command(name: str, store: Path, *more: str, **changes) -> list[str]:
-    """A call of the command line on the left panel of small trials; `more` are its further arguments."""
-    changed = [part for field, value in {**PANEL, **changes}.items() for part in ("--set", f"{field}={value}")]
-    start = [sys.executable, "-m", "hmmlib", name, "--preset", "smoke", "--panel", "left", "--store", str(store)]
-    return [*start, *changed, *more]
+AT_STEP = """
+import os, runpy, signal, sys
+from functools import partial
+from hmmlib.experiments import trials
+from hmmlib.training import pretraining
+step, last, number = pretraining.Run.step, int(sys.argv.pop(1)), int(sys.argv.pop(1))
+
+def signalling(run):
+    if run.done + 1 == last:
+        os.kill(os.getpid(), number)
+    step(run)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the background of a shell ignores it
+pretraining.Run.step = signalling
+trials.pretrain = partial(trials.pretrain, every=0.0)  # a checkpoint after every step
+runpy.run_module("hmmlib", run_name="__main__", alter_sys=True)
+"""
 
 
-def claimed(store: Path, since: int) -> bool:
-    """Whether a spec has been claimed since then (nanoseconds, as time.time_ns() gives them)."""
-    return any(path.stat().st_mtime_ns > since for path in (store / "smoke" / ".claims").glob("*.lock"))
-
-
-def kill_at_random(
-    calls: list[list[str]], store: Path, draw: random.Random, longest: float, environment=ENVIRONMENT
-) -> int:
-    """Start commands, wait until one has claimed a spec, and kill each at a random moment of the next `longest` seconds.
-
-    One time in five they are killed while they start. How many were still running.
-    """
-    start, early = time.time_ns(), draw.random() < 0.2
-    streams = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    running = [subprocess.Popen(call, **streams) for call in calls]
-    while not early and all(process.poll() is None for process in running) and not claimed(store, start):
-        time.sleep(0.01)
-    kills, slept = 0, 0.0
-    for moment, process in sorted((draw.uniform(0, longest), k) for k in range(len(running))):
-        time.sleep(moment - slept)
-        slept = moment
-        running[process].kill()
-        kills += running[process].wait() == -signal.SIGKILL
-    return kills
-
-
-def to_the_end(calls: list[list[str]], environment=ENVIRONMENT) -> list[str]:
-    """Let commands run at the same time until all have ended well; what each wrote."""
-    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    running = [subprocess.Popen(call, **streams) for call in calls]
-    said = [process.communicate(timeout=600) for process in running]
-    assert [process.returncode for process in running] == [0] * len(calls), said
-    return [out for out, _ in said]
-
-
-def runs(said: list[str]) -> list[str]:
-    """The trials that commands say they have run, described in words."""
-    return re.findall(r"^smoke .*, seed \d+(?=: head)", "\n".join(said), re.MULTILINE)
+def command_at_step(step: int, sent: signal.Signals, *words: object) -> subprocess.CompletedProcess:
+    """A command of this library that sends itself a signal at a step of its pretraining, with a checkpoint after each step."""
+    call = [sys.executable, "-c", AT_STEP, str(step), str(int(sent)), *map(str, words)]
+    return subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
 
 
 def relatives(mark: str) -> list[str]:

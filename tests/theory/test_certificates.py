@@ -1,5 +1,6 @@
 """Certificates and linear programs: against exact fractions on all texts, against duals, and where they must fail."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -13,18 +14,18 @@ from witness import forward_backward
 
 from hmmlib.inference.messages import posterior
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.models.families import essential_hmm, non_degenerate_hmm
+from hmmlib.models.families import essential_hmm, nearly_dependent_hmm, non_degenerate_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.certificates import (
     alternate,
     certificate,
     nearest_head,
     nearest_prompt,
-    prompt_for_votes,
+    prompt_for_separating_head,
     refuting_belief,
-    votes_apart,
+    separating_head,
 )
-from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.heads import LinearHead, unit
 from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_3, theorem_3_6
 
@@ -97,6 +98,43 @@ def test_half_the_certificate_is_not_enough():
     assert tried(Fraction(1, 2))[1]
 
 
+def on_the_edges(mu, offsets):
+    """Beliefs on the edges between states with μ > 0 and with μ < 0, beside the point where μᵀp changes its sign."""
+    for one, other in permutations(range(len(mu)), 2):
+        if mu[one] > 0 > mu[other]:
+            edge = mu[other] / (mu[other] - mu[one])
+            for offset in offsets:
+                belief = np.zeros(len(mu))
+                belief[one] = edge + offset
+                belief[other] = 1 - belief[one]
+                yield belief
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-3, 1e-6, 1e-9])
+def test_rounding_certifies_no_belief_whose_label_differs_without_it(gap):
+    """Nearly dependent columns: δ is what rounding has left of it, and the sign of νᵀp in fractions is another than μᵀp's."""
+    certified = right = 0
+    offsets = [k * size for k in range(-60, 61) for size in (2.0**-52, 2.0**-47, 2.0**-40, 2.0**-33)]
+    for seed in range(6):
+        model, mu = nearly_dependent_hmm(3, 4, gap, seed), np.random.default_rng(seed).standard_normal(3)
+        mu[:2] = abs(mu[0]), -abs(mu[1])
+        head = theorem_3_3(model, mu)
+        made, b = certificate(model, mu, head), exactly(head.weights)
+        table, start = [exactly(row) for row in model.emission], exactly(model.initial)
+        first = [sum(a * s for a, s in zip(exactly(row), start, strict=True)) for row in model.transition]
+        nu = [first[h] / start[h] * sum(v * row[h] for v, row in zip(b, table, strict=True)) for h in range(3)]
+        beliefs = torch.as_tensor(np.array(list(on_the_edges(mu, offsets))))
+        for belief in beliefs[made.holds(beliefs, 0.0)]:
+            exact = exactly(belief)
+            target, score = (sum(v * p for v, p in zip(side, exact, strict=True)) for side in (exactly(mu), nu))
+            total = sum(f / s * p for f, s, p in zip(first, start, exact, strict=True))
+            probs = [[float(sum(w * d * p for w, d, p in zip(row, [f / s for f, s in zip(first, start, strict=True)],
+                      exact, strict=True)) / total) for row in table]]  # fmt: skip
+            certified += 1
+            right += (score >= 0) == (target >= 0) == head.label(probs).item()
+    assert right == certified > 500
+
+
 def test_what_holds_is_the_inequality():
     rng = np.random.default_rng(3)
     model, mu = a_dyadic_model(rng), [1.0, -0.5, 0.25]
@@ -105,11 +143,16 @@ def test_what_holds_is_the_inequality():
     points = torch.as_tensor(rng.dirichlet(np.ones(3), 500))
     for distance in (0.0, 0.1, torch.full((500,), 0.1)):
         each = torch.as_tensor(distance).expand(500)
-        want = [
-            abs(p @ found.mu) > found.error + e * found.spread * (found.reach @ p)
-            for p, e in zip(points, each, strict=True)
-        ]
-        assert found.holds(points, distance).tolist() == want
+        for p, e, held in zip(points, each, found.holds(points, distance).tolist(), strict=True):
+            gap = abs(p @ found.mu) - (found.error + e * found.spread * (found.reach @ p))
+            assert held == (gap > 0) or abs(gap) < 1e-12
+    lost = 2 * unit(torch.float64, 6) * head.weights.abs()
+    assert torch.equal(found.rounding, found.reach * (lost @ model.emission))
+    assert found.largest_rounding == lost.max().item()
+    edge = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)  # μᵀp = -1/2, whatever rounds
+    for part in ("rounding", "largest_rounding"):
+        large = replace(found, **{part: getattr(found, part) * 0 + 1e6})
+        assert (found.holds(edge, 0.1).item(), large.holds(edge, 0.1).item()) == (True, False)
     weaker = certificate(model, mu, LinearHead(head.weights + torch.tensor([0.3, 0, 0])), lemma_c_2(model, prompt))
     assert weaker.error > found.error
 
@@ -178,13 +221,13 @@ def test_a_permutation_needs_separable_votes_and_no_more():
         chain = torch.eye(5, dtype=torch.float64)[rng.permutation(5)]
         model = HMM(chain, random_hmm(5, 3, seed, temperature=1.0).emission, rng.dirichlet(np.ones(5)), columns=True)
         mu = rng.standard_normal(5) * (np.arange(5) < 4)
-        apart = votes_apart(model, mu)
+        apart = separating_head(model, mu)
         if isinstance(apart, Impossible):
             refused += 1
             start = torch.as_tensor(rng.random(5))
             assert alternate(model, mu, start)[2].error > 1e-6
             continue
-        prompt, head = prompt_for_votes(model, mu, apart)
+        prompt, head = prompt_for_separating_head(model, mu, apart)
         assert 0 <= prompt.min() <= prompt.max() == 1
         assert certificate(model, mu, head, lemma_c_2(model, prompt)).error < 1e-9
         texts = model.sample(50, 4, seed).tokens

@@ -156,9 +156,15 @@ def test_the_weights_of_a_linear_head():
     assert LinearHead([1, -1, 0]).condition == 1.0
     given = torch.tensor([1.0, -1.0], requires_grad=True)
     assert LinearHead(given).weights is given
-    for wrong in ([[1.0, 2.0]], torch.ones(1, 2)):
-        with pytest.raises(ValueError, match=r"^weights must have shape \(.*,\), not \(1, 2\)$"):
-            LinearHead(wrong)
+    for wrong, message in [
+        (dict(weights=[[1.0, 2.0]]), "weights must have 1 dimension, not shape"),
+        (dict(weights=[]), "weights is empty"),
+        (dict(weights=[np.inf]), "weights must be finite"),
+        (dict(weights=[1.0, 2.0], error=[0.0]), r"error must have shape \(2,\), not \(1,\)$"),
+        (dict(weights=[1.0], condition=-1), "condition must be a number of 0 or more, not -1$"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{message}"):
+            LinearHead(**wrong)
 
 
 def inputs(model, mu, length=3):

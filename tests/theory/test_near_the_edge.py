@@ -8,7 +8,7 @@ import dyadic
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import rational_rank
+from companion.evidence.exact.rational import rank as rational_rank
 from record import SLOW
 
 from hmmlib.models.families import dependent_hmm
@@ -25,7 +25,7 @@ from hmmlib.theory.assumptions import (
     assumption_d_5,
 )
 from hmmlib.theory.ranks import Verdict
-from hmmlib.theory.theorems import theorem_3_3, theorem_4_3, theorem_4_6
+from hmmlib.theory.theorems import claim_d_3, claim_d_10, theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
 
 MODELS = 2500 if SLOW else 400
 """Of each predicate."""
@@ -220,43 +220,77 @@ def test_a_basis_carries_its_error_into_the_verdict(depth):
     report = assumption_4_2(model, 0, [0])
     assert report.verdict is (Verdict.CLOSE if depth == 50 else Verdict.FAILS)
     assert depth == 50 or report.angle <= report.angle_error
-    with pytest.raises(AssumptionError) as caught:
-        theorem_4_3(model, [1.0], 0, [0])
-    assert ("is too close to tell" in str(caught.value)) == (depth == 50)
+    if depth == 50:
+        with pytest.warns(
+            UserWarning, match=r"^Assumption 4\.2 \(recoverable states\) is too close to tell: 1 columns"
+        ):
+            theorem_4_3(model, [1.0], 0, [0])
+    else:
+        with pytest.raises(AssumptionError, match="does not hold"):
+            theorem_4_3(model, [1.0], 0, [0])
     assert assumption_d_5(model, [1.0], 0, [0]).verdict is report.verdict
 
 
-def test_what_is_too_close_is_refused_unless_the_caller_says_otherwise():
-    near = np.array([[0.5, 0.5 - 2.0**-52], [0.5, 0.5 + 2.0**-52]])
-    report = assumption_3_1(HMM(np.full((2, 2), 0.5), near, [0.5, 0.5]))
+NEAR = np.array([[0.5, 0.5 - 2.0**-52], [0.5, 0.5 + 2.0**-52]])
+EVEN = np.full((2, 2), 0.5)
+
+
+@pytest.mark.filterwarnings("ignore::hmmlib.theory.heads.UnsureHead")
+def test_what_is_too_close_is_built_with_a_warning_and_its_head_is_never_sure():
+    """Two columns of W that floats cannot tell to be independent, in every place where a theorem asks that they are."""
+    plain, one = HMM(EVEN, NEAR, [0.5, 0.5]), MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [1.0])
+    several = MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [[1.0]])
+    report = assumption_3_1(plain)
     assert (report.verdict, report.holds, bool(report), report.rank) == (Verdict.CLOSE, False, False, 1)
-    assert report.require(allow_close=True) is report
-    words = r"^Assumption 3\.1 \(non-degeneracy\) is too close to tell: 2 columns of rank 1, .*allow_close=True goes on"
-    with pytest.raises(AssumptionError, match=words):
-        report.require()
-    model = HMM(np.full((2, 2), 0.5), near, [0.5, 0.5])
-    with pytest.raises(AssumptionError, match=words):
-        theorem_3_3(model, [1.0, -1.0])
-    with pytest.warns(UserWarning, match="no score of this head exceeds its error"):
-        head = theorem_3_3(model, [1.0, -1.0], allow_close=True)
-    assert not head.sure(near.T).any()
+    assert report.condition > 1e15
+    for number, construct, *given in [
+        ("3.1", theorem_3_3, plain, [1.0, -1.0]),
+        ("3.5", theorem_3_6, plain, [1.0, -1.0], [0, 1]),
+        ("4.2", claim_d_3, one, 0, [0, 1]),
+        ("4.5", claim_d_10, one, [1.0], 0, [0, 1]),
+        ("D.5", claim_d_10, several, [1.0], 0, [0]),
+        ("4.2", theorem_4_3, one, [1.0], 0, [0, 1]),
+        ("4.5", theorem_4_6, one, [1.0], 0, [0, 1]),
+    ]:
+        with pytest.warns(UserWarning, match=rf"^Assumption {number} .* is too close to tell: .*\.$"):
+            found = construct(*given)
+        head = found[1] if isinstance(found, tuple) else found
+        if construct in (theorem_3_3, theorem_3_6):
+            assert not head.sure(NEAR.T).any()
+        elif construct is theorem_4_3:
+            assert not head.sure(NEAR.T[:, None], np.ones((2, 1, 2))).any()
     twins = assumption_3_1(dependent_hmm(3, 4, 0))
-    assert twins.verdict is Verdict.FAILS
-    with pytest.raises(AssumptionError, match="does not hold"):
-        twins.require(allow_close=True)
+    assert (twins.verdict, twins.condition) == (Verdict.FAILS, np.inf)
 
 
 def test_a_start_that_is_nearly_stationary_is_too_close_and_its_head_bears_the_drift():
-    table = np.eye(4).reshape(4, 2, 2)
-    start = np.array([0.5 + 2.0**-40, 0.5 - 2.0**-40])
+    table, start = np.eye(4).reshape(4, 2, 2), np.array([0.5 + 2.0**-40, 0.5 - 2.0**-40])
     model = MemoryHMM([[0.75, 0.25], [0.25, 0.75]], table, start, [0.5, 0.5])
     report = assumption_4_4(model)
     assert report.verdict is Verdict.CLOSE
     assert report.drift == pytest.approx(2.0**-40, rel=1e-6)
-    with pytest.raises(AssumptionError, match=r"Assumption 4\.4 .* is too close to tell"):
-        theorem_4_6(model, [1.0, -1.0], 0, [0, 1])
-    _, head = theorem_4_6(model, [1.0, -1.0], 0, [0, 1], allow_close=True)
+    with pytest.warns(UserWarning, match=r"^Assumption 4\.4 \(stationarity\) is too close to tell: "):
+        _, head = theorem_4_6(model, [1.0, -1.0], 0, [0, 1])
     assert head.drift == report.drift
+
+
+def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds():
+    """Of 395 chains; rare states drift by up to 1e-11 of their share, and no chain is refused."""
+    drifts = []
+    for seed in range(395):
+        rng = np.random.default_rng(seed)
+        n_states = int(rng.integers(2, 9))
+        chain = rng.dirichlet(np.full(n_states, rng.choice([0.1, 0.3, 1.0])), n_states).T
+        values, vectors = np.linalg.eig(chain)
+        start = np.real(vectors[:, abs(values - 1).argmin()])
+        table = np.eye(2 * n_states).reshape(2 * n_states, 2, n_states)
+        model = MemoryHMM(chain, table, start / start.sum(), [0.5, 0.5])
+        report = assumption_4_4(model)
+        assert report.verdict is Verdict.HOLDS, (seed, str(report))
+        drifts.append(theorem_4_6(model, [1.0, -1.0], 0, range(n_states))[1].drift)
+        assert drifts[-1] == report.drift
+    assert sum(drift > 4e-15 for drift in drifts) > 18
+    assert max(drifts) < 1e-11
 
 
 def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
@@ -269,10 +303,8 @@ def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
 def test_a_start_too_small_for_floats_is_too_close():
     least = 2.0**-1074
     chain = [[0.25, 0.25, least], [0.25, 0.25, least], [0.5, 0.5, 1]]
-    assert assumption_4_4(HMM(chain, np.ones((1, 3)), [2 * least, 2 * least, 1])).verdict is Verdict.CLOSE
-
-
-def test_only_yes_or_no_allows_what_is_too_close():
-    report = assumption_3_1(dependent_hmm(3, 4, 0))
-    with pytest.raises(TypeError, match=r"^allow_close must be of type bool, not str$"):
-        report.require(allow_close="yes")
+    report = assumption_4_4(HMM(chain, np.ones((1, 3)), [2 * least, 2 * least, 1]))
+    assert (report.verdict, report.drift) == (Verdict.CLOSE, 1)
+    rare = 1e-160  # state 1 is rare, and its way to state 2 too
+    chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
+    assert assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare])).verdict is Verdict.CLOSE

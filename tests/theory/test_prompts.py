@@ -284,8 +284,10 @@ def test_cells_that_are_refused(cell):
         lambda: concentrated(model, [[0]], cell, syntax),
         lambda: ground_truth(model, [1.0, -1.0], [[0]], cell),
     ):
-        with pytest.raises(ValueError, match="cell must"):
+        with pytest.raises(ValueError, match=r"^cell must be an integer from 0 to 1, not "):
             call()
+    with pytest.raises(ValueError, match=r"^cell must be an integer from 0 to 0, not "):
+        ground_truth(essential(), [1.0, 0.0, -1.0], [[0]], 1 if cell == 0.0 else cell)
 
 
 def test_integers_of_any_kind_are_taken():

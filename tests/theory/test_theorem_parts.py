@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import essential_hmm, recoverable_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import assumption_3_5, assumption_4_2, assumption_d_5, essential_states, weighted_values
@@ -147,23 +147,6 @@ def test_the_target_of_a_memory_model_is_that_of_its_first_cell_unless_another_i
     first, second = (ground_truth(model, [1.0, -1.0], tokens, cell) for cell in (0, 1))
     assert torch.equal(ground_truth(model, [1.0, -1.0], tokens), first)
     assert not torch.allclose(first, second)
-
-
-def test_a_chain_without_memory_has_no_cells():
-    model = random_hmm(3, 4, 1)
-    for cell, message in (
-        (-1, "cell must be an integer of 0 or more, not -1"),
-        (1, "cell must be 0 for an HMM, which has"),
-    ):
-        with pytest.raises(ValueError, match=f"^{message}"):
-            ground_truth(model, [1.0, 0.0, -1.0], [[0, 1]], cell)
-
-
-def test_a_recovery_says_what_it_is_of():
-    model, *_, recovery = recovered(1, 0)
-    message = f"a model of 5 states, 7 tokens and 2 memory values, not of 3, {model.n_tokens} and 2"
-    with pytest.raises(ValueError, match=f"^recovery must be of {message}$"):
-        recovery.states(random_memory_hmm(2, 5, 7, 0))
 
 
 @pytest.mark.parametrize("n_cells", [1, 2])

@@ -1,20 +1,11 @@
-"""What a head knows of its own errors, number by number, and what a construction goes on with where floats cannot tell."""
+"""What a head knows of its own errors, number by number."""
 
 import numpy as np
 import pytest
 import torch
 
 from hmmlib.models.families import recoverable_memory_hmm
-from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import separation, theorems
-from hmmlib.theory.assumptions import (
-    AssumptionError,
-    Verdict,
-    assumption_3_5,
-    assumption_4_2,
-    assumption_4_4,
-    assumption_4_5,
-)
 from hmmlib.theory.heads import ZERO, AttentionHead, LinearHead
 
 EPS = torch.finfo(torch.float64).eps
@@ -53,15 +44,6 @@ def test_attention_bounds_grow_with_the_text_and_not_with_the_vocabulary():
     assert head.attended(probs[:, :3]).sum() == 1
 
 
-def test_an_output_of_another_precision_is_refused():
-    with pytest.raises(ValueError, match="a head's parts must share one dtype"):
-        AttentionHead([1.0, 0.0], np.ones((2, 3)), np.ones((1, 3)), np.float32([1.0]))
-    with pytest.raises(ValueError, match=r"^value_error must be finite"):
-        AttentionHead([1.0, 0.0], np.ones((2, 3)), np.ones((1, 3)), [1.0], value_error=[np.nan])
-    with pytest.raises(ValueError, match="a head's parts must share one dtype"):
-        AttentionHead([1.0, 0.0], np.ones((2, 3)), np.ones((1, 3)), [1.0], value_error=np.float32([0.0]))
-
-
 def test_heads_carry_the_errors_of_their_readings():
     model, cell, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
     recovery = theorems.claim_d_3(model, cell, syntax)
@@ -76,40 +58,6 @@ def test_heads_carry_the_errors_of_their_readings():
         assert recovery.value_error.max() > 0
         errors[:, states] = 0
         assert not errors.any()
-
-
-NEAR = np.array([[0.5, 0.5 - 2.0**-52], [0.5, 0.5 + 2.0**-52]])
-EVEN = np.full((2, 2), 0.5)
-
-
-@pytest.mark.filterwarnings("ignore::hmmlib.theory.heads.UnsureHead")
-def test_constructions_refuse_what_is_too_close_and_go_on_if_told():
-    """Two columns of W that floats cannot tell to be independent, in every place where a theorem asks that they are."""
-    plain, one = HMM(EVEN, NEAR, [0.5, 0.5]), MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [1.0])
-    several = MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [[1.0]])
-    assert assumption_3_5(plain, [1.0, -1.0], [0, 1]).verdict is Verdict.CLOSE
-    assert assumption_4_2(one, 0, [0, 1]).verdict is Verdict.CLOSE
-    assert assumption_4_5(one, [1.0], [0, 1]).verdict is Verdict.CLOSE
-    calls = [
-        (theorems.theorem_3_6, plain, [1.0, -1.0], [0, 1]),
-        (theorems.claim_d_3, one, 0, [0, 1]),
-        (theorems.claim_d_10, one, [1.0], 0, [0, 1]),
-        (theorems.claim_d_10, several, [1.0], 0, [0]),
-        (theorems.theorem_4_3, one, [1.0], 0, [0, 1]),
-        (theorems.theorem_4_6, one, [1.0], 0, [0, 1]),
-    ]
-    for construct, *given in calls:
-        with pytest.raises(AssumptionError, match=r"too close to tell.*; allow_close=True goes on all the same$"):
-            construct(*given)
-        assert construct(*given, allow_close=True) is not None
-
-
-def test_a_flow_too_small_for_floats_is_too_close():
-    """State 1 is rare, and its way to state 2 too: what flows there is less than the smallest normal float."""
-    rare = 1e-160
-    chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
-    report = assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare]))
-    assert report.verdict is Verdict.CLOSE
 
 
 # What `fit_or_refute` is made of
@@ -128,7 +76,7 @@ def test_what_is_left_over_is_a_direction_that_separates_in_the_middle():
     met = 0
     for seed in range(40):
         signed, negative = margins(12, seed)
-        weights, direction = separation._nearest(signed, negative)
+        weights, direction = separation._nearest_combination(signed, negative)
         assert (weights >= 0).all()
         if 0 < negative.sum() < 12:
             reach = signed @ direction

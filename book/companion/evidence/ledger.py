@@ -11,100 +11,96 @@ import inspect
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from scipy.special import bdtr
 
-from companion.evidence.finite_field.identities import IDENTITIES, confirm
-from companion.evidence.random_models.residuals import Checked, Printed
+from companion.evidence.exact.identities import IDENTITIES, confirm
+from companion.evidence.random_models.residuals import Printed
 from companion.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
 from companion.evidence.zero_patterns.patterns import PATTERNS, decide
-from hmmlib.validation import at_least, of_type
 
 POINTS = 2
-"""Random points of the finite field at each size."""
+"""Random rational points at each size."""
 
 DRAWS = 12
-"""How often an instance is drawn, at most, until it tells something: what is trivial is checked too."""
+"""How often an instance is drawn, at most, until it is not trivial: what is trivial is checked too."""
+
+TOO_FEW = 1e-3
+"""A share is below the recorded one where as few or fewer would come up with a lower probability than this."""
 
 
 @dataclass(frozen=True)
 class Tally:
     """What running a statement on some seeds gave; tallies of several sets of seeds add up to that of all.
 
-    `telling` of the instances are not trivial: both labels occur, a prompt conditions on something, and so on.
+    `nontrivial` of the instances are not trivial: both labels occur, a prompt conditions on something, and so on.
+    `printed_failures` of them break the printed form, and `smallest` is the smallest of these. `control_fails` of
+    `control_instances` broke the conclusion, by up to `control_gap`.
     """
 
     instances: int = 0
-    telling: int = 0
+    nontrivial: int = 0
     residual: float = 0.0
     printed_failures: int = 0
-    printed_smallest: Printed | None = None
-    controls: int = 0
+    smallest: Printed | None = None
+    control_instances: int = 0
     control_fails: int = 0
     control_gap: float = 0.0
 
     def __add__(self, other: Tally) -> Tally:
-        smallest = [tally.printed_smallest for tally in (self, other) if tally.printed_smallest]
+        added = {
+            one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self) if one.type == "int"
+        }
+        records = [tally.smallest for tally in (self, other) if tally.smallest]
         return Tally(
-            self.instances + other.instances,
-            self.telling + other.telling,
-            float(np.max([self.residual, other.residual])),  # NaN wins, and fails
-            self.printed_failures + other.printed_failures,
-            min(smallest, key=lambda record: record.size, default=None),
-            self.controls + other.controls,
-            self.control_fails + other.control_fails,
-            float(np.max([self.control_gap, other.control_gap])),
+            **added,
+            residual=float(np.max([self.residual, other.residual])),  # NaN wins, and fails
+            smallest=min(records, key=lambda record: record.size, default=None),
+            control_gap=float(np.max([self.control_gap, other.control_gap])),
         )
 
 
-def _drawn(statement: Statement, seed: int) -> Checked:
-    """The check on an instance, drawn anew while it is trivial: the largest of all residuals."""
+def _checked(statement: Statement, seed: int) -> Tally:
+    """The check on an instance, drawn anew while it is trivial: the largest of all residuals. And the printed form."""
     residuals = []
     for k in range(DRAWS):
         found = statement.check(int(np.random.SeedSequence([seed, k]).generate_state(1)[0]) if k else seed)
         residuals.append(found.residual)
-        if found.telling:
+        if found.nontrivial:
             break
-    return Checked(float(np.max(residuals)), found.telling)
+    tally = Tally(1, int(found.nontrivial), float(np.max(residuals)))
+    record = statement.printed(seed) if statement.printed else None
+    if record and not record.residual <= 1e3 * statement.tolerance:
+        tally = replace(tally, printed_failures=1, smallest=record)
+    return tally
 
 
-def _tally(statement: Statement, seeds: list[int], control_seeds: list[int]) -> Tally:
-    found = [_drawn(statement, seed) for seed in seeds]
-    residual = np.max([one.residual for one in found], initial=0.0)
-    records = [statement.printed(seed) for seed in seeds] if statement.printed else []
-    failing = [record for record in records if not record.residual <= 1e3 * statement.tolerance]
-    gaps = [statement.control(seed) for seed in control_seeds]
-    return Tally(
-        len(seeds),
-        sum(bool(one.telling) for one in found),
-        float(residual),
-        len(failing),
-        min(failing, key=lambda record: record.size, default=None),
-        len(gaps),
-        sum(bool(gap > 1e3 * statement.tolerance) for gap in gaps),
-        float(np.max(gaps, initial=0.0)),
-    )
+def _controlled(statement: Statement, seed: int) -> Tally:
+    gap = statement.control(seed)
+    return Tally(control_instances=1, control_fails=int(gap > 1e3 * statement.tolerance), control_gap=gap)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the ledger: what running a statement gave.
+    """A row of the ledger: a statement and what running it gave, both by the names that `Statement` and `Tally` have.
 
     `verdict` rules on the form that `check` measures, `printed` on the form as printed where numbers can be compared, and
-    `grade` is the ruling on record, of form and proof; `counterexample` is the residual of the printed form on its smallest
-    instance, None where there is none, and `searched` the smallest failing instance of the random search. `telling` of the
-    instances are not trivial. `control_fails` of `control_instances` broke the conclusion. `identity` and `patterns` hold
-    the evidence without rounding, where there is some.
+    `on_record` is what the latter should be. `counterexample` is the residual of the printed form on its smallest
+    instance, None where there is none, and `searched` the smallest failing instance of the random search. `identity` and
+    `patterns` hold the evidence without rounding, where there is some.
     """
 
     name: str
     claim: str
+    page: str
+    label: str
     source: dict
     instances: int
-    telling: int
+    nontrivial: int
     residual: float
     tolerance: float
     verdict: str
@@ -121,7 +117,7 @@ class Entry:
     control_fails: int
     control_gap: float
     least_share: float
-    ours: bool = False
+    ours: bool
     identity: dict | None = field(default=None)
     patterns: dict | None = field(default=None)
 
@@ -129,26 +125,22 @@ class Entry:
     def as_recorded(self) -> bool:
         """Whether the form that should hold does, the printed one is as on record, and the control failed as it must.
 
-        And at least half of the instances could tell.
+        And no fewer than half of the instances are not trivial. A share is judged as far as so many draws can tell.
         """
         exact = (self.identity or {"failures": 0}, self.patterns or {"failures": 0})
         return (
             self.verdict == HOLDS
-            and 2 * self.telling >= self.instances
             and self.printed == self.on_record
-            and self.control_fails >= self.least_share * self.control_instances
+            and bdtr(self.nontrivial, self.instances, 0.5) > TOO_FEW
+            and bdtr(self.control_fails, self.control_instances, self.least_share) > TOO_FEW
             and not any(evidence["failures"] for evidence in exact)
         )
 
 
 def where(function: Callable) -> dict:
     """The file, from the repository's root, and the line at which a function begins."""
-    path = Path(inspect.getsourcefile(function))
-    packages = Path(__file__).resolve().parents[2]
-    return {
-        "path": f"book/{path.resolve().relative_to(packages).as_posix()}",
-        "line": inspect.getsourcelines(function)[1],
-    }
+    path = os.path.relpath(inspect.getsourcefile(function), Path(__file__).parents[2])
+    return {"path": f"book/{Path(path).as_posix()}", "line": inspect.getsourcelines(function)[1]}
 
 
 def _rule(statement: Statement, tally: Tally) -> Entry:
@@ -158,54 +150,39 @@ def _rule(statement: Statement, tally: Tally) -> Entry:
         size = statement.counterexample().residual
         failing = not size <= 1e3 * statement.tolerance
         printed = FAILS if failing or tally.printed_failures else HOLDS
-    searched = tally.printed_smallest.instance if tally.printed_smallest else ""
-    return Entry(
-        name=statement.name,
-        claim=statement.claim,
+    names = [one.name for one in fields(Entry)]
+    taken = {name: getattr(part, name) for part in (statement, tally) for name in names if hasattr(part, name)}
+    ruled = dict(
         source=where(statement.check),
-        instances=tally.instances,
-        telling=tally.telling,
-        residual=tally.residual,
-        tolerance=statement.tolerance,
         verdict=verdict,
         printed=printed,
-        grade=statement.grade,
         on_record=FAILS if statement.counterexample else HOLDS,
-        corrected=statement.corrected,
-        unneeded=statement.unneeded,
         counterexample=size,
-        printed_failures=tally.printed_failures,
-        searched=searched,
-        broken=statement.broken,
-        control_instances=tally.controls,
-        control_fails=tally.control_fails,
-        control_gap=tally.control_gap,
-        least_share=statement.least_share,
-        ours=statement.ours,
+        searched=tally.smallest.instance if tally.smallest else "",
     )
+    return Entry(**taken | ruled)
 
 
 def draw_seeds(instances: int, seed: int) -> tuple[list[int], list[int]]:
     """Seeds of the instances, and of a tenth as many controls (at least 5)."""
-    instances = at_least("instances", instances, 1)
-    seeds = np.random.SeedSequence(at_least("seed", seed, 0)).generate_state(instances + max(5, instances // 10))
+    seeds = np.random.SeedSequence(seed).generate_state(instances + max(5, instances // 10))
     return seeds[:instances].tolist(), seeds[instances:].tolist()
 
 
 def run(statement: Statement, instances: int, seed: int) -> Entry:
     """Check a statement on `instances` random models and its control on a tenth as many (at least 5), in this process."""
-    return _rule(of_type("statement", statement, Statement), _tally(statement, *draw_seeds(instances, seed)))
+    seeds, control_seeds = draw_seeds(instances, seed)
+    tallies = [*(_checked(statement, one) for one in seeds), *(_controlled(statement, one) for one in control_seeds)]
+    return _rule(statement, sum(tallies, Tally()))
 
 
-def _batch(names: list[str], seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
+def _batch(seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
     """All statements on some of the seeds: seed by seed, so that statements about one instance share it."""
-    tallies = dict.fromkeys(names, Tally())
-    for seed in seeds:
-        for name in names:
-            tallies[name] += _tally(find(name), [seed], [])
-    for seed in control_seeds:
-        for name in names:
-            tallies[name] += _tally(find(name), [], [seed])
+    tallies = {statement.name: Tally() for statement in STATEMENTS}
+    for tally, some in ((_checked, seeds), (_controlled, control_seeds)):
+        for seed in some:
+            for statement in STATEMENTS:
+                tallies[statement.name] += tally(statement, seed)
     return tallies
 
 
@@ -228,7 +205,7 @@ def run_all(
     seed: int,
     workers: int | None = None,
     exact: bool = True,
-    done: Callable[[float], None] | None = None,
+    done: Callable[[float], None] = lambda share: None,
 ) -> list[Entry]:
     """The whole ledger: every statement on `instances` random models, and the evidence without rounding unless not `exact`.
 
@@ -236,25 +213,21 @@ def run_all(
     The result does not depend on how many there are.
     """
     seeds, control_seeds = draw_seeds(instances, seed)
-    names = [statement.name for statement in STATEMENTS]
-    workers = (os.cpu_count() or 1) if workers is None else at_least("workers", workers, 1)
+    workers = workers or os.cpu_count() or 1
     batches = max(1, min(4 * workers, instances // 10))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        jobs = [pool.submit(_batch, names, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
+        jobs = [pool.submit(_batch, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
         identities = {name: pool.submit(_identity, name, seed) for name in IDENTITIES} if exact else {}
         patterns = {name: pool.submit(_pattern, name) for name in PATTERNS} if exact else {}
         everything = [*jobs, *identities.values(), *patterns.values()]
         for k, job in enumerate(everything, 1):
             job.result()
-            if done:
-                done(k / len(everything))
-    tallies = {name: sum((job.result()[name] for job in jobs), Tally()) for name in names}
+            done(k / len(everything))
     entries = []
     for statement in STATEMENTS:
-        entry = _rule(statement, tallies[statement.name])
+        entry = _rule(statement, sum((job.result()[statement.name] for job in jobs), Tally()))
         without_rounding = {"identity": identities.get(statement.name), "patterns": patterns.get(statement.name)}
-        results = {key: job.result() for key, job in without_rounding.items() if job}
-        entries.append(replace(entry, **results))
+        entries.append(replace(entry, **{key: job.result() for key, job in without_rounding.items() if job}))
     return entries
 
 

@@ -23,23 +23,34 @@ GRADES = HOLDS, SLIP, GAP, FALSE
 """Of rulings, the least grave first: every reader mends a slip, a gap needs another argument, what is false has to change."""
 
 
+SECTION_3, PROMPT = "notebooks/3-hmm", "notebooks/3-1-prompt"
+ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
+APPENDIX_B, APPENDIX_C = "notebooks/appendix-b", "notebooks/appendix-c"
+APPENDIX_D_1, APPENDIX_D_2, APPENDIX_D_3 = (f"notebooks/appendix-d-{k}" for k in (1, 2, 3))
+TUNED_PROMPT, SOLVABLE = "notebooks/beyond-1-tuned-prompt", "notebooks/beyond-3-solvable"
+
+KINDS = {"Assumption": "asm", "Theorem": "thm", "Proposition": "prop", "Claim": "claim", "Lemma": "lem"}
+
+
 @dataclass(frozen=True)
 class Statement:
     """One numbered statement of the paper, or one assumption; or a statement of ours that goes beyond it.
 
-    `claim` is it in our words; residuals up to `tolerance` pass;
-    `broken` names the hypothesis that the control drops; the control must break the conclusion in at least a share
-    `least_share` of its instances. `grade` is the ruling on the form as printed and its proof, one of GRADES, and
-    `corrected` says what holds where that is not all. Where the printed form can be compared in numbers with the one that
-    `check` measures, and differs, `printed` does so on random instances, `counterexample` on a small one that a reader can
-    follow. `unneeded` names hypotheses that were found not to be needed. `ours` is whether it is not the paper's.
+    `claim` is it in our words; `page` of the book derives it, in a box with a `label` (if left out, by the paper's number).
+    Residuals up to `tolerance` pass; `broken` names the hypothesis that the control drops; the control breaks the
+    conclusion in a share of its instances of at least `least_share`. `grade` is the ruling on the form as printed and its
+    proof, one of GRADES, and `corrected` says what holds where that is not all. Where the printed form can be compared in
+    numbers with the one that `check` measures, and differs, `printed` does so on random instances, `counterexample` on a
+    small one that a reader can follow. `unneeded` names hypotheses that were found not to be needed.
     """
 
     name: str
+    page: str
     claim: str
     check: Callable[[int], Checked]
     control: Callable[[int], float]
     broken: str
+    label: str = ""
     tolerance: float = 1e-10
     grade: str = HOLDS
     least_share: float = 1.0
@@ -47,12 +58,22 @@ class Statement:
     counterexample: Callable[[], Printed] | None = None
     corrected: str = ""
     unneeded: str = ""
-    ours: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            kind, number = self.name.split()
+            object.__setattr__(self, "label", f"paper-{KINDS[kind]}-{number.replace('.', '-')}")
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is not the paper's."""
+        return self.label.startswith("ours")
 
 
 STATEMENTS = (
     Statement(
         name="Assumption 3.1",
+        page=SECTION_3,
         claim="The columns of W are linearly independent.",
         check=assumptions.check_assumption_3_1,
         control=assumptions.control_assumption_3_1,
@@ -60,6 +81,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Assumption 3.2",
+        page=SECTION_3,
         claim="The chain is ergodic and P[H₀] has full support.",
         check=assumptions.check_assumption_3_2,
         control=assumptions.control_assumption_3_2,
@@ -67,6 +89,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem 3.3",
+        page=SECTION_3,
         claim="With independent columns of W, one linear head on G₁ of (∅, x) gives every possible x its label.",
         check=section_3.check_theorem_3_3,
         control=section_3.control_theorem_3_3,
@@ -76,6 +99,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Proposition 3.4",
+        page=SECTION_3,
         claim="If U ⊥ V | Z, then P[U | V = v] = P[U | Z] P[Z | V = v], and a left inverse of P[U | Z] undoes it.",
         check=section_3.check_proposition_3_4,
         control=section_3.control_proposition_3_4,
@@ -83,6 +107,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Assumption 3.5",
+        page=PROMPT,
         claim="The columns of W at H* ⊇ supp(μ) are independent, and H* is all that some states reach in one step.",
         check=assumptions.check_assumption_3_5,
         control=assumptions.control_assumption_3_5,
@@ -90,6 +115,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem 3.6",
+        page=PROMPT,
         claim="One prompt and one linear head on Ḡ₂ give every possible x its label, if W is independent on H*.",
         check=appendix_c.check_theorem_3_6,
         control=appendix_c.control_theorem_3_6,
@@ -98,6 +124,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Assumption 4.2",
+        page=ATTENTION,
         claim="The columns of W at M × H* are independent, and their span meets that of all others in 0 only.",
         check=assumptions.check_assumption_4_2,
         control=assumptions.control_assumption_4_2,
@@ -105,6 +132,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem 4.3",
+        page=ATTENTION,
         claim="One attention head on G(x) and e(x) gives every x of R its label, a sign of a memory posterior.",
         check=appendix_d1.check_theorem_4_3,
         control=appendix_d1.control_theorem_4_3,
@@ -113,6 +141,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Assumption 4.4",
+        page=MEMORY_PROMPT,
         claim="Assumption 3.2 holds, and P[H₀] is stationary.",
         check=assumptions.check_assumption_4_4,
         control=assumptions.control_assumption_4_4,
@@ -120,6 +149,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Assumption 4.5",
+        page=MEMORY_PROMPT,
         claim="Assumption 4.2 with the memory values in supp(μ) only; one cell.",
         check=assumptions.check_assumption_4_5,
         control=assumptions.control_assumption_4_5,
@@ -127,6 +157,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem 4.6",
+        page=MEMORY_PROMPT,
         claim="One prompt and one attention head on Ḡ give every x of R its label, if W is independent at supp(μ) × H*.",
         check=appendix_d6.check_theorem_4_6,
         control=appendix_d6.control_theorem_d_6,
@@ -135,6 +166,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim B.1",
+        page=APPENDIX_B,
         claim="The posterior of Hᵢ given the text after it is that of H₀ given the same text, rescaled by one diagonal D.",
         check=section_3.check_claim_b_1,
         control=section_3.control_claim_b_1,
@@ -143,6 +175,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma C.1",
+        page=APPENDIX_C,
         claim="Ḡ behind a prompt is the conditional distribution of a process with one more token, emitted with u.",
         check=appendix_c.check_lemma_c_1,
         control=appendix_c.control_lemma_c_1,
@@ -150,6 +183,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma C.2",
+        page=APPENDIX_C,
         claim="Given prompt and text, H₂ has the law P[z̃, H₂] ⊙ P[H₀ | x], rescaled by one diagonal D.",
         check=appendix_c.check_lemma_c_2,
         control=appendix_c.control_lemma_c_2,
@@ -158,6 +192,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Proposition D.1",
+        page=APPENDIX_D_1,
         claim="Gᵢ(x) is the mixture of columns of W with the weights P[M_J, J, S | x₋ᵢ].",
         check=appendix_d1.check_proposition_d_1,
         control=appendix_d1.control_proposition_d_1,
@@ -169,6 +204,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma D.2",
+        page=APPENDIX_D_1,
         claim="A query and a key attend exactly to the positions whose state is surely in H*.",
         check=appendix_d1.check_lemma_d_2,
         control=appendix_d1.control_lemma_d_2,
@@ -179,6 +215,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim D.3",
+        page=APPENDIX_D_1,
         claim="Matrices Θ⁽¹⁾ and Θ⁽²⁾ read P[Hᵢ | x₋ᵢ] on H* and P[M, Hᵢ | x₋ᵢ] off Gᵢ(x).",
         check=appendix_d1.check_claim_d_3,
         control=appendix_d1.control_claim_d_3,
@@ -189,6 +226,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma D.4",
+        page=APPENDIX_D_1,
         claim="At a position whose state is surely in H*, the value function is a positive multiple of μᵀP[M | x].",
         check=appendix_d1.check_lemma_d_4,
         control=appendix_d1.control_lemma_d_4,
@@ -197,6 +235,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Assumption D.5",
+        page=APPENDIX_D_3,
         claim="Assumption 4.5 for several cells: of the other cells, all memory values count.",
         check=assumptions.check_assumption_d_5,
         control=assumptions.control_assumption_d_5,
@@ -204,6 +243,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Theorem D.6",
+        page=APPENDIX_D_3,
         claim="Theorem 4.6 for several memory cells, with embeddings and head as appendix D.3 defines them.",
         check=appendix_d6.check_theorem_d_6,
         control=appendix_d6.control_theorem_d_6,
@@ -214,6 +254,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma D.7",
+        page=APPENDIX_D_2,
         claim="Lemma C.1 for memory models, with a lifted prompt.",
         check=appendix_d3.check_lemma_d_7,
         control=appendix_d3.control_lemma_d_7,
@@ -224,6 +265,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Proposition D.8",
+        page=APPENDIX_D_3,
         claim="From any step on, memory, state and the text after it have one and the same law.",
         check=appendix_d3.check_proposition_d_8,
         control=appendix_d3.control_proposition_d_8,
@@ -232,6 +274,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma D.9",
+        page=APPENDIX_D_3,
         claim="Behind the prompt, the head attends to all positions whose state is surely in H* given prompt and text.",
         check=appendix_d3.check_lemma_d_9,
         control=appendix_d3.control_lemma_d_9,
@@ -244,6 +287,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim D.10",
+        page=APPENDIX_D_3,
         claim="Claim D.3 on Ḡᵢ behind the prompt (D.6), with memory values in supp(μ) only.",
         check=appendix_d3.check_claim_d_10,
         control=appendix_d3.control_claim_d_10,
@@ -254,6 +298,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Proposition D.11",
+        page=APPENDIX_D_3,
         claim="Behind the prompt (D.6) the memory cell is surely in supp(μ).",
         check=appendix_d3.check_proposition_d_11,
         control=appendix_d3.control_proposition_d_11,
@@ -262,6 +307,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim D.12",
+        page=APPENDIX_D_3,
         claim="A prompt can only take states away from what the text allows.",
         check=appendix_d3.check_claim_d_12,
         control=appendix_d3.control_claim_d_12,
@@ -270,6 +316,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Lemma D.13",
+        page=APPENDIX_D_3,
         claim="Lemma D.4 behind the prompt; where prompt and text exclude each other, the value is 0.",
         check=appendix_d6.check_lemma_d_13,
         control=appendix_d6.control_lemma_d_13,
@@ -278,6 +325,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim D.14",
+        page=APPENDIX_D_3,
         claim="The prompt (D.6) multiplies μᵀP[M | x] by one over its own probability, and does nothing else to it.",
         check=appendix_d6.check_claim_d_14,
         control=appendix_d6.control_claim_d_14,
@@ -286,6 +334,7 @@ STATEMENTS = (
     ),
     Statement(
         name="Claim D.15",
+        page=APPENDIX_D_3,
         claim="Where prompt and text exclude each other, μᵀP[M | x] = 0; where x̂₋ᵢ is impossible, Ḡᵢ = 0.",
         check=appendix_d6.check_claim_d_15,
         control=appendix_d6.control_claim_d_15,
@@ -294,46 +343,51 @@ STATEMENTS = (
     ),
     Statement(
         name="Certificate",
+        page=SOLVABLE,
+        label="ours-thm-O-3",
         claim="Any guess within ε of Ḡ that sums to 1 gets the right label where |μᵀp| > δ + ε κ dᵀp.",
         check=ours.check_certificate,
         control=ours.control_certificate,
         broken="the guess sums to 1",
         least_share=0.8,  # some models have no text that can be certified
-        ours=True,
     ),
     Statement(
         name="Exactness",
+        page=SOLVABLE,
+        label="ours-thm-O-2",
         claim="If μ takes both signs, prompt and head are right for every belief if and only if ν is a positive multiple of μ.",
         check=ours.check_exactness,
         control=ours.control_exactness,
         broken="ν is a multiple of μ",
         least_share=0.8,  # some ν have one sign only
-        ours=True,
     ),
     Statement(
         name="Separable votes",
+        page=SOLVABLE,
+        label="ours-thm-O-4",
         claim="If A is a permutation, prompt and head exist for every task whose votes a head can tell apart, and no other.",
         check=ours.check_separable_votes,
         control=ours.control_separable_votes,
         broken="a head can tell the votes apart",
-        ours=True,
     ),
     Statement(
         name="Several classes",
+        page=SOLVABLE,
+        label="ours-cor-O-5",
         claim="With independent columns of W, one head for each class ranks the classes of every possible x as μₖᵀp does.",
         check=ours.check_several_classes,
         control=ours.control_several_classes,
         broken="one rₓ for all classes",
         least_share=0.4,  # one class may win on all short inputs
-        ours=True,
     ),
     Statement(
         name="Relabelling",
+        page=TUNED_PROMPT,
+        label="ours-prop-O-1",
         claim="|H||X| gated units say W p without a prompt, and R p behind one, for any R that gives each state one token.",
         check=ours.check_relabelling,
         control=ours.control_relabelling,
         broken="the gates",
-        ours=True,
     ),
 )
 

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from companion.figures.figure_3 import draw_line
-from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TRIANGLE, TYPE, done, legend_below
+from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, legend_below
+from companion.figures.triangles import TRIANGLE, draw_points, draw_triangle
 from hmmlib.experiments.summaries import LEFT, Interval, Read, along, as_results, means, reference, size
 from hmmlib.validation import all_of_type, as_array, by_name, length_of
 
@@ -43,7 +44,7 @@ def lines(
     axes.minorticks_off()
     axes.set(xlabel=x_label, ylabel=y_label)
     legend_below(figure)
-    return done(figure)
+    return finish(figure)
 
 
 def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
@@ -69,7 +70,7 @@ def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
     axes.tick_params("y", length=0)
     axes.spines["left"].set_visible(False)
     legend_below(figure, columns=3)
-    return done(figure)
+    return finish(figure)
 
 
 def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -94,11 +95,11 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
     figure, panels = plt.subplots(1, len(wanted), figsize=(5.4, 2.2), squeeze=False)
     for axes, (title, score) in zip(panels[0], wanted.items(), strict=True):
         score = as_array(f"scores[{title!r}]", score, 3)
+        draw_triangle(axes, title, names, SMALL)
         for sign in (1, -1):
             wrong = _half(_half(np.eye(3), sign * mu), -sign * score)
             if len(wrong) > 2:
                 axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
-        axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
         for weights, colour, style, label in (
             (mu, INK, "-", "the label changes"),
             (score, BLUE, "--", "the head's changes"),
@@ -106,13 +107,8 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
             edge = [p for p in _half(np.eye(3), weights) if abs(weights @ p) < 1e-12]
             if len(edge) > 1:
                 axes.plot(*(np.array(edge[:2]) @ TRIANGLE).T, style, color=colour, label=label)
-        for name, (x, y) in zip(names, TRIANGLE, strict=True):
-            axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.14)), ha="center", fontsize=SMALL)
-        axes.set(aspect="equal", xlim=(-0.15, 1.15), ylim=(-0.2, 1.05))
-        axes.set_title(title, loc="center", fontsize=TYPE)
-        axes.axis("off")
     legend_below(figure, columns=3)
-    return done(figure)
+    return finish(figure)
 
 
 def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:
@@ -154,7 +150,7 @@ def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[i
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize=TYPE)
     axes.set_xlabel("heads: test accuracy")
     legend_below(figure)
-    return done(figure)
+    return finish(figure)
 
 
 def triangles(
@@ -178,22 +174,15 @@ def triangles(
         points = as_array(f"panels[{title!r}]", points, len(labels), 3)
         if length_of("corners", corners) != 3:
             raise ValueError(f"corners must be three names, not {list(corners)!r}")
-        axis.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
-        for name, (x, y) in zip(corners, TRIANGLE, strict=True):
-            axis.annotate(name, (x, y), (x, y + (0.04 if y else -0.09)), ha="center")
-        for value, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
-            spots = points[labels == value] @ TRIANGLE
-            axis.scatter(*spots.T, color=colour, marker=marker, s=16, label=f"label {value:d}", alpha=0.6, linewidth=0)
+        draw_triangle(axis, title, corners)
+        draw_points(axis, points, labels, 16, 0.6)
         if title in columns:
             table, names = columns[title]
             at = as_array(f"columns[{title!r}]", table, 3, length_of("names", names)).T @ TRIANGLE
             axis.scatter(*at.T, marker="x", color=INK, s=44, label="what a state says")
             for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
                 axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
-        axis.set(aspect="equal", xlim=(-0.2, 1.2), ylim=(-0.14, 0.98))
-        axis.set_title(title, loc="center", fontsize=TYPE)
-        axis.axis("off")
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     legend_below(figure, columns=3)
-    return done(figure)
+    return finish(figure)

@@ -3,22 +3,19 @@
 One grammar for all: a round node is hidden, a square one observed, a dashed frame masked, a double frame trained for the
 task. Text and thin frames take the page's colour, so that a drawing inlined into a page follows its dark mode; the other
 colours have a contrast of 3 : 1 or more on white and on near black. No style element and no ids: drawings can share a
-page. All fit on a phone, and arguments for which they would not are a ValueError that says what is accepted.
+page. All fit on a phone: a chain there has at most 5 time steps, and a token at most 6 letters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import hypot
 
 from companion.figures.figures import BLUE, GREEN, ORANGE, RED, SOFT
-from hmmlib.validation import integer_between, integers_between
 
-STEPS = 5  # time steps that fit on a phone
-LETTERS = 6  # of a token, likewise
 WIDTH = 350
 
 
@@ -143,28 +140,15 @@ def key(y: float, *rows: Sequence[str]) -> str:
     return "".join(elements)
 
 
-def hidden_chain(
-    tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence[int] = (), alt: str = ""
-) -> Drawing:
+def hidden_chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence[int] = ()) -> Drawing:
     """The graphical model of an HMM: H_0 → H_1 → …, each H_i over its token; H_0 emits nothing.
 
     Args:
         tokens: the words of X_1, X_2, …, at most 5, each of at most 6 characters.
         masked: positions of tokens that are hidden, from 1; they read "mask".
         highlight: positions of states drawn thick and tinted, from 0.
-        alt: the alternative text; without it one is made.
     """
-    if not isinstance(tokens, Iterable):
-        raise TypeError(f"tokens must be a sequence of 1 to {STEPS} words, not {tokens!r}")
-    tokens = [str(text) for text in tokens]
     length = len(tokens)
-    integer_between("the number of tokens", length, 1, STEPS)
-    for text in tokens:
-        integer_between(f"the length of {text!r} in tokens", len(text), 0, LETTERS)
-    masked, highlight = (
-        integers_between("masked", masked, 1, length),
-        integers_between("highlight", highlight, 0, length),
-    )
     elements, words = [chain(30, 24, 58, length, highlight)], []
     for i, text in enumerate(tokens, 1):
         x, state = 30 + 58 * i, "masked" if i in masked else ""
@@ -174,8 +158,8 @@ def hidden_chain(
         key(142, ["hidden", *(["marked"] if highlight else [])], ["token", *(["masked"] if masked else [])])
     )
     marked = f" Marked: {', '.join(f'H{i}' for i in sorted(highlight))}." if highlight else ""
-    made = f"A chain of hidden states H0 to H{length}. From H1 on each emits a token: {', '.join(words)}.{marked}"
-    return drawing(elements, max(60 + 58 * length, 230), 174, alt or made)
+    alt = f"A chain of hidden states H0 to H{length}. From H1 on each emits a token: {', '.join(words)}.{marked}"
+    return drawing(elements, max(60 + 58 * length, 230), 174, alt)
 
 
 def chain(x: float, y: float, pitch: float, length: int, highlight: Sequence[int] = (), first: int = 0) -> str:
@@ -188,18 +172,16 @@ def chain(x: float, y: float, pitch: float, length: int, highlight: Sequence[int
     return "".join(elements)
 
 
-def prompt_chain(n_inputs: int = 3, alt: str = "") -> Drawing:
+def prompt_chain() -> Drawing:
     """A prompt as a fake token: z̃ in front of the gap and the text, its embedding u one row more of W.
 
     Top to bottom: states, what they emit, the embeddings, the frozen model, and the head that reads position 2.
-    `n_inputs` tokens, 1 to 3, stand behind prompt and gap.
     """
-    integer_between("n_inputs", n_inputs, 1, STEPS - 2)
-    columns = [39 + 68 * k for k in range(n_inputs + 2)]
+    columns = [39 + 68 * k for k in range(5)]
     read, middle, wide = columns[1], (columns[0] + columns[-1]) / 2, columns[-1] - columns[0] + 60
-    elements = [label(read, 10, "the task's `H`_0"), chain(39, 44, 68, n_inputs + 2, [2], first=1)]
+    elements = [label(read, 10, "the task's `H`_0"), chain(39, 44, 68, 5, [2], first=1)]
     emitted = [("`z̃`", "trained", "`u`"), ("∅", "masked", "`e`(∅)")]
-    emitted += [(f"`x`_{k}", "", f"`e`(`x`_{k})") for k in range(1, n_inputs + 1)]
+    emitted += [(f"`x`_{k}", "", f"`e`(`x`_{k})") for k in (1, 2, 3)]
     for i, (x, (text, state, vector)) in enumerate(zip(columns, emitted, strict=True), 1):
         elements += [arrow([(x, 65), (x, 88)]), token(x, 110, text, f"X_{i}", state), arrow([(x, 132), (x, 152)])]
         elements += [strip(x, 164, state == "trained"), label(x, 184, vector), arrow([(x, 195), (x, 214)])]
@@ -212,15 +194,15 @@ def prompt_chain(n_inputs: int = 3, alt: str = "") -> Drawing:
         y = 292 + 18 * k + (6 if vector else 0)
         elements += [label(202, y, name), strip(244, y, bool(vector)), label(276, y, vector, anchor="start")]
     elements.append(key(398, ["hidden", "token", "masked"], ["trained", "frozen"]))
-    made = (
+    alt = (
         "A chain of hidden states emits a fake token, a gap and the text. Below each stands its embedding: the trained u "
         "for the fake token, e for the others. All go into the frozen model; a trained head reads its position 2. "
         "Beside it the matrix W, with u added as one more row."
     )
-    return drawing(elements, WIDTH, 430, alt or made)
+    return drawing(elements, WIDTH, 430, alt)
 
 
-def setting(alt: str = "") -> Drawing:
+def setting() -> Drawing:
     """The whole pipeline: a hidden chain writes a text; on one side its label, on the other model, head, prediction."""
     ink, task, model = "currentColor", 52, 252
     elements = [circle(36, 28, "`H`_0", "H_0", highlighted=True), arrow([(58, 28), (175, 28)])]
@@ -240,23 +222,19 @@ def setting(alt: str = "") -> Drawing:
     elements += [label(62, 249, "weighed", anchor="start"), label(62, 265, "by `μ`", anchor="start")]
     elements += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
     elements.append(key(364, ["hidden", "token"], ["trained", "frozen"]))
-    made = (
+    alt = (
         "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, weighed by "
         "mu, is the label. On the other side the text, with a trained prompt u before it, goes into the frozen pretrained "
         "model G; a trained linear head b reads its output and makes the prediction, which should equal the label."
     )
-    return drawing(elements, WIDTH, 398, alt or made)
+    return drawing(elements, WIDTH, 398, alt)
 
 
-def tuners(alt: str = "") -> Drawing:
+def tuners() -> Drawing:
     """Where a prompt, a prefix and LoRA take hold of a frozen network of two layers, beside each other."""
     elements, tops = [], (76, 124)
-    says = {
-        "prompt": ("before the", "text"),
-        "prefix": ("keys, values", "in each layer"),
-        "LoRA": ("added to", "weights"),
-    }
-    for left, (name, below) in zip((6, 122, 238), says.items(), strict=True):
+    places = {"prompt": "before the\ntext", "prefix": "keys, values\nin each layer", "LoRA": "added to\nweights"}
+    for left, (name, below) in zip((6, 122, 238), places.items(), strict=True):
         # A prompt goes through the layers, as the text does; a prefix and LoRA's matrices do not.
         start = left + (0 if name == "prompt" else 38)
         middle, tuned = (start + left + 106) / 2, left + 14
@@ -274,20 +252,19 @@ def tuners(alt: str = "") -> Drawing:
         if name == "prompt":
             elements.append(named("prompt 0", "trained", frame(tuned, 40, 24, 22, RED, "trained")))
             elements.append(arrow([(tuned, 51), (tuned, 62)]))
-        elements += [label(left + 53, 154 + 15 * k, text) for k, text in enumerate(below)]
+        elements += [label(left + 53, 154 + 15 * k, text) for k, text in enumerate(below.split("\n"))]
     elements.append(key(200, ["token", "masked"], ["trained", "frozen"]))
-    made = (
+    alt = (
         "Three networks of two layers under a gap and two tokens. A trained prompt stands beside the tokens and goes through "
         "both frozen layers; a trained prefix stands before the text in each layer; LoRA's trained matrices are added to "
         "the weights of each layer, and nothing stands before the text."
     )
-    return drawing(elements, WIDTH, 232, alt or made)
+    return drawing(elements, WIDTH, 232, alt)
 
 
-def memory_cell(n_tokens: int = 4, alt: str = "") -> Drawing:
-    """A memory HMM with one cell: M, drawn once, acts on every one of 1 to 4 tokens beside the token's own state."""
-    integer_between("n_tokens", n_tokens, 1, STEPS - 1)
-    last = 31 + 72 * n_tokens
+def memory_cell() -> Drawing:
+    """A memory HMM with one cell: M, drawn once, acts on every token beside the token's state."""
+    n_tokens, last = 4, 31 + 72 * 4
     elements = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, n_tokens)]
     for i in range(1, n_tokens + 1):
         x = 31 + 72 * i
@@ -296,21 +273,17 @@ def memory_cell(n_tokens: int = 4, alt: str = "") -> Drawing:
     elements.append(named("M", "", bar + label((76 + last + 27) / 2, 182, "`M`", 14)))
     elements += [label(12, 216, "memory: drawn once, kept for the whole text", anchor="start")]
     elements.append(key(244, ["hidden", "token", "memory"]))
-    made = f"A chain of hidden states H0 to H{n_tokens}. Each token has arrows from its state and from one memory M."
-    return drawing(elements, WIDTH, 258, alt or made)
+    alt = f"A chain of hidden states H0 to H{n_tokens}. Each token has arrows from its state and from one memory M."
+    return drawing(elements, WIDTH, 258, alt)
 
 
-def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3, alt: str = "") -> Drawing:
+def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3) -> Drawing:
     """A memory HMM with several cells: the state H_i = (J_i, S_i) says which cell its token sees.
 
     Args:
         lookups: J_1, J_2, …, at most 4, each from 1 to `n_cells`.
         n_cells: from 2 to 4.
-        alt: the alternative text; without it one is made.
     """
-    integer_between("n_cells", n_cells, 2, 4)
-    integers_between("lookups", lookups, 1, n_cells)
-    integer_between("the number of lookups", len(lookups), 1, STEPS - 1)
     elements, seen, last = [], [], 27 + 74 * len(lookups)
     bars = [194 + 32 * j for j in range(n_cells)]
     for j, y in enumerate(bars, 1):
@@ -327,8 +300,8 @@ def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3, alt: s
             elements.append(f'<g data-lookup="{i}" data-cell="{j}">{dot}</g>')
             seen.append(f"token {i} sees cell {j}")
     elements.append(key(bars[-1] + 34, ["hidden", "token", "memory"], ["lookup"]))
-    made = (
+    alt = (
         f"A chain of hidden states H0 to H{len(lookups)}, each a pair of a cell index J and a syntax state S. Below the "
         f"tokens the memory cells M1 to M{n_cells} as bars through the whole text; {', '.join(seen)}."
     )
-    return drawing(elements, WIDTH, bars[-1] + 68, alt or made)
+    return drawing(elements, WIDTH, bars[-1] + 68, alt)

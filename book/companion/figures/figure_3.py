@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, done, legend_below
+from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, finish, legend_below
 from hmmlib.experiments.summaries import (
     LADDER,
     LEFT,
@@ -86,7 +86,7 @@ def panel(results: Sequence[TrialResult], name: str, title: str = "") -> Figure:
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({size(r) for r in results} | set(reference(name)[next(iter(series))])))
     legend_below(figure)
-    return done(figure)
+    return finish(figure)
 
 
 def gains(results: Sequence[TrialResult]) -> Figure:
@@ -99,7 +99,7 @@ def gains(results: Sequence[TrialResult]) -> Figure:
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
     axes.set_xticks(sorted({size(r) for r in results}))
     legend_below(figure)
-    return done(figure)
+    return finish(figure)
 
 
 def ladder(results: Sequence[TrialResult]) -> Figure:
@@ -114,7 +114,7 @@ def ladder(results: Sequence[TrialResult]) -> Figure:
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
     axes.set_xticks(sorted({size(r) for r in results}))
     legend_below(figure)
-    return done(figure)
+    return finish(figure)
 
 
 def against_learned(results: Sequence[TrialResult], series: dict[str, Callable]) -> Figure:
@@ -133,4 +133,4 @@ def against_learned(results: Sequence[TrialResult], series: dict[str, Callable])
         xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy", ylim=(0.44, 1.02)
     )
     legend_below(figure)
-    return done(figure)
+    return finish(figure)

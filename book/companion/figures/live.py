@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from companion.parameters import MINUTES
-from hmmlib.experiments.local import deadline, run_missing, store_safely, what_is_kept
-from hmmlib.experiments.provenance import has_changed, stored_by
+from hmmlib.experiments.provenance import stored_by
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import (
     BEYOND,
@@ -25,28 +24,24 @@ from hmmlib.experiments.store import (
 )
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.training import checkpoints
-from hmmlib.validation import all_of_type, at_least
 
 WIDTH = 78
-"""Characters in a line of what a notebook is told: as many as the book's column holds."""
+"""Characters in a line that a notebook prints: as many as the book's column holds."""
+from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
 
 
 def changed(
     preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float
 ) -> dict[str, int | float]:
-    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the preset's own.
+    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the preset's.
 
     For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown preset.
     """
-    own = TrialSpec(preset)
-    for name, value, least in (("prompt_length", prompt_length, -1), ("labelled", labelled, 0), ("steps", steps, 0)):
-        at_least(name, value, least)
-    fields = dict(others)
-    fields |= {"prompt_length": prompt_length} if prompt_length != -1 else {}
-    fields |= {"train": labelled} if labelled else {}
-    fields |= {"steps": steps} if steps else {}
-    needed = fields.get("task_length", own.task_length) + fields.get("prompt_length", own.prompt_length)
-    return fields | {"length": max(fields.get("length", own.length), needed)}
+    asked = {"prompt_length": (prompt_length, -1), "train": (labelled, 0), "steps": (steps, 0)}
+    fields = others | {name: value for name, (value, from_preset) in asked.items() if value != from_preset}
+    usual = TrialSpec(preset)
+    needed = fields.get("task_length", usual.task_length) + fields.get("prompt_length", usual.prompt_length)
+    return fields | {"length": max(fields.get("length", usual.length), needed)}
 
 
 def _here(store: Store | str | Path) -> Store:
@@ -56,8 +51,8 @@ def _here(store: Store | str | Path) -> Store:
 
 
 @contextmanager
-def _telling_the_terminal() -> Iterator[None]:
-    """Where a notebook is interrupted, what its cells print is lost with it: papermill's terminal is told what is kept."""
+def _notes_to_the_terminal() -> Iterator[None]:
+    """Where a notebook is interrupted, what its cells print is lost with it: papermill's terminal gets an interrupt's notes."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -74,7 +69,7 @@ def run_live(
     ValueError for an unknown device or measurement, OSError where the result can be kept nowhere.
     """
     store = _here(store)
-    with _telling_the_terminal():
+    with _notes_to_the_terminal():
         try:
             result = run_trial(spec, device=device, checkpoint=checkpoint_path(spec, store), also=also)
         except KeyboardInterrupt as interrupt:
@@ -102,13 +97,13 @@ def gather(
     and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing;
     so does a result that lacks what is `also` asked for, of the measurements on request.
     """
-    asked, store, specs = as_store(store), _here(store), list(dict.fromkeys(all_of_type("specs", specs, TrialSpec)))
+    asked, store, specs = as_store(store), _here(store), list(dict.fromkeys(specs))
     if store != asked:
         say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
         first = min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    with _telling_the_terminal():
+    with _notes_to_the_terminal():
         outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
     results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
     if len(results) < len(specs):
@@ -122,10 +117,8 @@ def gather(
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
     before = [result for result in results if result.spec.hash not in outcome.ran]
-    for changed in dict.fromkeys(map(has_changed, before)):
-        alike = [result for result in before if has_changed(result) is changed]
-        again = "" if changed is False else " (most changes move no number; `trial --rerun` runs them again)"
-        told = f"{len(alike)} of {len(results)} trials were not run now, but {stored_by(*alike)}{again}."
+    if before:
+        told = f"{len(before)} of {len(results)} trials were not run now, but {stored_by(*before)}."
         say(textwrap.fill(told, WIDTH))
     return results
 

@@ -14,8 +14,9 @@ from hmmlib.experiments.summaries import Interval, Read, as_results, means, size
 from hmmlib.validation import by_name, length_of
 
 if TYPE_CHECKING:
+    from companion.evidence.ledger import Entry
     from hmmlib.experiments.trials import TrialResult
-    from hmmlib.theory.assumptions import RecoveryReport
+    from hmmlib.theory.assumptions import Report
 
 SMALL = "font-size: 0.72em; white-space: nowrap"
 ROUNDING = 1e-12
@@ -49,7 +50,7 @@ def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
     print(f"{what}: largest difference {difference(*pairs, bound=bound)}")
 
 
-def recovered(report: RecoveryReport) -> None:
+def recovered(report: Report) -> None:
     """Print in one line whether columns of W are recoverable, and how clearly."""
     own, name = report.columns, report.assumption.partition(" (")[0]
     print(f"{name} {report.verdict.value}:", end=" ")
@@ -164,3 +165,22 @@ def table_of(
     ]
     counted = [name if alone else f"{name} ({len(group)})" for name, group in columns.items()]
     return Table([corner, *counted], lines)
+
+
+def rulings(entries: Sequence[Entry]) -> Table:
+    """A row for each statement that was run: its largest residual, the ruling on record, and how its control failed.
+
+    AssertionError where what was found is not what is on record.
+    """
+    for entry in entries:
+        assert entry.as_recorded, f"{entry.name} is not as recorded: {entry}"
+    rows = [
+        [
+            entry.name,
+            f"{entry.residual:.0e}" if entry.residual else "0",
+            entry.grade,
+            f"{entry.control_fails} of {entry.control_instances} without “{entry.broken}”",
+        ]
+        for entry in entries
+    ]
+    return Table(["statement", "largest difference", "as printed", "the control fails"], rows)

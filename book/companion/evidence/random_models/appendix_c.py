@@ -20,7 +20,15 @@ from companion.evidence.random_models.instances import (
     shifted,
     start_without_a_state,
 )
-from companion.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled, refused, unscaled
+from companion.evidence.random_models.residuals import (
+    Checked,
+    both_signs,
+    largest,
+    mislabelled,
+    over,
+    refused,
+    unscaled,
+)
 from hmmlib.inference.messages import aggregated_messages, masked_token_probs, posterior, prompted
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM
@@ -96,8 +104,7 @@ def check_lemma_c_2(seed: int) -> Checked:
     start = joint(model, [None] * length).given_input("h0")
     if (start.sum(1)[possible] == 0).any():
         return Checked(np.inf, True)  # then r_x would not be positive
-    ratio = (start.sum(1) / np.where(possible, chance, 1))[:, None]
-    right = ratio * lemma_c_2(model, prompt).numpy() * conditional(start)
+    right = over(start.sum(1), chance)[:, None] * lemma_c_2(model, prompt).numpy() * conditional(start)
     tokens = _behind_gap(model, length)
     # The gap is position 2 of (u, ∅, x): a state's posterior there, given all.
     mantissa, _ = aggregated_messages(model, prompted(model, prompt, tokens), slice(2, 3), own=True)
@@ -122,29 +129,27 @@ def control_lemma_c_2(seed: int) -> float:
 def check_theorem_3_6(seed: int) -> Checked:
     """bᵀḠ_2(ê(x)) = r_x μᵀP[H_0 | x], r_x = Pr(x) / Pr(z̃, x) > 0; both are 0 where prompt and x exclude each other.
 
-    And each label is that of its target. Telling if both occur, |H*| > 1, and the prompt leaves a state out.
+    And each label is that of its target. Not trivial if both occur, |H*| > 1, and the prompt leaves a state out.
     """
     model, essential, length = essential_instance(seed)
-    mu = draw_weights(np.random.default_rng(seed), model.n_states, support=draw_subset(essential, seed))
     start = joint(model, [None] * length).given_input("h0")
-    mu = recentred(mu, conditional(start))
-    prompt, head = theorem_3_6(model, mu, essential)
-    chance = _with_prompt(model, prompt, length).given_input()
-    target = start @ mu.numpy()
-    probs = masked_token_probs(model, _behind_gap(model, length), prompt)[:, 1]
     occurs = start.sum(1) > 0
-    possible = occurs & (chance > 0)
-    want = np.where(possible, target / np.where(chance > 0, chance, 1), 0)
-    excluded = largest(target[occurs & ~possible])
+    start, beliefs = start[occurs], conditional(start[occurs])
+    weights = draw_weights(np.random.default_rng(seed), model.n_states, support=draw_subset(essential, seed))
+    mu = recentred(weights, beliefs)
+    prompt, head = theorem_3_6(model, mu, essential)
+    chance = _with_prompt(model, prompt, length).given_input()[occurs]
+    probs = masked_token_probs(model, _behind_gap(model, length), prompt)[:, 1][occurs]
+    target = start @ mu.numpy()
     diagonal = (model.transition @ (prompt * (model.transition @ model.initial)) / model.initial)[essential].numpy()
     if not (diagonal > 0).all():
         return Checked(np.inf, True)  # the prompt lets H_2 miss a state of H*
     left_inverse = np.linalg.pinv(model.emission[:, essential].numpy())
     scale = max(1.0, np.linalg.norm(left_inverse.T @ (mu[essential].numpy() / diagonal)))
-    error = largest((head(probs).numpy() - want)[occurs]) / scale
-    wrong = mislabelled(head.label(probs)[occurs], (conditional(start) @ mu.numpy())[occurs], mu.abs().max().item())
-    telling = both_signs(target[occurs]) and len(essential) > 1 and bool((prompt == 0).any())
-    return Checked(largest(error, excluded, wrong), telling)
+    error = largest(head(probs).numpy() - over(target, chance)) / scale
+    wrong = mislabelled(head.label(probs), beliefs @ mu.numpy(), mu.abs().max().item())
+    nontrivial = both_signs(target) and len(essential) > 1 and bool((prompt == 0).any())
+    return Checked(largest(error, target[chance == 0], wrong), nontrivial)
 
 
 def control_theorem_3_6(seed: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -158,8 +160,8 @@ def check_claim_d_12(seed: int) -> Checked:
     if (with_prompt[:, 1:][without == 0] > 0).any():  # (D.9)
         return Checked(np.inf, True)
     possible = without[without.any(-1)]
-    telling = bool((case.prompt == 0).any()) and bool((possible == 0).any())
-    return Checked(largest(with_prompt[:, 1:] - np.stack(exact, 1)), telling)
+    nontrivial = bool((case.prompt == 0).any()) and bool((possible == 0).any())
+    return Checked(largest(with_prompt[:, 1:] - np.stack(exact, 1)), nontrivial)
 
 
 def _states(case: PromptedInstance, prompt: Tensor | None) -> np.ndarray:
@@ -210,15 +212,12 @@ def printed_lemma_d_9(seed: int) -> Printed:
     """𝓘 = Î, with 𝓩 of (D.7) over i ∈ [t] and β_1 = -2, as printed: 1 where they differ on an input."""
     seed += seed % 10 == 0  # leaves out the family that was made for this
     case = prompted_instance(seed)
-    query, key = head_of(seed).query, head_of(seed).key
-    first = torch.zeros_like(query)
+    first = torch.zeros_like(head_of(seed).query)
     first[-1] = -2
-    head = AttentionHead(
-        query, key, head_of(seed).value, head_of(seed).output, first[None], recovery_of(seed).condition
-    )
+    head = replace(head_of(seed), positions=first[None])
     rows = case.in_r & (case.hat_left[:, : case.length] > 0).all(1)
     differs = (head.attended(case.probs).numpy() != case.moved)[rows].any()
-    return in_words(case.model, case.length, seed)._replace(residual=float(differs))
+    return in_words(case.model, case.length, seed, float(differs))
 
 
 def control_lemma_d_9(seed: int) -> float:

@@ -38,7 +38,13 @@ class MemoryInstance:
 
     @property
     def states(self) -> list[int]:
+        """H*."""
         return [self.cell * self.model.n_syntax + s for s in self.syntax]
+
+    @property
+    def outside(self) -> np.ndarray:
+        """The states that are not in H*."""
+        return np.delete(np.arange(self.model.n_states), self.states)
 
     @cached_property
     def table(self) -> Joint:
@@ -57,9 +63,13 @@ class MemoryInstance:
     @cached_property
     def sure(self) -> np.ndarray:
         """Î for every input, (n, T): where all of P[H_i | X_{-i} = x_{-i}] is on H*, by enumeration."""
-        outside = np.delete(np.arange(self.model.n_states), self.states)
         weights = [self.table.left_out(i, f"h{i}") for i in range(1, self.length + 1)]
-        return np.stack([(w.sum(1) > 0) & (w[:, outside].sum(1) == 0) for w in weights], 1)
+        return np.stack([(w.sum(1) > 0) & (w[:, self.outside].sum(1) == 0) for w in weights], 1)
+
+    @cached_property
+    def left(self) -> np.ndarray:
+        """Pr(X_{-i} = x_{-i}), (n, T)."""
+        return np.stack([self.table.left_out(i) for i in range(1, self.length + 1)], 1)
 
     @cached_property
     def in_r(self) -> np.ndarray:
@@ -78,17 +88,11 @@ class MemoryInstance:
     @cached_property
     def condition(self) -> float:
         """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors."""
-        table, own = (
-            self.model.emission.numpy(),
-            range(self.cell * self.model.n_syntax, (self.cell + 1) * self.model.n_syntax),
-        )
-        every = [
-            (m, h)
-            for h in range(self.model.n_states)
-            for m in (self.values if h in own else range(self.model.n_memory))
-        ]
-        inside = np.stack([table[:, m, h] for m, h in every if h in self.states], 1)
-        rest = [table[:, m, h] for m, h in every if h not in self.states]
+        table = self.model.emission.numpy()
+        inside = np.stack([table[:, m, h] for h in self.states for m in self.values], 1)
+        in_cell = self.outside // self.model.n_syntax == self.cell
+        values = [self.values if own else range(self.model.n_memory) for own in in_cell]
+        rest = [table[:, m, h] for h, some in zip(self.outside, values, strict=True) for m in some]
         basis = scipy.linalg.orth(np.stack(rest, 1), rcond=1e-9) if rest else inside[:, :0]
         return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
 
@@ -113,15 +117,12 @@ class PromptedInstance(MemoryInstance):
     @cached_property
     def hat(self) -> Joint:
         """The joint table of X̂ with z̃ at its first position."""
-        return self._behind(self.prompt)
+        return joint(self.model, [self.prompt.numpy(), *[None] * self.length])
 
     @cached_property
     def hat_free(self) -> Joint:
         """The joint table of X̂ with nothing observed at its first position."""
-        return self._behind(torch.ones_like(self.prompt))
-
-    def _behind(self, first: Tensor) -> Joint:
-        return joint(self.model, [first.numpy(), *[None] * self.length])
+        return joint(self.model, [np.ones_like(self.prompt.numpy()), *[None] * self.length])
 
     @cached_property
     def hat_chance(self) -> np.ndarray:
@@ -136,8 +137,7 @@ class PromptedInstance(MemoryInstance):
     @cached_property
     def hat_sure(self) -> np.ndarray:
         """Positions i > 1 where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T + 1), by enumeration."""
-        outside = np.delete(np.arange(self.model.n_states), self.states)
-        weights = [self.hat.left_out(i, f"h{i}")[:, outside].sum(1) for i in range(2, self.length + 2)]
+        weights = [self.hat.left_out(i, f"h{i}")[:, self.outside].sum(1) for i in range(2, self.length + 2)]
         inside = (np.stack(weights, 1) == 0) & (self.hat_left[:, 1:] > 0)
         return np.concatenate([np.zeros((len(inside), 1), bool), inside], 1)
 
@@ -180,11 +180,8 @@ def sparse_model(rng: np.random.Generator, seed: int) -> MemoryHMM:
 
 def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], None]:
     """Assumption 4.2 holds. Half of the chains are not regular: reducible or periodic, P[H_0] with zeros."""
-    n_cells, n_memory, n_syntax, n_recoverable = sizes
     zeros = 0.5 + 0.45 * rng.random()
-    model, cell, syntax, _ = families.recoverable_memory_hmm(
-        n_cells, n_memory, n_syntax, n_recoverable, n_memory, seed, zeros
-    )
+    model, cell, syntax, _ = families.recoverable_memory_hmm(*sizes, sizes[1], seed, zeros)
     if rng.random() < 0.5:
         draw = torch.Generator().manual_seed(seed)
         transition = families.sparse_columns((model.n_states, model.n_states), 0.7, draw)
@@ -200,19 +197,14 @@ def _draw_values(rng: np.random.Generator, n_memory: int) -> int:
 
 def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
     """Assumptions 4.4 and D.5 hold."""
-    n_cells, n_memory, n_syntax, n_recoverable = sizes
-    values, zeros = _draw_values(rng, n_memory), 0.5 + 0.45 * rng.random()
-    return families.recoverable_memory_hmm(
-        n_cells, n_memory, n_syntax, n_recoverable, values, seed, zeros, stationary=True
-    )
+    values, zeros = _draw_values(rng, sizes[1]), 0.5 + 0.45 * rng.random()
+    return families.recoverable_memory_hmm(*sizes, values, seed, zeros, stationary=True)
 
 
 def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
     """Assumptions 4.4 and 4.5 hold."""
     n_memory, n_syntax = int(rng.choice([1, 2, 3, 3, 4])), int(rng.integers(1, 5))
-    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), _draw_values(rng, n_memory)
-    zeros = 0.5 + 0.45 * rng.random()
-    return families.recoverable_memory_hmm(1, n_memory, n_syntax, n_recoverable, values, seed, zeros, True)
+    return _stationary(rng, (1, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))), seed)
 
 
 def not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:

@@ -26,9 +26,9 @@ from hmmlib.theory.certificates import (
     alternate,
     certificate,
     nearest_head,
-    prompt_for_votes,
+    prompt_for_separating_head,
     refuting_belief,
-    votes_apart,
+    separating_head,
 )
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.relabelling import gated_readout, signal_for
@@ -152,10 +152,10 @@ def check_separable_votes(seed: int) -> Checked:
     mu = torch.where(votes.abs() > 0.02 * votes.abs().max(), votes.sign(), 0) * size
     if not mu.any():
         return Checked(0.0, False)
-    found = votes_apart(model, mu)
+    found = separating_head(model, mu)
     if not isinstance(found, LinearHead):
         return Checked(np.inf, True)
-    prompt, head = prompt_for_votes(model, mu, found)
+    prompt, head = prompt_for_separating_head(model, mu, found)
     beliefs, inputs = _posteriors(model, 3)
     probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
     target, scale = (beliefs @ mu).numpy(), mu.abs().max().item()
@@ -172,7 +172,7 @@ def control_separable_votes(seed: int) -> float:
     model = HMM(model.transition, emission, model.initial, columns=True)
     mu = torch.zeros(model.n_states, dtype=torch.float64)
     mu[:3] = torch.tensor([-1.0, 0.5, 2.0])
-    verdict = votes_apart(model, mu)
+    verdict = separating_head(model, mu)
     prompt, head, _ = alternate(model, mu, torch.full_like(mu, 0.5), rounds=3)
     score = lemma_c_2(model, prompt) * (head.weights @ emission)
     belief = refuting_belief(mu, score) if score.any() else torch.eye(model.n_states)[0]

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 
-from companion.evidence.finite_field import field
+import numpy as np
+
+from companion.evidence.exact import rational
 from companion.evidence.zero_patterns.supports import (
     MaskTables,
     Rows,
     Size,
     World,
+    bits,
     inside,
     into,
     latent_supports,
@@ -27,12 +30,15 @@ from companion.evidence.zero_patterns.supports import (
     stays_full,
     subsets,
     without,
-)
+)  # fmt: skip
+
+Failures = Iterator[dict | None]
+"""For each instance that the hypotheses admit None, or how it fails."""
+Check = Callable[[World, Rows], Failures]
+"""For a model and the lifted rows of an input."""
+
 
 # Section 3
-
-Check = Callable[[World, Rows], Iterator[dict | None]]
-"""For a model and the lifted rows of an input: for each instance that the hypotheses admit None, or how it fails."""
 
 
 def marginal(model: World, i: int) -> int:
@@ -43,7 +49,7 @@ def marginal(model: World, i: int) -> int:
     return mask
 
 
-def pattern_claim_b_1(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_b_1(model: World, rows: Rows) -> Failures:
     """P[H_i | X_{i+1:T+i} = x] and D P[H_0 | X_{1:T} = x] have one support, i = 1, 2, 3; so r_x is not 0 or infinite."""
     here = latent_supports(model, rows)[0]
     for i in (1, 2, 3):
@@ -62,20 +68,20 @@ def path_supports(model: World, rows: Rows) -> list[int]:
     return reached
 
 
-def bits(mask: int, size: int) -> list[int]:
-    return [mask >> b & 1 for b in range(size)]
-
-
-def pattern_lemma_c_1(model: World, rows: Rows) -> Iterator[dict | None]:
-    """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
+def message_supports(model: World, rows: Rows) -> list[int]:
+    """The support of τ_1, …, τ_t by the messages (C.1), in floats with 1 for every entry that is not zero."""
     n = model.tables.n_states
-    transition = [bits(mask, n) for mask in into(model.columns)]
-    chain = field.Model(transition, [], [1] * n, [1])
-    for prompt in range(1 << n):
+    transition = np.array([bits(mask, n) for mask in into(model.columns)], float)
+    chain = rational.Model(transition, np.ones((1, 1, n)), np.ones(n), np.ones(1))
+    tau = rational.tau(chain, [np.array([bits(mask, n)], float) for mask in rows])
+    return [sum(1 << h for h in np.flatnonzero(table)) for table in tau]
+
+
+def pattern_lemma_c_1(model: World, rows: Rows) -> Failures:
+    """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
+    for prompt in range(1 << model.tables.n_states):
         masks = (prompt, model.tables.full, *rows)
-        tau = field.tau(chain, [bits(mask, n) for mask in masks], field.BOOLEAN)
-        expected = [bits(mask, n) for mask in path_supports(model, masks)]
-        yield None if tau == expected else {"u": members(prompt)}
+        yield None if message_supports(model, masks) == path_supports(model, masks) else {"u": members(prompt)}
 
 
 def prompt_joint(model: World, prompt: int) -> int:
@@ -83,7 +89,7 @@ def prompt_joint(model: World, prompt: int) -> int:
     return model.ahead[prompt & marginal(model, 1)]
 
 
-def pattern_lemma_c_2(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_c_2(model: World, rows: Rows) -> Failures:
     """supp P[H_2, z̃, X̂_{3:T+2} = x] is supp P[X̂_1 = z̃, H_2] ∩ supp P[H_0 | x], for every u and possible x."""
     here = latent_supports(model, rows)[0]
     for prompt in range(1 << model.tables.n_states) if here else ():
@@ -96,12 +102,11 @@ def essential_states(model: World, block: int) -> int:
     return model.ahead[block]
 
 
-def pattern_theorem_3_6(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_theorem_3_6(model: World, rows: Rows) -> Failures:
     """For every B and μ with support in H*, and possible x: Ḡ_2 sees only H*; if (z̃, x) is impossible, supp(μ) misses x."""
     here = latent_supports(model, rows)[0]
     for block in subsets(model.tables.full) if here else ():
-        essential = essential_states(model, block)
-        masks = (block, model.tables.full, *rows)
+        essential, masks = essential_states(model, block), (block, model.tables.full, *rows)
         seen, likely = latent_supports(model, masks)[2], possible(model, masks)
         for mu in subsets(essential):
             holds = inside(seen, essential) and (likely or not mu & here)
@@ -116,11 +121,11 @@ def prompt(tables: MaskTables, mu: int) -> int:
     return tables.having[mu]
 
 
-def prompts(model: World, rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Every support of μ with ê(x)."""
-    tables = model.tables
-    for mu in subsets((1 << tables.n_values) - 1):
-        yield mu, (prompt(tables, mu), *rows)
+def prompts(model: World, rows: Rows) -> Iterator[tuple[int, Rows, list[int]]]:
+    """Every support of μ with ê(x) and the supports of P[H̃_i, x̂_-i]."""
+    for mu in subsets((1 << model.tables.n_values) - 1):
+        masks = (prompt(model.tables, mu), *rows)
+        yield mu, masks, latent_supports(model, masks)
 
 
 def syntax_sets(tables: MaskTables) -> list[int]:
@@ -145,26 +150,24 @@ def value_support(model: World, latent: int, row: int, values: int, essential: i
     return tables.looked_up[latent] & tables.looked_up[row] & entries(tables, values, essential)
 
 
-def pattern_theorem_4_3(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_theorem_4_3(model: World, rows: Rows) -> Failures:
     """Where x is in R of (4.3), the value at each i of Î reads P[M_{j*} | x]: the same m are possible."""
     tables, latents = model.tables, latent_supports(model, rows)
     n, every = tables.n_states, (1 << tables.n_values) - 1
     for essential in syntax_sets(tables) if latents[0] else ():
-        states = [tables.states[latent] for latent in latents[1:]]
-        attended = [i for i, state in enumerate(states, start=1) if concentrated(tables, state, essential)]
-        for i in attended:
-            read = value_support(model, latents[i], rows[i - 1], every, essential)
-            values = sum(1 << m for m in range(tables.n_values) if read >> m * n & (1 << n) - 1)
-            yield None if values == tables.value[latents[0]] else {"S*": members(essential), "i": i}
+        for i, latent in enumerate(latents[1:], start=1):
+            if concentrated(tables, tables.states[latent], essential):
+                read = value_support(model, latent, rows[i - 1], every, essential)
+                values = sum(1 << m for m in range(tables.n_values) if read >> m * n & (1 << n) - 1)
+                yield None if values == tables.value[latents[0]] else {"S*": members(essential), "i": i}
 
 
-def pattern_proposition_d_11(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_proposition_d_11(model: World, rows: Rows) -> Failures:
     """supp P[M_{j*} | X̂_-i = x̂_-i] is inside supp(μ), for i > 1 and x̂_-i possible."""
-    for mu, masks in prompts(model, rows):
-        for i, latent in enumerate(latent_supports(model, masks)[2:], start=2):
+    for mu, _, latents in prompts(model, rows):
+        for i, latent in enumerate(latents[2:], start=2):
             if latent:
-                holds = inside(model.tables.value[latent], mu)
-                yield None if holds else {"supp(mu)": members(mu), "i": i}
+                yield None if inside(model.tables.value[latent], mu) else {"supp(mu)": members(mu), "i": i}
 
 
 def unprompted(i: int) -> int:
@@ -172,69 +175,56 @@ def unprompted(i: int) -> int:
     return i - 1
 
 
-def pattern_claim_d_12(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_d_12(model: World, rows: Rows) -> Failures:
     """supp P[H_i | X̂_-i = x̂_-i] is inside supp P[H_{i-1} | X_-(i-1) = x_-(i-1)], for i > 1 and x̂_-i possible."""
     states, plain = model.tables.states, latent_supports(model, rows)
-    for mu, masks in prompts(model, rows):
-        for i, latent in enumerate(latent_supports(model, masks)[2:], start=2):
+    for mu, _, latents in prompts(model, rows):
+        for i, latent in enumerate(latents[2:], start=2):
             if latent:
-                yield (
-                    None if inside(states[latent], states[plain[unprompted(i)]]) else {"supp(mu)": members(mu), "i": i}
-                )
+                holds = inside(states[latent], states[plain[unprompted(i)]])
+                yield None if holds else {"supp(mu)": members(mu), "i": i}
 
 
-def pattern_lemma_d_13(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_13(model: World, rows: Rows) -> Failures:
     """If x̂ is impossible, every product that V sums, at every i > 1, is zero; with S* everything, so for every S*."""
-    tables = model.tables
-    for mu, masks in prompts(model, rows):
-        if not possible(model, masks):
-            for i, latent in enumerate(latent_supports(model, masks)[2:], start=2):
-                read = value_support(model, latent, masks[i - 1], mu, (1 << tables.n_syntax) - 1)
-                yield None if not read else {"supp(mu)": members(mu), "i": i}
+    for mu, masks, latents in prompts(model, rows):
+        for i, latent in enumerate(latents[2:] if not possible(model, masks) else (), start=2):
+            read = value_support(model, latent, masks[i - 1], mu, (1 << model.tables.n_syntax) - 1)
+            yield None if not read else {"supp(mu)": members(mu), "i": i}
 
 
-def pattern_claim_d_15(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_claim_d_15(model: World, rows: Rows) -> Failures:
     """x possible and x̂ not: then P[M_{j*} | x] misses supp(μ). And τ_i, so Ḡ_i, is zero exactly where x̂_-i is impossible."""
     here = latent_supports(model, rows)[0]
-    for mu, masks in prompts(model, rows):
+    for mu, masks, latents in prompts(model, rows):
         if here and not possible(model, masks):
             yield None if not model.tables.value[here] & mu else {"supp(mu)": members(mu)}
-        for i, latent in enumerate(latent_supports(model, masks)[1:], start=1):
+        for i, latent in enumerate(latents[1:], start=1):
             holds = (latent != 0) == possible(model, without(model, masks, i))
             yield None if holds else {"supp(mu)": members(mu), "i": i}
 
 
-def attention(model: World, rows: Rows) -> Iterator[tuple[tuple[int, int, bool], list[int], list[int]]]:
-    """For x in Z: supp(μ), S* and whether x̂ is possible; the positions Î of (D.8), if any; and those attended to, I."""
-    tables, plain = model.tables, latent_supports(model, rows)
-    positions = range(2, len(rows) + 2)
-    for mu, masks in prompts(model, rows):
-        latents = latent_supports(model, masks)
-        if all(latents[2:]):
-            likely = latents[-1] & masks[-1] != 0
-            for essential in syntax_sets(tables):
-                printed = [i for i in positions if concentrated(tables, tables.states[plain[unprompted(i)]], essential)]
-                if printed:
-                    attended = [i for i in positions if inside(tables.states[latents[i]], essential)]
-                    yield (mu, essential, likely), printed, attended
+def attention(model: World, rows: Rows, right: Callable[[list[int], list[int]], bool]) -> Failures:
+    """For x in Z: whether the positions Î of (D.8), if any, and those attended to, I, are as they should be."""
+    tables, plain, positions = model.tables, latent_supports(model, rows), range(2, len(rows) + 2)
+    for mu, masks, latents in prompts(model, rows):
+        for essential in syntax_sets(tables) if all(latents[2:]) else ():
+            printed = [i for i in positions if concentrated(tables, tables.states[plain[unprompted(i)]], essential)]
+            if printed:
+                attended = [i for i in positions if inside(tables.states[latents[i]], essential)]
+                sets = {"supp(mu)": mu, "S*": essential}
+                failure = {"I-hat": printed, "I": attended, "x-hat possible": latents[-1] & masks[-1] != 0}
+                yield None if right(printed, attended) else {k: members(v) for k, v in sets.items()} | failure
 
 
-def attention_failure(choice: tuple[int, int, bool], printed: list[int], attended: list[int]) -> dict:
-    mu, essential, likely = choice
-    sets = {"supp(mu)": members(mu), "S*": members(essential), "I-hat": printed, "I": attended}
-    return {**sets, "x-hat possible": likely}
-
-
-def pattern_lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
+def pattern_lemma_d_9(model: World, rows: Rows) -> Failures:
     """Î is inside I."""
-    for choice, printed, attended in attention(model, rows):
-        yield None if set(printed) <= set(attended) else attention_failure(choice, printed, attended)
+    return attention(model, rows, lambda printed, attended: set(printed) <= set(attended))
 
 
-def printed_pattern_lemma_d_9(model: World, rows: Rows) -> Iterator[dict | None]:
+def printed_pattern_lemma_d_9(model: World, rows: Rows) -> Failures:
     """Î = I."""
-    for choice, printed, attended in attention(model, rows):
-        yield None if printed == attended else attention_failure(choice, printed, attended)
+    return attention(model, rows, lambda printed, attended: printed == attended)
 
 
 # Each statement with the sizes that it is decided for
@@ -320,27 +310,22 @@ def smallest_failure(check: Check, sizes: tuple[Size, ...]) -> dict | None:
     return best
 
 
-def decide(name: str, until_failure: bool = False) -> Decision:
-    """Go through every pattern of a statement's sizes, or up to the first failure. ValueError for an unknown name."""
-    if name not in list(PATTERNS):
-        raise ValueError(f"name must be one of {', '.join(PATTERNS)}, not {name!r}")
-    statement = PATTERNS[name]
-    patterns = cases = failures = 0
-    example = smallest_failure(statement.printed, statement.sizes) if statement.printed else None
-    size = "; ".join(map(str, statement.sizes))
-    for model, x in pairs(statement.sizes):
-        patterns += 1
-        for failure in statement.check(model, model.tables.lifted(x)):
-            cases += 1
-            if failure is not None:
-                failures += 1
-                example = describe(model, x, failure) if failures == 1 else example
-                if until_failure:
-                    return Decision(patterns, cases, size, failures, example)
-    return Decision(patterns, cases, size, failures, example)
-
-
-def pairs(sizes: tuple[Size, ...]) -> Iterator[tuple[World, Rows]]:
-    """Every model with every input."""
+def instances(check: Check, sizes: tuple[Size, ...]) -> Iterator[tuple[World, Rows, dict | None]]:
+    """Every model, input and instance that the hypotheses admit, with None, or how the statement fails there."""
     for size in sizes:
-        yield from product(size.worlds(), size.inputs())
+        for model, x in product(size.worlds(), size.inputs()):
+            for failure in check(model, model.tables.lifted(x)):
+                yield model, x, failure
+
+
+def decide(name: str) -> Decision:
+    """Go through every pattern of a statement's sizes."""
+    statement, cases, failures = PATTERNS[name], 0, 0
+    example = smallest_failure(statement.printed, statement.sizes) if statement.printed else None
+    for model, x, failure in instances(statement.check, statement.sizes):
+        cases += 1
+        if failure is not None:
+            failures += 1
+            example = describe(model, x, failure) if failures == 1 else example
+    patterns = sum(sum(1 for _ in size.worlds()) * len(size.inputs()) for size in statement.sizes)
+    return Decision(patterns, cases, "; ".join(map(str, statement.sizes)), failures, example)

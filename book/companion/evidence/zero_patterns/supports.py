@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 Rows = tuple[int, ...]
 """An input: for each position the support of its row of W, a mask of bits m * H + h."""
+Columns = tuple[int, ...]
+"""The support of A: for each state the mask of states after it."""
 
 
 def image(targets: list[int]) -> list[int]:
@@ -22,33 +24,29 @@ def image(targets: list[int]) -> list[int]:
 
 
 class MaskTables:
-    """Tables between masks for a number of states, cells and values. Lifted masks have bits k * H + h, k joint values."""
+    """Tables between masks for a number of states, cells and values. Lifted masks have bits k * H + h, k joint values.
+
+    `lift` is η, from a row of W to a lifted mask; `looked_up` φ, from a lifted mask to one of (m_j, j, s). `states` leads
+    from a lifted mask to states h, and from these `cells` to cells j, `syntax` to the syntax states s in them. `value`
+    leads from a lifted mask to the values of the first cell, and `having` from a set of values to the lifted mask where
+    the first cell has one of them.
+    """
 
     def __init__(self, n_states: int, n_cells: int, n_values: int):
         self.n_states, self.n_cells, self.n_values = n_states, n_cells, n_values
-        self.n_syntax = n_states // n_cells
-        self.joint = list(product(range(n_values), repeat=n_cells))
+        self.n_syntax, self.joint = n_states // n_cells, list(product(range(n_values), repeat=n_cells))
         self.size = len(self.joint) * n_states
         self.full = (1 << self.size) - 1
-        index = [(k, h) for k in range(len(self.joint)) for h in range(n_states)]
-        column = [self.joint[k][h // self.n_syntax] * n_states + h for k, h in index]
-        self.lift = [
-            sum(1 << b for b, c in enumerate(column) if row >> c & 1) for row in range(1 << n_values * n_states)
-        ]
-        """η: row of W to lifted mask."""
+        index = [(values, h) for values in self.joint for h in range(n_states)]
+        column = [values[h // self.n_syntax] * n_states + h for values, h in index]
+        rows, sets = range(1 << n_values * n_states), range(1 << n_values)
+        self.lift = [sum(1 << b for b, c in enumerate(column) if row >> c & 1) for row in rows]
         self.looked_up = image([1 << c for c in column])
-        """φ: lifted mask to one of (m_j, j, s)."""
         self.states = image([1 << h for _, h in index])
-        """Lifted mask to states h."""
         self.cells = image([1 << h // self.n_syntax for h in range(n_states)])
         self.syntax = image([1 << h % self.n_syntax for h in range(n_states)])
-        """States h to the cells j and the syntax states s in them."""
-        self.value = image([1 << self.joint[k][0] for k, _ in index])
-        """Lifted mask to the values of the first cell."""
-        self.having = [
-            sum(1 << b for b, (k, _) in enumerate(index) if mu >> self.joint[k][0] & 1) for mu in range(1 << n_values)
-        ]
-        """Set of values to the lifted mask where the first cell has one of them."""
+        self.value = image([1 << values[0] for values, _ in index])
+        self.having = [sum(1 << b for b, (values, _) in enumerate(index) if mu >> values[0] & 1) for mu in sets]
 
     def lifted(self, rows: Rows) -> Rows:
         lift = self.lift
@@ -64,19 +62,17 @@ class World(NamedTuple):
     """The support of a model (A and P[M]; P[H_0] is full): `ahead` and `back` carry a lifted mask one step along A."""
 
     tables: MaskTables
-    columns: tuple[int, ...]
+    columns: Columns
     ahead: list[int]
     back: list[int]
     prior: int
 
 
-def world(tables: MaskTables, columns: tuple[int, ...], memory: int) -> World:
-    """`columns[h]` is the mask of states after h, `memory` that of possible joint values."""
+def world(tables: MaskTables, columns: Columns, memory: int) -> World:
+    """The world of a chain and a mask of possible joint values."""
     n, blocks = tables.n_states, range(len(tables.joint))
-    ahead = image([columns[h] << k * n for k in blocks for h in range(n)])
-    back = image([before << k * n for k in blocks for before in into(columns)])
-    prior = sum(((1 << n) - 1) << k * n for k in blocks if memory >> k & 1)
-    return World(tables, columns, ahead, back, prior)
+    ahead, back = (image([mask << k * n for k in blocks for mask in masks]) for masks in (columns, into(columns)))
+    return World(tables, columns, ahead, back, sum(((1 << n) - 1) << k * n for k in blocks if memory >> k & 1))
 
 
 def latent_supports(model: World, rows: Rows) -> list[int]:
@@ -109,15 +105,15 @@ def without(model: World, rows: Rows, i: int) -> Rows:
 @lru_cache
 def subsets(mask: int) -> list[int]:
     """The nonempty subsets of a mask."""
-    result, subset = [], mask
-    while subset:
-        result.append(subset)
-        subset = (subset - 1) & mask
-    return result
+    return [subset for subset in range(mask, 0, -1) if not subset & ~mask]
 
 
 def members(mask: int) -> list[int]:
     return [b for b in range(mask.bit_length()) if mask >> b & 1]
+
+
+def bits(mask: int, size: int) -> list[int]:
+    return [mask >> b & 1 for b in range(size)]
 
 
 def inside(mask: int, other: int) -> bool:
@@ -127,14 +123,13 @@ def inside(mask: int, other: int) -> bool:
 # Models and inputs
 
 
-def into(columns: tuple[int, ...]) -> tuple[int, ...]:
+def into(columns: Columns) -> Columns:
     """The transpose: for each state the mask of states before it."""
-    return tuple(
-        sum(1 << h for h, column in enumerate(columns) if column >> after & 1) for after in range(len(columns))
-    )
+    size = range(len(columns))
+    return tuple(sum(1 << h for h in size if columns[h] >> after & 1) for after in size)
 
 
-def ergodic(columns: tuple[int, ...]) -> bool:
+def ergodic(columns: Columns) -> bool:
     """Whether A is primitive: then this power of it has no zero (Wielandt 1950)."""
     n = len(columns)
     step, reach = image(list(columns)), [1 << h for h in range(n)]
@@ -143,21 +138,21 @@ def ergodic(columns: tuple[int, ...]) -> bool:
     return all(mask == (1 << n) - 1 for mask in reach)
 
 
-def stays_full(columns: tuple[int, ...]) -> bool:
+def stays_full(columns: Columns) -> bool:
     """Whether every P[H_i] has full support when P[H_0] has: no row of A is zero."""
     return all(into(columns))
 
 
-def matrices(n_states: int, wanted: Callable[[tuple[int, ...]], bool] = ergodic) -> list[tuple[int, ...]]:
-    """All supports of A that are `wanted`, as columns; none of them zero."""
+def matrices(n_states: int, wanted: Callable[[Columns], bool] = ergodic) -> list[Columns]:
+    """All supports of A that are `wanted`; none of their columns is zero."""
     return [columns for columns in product(range(1, 1 << n_states), repeat=n_states) if wanted(columns)]
 
 
-def up_to_relabelling(matrices: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def up_to_relabelling(matrices: list[Columns]) -> list[Columns]:
     """One support of A for each class of those that a permutation of the states takes into each other."""
 
-    def relabelled(columns: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-        moved = [sum(1 << order[b] for b in range(len(order)) if column >> b & 1) for column in columns]
+    def relabelled(columns: Columns, order: tuple[int, ...]) -> Columns:
+        moved = [sum(1 << order[b] for b in members(column)) for column in columns]
         return tuple(moved[order.index(h)] for h in range(len(order)))
 
     return [c for c in matrices if c == min(relabelled(c, order) for order in permutations(range(len(c))))]
@@ -165,13 +160,13 @@ def up_to_relabelling(matrices: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Size:
-    """All models of one size and all inputs of the lengths given."""
+    """All models of one size and all inputs of the lengths given; `reduced`: A up to relabelling, P[M] of full support."""
 
     n_states: int
     lengths: tuple[int, ...]
     n_cells: int = 1
     n_values: int = 1
-    wanted: Callable[[tuple[int, ...]], bool] = ergodic
+    wanted: Callable[[Columns], bool] = ergodic
     reduced: bool = False
 
     def worlds(self) -> Iterator[World]:
@@ -188,9 +183,7 @@ class Size:
 
     def __str__(self) -> str:
         chain = "ergodic A" if self.wanted is ergodic else "A without a zero row or column"
-        cells = (
-            "" if self.n_values == 1 else f", {self.n_cells} cell{'s' * (self.n_cells > 1)} of {self.n_values} values"
-        )
-        some = ", A up to relabelling and P[M] of full support" if self.reduced else ""
+        cells = f", {self.n_cells} cell{'s' * (self.n_cells > 1)} of {self.n_values} values" * (self.n_values > 1)
+        some = ", A up to relabelling and P[M] of full support" * self.reduced
         lengths = f"1 to {max(self.lengths)}" if len(self.lengths) > 1 else "1"
         return f"{self.n_states} states{cells}, every {chain}{some}, any rows of W, length {lengths}"

@@ -29,7 +29,7 @@
   }
 
   /** Everything that the figure shows for a text x of tokens; `impossible` is the place of the first word that cannot be. */
-  function look({ model, head, mu, essential }, x) {
+  function compute({ model, head, mu, essential }, x) {
     const impossible = impossibleAt(model, x.map((z) => evidenceOf(model, z)));
     if (impossible) return { impossible };
     const [before, ...rest] = taus(model, x);
@@ -101,7 +101,7 @@
 
     function update() {
       const { tokens, problem } = parse(words, field.value, most);
-      const seen = tokens ? look(data, tokens) : {};
+      const seen = tokens ? compute(data, tokens) : {};
       field.setAttribute("aria-invalid", String(Boolean(problem || seen.impossible)));
       if (problem || seen.impossible) {
         shape.stale();
@@ -120,6 +120,6 @@
     put(first);
   }
 
-  space.attention = { taus, guess, memoryPosterior, valueOf, argmax, look, start };
+  space.attention = { taus, guess, memoryPosterior, valueOf, argmax, compute, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

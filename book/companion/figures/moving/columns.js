@@ -52,7 +52,7 @@
   }
 
   /** Everything that the figure shows for a gap between the two columns. */
-  function look({ model: apart, merge, mu, inputs, noise }, gap) {
+  function compute({ model: apart, merge, mu, inputs, noise }, gap) {
     const model = { ...apart, emission: together(apart.emission, merge, gap) };
     const rows = inputs.map((x) => x.map((z) => model.emission[z]));
     const posteriors = rows.map((evidence) => latents(model, evidence)[0]);
@@ -99,7 +99,7 @@
     const tokens = plane(WHOLE, [24, 26]), states = plane(WHOLE, [64, 60]);
 
     function update() {
-      const { model, task, values, dependent, head, points } = look(data, gapAt(gap.value()));
+      const { model, task, values, dependent, head, points } = compute(data, gapAt(gap.value()));
       const n = points.length, clean = points.filter((p) => p.right).length;
       const noisy = points.filter((p) => p.rightNoisy).length;
       const columns = transposed(model.emission), [v, w] = merge.map((h) => columns[h]);
@@ -140,6 +140,6 @@
     update();
   }
 
-  space.columns = { together, singularValues, inverse, halved, theoremHead, look, gapAt, STEPS, start };
+  space.columns = { together, singularValues, inverse, halved, theoremHead, compute, gapAt, STEPS, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

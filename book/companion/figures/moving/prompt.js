@@ -18,7 +18,7 @@
   }
 
   /** Everything that the figure shows for a prompt u. */
-  function look({ model, mu, prompt, head, inputs }, u) {
+  function compute({ model, mu, prompt, head, inputs }, u) {
     const points = inputs.map((x) => {
       const { latent, gap } = conditioned(model, u, x);
       const label = target(model, mu, x) >= 0, fits = sum(conditioned(model, prompt, x).gap) > 0;
@@ -77,14 +77,14 @@
     button(shape.buttons, "Reset", () => put(ones(names.length)));
 
     function update() {
-      const { possible, points } = look(data, sliders.map((one) => one.value()));
+      const { possible, points } = compute(data, sliders.map((one) => one.value()));
       const left = names.filter((_, h) => possible[h]);
       const here = points.filter((point) => point.occurs);
       const share = (which) => `${points.filter((p) => which(p) && p.right).length} of ${points.filter(which).length}`;
       const drawn = here.map((point) => input(place(point.gap), point.label, !point.right)).join("");
-      const said = `${here.length} inputs as points between the columns of W of ${listed(left)}; the head's line is fixed.`;
+      const seen = `${here.length} inputs as points between the columns of W of ${listed(left)}; the head's line is fixed.`;
       shape.draw(
-        triangle(`Triangle of token distributions at the gap: ${said}`, place, ["token 0", "token 1", "token 2"],
+        triangle(`Triangle of token distributions at the gap: ${seen}`, place, ["token 0", "token 1", "token 2"],
           drawn + columns.map((p, h) => column(place(p), names[h])).join(""), head),
         bars(data, points),
       );
@@ -105,6 +105,6 @@
     update();
   }
 
-  space.prompt = { target, carried, conditioned, look, start };
+  space.prompt = { target, carried, conditioned, compute, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

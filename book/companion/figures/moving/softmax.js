@@ -14,7 +14,7 @@
   const limit = (attended) => attended.map((yes) => (yes ? 1 / attended.filter(Boolean).length : 0));
 
   /** Weights and score of the softmax head whose query has the given norm; the scores belong to the norm `unit`. */
-  function look({ scores, values, attended, unit }, norm) {
+  function compute({ scores, values, attended, unit }, norm) {
     const weights = softmax(scores, norm / unit);
     return { weights, output: dot(weights, values), exact: dot(limit(attended), values) };
   }
@@ -42,7 +42,7 @@
 
   function curve(data, exponent, seen) {
     const grid = Array.from({ length: 101 }, (_, k) => LOW + ((HIGH - LOW) * k) / 100);
-    const outputs = grid.map((e) => look(data, 10 ** e).output);
+    const outputs = grid.map((e) => compute(data, 10 ** e).output);
     const low = Math.min(0, seen.exact, ...outputs), high = Math.max(0, seen.exact, ...outputs);
     const x = (e) => 52 + (264 * (e - LOW)) / (HIGH - LOW), y = (v) => 200 - (170 * (v - low)) / (high - low);
     const path = grid.map((e, k) => `${k ? "L" : "M"}${x(e).toFixed(2)},${y(outputs[k]).toFixed(2)}`).join("");
@@ -77,7 +77,7 @@
     const tied = words.map((word, i) => `${word} (${i + 1})`).filter((_, i) => attended[i]);
 
     function update() {
-      const seen = look(data, 10 ** norm.value());
+      const seen = compute(data, 10 ** norm.value());
       const off = sum(seen.weights.filter((_, i) => !attended[i]));
       shape.draw(bars(data, seen.weights), curve(data, norm.value(), seen));
       shape.count({
@@ -93,6 +93,6 @@
     update();
   }
 
-  space.softmax = { softmax, limit, look, start };
+  space.softmax = { softmax, limit, compute, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

@@ -1,1 +1,0 @@
-"""Equations of the paper at random points modulo a prime, in Python's integers alone."""

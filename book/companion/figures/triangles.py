@@ -1,0 +1,156 @@
+"""Distributions over three tokens, and beliefs about three states, as points of a triangle. Figures are Matplotlib's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, legend_below
+from hmmlib.theory.separation import Impossible
+
+TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
+"""Where the corners of a triangle of distributions are drawn."""
+
+
+def draw_triangle(
+    axes: Axes, title: str = "", corners: Sequence[str] = ("token 0", "token 1", "token 2"), size: float = TYPE
+) -> None:
+    """The sides of the triangle and the names of its corners, which are outcomes; nothing else of the axes is left."""
+    axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
+    for name, (x, y) in zip(corners, TRIANGLE, strict=True):
+        axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.1)), ha="center", fontsize=size)
+    axes.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 0.98))
+    axes.set_title(title, loc="center", fontsize=TYPE)
+    axes.axis("off")
+
+
+def draw_points(axes: Axes, points: np.ndarray, labels: np.ndarray, size: float = 24, alpha: float = 0.75) -> None:
+    """Points (n, 3) by their labels (n,); rows of zeros, which are inputs that cannot occur, are left out."""
+    for label, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+        spots = points[(labels == label) & (points.sum(1) > 0)] @ TRIANGLE
+        axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {label:d}", alpha=alpha, linewidth=0)
+
+
+def draw_head(axes: Axes, head: np.ndarray) -> None:
+    """The line b·p = 0 of a head with weights b, (3,), where it crosses the triangle."""
+    ends = []
+    for i, j in ((0, 1), (1, 2), (2, 0)):
+        if head[i] * head[j] < 0:
+            share = head[i] / (head[i] - head[j])
+            ends.append((1 - share) * TRIANGLE[i] + share * TRIANGLE[j])
+    if len(ends) == 2:
+        axes.plot(*np.transpose(ends), color=GREEN, linestyle="--", label="the head's line b·p = 0")
+
+
+def simplex(points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray) -> Figure:
+    """Distributions over three tokens as points of a triangle, and the line of a head.
+
+    Args:
+        points: (n, 3), coloured by `labels`, (n,).
+        columns: (3, S), those of W, drawn as crosses.
+        head: weights b of a linear head, (3,); the line b·p = 0 is drawn where it crosses the triangle.
+    """
+    figure, axes = plt.subplots(figsize=(5.2, 4))
+    draw_triangle(axes)
+    draw_points(axes, np.asarray(points), np.asarray(labels), 30)
+    axes.scatter(*(np.asarray(columns).T @ TRIANGLE).T, marker="x", color=INK, s=60, label="columns of W")
+    draw_head(axes, np.asarray(head))
+    axes.autoscale()
+    legend_below(figure)
+    return finish(figure)
+
+
+def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
+    """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the one point that both
+    mixtures are."""
+    joined = []
+    for label, colour, marker, weights in (
+        (True, BLUE, "o", np.asarray(refuted.positive)),
+        (False, ORANGE, "s", np.asarray(refuted.negative)),
+    ):
+        alike = spots[labels == label]
+        corners = alike[weights > 0]
+        middle = weights[weights > 0] @ corners / weights.sum()
+        turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
+        detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.3, linewidth=0)
+        detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
+        detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
+        joined.append(corners)
+    for where in (axes, detail):
+        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="mixture of both labels")
+    low, high = np.vstack(joined).min(0), np.vstack(joined).max(0)
+    low, high = low - 0.12 * (high - low) - 0.01, high + 0.12 * (high - low) + 0.01
+    axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
+    detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
+    detail.spines[:].set_visible(True)
+
+
+def simplex_with_prompt(
+    panels: dict[str, np.ndarray],
+    labels: Sequence[bool],
+    columns: np.ndarray,
+    names: Sequence[str],
+    essential: Sequence[int],
+    head: np.ndarray,
+    refuted: Impossible,
+) -> Figure:
+    """Distributions over three tokens as points of two triangles, without a prompt and with it.
+
+    Args:
+        panels: by title, the points (n, 3) of the same n inputs, two times; a row of zeros (no such input) is left out.
+        labels: of the inputs, (n,).
+        columns: (3, S), those of W, drawn as crosses and named by `names`.
+        essential: the columns whose segment or triangle is shaded in the last panel.
+        head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
+        refuted: the proof that no head fits the points of the first panel: a mixture of points of the one label and one of
+            the other that are the same point. A panel behind the first enlarges them: they are joined, and the point is a
+            star.
+    """
+    labels, spots = np.asarray(labels), np.asarray(columns).T @ TRIANGLE
+    panels = {title: np.asarray(points) for title, points in panels.items()}
+    figure, ((before, detail), (behind, free)) = plt.subplots(2, 2, figsize=(5.4, 4.9))
+    _draw_refutation(before, detail, next(iter(panels.values())) @ TRIANGLE, labels, refuted)
+    for axes, (title, points) in zip((before, behind), panels.items(), strict=True):
+        draw_triangle(axes, title, size=SMALL)
+        draw_points(axes, points, labels)
+        axes.scatter(*spots.T, marker="x", color=INK, s=44, label="columns of W")
+        for name, spot in zip(names, spots, strict=True):
+            axes.annotate(name, spot, (6, 4), textcoords="offset points", fontweight="bold")
+    behind.fill(*spots[list(essential)].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
+    draw_head(behind, np.asarray(head))
+    drawn = {
+        name: mark for axes in (before, behind) for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    free.axis("off")
+    free.legend(drawn.values(), drawn, loc="center left", fontsize=SMALL)
+    return finish(figure)
+
+
+def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], corners: Sequence[str]) -> Figure:
+    """Distributions over three tokens as points of triangles beside each other, and the columns that they are mixtures of.
+
+    `panels` maps a title to points (n, 3), of which each is drawn once, and to columns by name; what can be mixed of them,
+    which are three or more, is shaded. `corners` are the tokens' names.
+    """
+    from scipy.spatial import ConvexHull
+
+    figure, axes = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 2.4))
+    for axis, (title, (points, columns)) in zip(axes, panels.items(), strict=True):
+        draw_triangle(axis, title, corners)
+        spots = np.array([np.asarray(column) for column in columns.values()]) @ TRIANGLE
+        axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.3, linewidth=0)
+        drawn = np.unique(np.asarray(points).round(3), axis=0) @ TRIANGLE
+        axis.scatter(*drawn.T, s=7, color=BLUE, linewidth=0, label="guesses")
+        axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label="columns of W")
+        for name, (x, y) in zip(columns, spots, strict=True):
+            side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -15), ha="center")
+            axis.annotate(name, (x, y), textcoords="offset points", fontweight="bold", **side)
+        axis.set(xlim=(-0.12, 1.4), ylim=(-0.16, 1))
+    legend_below(figure)
+    return finish(figure)

@@ -1,0 +1,198 @@
+"""Bad arguments of public functions, one at a time in a good call: each error names the argument and what was found."""
+
+import inspect
+import math
+import re
+
+import good_calls
+import numpy as np
+import pytest
+import torch
+from good_calls import GOOD, LINEAR, MEMORY, PLAIN, RECOVERY, call
+from record import tried
+
+import hmmlib
+
+NAN, INF = math.nan, math.inf
+INDICES = [[0, 9], [-1], [], [0, 0], [0.5], ["0"], 0, None]
+SHARES = [-0.1, 1.5, NAN, "0.4", True]
+COUNTS = [0, -1, 1.5, "3", NAN, True]
+SEEDS = [-1, 1.5, True, "0", 2**63]
+MODELS = ["a model", None, 3]
+ARRAYS = ["words", None, [[1.0], [1.0, 2.0]], np.array([1j])]
+PARAMETERS = ["words", "like NaN"]
+PROBABILITIES = [*ARRAYS, "like NaN", "like -1", "like infinity"]
+"""A text that begins with "like" stands for the good value with one entry replaced."""
+BAD = {
+    "tokens": [[[0, 99]], [[-2, 0]], [[0.5, 1.0]], [[True]], [0, 1], [[0, 1], [2]], [["a"]], None],
+    "prompt": [[0.5], [[0.5] * 3], [NAN] * 3, [-0.5] * 3, "u", []],
+    "mu": [[1.0] * 9, "mu", [[1.0], [1.0, 2.0]], "like NaN", "like infinity", "like 0"],
+    "cell": [-1, 9, True, 0.5, None],
+    "essential": INDICES,
+    "syntax": INDICES,
+    "recovery": [None, "theta"],
+    **dict.fromkeys(("zeros", "noise", "gap"), SHARES),
+    **dict.fromkeys(("n_states", "n_tokens", "n_memory", "n_cells", "n_syntax", "n_recoverable"), COUNTS),
+    **dict.fromkeys(("n_essential", "values", "permutations", "n", "length"), COUNTS),
+    "at": [-1, 9, 0.5, None],
+    "i": [-1, 0.5, None],
+    "seed": SEEDS,
+    "model": MODELS,
+    "network": ["a network", torch.nn.Linear(2, 2)],
+    "spec": ["smoke", None],
+    "head": ["a head", None],
+    "temperature": [0, -1, NAN, "cold"],
+    **dict.fromkeys(("transition", "emission", "initial", "memory"), PROBABILITIES),
+    **dict.fromkeys(("startprob", "transmat", "emissionprob"), PROBABILITIES),
+    **dict.fromkeys(("probs", "embeddings"), PROBABILITIES),
+    "posteriors": ["p", None],
+    "evidence": ["p", None, torch.ones(2, 3)],
+    **dict.fromkeys(("weights", "query", "key", "value", "output", "positions"), PARAMETERS),
+    "labels": [[0, 2], [True], ["a", "b"], [1.0, NAN], None],
+    "device": ["quantum", "cuda:99", 0],
+    "dtype": [torch.float16, torch.int64, "float32"],
+    "fitted": [None, "a model", PLAIN],
+    "params": [None, "a model", PLAIN],
+    "law": ["mine", None, 3],
+    "preset": ["huge", None, ["smoke"]],
+    "panel": ["middle", None],
+    "trials": [0, -1, "many", True],
+    "cells": COUNTS,
+    "prompt_length": [-1, 1.5, "3"],
+}
+CHECKED_ELSEWHERE = {"plan", "sizes"}
+"""Plans are dataclasses that tests of training and of specs look at; the sizes of a task are those of a spec."""
+OTHER_WORDS = {"mu": "labels|mu", "posteriors": "posteriors|belief", "device": "device|on this machine"}
+"""Arguments that a message may call by another name, as patterns."""
+
+
+def spoiled(good, value):
+    """The value to be given: "like NaN" is the good array with NaN as its first entry."""
+    words = {"like NaN": NAN, "like -1": -1.0, "like infinity": INF}
+    if isinstance(value, str) and value == "like 0":
+        return np.zeros_like(np.asarray(good, dtype=float))
+    if not (isinstance(value, str) and value in words):
+        return value
+    array = np.array(good.tolist() if isinstance(good, torch.Tensor) else good, dtype=float)
+    array.reshape(-1)[0] = words[value]
+    return array
+
+
+@tried("arguments of functions")
+@pytest.mark.parametrize("name", GOOD)
+def test_a_bad_argument_is_refused_by_name(name):
+    try:
+        call(name)  # the good call is good
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    cases = [(argument, value) for argument in GOOD[name] for value in BAD.get(argument, [])]
+    assert cases, f"{name} has no case"
+    problems = []
+    for argument, value in cases:
+        try:
+            call(name, **{argument: spoiled(GOOD[name][argument], value)})
+            problems.append(f"{argument}={value!r} is taken")
+        except (ValueError, TypeError, OSError) as error:
+            if not re.search(rf"(?<!\w)({OTHER_WORDS.get(argument, argument)})(?!\w)", str(error)):
+                problems.append(f"{argument}={value!r}: {error}")
+    assert not problems, "\n".join(problems)
+
+
+def test_every_public_function_has_a_good_call_and_each_argument_a_case():
+    """What takes no data of a reader's, or is looked at by tests of its own, is named here."""
+    elsewhere = {
+        *("AssumptionError", "UnclearOrientation", "Impossible", "Undecided", "Verdict", "UnsureHead", "Sample"),
+        *("Tuned", "TrialResult", "Parts", "FromTransformers", "tune", "run_trial", "draw_trial_task", "save_result"),
+        *("load_result", "result_path", "is_stored", "draw_mu", "farm", "sentences", "Shape", "Pretraining", "Tuning"),
+        *("Task", "interval", "results", "mean_ci", "reference", "MASK", "hidden_twins"),
+    }
+    known = {name.split(".")[0] for name in GOOD}
+    missing = {name for name in hmmlib.__all__ if callable(getattr(hmmlib, name))} - known - elsewhere
+    assert missing == set()
+    for name, arguments in GOOD.items():
+        assert set(arguments) <= BAD.keys() | CHECKED_ELSEWHERE, name
+        required = [
+            p.name for p in inspect.signature(good_calls.function(name)).parameters.values() if p.default is p.empty
+        ]
+        assert set(required) - {"args", "kwargs", "changes", "fields"} <= set(arguments), name
+
+
+@pytest.mark.parametrize(
+    ("what", "case"),
+    {
+        "rows that sum to 1": (
+            lambda: hmmlib.HMM([[0.9, 0.1], [0.5, 0.5]], np.eye(2), [0.5, 0.5]),
+            ("transition", "its rows do", "HMM.from_rows"),
+        ),
+        "columns off by a little": (
+            lambda: hmmlib.HMM([[0.9, 0.5], [0.1 + 2e-9, 0.5]], np.eye(2), [0.5, 0.5]),
+            ("transition", "sum to 1 within 1e-09", "2e-09"),
+        ),
+        "two types": (
+            lambda: hmmlib.HMM(np.eye(2), np.eye(2), np.float32([0.5, 0.5])),
+            ("one dtype and one device", "float32"),
+        ),
+        "sizes that do not fit": (lambda: hmmlib.HMM(np.eye(2), np.eye(2), [0.5, 0.5, 0.0]), ("transition", "(3, 3)")),
+        "a memory of another size": (
+            lambda: hmmlib.MemoryHMM(np.eye(2), np.full((2, 2, 2), 0.5), [0.5, 0.5], [0.5, 0.5, 0.0]),
+            ("memory", "2 values"),
+        ),
+        "too few tokens": (lambda: hmmlib.non_degenerate_hmm(3, 2, 0), ("n_tokens", "at least 3", "2")),
+        "too many essential states": (lambda: hmmlib.essential_hmm(3, 4, 4, 0), ("n_essential", "1 to 3", "4")),
+        "a head of other tokens": (lambda: LINEAR(torch.ones(2, 5)), ("probs", "4", "(2, 5)")),
+        "a recovery of another model": (
+            lambda: hmmlib.lemma_d_2(hmmlib.recoverable_memory_hmm(1, 2, 2, 1, 1)[0], RECOVERY),
+            ("recovery", "2 states"),
+        ),
+        "a memory model for a vanilla theorem": (lambda: hmmlib.theorem_3_3(MEMORY, [1.0, -1.0]), ("model", "HMM")),
+        "a prompt beyond float32": (
+            lambda: hmmlib.masked_token_probs(PLAIN.to(dtype=torch.float32), [[0, 1]], [1e300, 0, 0]),
+            ("prompt", "finite", "float32"),
+        ),
+        "embeddings below float32": (
+            lambda: hmmlib.masked_token_probs_from_embeddings(PLAIN.to(dtype=torch.float32), np.full((1, 2, 3), 1e-50)),
+            ("embeddings", "so small", "float32"),
+        ),
+        "a start that is never entered again": (
+            lambda: hmmlib.lemma_c_2(
+                hmmlib.HMM([[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.2], [0.1, 0.8]], [1.0, 0.0]), torch.ones(2)
+            ),
+            ("Lemma C.2 divides by P[H_0], which is zero",),
+        ),
+    }.items(),
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_arguments_that_do_not_fit_each_other_are_refused_in_words(what, case):
+    build, expected = case
+    with pytest.raises((ValueError, TypeError)) as caught:
+        build()
+    assert all(word in str(caught.value) for word in expected), f"{what}: {caught.value}"
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("share", [0.5, -0.5])
+def test_columns_off_by_less_than_the_tolerance_pass(kind, share):
+    off = share * {np.float64: 1e-9, np.float32: 1e-5}[kind]
+    model = hmmlib.HMM(kind([[0.75 + off, 0.5], [0.25, 0.5]]), kind(np.eye(2)), kind([0.5, 0.5]))
+    assert model.transition.sum(0)[0] == pytest.approx(1 + off, abs=abs(off) / 10)
+
+
+def test_unsigned_and_strided_arrays_are_as_good_as_others():
+    tokens, expected = good_calls.TOKENS, hmmlib.posteriors(PLAIN, good_calls.TOKENS)
+    for same in (np.uint64(tokens), np.array(tokens)[::-1][::-1], torch.tensor(tokens, dtype=torch.uint8)):
+        assert torch.equal(hmmlib.posteriors(PLAIN, same), expected)
+    for beyond in (2**64 - 1, 2**63):
+        with pytest.raises(ValueError, match=f"tokens must be 0 to 3.*found {beyond}"):
+            hmmlib.posteriors(PLAIN, np.uint64([[beyond]]))
+
+
+def test_nobody_can_change_a_model_or_a_head_from_outside():
+    memory = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    model = hmmlib.MemoryHMM(np.eye(2), [[[0.5, 0.5], [0.2, 0.5]], [[0.5, 0.5], [0.8, 0.5]]], [0.5, 0.5], memory)
+    expected = hmmlib.memory_posterior(model, [[0]])
+    memory[:] = torch.tensor([0.9, 0.1])
+    assert torch.equal(hmmlib.memory_posterior(model, [[0]]), expected)
+    weights = torch.tensor([1.0, -1.0])
+    head = hmmlib.LinearHead(weights)
+    weights[:] = NAN
+    assert head.label([[0.6, 0.4]]).item()

@@ -1,0 +1,237 @@
+"""The benchmarks' harness and contestants: contests of tiny contestants, rows that are kept, both sides doing the same."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from record import slow
+from runs import soon
+
+if sys.platform != "linux":
+    pytest.skip("the benchmarks need Linux", allow_module_level=True)
+
+import learning
+import measures
+import run
+import steps
+import tables
+import tunings
+import with_trainer
+from contest import GIB, Contestant, contest
+from typer.testing import CliRunner
+
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.training import pretraining
+from hmmlib.training.tuning import all_probs_at_mask, tune_head
+
+ROOT = Path(__file__).resolve().parents[2]
+FAKES = {"PYTHONPATH": str(ROOT / "tests" / "support")}
+TRIAL = dict(preset="smoke", steps=8)
+SPEC = TrialSpec(**TRIAL)
+
+
+def fake(name: str, call: str = "sleeper", work: float = 1.0, **options) -> Contestant:
+    return Contestant(name, f"fake_contestants:{call}", options, peer=False, work=work, env=FAKES)
+
+
+def by_name(result: dict) -> dict[str, dict]:
+    return {row["name"]: row for row in result["contestants"]}
+
+
+def test_calls_are_timed_and_their_memory_and_results_compared():
+    two = [fake("a", seconds=0.02, value=1.0), fake("b", seconds=0.06, value=1.25), fake("c", "hoarder", gib=0.25)]
+    result = contest(two, threads=1, rounds=3, tolerance=0.5)
+    rows = by_name(result)
+    for name, least in (("a", 0.02), ("b", 0.06), ("c", 0.0)):
+        assert len(rows[name]["seconds"]) == 3
+        assert min(rows[name]["seconds"]) >= least
+        assert rows[name]["versions"]["numpy"] == np.__version__
+    assert rows["c"]["peak"] - rows["c"]["settled"] == pytest.approx(GIB / 4, rel=0.05)
+    assert rows["a"]["peak"] - rows["a"]["settled"] < GIB / 100
+    assert (result["differences"], result["agree"]) == ({"b": 0.25}, True)
+    nan = [fake("a", value=1.0), fake("b", value=float("nan"))]
+    assert contest(nan, threads=1, rounds=1, tolerance=0.1)["agree"] is False
+
+
+def test_they_take_turns_and_a_budget_ends_the_rounds_after_the_third(tmp_path):
+    log = tmp_path / "log"
+    two = [fake(name, "diarist", path=str(log), word=name) for name in "ab"]
+    contest(two, threads=1, rounds=9, budget=0.0)
+    assert log.read_text() == "ab" + "ab" * 3
+
+
+def test_who_fails_is_recorded_with_the_reason_and_the_others_go_on():
+    result = contest(
+        [
+            fake("good"),
+            fake("slow", seconds=30.0, first=0.0),
+            fake("hoarder", "hoarder", gib=1.0),
+            fake("faulty", "faulty", message="no luck today"),
+            fake("quitter", "quitter", code=3),
+        ],
+        threads=1, rounds=2, box=1.0, limit=GIB // 4, tolerance=0.1,
+    )  # fmt: skip
+    rows = by_name(result)
+    assert rows["slow"]["failed"] == "more than 1 s"
+    assert rows["hoarder"]["failed"] == "more than 0.25 GiB of memory"
+    assert rows["faulty"]["failed"] == "RuntimeError: no luck today"
+    assert rows["quitter"]["failed"].startswith("ended with exit code 3")
+    assert len(rows["good"]["seconds"]) == 2
+    assert not any("seconds" in row for name, row in rows.items() if name != "good")
+    assert result["agree"] is None, "nothing was compared"
+
+
+def test_one_thread_means_one_processor():
+    two = [fake("a", "processors"), fake("b", value=1.0)]
+    assert contest(two, threads=1, rounds=1, tolerance=0)["differences"] == {"b": 0.0}
+    with pytest.raises(ValueError, match="threads must be 1 to"):
+        contest(two, threads=10_000)
+
+
+def test_a_stopped_worker_does_not_outlive_the_process_that_started_it(tmp_path):
+    script = f"""
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+from contest import *
+worker = Worker(Contestant("a", "fake_contestants:sleeper", peer=False, env={FAKES!r}), 1, Path({str(tmp_path / "a")!r}))
+worker.prepare(10, GIB)
+print(worker.process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    stat = Path(f"/proc/{int(done.stdout)}/stat")
+    assert soon(lambda: not stat.exists() or stat.read_text().split()[2] == "Z"), "the worker is still there"
+
+
+def test_rows_are_made_once_until_something_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "BUILD", tmp_path)
+    made = []
+
+    def make():
+        made.append(1)
+        return {"contestants": [{"name": "a", "peer": True, "versions": {"numpy": "2"}}]}
+
+    for state, calls in (("one", 1), ("one", 1), ("two", 2)):
+        rows = run.Rows("a", False, state)
+        assert rows(make, states=3) == {"states": 3, "contestants": [{"name": "a", "peer": True}]}
+        assert len(made) == calls
+        assert rows.versions == {"ours": {}, "peers": {"numpy": "2"}}
+
+
+def test_an_unknown_benchmark_is_refused_and_each_table_has_one():
+    app = run.typer.Typer()
+    app.command()(run.main)
+    done = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, ["posterior"])
+    assert done.exit_code == 2
+    assert "there is no benchmark 'posterior'; there are posteriors" in " ".join(done.stderr.split())
+    assert run.BENCHMARKS.keys() == tables.TABLES.keys()
+
+
+@slow  # tests/inference/test_messages.py lays the same peers beside the library
+def test_all_contestants_compute_the_same(tmp_path, monkeypatch):
+    """Where the tests' own environment has the peers as well."""
+    monkeypatch.setattr(measures, "INPUTS", tmp_path)
+    model, flat = random_hmm(4, 3, seed=1, temperature=0.3), random_memory_hmm(2, 4, 3, seed=1, n_cells=2)
+    tokens, key = flat.sample(20, 9, seed=2).tokens, dict(states=4, n=20, length=9, dtype="float64", threads=1)
+    inputs = measures.save("posteriors", model, model.sample(20, 9, seed=2).tokens)
+    contests = {what: measures.smoothers(inputs, what, **key) for what in ("posteriors", "G")}
+    own, lifted = measures.save("own", flat, tokens), measures.save("flat", flat.flatten(), tokens)
+    contests["memory"] = [
+        measures.hmmlib("ours:masked", options=dict(dtype="float64"), inputs=own),
+        measures.dynamax("masked", "float64", options=dict(n=10), inputs=lifted),
+    ]
+    sized = dict(options=dict(n=100, length=30), inputs=inputs)
+    contests["sampling"] = [
+        measures.hmmlib("ours:sample", **sized),
+        measures.dynamax("sample", "float64", **sized),
+        Contestant("hmmlearn", "with_hmmlearn:sample", **sized),
+    ]
+    for what, who in contests.items():
+        here = [dataclasses.replace(one, peer=False) for one in who]
+        result = contest(here, threads=1, rounds=1, tolerance=0.1 if what == "sampling" else 1e-9)
+        assert len(result["differences"]) == len(who) - 1, result
+        assert result["agree"], result["differences"]
+
+
+# Pretraining, tuning and learning curves
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """What the Trainer gets for the trial."""
+    monkeypatch.setattr(measures, "INPUTS", tmp_path)
+    inputs = str(measures.save_text(SPEC))
+    return measures.trainer_settings(SPEC, 1e-2) | dict(inputs=inputs, optim="adamw_torch")
+
+
+def test_both_sides_have_the_same_network_and_text_and_hide_as_many_tokens(settings):
+    call, ours = steps.steps(4, TRIAL, settings["inputs"])
+    np.testing.assert_allclose(ours(None), with_trainer.steps(1, **settings)[1](None), atol=1e-6)
+    call()
+    call()
+    with pytest.raises(IndexError):  # after eight steps the text is at its end
+        call()
+    batches = list(with_trainer.build(**settings).get_train_dataloader())
+    shown, labels = (torch.stack([batch[name] for batch in batches]) for name in ("input_ids", "labels"))
+    assert shown.shape == (SPEC.steps, SPEC.batch, SPEC.length)
+    hidden, share = labels != -100, round(SPEC.masked * SPEC.length) / SPEC.length
+    assert hidden.double().mean() == pytest.approx(share, abs=5 * (share * (1 - share) / hidden.numel()) ** 0.5)
+    assert (shown[hidden] == SPEC.n_tokens).all()
+    seen = torch.where(hidden, labels, shown).reshape(-1, SPEC.length).tolist()
+    text = np.load(settings["inputs"])
+    assert sorted(seen) == sorted(text.astype(int).tolist())  # each sequence once
+    np.save(settings["inputs"], 1 - text)
+    with pytest.raises(RuntimeError, match="another text"):
+        steps.steps(1, TRIAL, settings["inputs"])
+
+
+def test_whole_runs_train_and_ours_is_the_librarys(settings, monkeypatch):
+    monkeypatch.setattr(pretraining, "rate_at", pretraining.rate_at)  # put back afterwards
+    network = build_network(SPEC)
+    pretraining.pretrain(network, draw_model(SPEC), SPEC.pretraining(), trial_seeds(0)["pretraining"])
+    weights = torch.nn.utils.parameters_to_vector(network.parameters()).detach().double().numpy()
+    runs = {name: steps.trained(TRIAL, name)[0]() for name in ("linear", "cosine", "stable")}
+    assert np.array_equal(runs["linear"][1:], weights)
+    assert not np.array_equal(runs["cosine"], runs["stable"])
+    seconds, *weights = with_trainer.trained(**settings)[0]()
+    torch.nn.utils.vector_to_parameters(torch.tensor(weights, dtype=torch.float32), network.parameters())
+    text = torch.from_numpy(np.load(settings["inputs"])).long()
+    before, after = (one.eval()(text, labels=text).loss.item() for one in (build_network(SPEC), network))
+    assert after < before - 0.05
+    assert seconds > 0
+
+
+def test_runs_of_the_curves_are_asked_for_once_each(monkeypatch):
+    keys = []
+    learning.learning_curves(lambda make, **key: keys.append(key) or key | {"excess": key["steps"]}, quick=False)
+    assert len({str(key) for key in keys}) == len(keys) == len(tables.load("learning-curves")["rows"])
+    ours = [key for key in keys if key["side"] == "hmmlib"]
+    stored = [row for row in tables.load("learning-curves")["rows"] if row["side"] == "hmmlib"]
+    assert sorted(map(str, ours)) == sorted(str({name: row[name] for name in ours[0]}) for row in stored)
+    chosen = [steps * (changes.get("batch") or 64) for steps, changes in learning.choices()]
+    assert {*chosen} == {TrialSpec("quick").steps * 64}, "the choices see equally many tokens"
+
+
+def test_a_run_of_the_curves_is_trained_and_measured(monkeypatch):
+    monkeypatch.setattr(learning, "PRESET", "smoke")
+    row = learning.train(learning.ours(4, 0, 5))
+    assert row["tokens"] == 5 * 32 * 25
+    assert row["excess"] == pytest.approx(row["loss"] - row["least"])
+    assert row["excess"] > 0.1
+    assert row["least"] > 0
+
+
+def test_both_ways_to_tune_a_head_find_the_same_weights():
+    trial = dict(preset="smoke", train=64)
+    spec, network, tokens, labels = tunings.parts(trial, 64)
+    expected = tune_head(all_probs_at_mask(network, tokens), labels, spec.tuning(), trial_seeds(0)["tuning"]).weights
+    for cached in (True, False):
+        call, pick = tunings.head(trial, 64, spec.epochs, cached)
+        np.testing.assert_allclose(pick(call()), expected, atol=1e-5)
