@@ -276,7 +276,7 @@ def test_pretraining_that_diverges_says_so():
 @pytest.mark.parametrize("look", [1, 3, 100])
 @pytest.mark.parametrize("bad", [0, 4])
 def test_the_first_bad_step_is_named_however_seldom_it_is_looked_at(look, bad, monkeypatch):
-    monkeypatch.setattr(pretraining, "LOOK", {"cpu": look})
+    monkeypatch.setattr(pretraining, "STEPS_PER_REPORT", {"cpu": look})
     compute, calls, reports = pretraining.Gradients.compute, [], []
 
     def spoil(self, *inputs):
@@ -292,7 +292,7 @@ def test_the_first_bad_step_is_named_however_seldom_it_is_looked_at(look, bad, m
 
 @pytest.mark.parametrize(("look", "steps"), [(1, range(6)), (4, (3, 5)), (100, (5,))])
 def test_reports_come_as_often_as_the_device_allows(look, steps, monkeypatch):
-    monkeypatch.setattr(pretraining, "LOOK", {"cpu": look})
+    monkeypatch.setattr(pretraining, "STEPS_PER_REPORT", {"cpu": look})
     network, reports = build(SHAPE, 5, 0), []
     losses = pretrain(network, random_hmm(3, 5, 1), SHORT, 1, lambda step, loss: reports.append((step, loss)))
     assert reports == [(step, losses[step]) for step in steps]
