@@ -22,8 +22,8 @@ NEVER = -(2**62)
 """The exponent of zero."""
 TINY = 2.0**-100
 """What is below, is not inverted."""
-LOW = 2.0**-350
-"""A message with a smaller sum is scaled at once: two factors of 1e-100 more would be near the smallest float."""
+LOW = 2.0**-20
+"""A message with a smaller sum is scaled at once: three factors of 1e-100 more would be near the smallest float."""
 
 
 class Chain(NamedTuple):

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import as_generator, at_least, between
+from hmmlib.validation import as_generator, integer, number
 
 SHARP = 0.01
 """Temperature of the softmax over uniform logits for mixing weights and emissions (appendix E): nearly one-hot."""
-
-
 FLAT = 10.0
 """Temperature for start distributions (appendix E): nearly uniform."""
 
@@ -32,18 +30,13 @@ def mixed_permutations(
     return sum(weight * eye[torch.randperm(n_states, generator=generator)] for weight in weights)
 
 
-def _as_temperature(temperature: float) -> float:
-    """The temperature, checked. ValueError if a logit cannot be divided by it."""
-    return float(between("temperature", temperature, 1e-300, 1e300))
-
-
 def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
     """An HMM as in appendix E: A is nearly a permutation, emissions are nearly one-hot, and the start is nearly uniform.
 
     `temperature` is that of the mixing weights and of the emissions. ValueError unless it is positive, and for sizes below 1.
     """
-    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
-    generator, temperature = as_generator(seed), _as_temperature(temperature)
+    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
+    generator, temperature = as_generator(seed), number("temperature", temperature, 1e-300, 1e300)
     transition = mixed_permutations(n_states, generator, temperature)
     emission = softmax_of_uniform((n_tokens, n_states), temperature, generator)
     return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator), columns=True)
@@ -53,12 +46,12 @@ MOST_JOINT = 2**24
 """Joint values of a memory's cells; with more of them the model alone would fill the memory of a computer."""
 
 
-def _joint_values(n_memory: int, n_cells: int) -> tuple[int, int, int]:
-    """The two numbers, and how many joint values they give. ValueError for too many, and for sizes below 1."""
-    n_memory, n_cells = at_least("n_memory", n_memory, 1), at_least("n_cells", n_cells, 1)
+def joint_shape(n_memory: int, n_cells: int) -> tuple[int, ...]:
+    """The shape of a prior of the memory, (n_memory,) * n_cells. ValueError for too many values, and for sizes below 1."""
+    n_memory, n_cells = integer("n_memory", n_memory, 1), integer("n_cells", n_cells, 1)
     if n_cells * math.log2(n_memory) > math.log2(MOST_JOINT):
         raise ValueError(f"n_memory ** n_cells must be at most {MOST_JOINT}, not {n_memory} ** {n_cells}")
-    return n_memory, n_cells, n_memory**n_cells
+    return (n_memory,) * n_cells
 
 
 def random_memory_hmm(
@@ -75,12 +68,12 @@ def random_memory_hmm(
     The transition matrix mixes `permutations` permutations, or as many as there are states if that is None. ValueError as
     in `random_hmm`.
     """
-    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
-    n_memory, n_cells, joint = _joint_values(n_memory, n_cells)
-    generator, temperature = as_generator(seed), _as_temperature(temperature)
-    count = n_states if permutations is None else at_least("permutations", permutations, 1)
+    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
+    shape = joint_shape(n_memory, n_cells)
+    generator, temperature = as_generator(seed), number("temperature", temperature, 1e-300, 1e300)
+    count = n_states if permutations is None else integer("permutations", permutations, 1)
     transition = mixed_permutations(n_states, generator, temperature, count)
     emission = softmax_of_uniform((n_tokens, n_memory, n_states), temperature, generator)
     initial = softmax_of_uniform((n_states,), FLAT, generator)
-    memory = softmax_of_uniform((joint,), FLAT, generator).reshape((n_memory,) * n_cells)
+    memory = softmax_of_uniform((math.prod(shape),), FLAT, generator).reshape(shape)
     return MemoryHMM(transition, emission, initial, memory)

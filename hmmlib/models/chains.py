@@ -47,14 +47,6 @@ def _eliminated_in_logarithms(transition: Tensor) -> Tensor:
     return weights.softmax(0)
 
 
-def primitive(transition: Tensor) -> bool:
-    """Whether the chain is ergodic (irreducible and aperiodic): some power of A is positive everywhere (Wielandt)."""
-    steps = (transition > 0).double()
-    for _ in range(max(1, (len(steps) ** 2).bit_length())):
-        steps = (steps @ steps > 0).double()
-    return bool(steps.all())
-
-
 def chain_period(transition: Tensor) -> tuple[bool, int]:
     """Whether the chain is irreducible, and its period (0 where it is reducible)."""
     if not reachable(transition).all():

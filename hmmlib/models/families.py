@@ -5,36 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from hmmlib.models.appendix_e import _joint_values, softmax_of_uniform
-from hmmlib.models.chains import primitive
+from hmmlib.models.appendix_e import joint_shape, softmax_of_uniform
+from hmmlib.models.chains import chain_period
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import as_generator, at_least, between, size_to
-
-
-def as_share(zeros: float) -> float:
-    """The share of zeros, checked: it must leave some entries over. ValueError unless 0 ≤ zeros < 1."""
-    if between("zeros", zeros, 0, 1) == 1:
-        raise ValueError(f"zeros must be at least 0 and below 1, not {zeros!r}")
-    return zeros
-
+from hmmlib.validation import as_generator, integer, number
 
 MOST_DRAWS = 10_000
 """Rejected draws after which a family gives up."""
 
 
-def _as_sizes(**sizes: int) -> None:
-    """The sizes, checked. ValueError if one is below 1."""
-    for name, size in sizes.items():
-        at_least(name, size, 1)
-
-
 def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Generator) -> Tensor:
     """Distributions over the first axis with about a share `zeros` of exact zeros, and ties: entries are small integers."""
-    between("zeros", zeros, 0, 1)
+    number("zeros", zeros, 0, 1)
     weights = torch.randint(1, 4, shape, generator=generator).double()
     weights = weights * (torch.rand(shape, generator=generator, dtype=torch.float64) >= zeros)
-    keep = torch.randint(0, shape[0], (1, *shape[1:]), generator=generator)  # no column may vanish
-    weights = torch.where(weights.sum(0, keepdim=True) > 0, weights, torch.zeros(shape).scatter(0, keep, 1.0).double())
+    spared = torch.randint(0, shape[0], (1, *shape[1:]), generator=generator)  # no column may vanish
+    weights = torch.where(
+        weights.sum(0, keepdim=True) > 0, weights, torch.zeros(shape).scatter(0, spared, 1.0).double()
+    )
     return weights / weights.sum(0, keepdim=True)
 
 
@@ -46,9 +34,8 @@ def on_a_grid(columns: Tensor) -> Tensor:
 
 def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """An HMM with exact zeros and ties in A, W and P[H_0]; it may be reducible or periodic."""
-    _as_sizes(n_states=n_states, n_tokens=n_tokens)
-    generator = as_generator(seed)
-    shapes = (n_states, n_states), (n_tokens, n_states), (n_states,)
+    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
+    generator, shapes = as_generator(seed), ((n_states, n_states), (n_tokens, n_states), (n_states,))
     return HMM(*(sparse_columns(shape, zeros, generator) for shape in shapes), columns=True)
 
 
@@ -56,15 +43,11 @@ def sparse_memory_hmm(
     n_memory: int, n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4, n_cells: int = 1
 ) -> MemoryHMM:
     """A memory model with exact zeros and ties in A, W, P[H_0] and P[M]."""
-    _as_sizes(n_states=n_states, n_tokens=n_tokens)
-    n_memory, n_cells, joint = _joint_values(n_memory, n_cells)
-    generator = as_generator(seed)
-    chain = [
-        sparse_columns(shape, zeros, generator) for shape in ((n_states, n_states), (n_tokens, n_memory, n_states))
-    ]
-    initial = sparse_columns((n_states,), zeros, generator)
-    memory = sparse_columns((joint,), zeros, generator).reshape((n_memory,) * n_cells)
-    return MemoryHMM(*chain, initial, memory)
+    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
+    shape, generator = joint_shape(n_memory, n_cells), as_generator(seed)
+    shapes = (n_states, n_states), (n_tokens, n_memory, n_states), (n_states,), (n_memory**n_cells,)
+    *chain, memory = (sparse_columns(each, zeros, generator) for each in shapes)
+    return MemoryHMM(*chain, memory.reshape(shape))
 
 
 def _ergodic_transition(n_states: int, zeros: float, generator: torch.Generator) -> Tensor:
@@ -79,7 +62,7 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
 
     Nothing is done for Assumption 3.1: if `n_tokens` < `n_states`, and sometimes by chance, the columns of W are dependent.
     """
-    _as_sizes(n_states=n_states, n_tokens=n_tokens)
+    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
     generator = as_generator(seed)
     transition = _ergodic_transition(n_states, zeros, generator)
     emission = sparse_columns((n_tokens, n_states), zeros, generator)
@@ -88,9 +71,7 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
 
 def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """A model that satisfies Assumptions 3.1 and 3.2, drawn by `regular_hmm` until it does. Needs `n_tokens` ≥ `n_states`."""
-    if at_least("n_tokens", n_tokens, 1) < at_least("n_states", n_states, 1):
-        raise ValueError(f"n_tokens: {n_states} independent columns need at least {n_states} tokens, not {n_tokens}")
-    generator, zeros = as_generator(seed), as_share(zeros)
+    n_tokens, generator = integer("n_tokens", n_tokens, integer("n_states", n_states, 1)), as_generator(seed)
     for _ in range(MOST_DRAWS):
         model = regular_hmm(n_states, n_tokens, generator, zeros)
         if torch.linalg.matrix_rank(model.emission) == n_states:
@@ -103,7 +84,7 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
 
     The condition number of W is about 1/gap.
     """
-    gap = float(between("gap", gap, 0, 1))
+    gap = number("gap", gap, 0, 1)
     model = non_degenerate_hmm(n_states, n_tokens, seed)
     emission = model.emission.clone()
     emission[:, -1] = (1 - gap) * emission[:, 0] + gap * emission[:, -1]
@@ -112,7 +93,7 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
 
 def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
     """Assumption 3.2 holds and 3.1 fails: the last column of W is a mixture of two others (or, with two states, a copy)."""
-    model = regular_hmm(at_least("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
+    model = regular_hmm(integer("n_states", n_states, 2), n_tokens, seed, zeros=0.0)
     emission = on_a_grid(model.emission)
     emission[:, -1] = (emission[:, 0] + emission[:, (n_states - 1) // 2]) / 2  # exactly
     return HMM(model.transition, emission, model.initial, columns=True)
@@ -137,9 +118,8 @@ def essential_hmm(
     One to three states lead into H* only, and together into all of it. The columns of W at H* are independent; the
     others may repeat them. Sparse models are drawn until one is of this kind. Needs `n_tokens` ≥ `n_essential`.
     """
-    n_states, n_tokens = at_least("n_states", n_states, 1), at_least("n_tokens", n_tokens, 1)
-    n_essential = size_to("n_essential", n_essential, min(n_states, n_tokens))
-    generator, zeros = as_generator(seed), as_share(zeros)
+    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
+    n_essential, generator = integer("n_essential", n_essential, 1, min(n_states, n_tokens)), as_generator(seed)
     for _ in range(MOST_DRAWS):
         essential = sorted(torch.randperm(n_states, generator=generator)[:n_essential].tolist())
         sources = torch.randperm(n_states, generator=generator)[: int(torch.randint(1, 4, (1,), generator=generator))]
@@ -152,7 +132,7 @@ def essential_hmm(
         )
         emission = sparse_columns((n_tokens, n_states), zeros, generator)
         independent = torch.linalg.matrix_rank(emission[:, essential]) == n_essential
-        if independent and primitive(transition):
+        if independent and chain_period(transition) == (True, 1):
             initial = sparse_columns((n_states,), 0.0, generator)
             return HMM(transition, emission, initial, columns=True), essential
     raise RuntimeError(
@@ -178,40 +158,39 @@ def recoverable_memory_hmm(
     Returns:
         The model, j*, S* (`n_recoverable` of `n_syntax` states), M* (`values` of `n_memory` values).
     """
-    generator, zeros = as_generator(seed), as_share(zeros)
-    n_syntax, (n_memory, n_cells, joint) = at_least("n_syntax", n_syntax, 1), _joint_values(n_memory, n_cells)
-    n_recoverable, values = size_to("n_recoverable", n_recoverable, n_syntax), size_to("values", values, n_memory)
+    generator, shape, n_syntax = as_generator(seed), joint_shape(n_memory, n_cells), integer("n_syntax", n_syntax, 1)
+    n_recoverable, values = integer("n_recoverable", n_recoverable, 1, n_syntax), integer("values", values, 1, n_memory)
     cell = int(torch.randint(n_cells, (1,), generator=generator))
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
-    kept = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
-    n_states, n_own = n_cells * n_syntax, n_recoverable * values
+    weighted = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
+    n_states, n_inside = n_cells * n_syntax, n_recoverable * values
     n_rest = int(torch.randint(1, 3, (1,), generator=generator)) if n_states > n_recoverable else 0
-    n_tokens = max(2, n_own + n_rest)
+    n_tokens = max(2, n_inside + n_rest)
     order = torch.randperm(n_states, generator=generator)
     transition = _ergodic_transition(n_states, zeros, generator)[order][:, order]
     rank = 0
-    while rank < n_own + n_rest:
+    while rank < n_inside + n_rest:
         distinct = torch.eye(n_tokens, dtype=torch.float64)[:, torch.randperm(n_tokens, generator=generator)]
-        columns = sparse_columns((n_tokens, n_own + n_rest), zeros, generator) + distinct[:, : n_own + n_rest]
+        columns = sparse_columns((n_tokens, n_inside + n_rest), zeros, generator) + distinct[:, : n_inside + n_rest]
         columns = columns / columns.sum(0)
         rank = int(torch.linalg.matrix_rank(columns))
     emission = sparse_columns((n_tokens, n_memory, n_states), zeros, generator)
     inside = torch.zeros(n_memory, n_states, dtype=torch.bool)
-    inside[torch.tensor(kept)[:, None], torch.tensor([cell * n_syntax + s for s in syntax])] = True
+    inside[torch.tensor(weighted)[:, None], torch.tensor([cell * n_syntax + s for s in syntax])] = True
     free = torch.zeros_like(inside)
     free[:, cell * n_syntax : (cell + 1) * n_syntax] = True
-    free[kept] = False
-    emission[:, inside] = columns[:, :n_own]
+    free[weighted] = False
+    emission[:, inside] = columns[:, :n_inside]
     if n_rest:
         rest = ~inside & ~free
         shares = sparse_columns((n_rest, int(rest.sum())), zeros, generator)
-        emission[:, rest] = on_a_grid(columns[:, n_own:]) @ on_a_grid(shares)
+        emission[:, rest] = on_a_grid(columns[:, n_inside:]) @ on_a_grid(shares)
     initial = sparse_columns((n_states,), 0.0, generator)
-    memory = sparse_columns((joint,), zeros / 2, generator).reshape((n_memory,) * n_cells)
+    memory = sparse_columns((n_memory**n_cells,), zeros / 2, generator).reshape(shape)
     model = MemoryHMM(transition, emission, initial, memory)
     if stationary:
         model = MemoryHMM(transition, emission, model.stationary(), memory)
-    return model, cell, syntax, kept
+    return model, cell, syntax, weighted
 
 
 # Models that break one hypothesis
@@ -247,9 +226,9 @@ def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
     allowed = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 1], [1, 0, 0, 0], [0, 1, 0, 0]], dtype=torch.float64)
     transition = allowed * (0.2 + torch.rand(4, 4, generator=generator, dtype=torch.float64))
     transition = transition / transition.sum(0)
-    own, late = _pairs(2, generator), _pairs(2, generator)
+    early, late = _pairs(2, generator), _pairs(2, generator)
     emission = torch.zeros(6, 2, 4, dtype=torch.float64)
-    emission[:2, :, 0] = emission[:2, :, 1] = own
+    emission[:2, :, 0] = emission[:2, :, 1] = early
     emission[2:4, :, 2] = emission[4:, :, 3] = late
     memory = softmax_of_uniform((2,), 1.0, generator)
     model = MemoryHMM(transition, emission, torch.full_like(transition[0], 0.25), memory)
@@ -263,7 +242,7 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. With
     all states in S*, Assumption 4.2 holds but for independence. The chain is ergodic and stationary.
     """
-    n, noise = at_least("n", n, 1), between("noise", noise, 0, 1)
+    n, noise = integer("n", n, 1), number("noise", noise, 0, 1)
     states = [(b, phase) for phase in (0, 1) for b in range(n)]
     transition = torch.full((2 * n, 2 * n), noise / (2 * n), dtype=torch.float64)
     emission = torch.zeros(n, n, 2 * n, dtype=torch.float64)

@@ -17,23 +17,15 @@ from hmmlib import backend
 from hmmlib.models import peers, rows
 from hmmlib.models.chains import eliminated, reachable
 from hmmlib.models.sampling import choose, cumulative_rows, draw
-from hmmlib.validation import (
-    TRANSPOSED,
-    alike,
-    as_distribution,
-    as_generator,
-    as_integer_type,
-    as_precision,
-    as_tensor,
-    as_tokens,
-    at_least,
-    of_shape,
-    of_width,
-)
+from hmmlib.validation import SUM_TOLERANCE, as_distribution, as_generator, as_tensor, as_tokens, integer, of_shape
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
     from numpy.typing import ArrayLike
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""Types that tokens and states can be drawn in."""
 
 
 class Sample(NamedTuple):
@@ -46,7 +38,8 @@ class Sample(NamedTuple):
 
 def recast(distribution: Tensor, device, dtype) -> Tensor:
     """A table of distributions over the first axis, moved to another device or dtype so that they sum to 1 there too."""
-    dtype = None if dtype is None else as_precision(dtype)
+    if dtype not in (None, *SUM_TOLERANCE):
+        raise ValueError(f"dtype must be {' or '.join(map(str, SUM_TOLERANCE))}, not {dtype!r}")
     device = None if device is None else backend.pick(str(device) if isinstance(device, torch.device) else device)
     moved = distribution.to(device=device, dtype=dtype)
     return moved if moved.dtype == distribution.dtype else moved / moved.sum(0)
@@ -72,19 +65,14 @@ class _Chain:
     emission: Tensor
     initial: Tensor
 
-    def _set_chain(self, transition, emission, initial, emission_ndim: int, hint: str = TRANSPOSED) -> None:
-        self.transition = as_distribution("transition", transition, 2, hint=hint).clone()
-        self.emission = as_distribution("emission", emission, emission_ndim, hint=hint).clone()
+    def _set_chain(self, transition, emission, initial, *memory_axis: None, **hint: str) -> None:
+        self.transition = as_distribution("transition", transition, 2, **hint).clone()
+        self.emission = as_distribution("emission", emission, 2 + len(memory_axis), **hint).clone()
         self.initial = as_distribution("initial", initial, 1).clone()
-        self.n_tokens = self.emission.shape[0]
-        self.n_states = self.initial.shape[0]
+        self.n_tokens, self.n_states = len(self.emission), len(self.initial)
         of_shape("transition", self.transition, (self.n_states, self.n_states), " to match initial")
-        if self.emission.shape[-1] != self.n_states:
-            raise ValueError(
-                f"emission must have {self.n_states} entries on its last axis to match initial, "
-                f"not shape {tuple(self.emission.shape)}"
-            )
-        alike("a model's arrays", self.transition, self.emission, self.initial)
+        of_shape("emission", self.emission, (None, *memory_axis, self.n_states), " to match initial")
+        rows.of_one_kind(transition=self.transition, emission=self.emission, initial=self.initial)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -96,7 +84,7 @@ class _Chain:
 
     def marginal(self, i: int) -> Float[Tensor, " S"]:
         """The marginal distribution P[H_i], shape (n_states,): A applied i times to P[H_0]."""
-        return torch.linalg.matrix_power(self.transition, at_least("i", i, 0)) @ self.initial
+        return torch.linalg.matrix_power(self.transition, integer("i", i, 0)) @ self.initial
 
     def stationary(self) -> Float[Tensor, " S"]:
         """The distribution π with Aπ = π, shape (n_states,). ValueError if there is more than one.
@@ -129,8 +117,13 @@ class _Chain:
         The same seed gives the same draws on the same platform. With `states=False` no states are returned, which saves
         most of the memory in use, as does a small `dtype` for tokens and states. ValueError for a dtype that is too small.
         """
-        n, length = at_least("n", n, 1), at_least("length", length, 1)
-        dtype = as_integer_type(dtype, max(self.n_tokens, self.n_states if states else 0) - 1)
+        n, length, largest = (
+            integer("n", n, 1),
+            integer("length", length, 1),
+            max(self.n_tokens, self.n_states * states),
+        )
+        if dtype not in INTEGERS or largest - 1 > torch.iinfo(dtype).max:
+            raise ValueError(f"dtype must be an integer type of torch that holds 0 to {largest - 1}, not {dtype}")
         generator = as_generator(seed, self.device)
         memory = self._sample_memory(n, generator)
         emission = self.emission.reshape(self.n_tokens, -1)
@@ -146,7 +139,7 @@ class _Chain:
         The last block may be smaller. One generator draws block after block, so that the draws depend on `block`.
         ValueError as `sample` raises it.
         """
-        n, block, generator = at_least("n", n, 1), at_least("block", block, 1), as_generator(seed, self.device)
+        n, block, generator = integer("n", n, 1), integer("block", block, 1), as_generator(seed, self.device)
         for begin in range(0, n, block):
             yield self.sample(min(block, n - begin), length, generator, states=False, dtype=dtype).tokens
 
@@ -170,7 +163,7 @@ class HMM(_Chain):
     ):
         if columns is not None and columns is not True:
             raise ValueError(f"columns must be True or left out (for rows, HMM.from_rows is there), not {columns!r}")
-        self._set_chain(transition, emission, initial, emission_ndim=2, hint=rows.TAKE_ROWS)
+        self._set_chain(transition, emission, initial, hint=rows.TAKE_ROWS)
         if columns is None:
             rows.ask_orientation(self.transition, self.emission, self.initial)
 
@@ -263,7 +256,7 @@ class MemoryHMM(_Chain):
         initial: Float[ArrayLike, " H"],
         memory: Float[ArrayLike, "*cells"],
     ):
-        self._set_chain(transition, emission, initial, emission_ndim=3)
+        self._set_chain(transition, emission, initial, None)
         memory = as_tensor("memory", memory)
         self.n_cells, self.n_memory = memory.ndim, self.emission.shape[1]
         if self.n_cells == 0 or set(memory.shape) != {self.n_memory}:
@@ -275,7 +268,7 @@ class MemoryHMM(_Chain):
         if self.n_states % self.n_cells:
             raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
         self.n_syntax = self.n_states // self.n_cells
-        alike("a model's arrays", self.transition, self.memory)
+        rows.of_one_kind(transition=self.transition, memory=self.memory)
 
     def __repr__(self) -> str:
         return (
@@ -310,15 +303,14 @@ class MemoryHMM(_Chain):
     def lift(self, embeddings: Float[Tensor, "... M*H"]) -> Float[Tensor, "... M**N*H"]:
         """η of appendix D.2: (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
         cells, values = self.n_cells, self.n_memory
-        of_width("embeddings", embeddings, values * self.n_states)
+        of_shape("embeddings", embeddings, (..., values * self.n_states))
         table = embeddings.reshape(*embeddings.shape[:-1], values, cells, self.n_syntax)
         lifted = table[..., self.joint_values(), torch.arange(cells, device=table.device), :]  # (…, M^N, N, n_syntax)
         return lifted.flatten(-3)
 
     def unlift(self, lifted: Float[Tensor, "... M**N*H"]) -> Float[Tensor, "... M*H"]:
         """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
-        of_width("lifted", lifted, self.memory.numel() * self.n_states)
-        lifted = lifted if lifted.is_floating_point() else lifted.to(self.dtype)
+        of_shape("lifted", lifted, (..., self.memory.numel() * self.n_states))
         return unlift(lifted, self.n_cells, self.n_memory)
 
     def flatten(self) -> HMM:

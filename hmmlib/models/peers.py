@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 
 from hmmlib.models.rows import Rows, read_rows
-from hmmlib.validation import of_type, tensor_of
+from hmmlib.validation import of_type
 
 ATTRIBUTES = "startprob_", "transmat_", "emissionprob_"
 """What hmmlearn calls the arrays of `Rows`."""
@@ -21,8 +21,8 @@ def _module(name: str):
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         package = name.partition(".")[0]
-        said = f"{package} is needed here, and cannot be imported ({error}): pip install {package}"
-        raise ModuleNotFoundError(said, name=error.name) from None
+        advice = f"{package} is needed here, and cannot be imported ({error}): pip install {package}"
+        raise ModuleNotFoundError(advice, name=error.name) from None
 
 
 def from_hmmlearn(fitted) -> Rows:
@@ -45,10 +45,10 @@ def to_hmmlearn(rows: Rows):
 def from_dynamax(params) -> Rows:
     """The arrays of a `ParamsCategoricalHMM` with emissions of one dimension, checked."""
     of_type("params", params, _module("dynamax.hidden_markov_model.models.categorical_hmm").ParamsCategoricalHMM)
-    words = tensor_of("params.emissions.probs", params.emissions.probs, "an array of numbers")
+    words = np.asarray(params.emissions.probs)
     if words.ndim != 3 or words.shape[1] != 1:
         wanted = "(n_states, 1, n_tokens), emissions of one dimension"
-        raise ValueError(f"params.emissions.probs must have shape {wanted}, not {tuple(words.shape)}")
+        raise ValueError(f"params.emissions.probs must have shape {wanted}, not {words.shape}")
     arrays = params.initial.probs, params.transitions.transition_matrix, words[:, 0]
     return read_rows(*arrays, [f"params.{name}" for name in PARAMETERS])
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.validation import SUM_TOLERANCE, alike, as_distribution, of_shape
+from hmmlib.validation import SUM_TOLERANCE, as_distribution, of_shape
 
 TAKE_ROWS = (
     "; its rows do. Here column h is the distribution given state h, and initial is P[H_0], one step before the state that "
@@ -36,6 +36,13 @@ class Rows(NamedTuple):
     emissionprob: Tensor
 
 
+def of_one_kind(**arrays: Tensor) -> None:
+    """ValueError unless these arrays of a model have one dtype and one device."""
+    if len({(array.dtype, array.device) for array in arrays.values()}) > 1:
+        found = ", ".join(f"{name} {array.dtype} on {array.device}" for name, array in arrays.items())
+        raise ValueError(f"a model's arrays must share one dtype and one device, not {found}")
+
+
 def read_rows(startprob, transmat, emissionprob, names: tuple[str, str, str] = Rows._fields) -> Rows:
     """The three arrays, checked, as tensors; an error calls them by `names`."""
     start = as_distribution(names[0], startprob, 1)
@@ -43,7 +50,7 @@ def read_rows(startprob, transmat, emissionprob, names: tuple[str, str, str] = R
     words = as_distribution(names[2], emissionprob, 2, axis=1, hint=TAKE_COLUMNS)
     of_shape(names[1], table, (len(start), len(start)), f" to match {names[0]}")
     of_shape(names[2], words, (len(start), words.shape[1]), f" to match {names[0]}")
-    alike(f"{names[0]}, {names[1]} and {names[2]}", start, table, words)
+    of_one_kind(**dict(zip(names, (start, table, words), strict=True)))
     return Rows(start, table, words)
 
 

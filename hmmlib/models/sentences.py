@@ -33,7 +33,7 @@ SYNTAX = (
     "article", "noun", "preposition", "verb", "late preposition", "late article", "object", "adverb", "stop",
 )  # fmt: skip
 
-TELLING = {
+CONTENT_WORDS = {
     ("subject", "noun"): ("cow calf", "sailor captain", "child girl"),
     ("subject", "verb"): ("rolled chewed", "whistled rowed", "played skipped"),
     ("subject", "object"): ("bell herd", "parrot crew", "doll kite"),
@@ -49,8 +49,8 @@ TELLING = {
 }
 """Two words for each memory value of the cell, in the order of VALUES."""
 
-OWN = {"noun": 0.8, "verb": 0.6, "object": 0.75, "adverb": 0.8}
-"""How likely such a word is one of the value's own; otherwise it is any of those of the other values."""
+RELIABILITY = {"noun": 0.8, "verb": 0.6, "object": 0.75, "adverb": 0.8}
+"""How likely a word is one of those of the cell's value; otherwise it is any of those of the other values."""
 
 ARTICLES = "the a"
 EARLY = {"subject": "beside near", "location": "in near", "sentiment": "with"}
@@ -127,22 +127,22 @@ def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
 
 def _words(cell: str, syntax: str, value: int) -> dict[str, float]:
     """The words of a state when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
-    if (cell, syntax) in TELLING:
-        groups, own = [group.split() for group in TELLING[cell, syntax]], OWN[syntax]
-        shares = [own if k == value else (1 - own) / (len(groups) - 1) for k in range(len(groups))]
+    if (cell, syntax) in CONTENT_WORDS:
+        groups, likely = [group.split() for group in CONTENT_WORDS[cell, syntax]], RELIABILITY[syntax]
+        shares = [likely if k == value else (1 - likely) / (len(groups) - 1) for k in range(len(groups))]
         return {word: share / len(group) for group, share in zip(groups, shares, strict=True) for word in group}
-    said = {"stop": ".", "preposition": EARLY[cell], "late preposition": LATE[cell]}.get(syntax, ARTICLES).split()
-    return dict.fromkeys(said, 1 / len(said))
+    words = {"stop": ".", "preposition": EARLY[cell], "late preposition": LATE[cell]}.get(syntax, ARTICLES).split()
+    return dict.fromkeys(words, 1 / len(words))
 
 
 def sentences() -> Sentences:
     """The generator of Example 4.1: 3 cells of 3 values, 9 syntax states, so 27 hidden states; 80 words."""
     states = [(cell, syntax) for cell in CELLS for syntax in SYNTAX]
     n_values = len(VALUES[0])
-    said = {(m, h): _words(*state, m) for m in range(n_values) for h, state in enumerate(states)}
-    words = sorted({word for column in said.values() for word in column})
+    columns = {(m, h): _words(*state, m) for m in range(n_values) for h, state in enumerate(states)}
+    words = sorted({word for column in columns.values() for word in column})
     emission = torch.zeros(len(words), n_values, len(states), dtype=torch.float64)
-    for (m, h), column in said.items():
+    for (m, h), column in columns.items():
         for word, share in column.items():
             emission[words.index(word), m, h] = share
     transition = torch.zeros(len(states), len(states), dtype=torch.float64)
@@ -162,20 +162,22 @@ FARM_MEMORY = ((0.2, 0.1, 0.1), (0.1, 0.1, 0.1), (0, 0.1, 0.2))
 ANIMAL_NOUNS = ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0))
 PLACE_NOUNS = ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0))
 CAT_WORDS = (0, 0, 0.5, 0, 0, 0.5, 0)
-SMALL_WORDS = {"animal": (0, 0, 0, 0, 0, 0.5, 0.5), "place": (0, 0, 0, 0, 0, 0, 1)}
-"""What the states of the farm say, token by token: nouns depend on the memory, small words do not."""
+FUNCTION_WORDS = {"animal": (0, 0, 0, 0, 0, 0.5, 0.5), "place": (0, 0, 0, 0, 0, 0, 1)}
+"""The emission distributions of the farm's states: nouns depend on the memory, function words do not."""
 
 
 def farm(difficult_cats: bool = False) -> Sentences:
     """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start (appendix D).
 
-    The animal's nouns are recoverable (Assumption 4.2), though "barn" is said of animals too. With `difficult_cats` the noun
+    The animal's nouns are recoverable (Assumption 4.2), though animals emit "barn" too. With `difficult_cats` the noun
     and the small word of a cat are "cat" or "a", alike: then they are not, but by Assumption D.5 where μ does not weigh cats.
     """
     cells, values = ("animal", "place"), (("dog", "hen", "cat"), ("inside", "between", "outside"))
     emission = torch.empty(7, 3, 4, dtype=torch.float64)
-    for state, said in enumerate((ANIMAL_NOUNS, [SMALL_WORDS["animal"]] * 3, PLACE_NOUNS, [SMALL_WORDS["place"]] * 3)):
-        emission[:, :, state] = torch.tensor(said, dtype=torch.float64).T
+    for state, columns in enumerate(
+        (ANIMAL_NOUNS, [FUNCTION_WORDS["animal"]] * 3, PLACE_NOUNS, [FUNCTION_WORDS["place"]] * 3)
+    ):
+        emission[:, :, state] = torch.tensor(columns, dtype=torch.float64).T
     if of_type("difficult_cats", difficult_cats, bool):
         emission[:, 2, :2] = torch.tensor(CAT_WORDS, dtype=torch.float64)[:, None]
     model = MemoryHMM(FARM_STEPS, emission, [0.4, 0.2, 0.2, 0.2], FARM_MEMORY)

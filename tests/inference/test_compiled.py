@@ -91,15 +91,6 @@ def test_loops_give_what_torch_gives(name, shape, dtype, monkeypatch):
         np.testing.assert_allclose(loops[what], expected, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
-def test_posteriors_are_the_posterior_of_each_position():
-    for model in (MODELS["zeros"], MODELS["two cells"]):
-        tokens = draw_tokens(model, 20, 6)
-        whole = posteriors(model, tokens)
-        assert whole.shape == (20, 7, model.n_states)
-        for at in range(7):
-            np.testing.assert_allclose(whole[:, at], posterior(model, tokens, at), atol=1e-14)
-
-
 def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
     monkeypatch.setattr(messages, "SMALL", 0)
     before = torch.get_num_threads()
@@ -113,39 +104,6 @@ def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
             assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
     finally:
         torch.set_num_threads(before)
-
-
-def test_what_a_float_cannot_hold_is_run_again(monkeypatch):
-    """State 0 says token 0 with probability 1e-20, and stays: after 49 of these it is all that explains one token 1."""
-    rare = 1e-20
-    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[rare, 1.0], [1.0 - rare, 0.0]], [0.5, 0.5])
-    tokens = torch.zeros(3, 50, dtype=torch.int64)
-    tokens[0, 25], tokens[1] = 1, 1
-    again, honest = [], messages._in_torch
-    monkeypatch.setattr(
-        messages, "_in_torch", lambda m, rows, *rest: again.append(len(rows.index)) or honest(m, rows, *rest)
-    )
-    found = posteriors(model, tokens)
-    assert again == [2]  # the second sequence is plain
-    assert (found[:2] == torch.tensor([1.0, 0.0])).all()
-    assert (found[2] == torch.tensor([0.0, 1.0])).all()
-    expected = [np.log(0.5) + 49 * np.log(rare), np.log(0.5), np.log(0.5)]
-    np.testing.assert_allclose(log_likelihood(model, tokens), expected, rtol=1e-14)
-
-
-def test_of_a_block_only_the_sequence_that_needs_it_is_run_again(monkeypatch):
-    model = HMM([[1.0, 0.0], [0.0, 1.0]], [[1e-20, 1.0], [1.0 - 1e-20, 0.0]], [0.5, 0.5])
-    tokens = torch.ones(300, 50, dtype=torch.int64)
-    tokens[:, :9] = torch.randint(2, (300, 9), generator=torch.Generator().manual_seed(0))
-    tokens[17, :49] = tokens[255, 1:] = 0
-    again, honest = [], messages._in_torch
-    monkeypatch.setattr(
-        messages, "_in_torch", lambda m, rows, *rest: again.append(rows.index) or honest(m, rows, *rest)
-    )
-    found = posteriors(model, tokens)
-    assert torch.equal(torch.cat(again), tokens[[17, 255]])
-    in_torch(monkeypatch)
-    np.testing.assert_allclose(found, posteriors(model, tokens), rtol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +134,6 @@ def test_a_prior_below_what_a_product_can_hold_is_kept():
     np.testing.assert_allclose(log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
 
 
-def test_a_start_below_all_normal_numbers_is_kept():
-    model = HMM(np.eye(2), np.eye(2), [1.0, 5e-324])
-    assert posteriors(model, [[1, 1]])[:, 1:].tolist() == [[[0, 1]] * 2]
-
-
 def test_a_rare_token_is_predicted_beside_a_state_that_is_hardly_believed():
     model = HMM(np.eye(2), [[1e-20, 1.0], [1.0 - 1e-20, 0.0], [1e-250, 0.0]], [0.5, 0.5])
     probs = masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
@@ -198,21 +151,6 @@ def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_
     assert limits() == before
 
 
-def test_an_easy_sequence_is_not_run_again(monkeypatch):
-    monkeypatch.setattr(messages, "_in_torch", lambda *_: pytest.fail("run again"))
-    masked_token_probs(MODELS["vanilla"], draw_tokens(MODELS["vanilla"], 50, 129))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_the_same_seed_draws_the_same_with_and_without_loops(name, dtype, monkeypatch):
-    model = MODELS[name].to(dtype=dtype)
-    loops = model.sample(70, 33, 8)
-    in_torch(monkeypatch)
-    for one, other in zip(loops, model.sample(70, 33, 8), strict=True):
-        assert one is other is None or torch.equal(one, other)
-
-
 def test_threads_and_blocks_do_not_change_what_is_drawn(monkeypatch):
     model, before = MODELS["two cells"], torch.get_num_threads()
     whole = model.sample(40, 50, 1)
@@ -223,14 +161,6 @@ def test_threads_and_blocks_do_not_change_what_is_drawn(monkeypatch):
             assert all(torch.equal(a, b) for a, b in zip(model.sample(40, 50, 1), whole, strict=True))
     finally:
         torch.set_num_threads(before)
-
-
-def test_states_left_out_and_small_types_change_no_draw():
-    model = MODELS["vanilla"]
-    whole, small = model.sample(9, 20, 4), model.sample(9, 20, 4, states=False, dtype=torch.uint8)
-    assert small.states is None
-    assert small.tokens.dtype == torch.uint8
-    assert torch.equal(small.tokens.long(), whole.tokens)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, "uint8", None])
@@ -244,17 +174,6 @@ def test_a_type_too_small_for_the_tokens_is_refused():
     with pytest.raises(ValueError, match=r"holds 0 to 299, not torch\.uint8"):
         model.sample(2, 2, 0, dtype=torch.uint8)
     assert model.sample(2, 2, 0, dtype=torch.int16).tokens.dtype == torch.int16
-
-
-def test_a_stream_has_all_sequences_in_blocks_and_one_block_is_a_sample():
-    model = MODELS["two cells"]
-    parts = list(model.stream(25, 6, 3, block=10, dtype=torch.uint8))
-    assert [tuple(part.shape) for part in parts] == [(10, 6), (10, 6), (5, 6)]
-    assert not torch.equal(parts[0], parts[1])
-    (whole,) = model.stream(25, 6, 3, block=25)
-    assert torch.equal(whole, model.sample(25, 6, 3).tokens)
-    with pytest.raises(ValueError, match="block must be an integer of 1 or more"):
-        next(model.stream(25, 6, 3, block=0))
 
 
 def test_without_numba_everything_goes_through_torch(monkeypatch):

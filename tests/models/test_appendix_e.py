@@ -10,9 +10,13 @@ from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import FLAT, SHARP, mixed_permutations, random_hmm, random_memory_hmm
 from hmmlib.models.families import (
     dependent_hmm,
+    essential_hmm,
+    essential_twins,
     hidden_twins,
     nearly_dependent_hmm,
     non_degenerate_hmm,
+    recoverable_memory_hmm,
+    recoverable_twins,
     regular_hmm,
     sparse_columns,
     sparse_hmm,
@@ -214,6 +218,10 @@ MAKERS = {
     "non_degenerate_hmm": lambda seed: non_degenerate_hmm(4, 6, seed),
     "nearly_dependent_hmm": lambda seed: nearly_dependent_hmm(4, 6, 1e-3, seed),
     "dependent_hmm": lambda seed: dependent_hmm(4, 6, seed),
+    "essential_hmm": lambda seed: essential_hmm(4, 3, 2, seed)[0],
+    "recoverable_memory_hmm": lambda seed: recoverable_memory_hmm(2, 2, 2, 1, 1, seed)[0],
+    "essential_twins": essential_twins,
+    "recoverable_twins": recoverable_twins,
 }
 
 
@@ -291,7 +299,7 @@ def test_nearly_dependent_columns(gap):
 
 
 def test_families_that_cannot_be():
-    with pytest.raises(ValueError, match="4 independent columns need at least 4 tokens, not 3"):
+    with pytest.raises(ValueError, match="n_tokens must be an integer of 4 or more, not 3"):
         non_degenerate_hmm(4, 3)
     with pytest.raises(ValueError, match="n_states must be an integer of 2 or more, not 1"):
         dependent_hmm(1, 3)

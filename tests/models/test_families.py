@@ -5,18 +5,12 @@ import pytest
 import torch
 
 from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior, posterior
-from hmmlib.models.chains import primitive
 from hmmlib.models.families import (
-    dependent_hmm,
     essential_hmm,
     essential_twins,
-    hidden_twins,
-    nearly_dependent_hmm,
-    non_degenerate_hmm,
     parity_memory_hmm,
     recoverable_memory_hmm,
     recoverable_twins,
-    regular_hmm,
     shrinking_support,
 )
 from hmmlib.theory.assumptions import (
@@ -37,22 +31,6 @@ SEEDS = range(30)
 
 def rank(columns):
     return np.linalg.matrix_rank(columns.reshape(len(columns), -1).numpy())
-
-
-def test_vanilla_families_keep_their_assumptions():
-    for seed in SEEDS:
-        n = 1 + seed % 5
-        assert assumption_3_2(regular_hmm(n, 3, seed))
-        assert assumption_3_1(non_degenerate_hmm(n, n + seed % 3, seed))
-        assert assumption_3_2(non_degenerate_hmm(n, n + seed % 3, seed))
-        near = nearly_dependent_hmm(n + 1, n + 2, 1e-5, seed)
-        assert assumption_3_1(near)
-        assert assumption_3_2(near)
-        broken = dependent_hmm(n + 1, n + 2, seed)
-        assert assumption_3_2(broken)
-        assert not assumption_3_1(broken)
-    assert assumption_3_2(hidden_twins())
-    assert not assumption_3_1(hidden_twins())
 
 
 @pytest.mark.parametrize("zeros", [0.0, 0.4, 0.8])
@@ -78,23 +56,6 @@ def test_essential_models(zeros):
         assert (model.transition[outside][:, list(report.sources)] == 0).all()
         dependent += not assumption_3_1(model)
     assert dependent > 0
-
-
-def test_primitive_is_ergodic():
-    answers = set()
-    for seed in range(200):
-        draw = np.random.default_rng(seed)
-        n = 1 + seed % 6
-        chain = torch.as_tensor((draw.random((n, n)) < 0.2 + 0.05 * (seed % 5)).astype(float))
-        power = np.linalg.matrix_power(chain.numpy().astype(object), (n - 1) ** 2 + 1)
-        assert primitive(chain) == bool((power > 0).all()), seed
-        answers.add(primitive(chain))
-    assert answers == {True, False}
-    for n in (1, 2, 3, 7):
-        longest = torch.eye(n).roll(1, 0)  # Wielandt's chain: primitive as late as can be
-        assert primitive(longest) == (n == 1)
-        longest[1 % n, -1] = 1
-        assert primitive(longest)
 
 
 @pytest.mark.parametrize("stationary", [False, True])
@@ -135,23 +96,6 @@ def test_recoverable_models(n_cells, stationary):
         not_4_2 += not assumption_4_2(model, cell, syntax)
     assert zero_priors > 0
     assert not_4_2 > 0  # a prompt is needed
-
-
-def test_seeds_decide():
-    for make in (
-        lambda seed: essential_hmm(4, 3, 2, seed)[0],
-        lambda seed: recoverable_memory_hmm(2, 2, 2, 1, 1, seed)[0],
-        essential_twins,
-        recoverable_twins,
-    ):
-        first, again, other = make(3), make(3), make(4)
-        by_generator = make(torch.Generator().manual_seed(3))
-        for name in ("transition", "emission", "initial"):
-            assert torch.equal(getattr(first, name), getattr(again, name))
-            assert torch.equal(getattr(first, name), getattr(by_generator, name))
-        assert not torch.equal(first.transition, other.transition)
-        with pytest.raises(ValueError, match="seed must be"):
-            make(-1)
 
 
 def test_essential_twins_break_independence_and_nothing_else():

@@ -8,7 +8,7 @@ import torch
 from record import slow
 
 from hmmlib.inference.messages import log_likelihood, memory_posterior
-from hmmlib.models.sentences import CELLS, SYNTAX, TELLING, VALUES, farm, sentences
+from hmmlib.models.sentences import CELLS, CONTENT_WORDS, SYNTAX, VALUES, farm, sentences
 from hmmlib.theory.assumptions import assumption_3_2, assumption_4_2, assumption_4_4, assumption_d_5
 from hmmlib.validation import MASK
 
@@ -38,7 +38,7 @@ def test_the_chain_is_regular():
     ],
 )
 def test_recoverable_are_the_words_that_depend_on_memory(cell, part):
-    telling = (CELLS[cell], SYNTAX[part]) in TELLING
+    telling = (CELLS[cell], SYNTAX[part]) in CONTENT_WORDS
     assert bool(assumption_4_2(TOY.model, cell, [part])) == telling
     columns = TOY.model.emission[:, :, TOY.state(CELLS[cell], SYNTAX[part])]
     assert (columns == columns[:, :1]).all().item() != telling

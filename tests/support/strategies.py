@@ -59,8 +59,8 @@ def must_fail(wanted, damage):
 
 MILD = st.sampled_from([0.0, 1.0, 1.0, 2.0, 0.02]) | st.floats(0.02, 1.0)
 """Zeros, ties, and nothing so small that products of a dozen leave float32."""
-HARD = st.sampled_from([0.0, 1.0, 1.0, 3.0, 1e-9, 1e-43, 1e-150, 1e-300, 5e-324]) | st.floats(0.0, 1.0)
-"""Near-zeros too, and the smallest float."""
+HARD = st.sampled_from([0.0, 1.0, 1.0, 3.0, 1e-6, 1e-9]) | st.floats(1e-9, 1.0)
+"""Near-zeros too: as small as whatever text of some seven tokens allows, one that contradicts itself included."""
 
 
 @st.composite
@@ -170,7 +170,7 @@ def rounding(model, length):
     return operations * torch.finfo(model.dtype).eps
 
 
-LOST = {torch.float64: 1e-300, torch.float32: 1e-30}
+LOST = {torch.float64: 1e-100, torch.float32: 1e-30}
 """Probabilities below are not compared: some products on the way to them leave the range of a float."""
 
 
