@@ -71,7 +71,7 @@ def summary(result: TrialResult) -> str:
 
 def what_is_kept(spec: TrialSpec, store: Store | str | Path) -> str:
     """What is kept of a trial that was broken off, in words."""
-    done = checkpoints.kept(checkpoint_path(spec, store)).get("done")
+    done = checkpoints.facts_at(checkpoint_path(spec, store)).get("done")
     network = f"its network after {done} of {spec.steps} steps is kept: run it again to go on"
     return f"{describe(spec)} was broken off, and {network if done else 'nothing is kept'}"
 

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from hmmlib.theory.heads import LinearHead
+from hmmlib.training import tuning
 from hmmlib.training.readers import FromTransformers, OwnBert, Reader, as_reader, positions_for_text
-from hmmlib.training.tuning import Tuning, all_probs_at_mask, checked, fit, tune_prompt, warn_if_text_is_unseen
+from hmmlib.training.tuning import Tuning, checked, fit, tune_prompt, warn_if_text_is_unseen
 from hmmlib.validation import as_seed, integer, of_type, one_of
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Tuned(NamedTuple):
 
     def probs(self, tokens: Tensor) -> Tensor:
         """The tuned network's distribution at the first token of each sequence, (n, X)."""
-        return all_probs_at_mask(self.network, tokens, self.prompt)
+        return tuning.all_probs_at_mask(self.network, tokens, self.prompt)
 
 
 def peft_config(tuner: str, module: PreTrainedModel, length: int = 20, rank: int = 8) -> PeftConfig:

@@ -116,7 +116,7 @@ def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[
     return None
 
 
-def kept(path: Path) -> dict[str, str]:
+def facts_at(path: Path) -> dict[str, str]:
     """The facts of the checkpoint at `path`, as they were written; none where there is no readable one. For messages alone."""
     try:
         with safe_open(as_path(path), framework="pt") as file:

@@ -29,9 +29,8 @@ from hmmlib.validation import MASK, as_generator, as_seed, integer, number, of_t
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
-LOOK = {"cpu": 1}
-"""After how many steps the loss is read, by kind of device; on others after SELDOM, as each reading waits for the device."""
-SELDOM = 100
+STEPS_PER_REPORT = {"cpu": 1, "cuda": 100, "mps": 100}
+"""After how many steps the loss is read, by kind of device: each reading waits for the device."""
 
 MASKINGS = ("always", "bert")
 """What a hidden position shows: always [MASK], or what BERT's masking shows."""
@@ -343,12 +342,12 @@ def _check_sizes(network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretrai
 
 
 def _go_on(run: Run, report: Callable[[int, float], None] | None, checkpoint: Path | None, every: float) -> None:
-    """The steps that are left, with a look at the loss and a checkpoint now and then, and one at the end."""
-    look, saved, begun = LOOK.get(run.device.type, SELDOM), time.monotonic(), run.done
+    """The steps that are left, with reports of the loss and a checkpoint now and then, and one at the end."""
+    every_steps, saved, begun = STEPS_PER_REPORT.get(run.device.type, 100), time.monotonic(), run.done
     while run.done < run.plan.steps:
         run.step()
         backend.stop_if_interrupted()
-        if run.done % look and run.done < run.plan.steps:
+        if run.done % every_steps and run.done < run.plan.steps:
             continue
         loss = run.losses[run.done - 1].item()
         if not math.isfinite(loss):

@@ -125,7 +125,7 @@ def test_an_interrupt_ends_the_workers_with_checkpoints(swept):
     report, store = swept
     spec = TrialSpec("smoke", seed=9, **TINY)
     assert report["interrupted"]
-    assert checkpoints.kept(checkpoint_path(spec, store))["done"] == "2"
+    assert checkpoints.facts_at(checkpoint_path(spec, store))["done"] == "2"
     assert Claim.take(spec, store) is not None
 
 

@@ -247,7 +247,7 @@ def test_workers_end_with_the_command_and_keep_their_work(tmp_path, monkeypatch,
         signal.signal(signal.SIGINT, before)
     assert not backend.Interrupts.asked
     assert capfd.readouterr().err == "stopping after this step\n"
-    assert checkpoints.kept(checkpoint_path(SPECS[1], tmp_path))["done"] == "3"
+    assert checkpoints.facts_at(checkpoint_path(SPECS[1], tmp_path))["done"] == "3"
     assert any(line.startswith(f"{describe(SPECS[1])} was broken off, and its network after 3 of 4") for line in lines)
     assert Claim.take(SPECS[1], tmp_path) is not None
     rest = run_missing(SPECS[:2], tmp_path, say=str)

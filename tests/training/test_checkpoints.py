@@ -26,23 +26,25 @@ def path(tmp_path):
 # Broken off
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("step", [0, 4, STEPS - 2, STEPS - 1])
-def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, step, path):
-    with pytest.raises(Stopped):
-        train(name, path, stop_after(step))
+def resumed(name, path):
+    """A run goes on from its checkpoint and ends as an undisturbed one: the steps that are reported."""
     reports = []
-    torch.manual_seed(step)  # the global generator has no say
+    torch.manual_seed(0)  # the global generator does not matter
     assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
-    assert reports == list(range(step + 1, STEPS))
+    return reports
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_run_may_be_broken_off_after_every_step(name, path):
-    for step in range(STEPS):
+def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, path):
+    for step in (0, 4, STEPS - 2, STEPS - 1):
         with pytest.raises(Stopped):
             train(name, path, stop_after(step))
-    assert train(name, path) == undisturbed(name)
+        assert resumed(name, path) == list(range(step + 1, STEPS))
+        checkpoints.remove(path)
+    for step in range(STEPS):  # and after every step, one time after the other
+        with pytest.raises(Stopped):
+            train(name, path, stop_after(step))
+    assert resumed(name, path) == []
     assert undisturbed(name) == train(name)
     assert undisturbed(name) != train(name, seed=2)
 
@@ -64,17 +66,16 @@ def test_all_that_a_checkpoint_holds_is_needed(name, lost, path, monkeypatch):
 
     def damaged(*arguments):
         tensors, facts = load(*arguments)
-        kept = {name: value.clone() for name, value in tensors.items()}
-        for key, value in kept.items():
+        tensors = {name: value.clone() for name, value in tensors.items()}
+        for key, value in tensors.items():
             if key.startswith(lost) and value.dtype == torch.uint8:
                 value.copy_(torch.Generator().manual_seed(99).get_state())
             elif key.startswith(lost):
                 value *= 0.5
-        return kept, facts
+        return tensors, facts
 
     monkeypatch.setattr(checkpoints, "load", damaged)
-    losses, weights = train(name, path)
-    expected_losses, expected = undisturbed(name)
+    (losses, weights), (expected_losses, expected) = train(name, path), undisturbed(name)
     assert losses != expected_losses
     assert (weights == expected) == (lost == "losses")
 
@@ -95,9 +96,7 @@ def test_a_step_that_was_cut_in_half_is_not_kept(path, monkeypatch):
     calls.clear()
     with pytest.raises(KeyboardInterrupt):
         train("Muon", path, every=0)
-    reports = []
-    assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
-    assert reports == list(range(5, STEPS))
+    assert resumed("Muon", path) == list(range(5, STEPS))
 
 
 def test_how_often_a_checkpoint_is_written(path, monkeypatch):
@@ -166,9 +165,7 @@ def test_a_process_killed_again_and_again_ends_with_the_same_weights(path):
     assert int(kills) >= times
     assert never_twice == "True"  # what has been reported is in a checkpoint, and is not done again
     assert 60 < int(steps) <= 120
-    reports = []
-    assert train("long", path, lambda now, loss: reports.append(now)) == undisturbed("long")
-    assert reports == []
+    assert resumed("long", path) == []
 
 
 # Broken checkpoints
@@ -180,18 +177,17 @@ def cut(path, share):
     path.write_bytes(content[: int(share * len(content))])
 
 
-SHARES = [0.0, 0.0001, 0.05, 0.5, 0.9999]
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_a_checkpoint_cut_short_gives_way_to_the_one_before(share, path):
-    leave_two(path)
-    cut(path, share)
-    reports = []
-    with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over") as caught:
-        assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
-    assert len(caught) == 1
-    assert reports == [3, 4, 5, 6, 7, 8]
+@pytest.mark.parametrize("share", [0.0, 0.0001, 0.05, 0.5, 0.9999])
+def test_a_checkpoint_cut_short_gives_way_to_the_one_before_or_to_a_fresh_start(share, path):
+    """tests/faults cuts one at every byte."""
+    for broken in ([path], [path, checkpoints.previous(path)]):
+        leave_two(path)
+        for one in broken:
+            cut(one, share)
+        with pytest.warns(UserWarning, match=r"is no whole checkpoint and is passed over") as caught:
+            assert resumed("Muon", path) == list(range(3 if len(broken) == 1 else 0, STEPS))
+        assert [warning.message.args[0].split()[0] for warning in caught] == [str(one) for one in broken]
+        checkpoints.remove(path)
 
 
 def with_header(text, old, new):
@@ -231,24 +227,10 @@ def test_a_whole_checkpoint_of_another_version_is_named_and_kept(lost, added, sa
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("share", SHARES)
-def test_without_a_whole_checkpoint_a_run_begins_afresh(share, path):
-    leave_two(path)
-    cut(path, share)
-    cut(checkpoints.previous(path), share)
-    reports = []
-    with pytest.warns(UserWarning, match="is no whole checkpoint and is passed over") as caught:
-        assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
-    assert len(caught) == 2
-    assert reports == list(range(STEPS))
-
-
 def test_the_one_before_alone_will_do(path):
     leave_two(path)
     path.unlink()
-    reports = []
-    assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
-    assert reports == [3, 4, 5, 6, 7, 8]
+    assert resumed("Muon", path) == [3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(
@@ -274,31 +256,11 @@ def test_a_run_that_was_begun_elsewhere_begins_anew(path):
     tensors, facts = checkpoints.load(path, {})
     assert facts["place"] == "cpu in torch.float32"
     checkpoints.save(path, tensors, {**facts, "place": "cuda in torch.float32"})
-    reports = []
     with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, this is cpu in torch\.float32: begun anew"):
-        assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
-    assert reports == list(range(STEPS))
+        assert resumed("Muon", path) == list(range(STEPS))
 
 
 # Writing that fails
-
-
-def full_disk(monkeypatch, path):
-    monkeypatch.setattr(checkpoints, "save_file", raises(SafetensorError("No space left on device")))
-
-
-def no_permission(monkeypatch, path):
-    monkeypatch.setattr(checkpoints, "save_file", raises(PermissionError(13, "Permission denied")))
-
-
-def no_rename(monkeypatch, path):
-    monkeypatch.setattr(os, "replace", raises(OSError(30, "Read-only file system")))
-
-
-def no_second_rename(monkeypatch, path):
-    replace_file = os.replace
-    last = raises(OSError(30, "Read-only file system"))
-    monkeypatch.setattr(os, "replace", lambda one, other: (last if other == path else replace_file)(one, other))
 
 
 def raises(error):
@@ -308,18 +270,29 @@ def raises(error):
     return call
 
 
+READ_ONLY, REPLACE = raises(OSError(30, "Read-only file system")), os.replace
+FAILURES = {
+    "full disk": lambda path: (checkpoints, "save_file", raises(SafetensorError("No space left on device"))),
+    "no permission": lambda path: (checkpoints, "save_file", raises(PermissionError(13, "Permission denied"))),
+    "no rename": lambda path: (os, "replace", READ_ONLY),
+    "no second rename": lambda path: (
+        os, "replace", lambda one, other: (READ_ONLY if other == path else REPLACE)(one, other)
+    ),
+}  # fmt: skip
+
+
 def whole(path):
     """The newest whole checkpoint's number of steps, read without regard to whose it is."""
     return int(checkpoints.load(path, {})[1]["done"])
 
 
-@pytest.mark.parametrize("failure", [full_disk, no_permission, no_rename, no_second_rename])
+@pytest.mark.parametrize("failure", FAILURES)
 def test_a_checkpoint_that_cannot_be_written_is_an_error_and_the_old_one_stays(failure, path, monkeypatch):
     leave_two(path)
     done = whole(path)
     for every in (0, math.inf):  # while it runs, and when it is broken off
         with monkeypatch.context() as patched:
-            failure(patched, path)
+            patched.setattr(*FAILURES[failure](path))
             with pytest.raises(OSError, match=rf"no checkpoint could be written to {path}: .*(space|denied|Read-only)"):
                 train("Muon", path, stop_after(7), every)
         assert whole(path) == done

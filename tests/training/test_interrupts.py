@@ -56,7 +56,7 @@ def test_an_interrupt_within_a_step_keeps_what_was_done(name, step, tmp_path, wi
     with pytest.raises(KeyboardInterrupt):
         train(name, path)
     assert capfd.readouterr().err == "stopping after this step\n"
-    assert checkpoints.kept(path)["done"] == str(step + 1)
+    assert checkpoints.facts_at(path)["done"] == str(step + 1)
     assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
     assert reports == list(range(step + 1, STEPS))
 
@@ -67,7 +67,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path, within_step, capfd):
     with pytest.raises(KeyboardInterrupt):
         train("Muon", tmp_path / "one.safetensors")
     assert capfd.readouterr().err == "stopping after this step\n"
-    assert checkpoints.kept(tmp_path / "one.safetensors") == {}
+    assert checkpoints.facts_at(tmp_path / "one.safetensors") == {}
 
 
 def test_an_interrupt_that_an_import_would_swallow_ends_the_next_step_of_tuning(capfd):
@@ -111,7 +111,7 @@ def test_in_other_threads_and_where_signals_are_ignored_nothing_is_changed():
 def test_a_command_that_is_broken_off_goes_on_to_the_same_result(sent, tmp_path, call):
     words = ["trial", "--preset", "smoke", "--n-states", "3", "--store", tmp_path, *CHANGES]
     done = command_at_step(3, sent, *words)
-    facts = checkpoints.kept(checkpoint_path(SPEC, tmp_path))
+    facts = checkpoints.facts_at(checkpoint_path(SPEC, tmp_path))
     if sent == signal.SIGINT:
         assert (done.returncode, facts["done"]) == (130, "3"), done.stderr
         assert done.stderr.splitlines() == [
@@ -143,4 +143,4 @@ run_trial(TrialSpec("smoke", **{TINY}), interrupt, checkpoint=pathlib.Path({str(
     finally:
         manager.shutdown_kernel(now=True)
     assert reply["content"].get("ename") == "KeyboardInterrupt"
-    assert checkpoints.kept(path)["done"] == "3"
+    assert checkpoints.facts_at(path)["done"] == "3"
