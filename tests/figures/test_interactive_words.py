@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from companion.figures import interactive
-from moving_figures import ASK, WORDS, close, draws, language, random_attention
+from moving_figures import ASK, WORDS, close, draws, language, random_attention, random_memory_hmm
 
 from hmmlib.inference.messages import (
     latent_given_others,
