@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from companion.figures.beyond_figures import dots, lines, plane, triangles, wrong_beliefs
-from companion.figures.figures import TRIANGLE
+from companion.figures.triangles import TRIANGLE
 
 from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.summaries import LEFT, gain, interval, reference, size

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from companion.figures import believing, interactive
+from companion.figures import interactive
+from companion.figures.trial_by_trial import trial_by_trial
 
-from hmmlib.inference.messages import (
-    log_likelihood,
-)
+from hmmlib.experiments.store import STORE, load_results
+from hmmlib.inference.messages import log_likelihood
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.heads import AttentionHead
@@ -23,7 +23,8 @@ PAGES = dict.fromkeys(
 PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
 PAGES |= {"notebooks/4-1-attention-head": 2, "book/index": 1}
 """Interactive figures of each page."""
-FIGURES = ("prompt", "columns", "attention", "softmax", "words", "believing", "passes", "trials")
+WORDS = ["a", "the", "cow", "horse", "barn", "field"]
+ASK = "is it a cow?"
 
 
 def close(found, expected, tolerance=1e-12):
@@ -36,30 +37,23 @@ def draws(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-STATES = ["a", "b", "c", "d"]
-
-
-def prompt_case(seed=0):
-    """The four states of the page on Section 3.1, or a random model like it."""
+def prompt_figure(seed=0):
+    """A model of four states, its task, prompt, head and inputs, and their figure; for seed 0 as on the page of Section 3.1."""
     if seed == 0:
         model = HMM(
             [[0, 0, 0.6, 0.6], [0, 0, 0.4, 0.2], [0.7, 0.2, 0, 0], [0.3, 0.8, 0, 0.2]],
             [[0.5, 0.3, 0.3, 0.7], [0.1, 0.6, 0.7, 0.3], [0.4, 0.1, 0, 0]],
             [0.25] * 4,
         )
-        return model, torch.tensor([1.0, -1, 0, 0], dtype=torch.float64), [0, 1]
-    model, essential = families.essential_hmm(4, 3, 2 + seed % 2, seed)
-    mu = torch.zeros(4, dtype=torch.float64)
-    mu[essential] = torch.randn(len(essential), generator=draws(seed), dtype=torch.float64)
-    return model, mu, essential
-
-
-def prompt_figure(seed=0):
-    model, mu, essential = prompt_case(seed)
+        mu, essential = torch.tensor([1.0, -1, 0, 0], dtype=torch.float64), [0, 1]
+    else:
+        model, essential = families.essential_hmm(4, 3, 2 + seed % 2, seed)
+        mu = torch.zeros(4, dtype=torch.float64)
+        mu[essential] = torch.randn(len(essential), generator=draws(seed), dtype=torch.float64)
     prompt, head = theorem_3_6(model, mu, essential)
     x = torch.tensor(list(product(range(3), repeat=4)))
     x = x[log_likelihood(model, x) > -torch.inf].tolist()
-    figure = interactive.conditioning_by_a_prompt(model, mu, prompt, head, STATES, [x[0], x[-1]])
+    figure = interactive.conditioning_by_a_prompt(model, mu, prompt, head, "abcd", [x[0], x[-1]])
     return model, mu, prompt, head, torch.tensor(x), figure
 
 
@@ -78,10 +72,6 @@ def weather():
     return model, ["sun", "cloud", "rain"]
 
 
-WORDS = ["a", "the", "cow", "horse", "barn", "field"]
-ASK = "is it a cow?"
-
-
 def language():
     """The little language of the page on Section 4.1."""
     noun = [[0, 0, 0.6, 0.3, 0.1, 0], [0, 0, 0.1, 0.8, 0, 0.1]]
@@ -97,19 +87,41 @@ def language():
     return model, theorem_4_3(model, [1.0, -1.0], 0, [1])
 
 
+def random_memory_hmm(seed):
+    """A model with up to three cells, many of whose texts are impossible."""
+    n_cells = 1 + seed % 3
+    return families.sparse_memory_hmm(2 + seed % 2, 2 * n_cells, 4, seed, 0.5, n_cells)
+
+
 def random_attention(seed):
     """A model with up to three cells and any head, sometimes one whose scores all tie."""
-    n_cells, n_memory = 1 + seed % 3, 2 + seed % 2
-    model = families.sparse_memory_hmm(n_memory, 2 * n_cells, 4, seed, 0.5, n_cells)
+    model = random_memory_hmm(seed)
     draw = partial(torch.randn, generator=draws(seed), dtype=torch.float64)
-    width = n_memory * model.n_states
+    width = model.n_memory * model.n_states
     query = draw(model.n_states + 1) * (seed % 4 > 0)
-    return model, AttentionHead(query, draw(model.n_states + 1, 4), draw(width, 4), draw(width), None, 3.0, n_cells)
+    return model, AttentionHead(
+        query, draw(model.n_states + 1, 4), draw(width, 4), draw(width), None, 3.0, model.n_cells
+    )
 
 
-CELLS, VALUES, SYNTAX = ["subject", "place"], [["cow", "horse"], ["barn", "field"]], ["article", "noun"]
-
-
-def believing_figure(text="a cow the barn", read=1, examples=("a a", "the [mask]")):
-    """The little language, read word by word."""
-    return believing.belief_word_by_word(language()[0], WORDS, CELLS, VALUES, SYNTAX, text, read, examples)
+def figures():
+    """Each figure once, by the name of its script."""
+    (model, mu), (memory, head) = three_states(), language()
+    cells, values, syntax = ["subject", "place"], [["cow", "horse"], ["barn", "field"]], ["article", "noun"]
+    every = [
+        prompt_figure()[-1],
+        interactive.nearly_dependent_columns(model, mu, "abc"),
+        interactive.attention_over_words(
+            memory, head, [1.0, -1], WORDS, "a cow", ["cow", "horse"], [1], ASK, examples=["a a"]
+        ),
+        interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
+        interactive.fake_token_or_other_words(
+            model.emission, [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0], "abc"
+        ),
+        interactive.belief_word_by_word(
+            memory, WORDS, cells, values, syntax, "a cow the barn", 1, ("a a", "the [mask]")
+        ),
+        interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
+        trial_by_trial(load_results("smoke", STORE)),
+    ]
+    return {figure.figure: figure for figure in every}

@@ -166,13 +166,13 @@ def dependencies(
     return finish(figure)
 
 
-def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[bool], bound: float = 1.0) -> Figure:
-    """Attention scores along one input: a bar for each position, the attended ones dark; a line at `bound`."""
+def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[bool]) -> Figure:
+    """Attention scores along one input: a bar for each position, the attended ones dark; a line at 1."""
     at, scores, attended = np.arange(1, len(words) + 1), np.asarray(scores), np.asarray(attended)
     figure, axes = plt.subplots(figsize=(5.4, 2.6))
     for which, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
         axes.bar(at[which], scores[which], 0.7, color=colour, label=name)
-    axes.axhline(bound, color=INK, linewidth=1, linestyle=":")
+    axes.axhline(1, color=INK, linewidth=1, linestyle=":")
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
     axes.set(ylabel="attention score")

@@ -68,9 +68,9 @@ def _matrices(model: HMM) -> dict:
     return {name: getattr(model, name).tolist() for name in ("transition", "emission", "initial")}
 
 
-def _inputs(model: HMM, length: int) -> Tensor:
-    """Every input of a length that can occur, (n, length): points in a triangle, which should be at most some 400."""
-    x = torch.tensor(list(product(range(model.n_tokens), repeat=length)))
+def _inputs(model: HMM) -> Tensor:
+    """Every input of four tokens that can occur, (n, 4)."""
+    x = torch.tensor(list(product(range(model.n_tokens), repeat=4)))
     return x[log_likelihood(model, x) > -torch.inf]
 
 
@@ -81,17 +81,15 @@ def conditioning_by_a_prompt(
     head: LinearHead,
     names: Sequence[str],
     shown: Sequence[Sequence[int]],
-    length: int = 4,
-    name: str = "prompt",
 ) -> Moving:
     """Theorem 3.6: the prompt's entries against the posterior of H_2, the points at the gap and the head's accuracy.
 
     Args:
         model: of three tokens and at most six states.
         mu: the task's weights, (S,). prompt, head: as `theorem_3_6` gives them.
-        names: of the states. shown: two or three inputs of `length` whose posteriors are drawn as bars.
+        names: of the states. shown: two or three inputs of four tokens, whose posteriors are drawn as bars.
     """
-    inputs = _inputs(model, length).tolist()
+    inputs = _inputs(model).tolist()
     prompt = torch.as_tensor(prompt)
     reachable = (model.transition @ (prompt * model.marginal(1))) > 0
     data = {
@@ -104,7 +102,7 @@ def conditioning_by_a_prompt(
         "inputs": inputs,
         "shown": [inputs.index(torch.as_tensor(x).tolist()) for x in shown],
     }
-    return Moving("prompt", name, data, "The entries of a prompt, and what they leave of the hidden states.")
+    return Moving("prompt", "prompt", data, "The entries of a prompt, and what they leave of the hidden states.")
 
 
 def nearly_dependent_columns(
@@ -113,9 +111,6 @@ def nearly_dependent_columns(
     names: Sequence[str],
     merge: tuple[int, int] = (0, 1),
     noise: float = 1e-3,
-    length: int = 4,
-    seed: int = 0,
-    name: str = "columns",
 ) -> Moving:
     """Theorem 3.3 near its edge: a column of W moves to another, and the head's weights and its errors under noise grow.
 
@@ -125,10 +120,10 @@ def nearly_dependent_columns(
     Args:
         model: of three tokens and three states, with independent columns of W. mu: the task's weights, (3,).
         names: of the states. merge: the column that stays, and the one that moves.
-        noise: standard deviation of the noise in G, fixed by `seed`.
+        noise: standard deviation of the noise in G.
     """
-    inputs = _inputs(model, length)
-    draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    inputs = _inputs(model)
+    draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     emission = model.emission.clone()
     emission[:, merge[1]] = emission[:, merge[0]]
     equal = HMM(model.transition, emission, model.initial, columns=True)
@@ -146,7 +141,7 @@ def nearly_dependent_columns(
         "noiseSize": noise,
         "refuted": isinstance(verdict, Impossible),
     }
-    return Moving("columns", name, data, "Two columns of W come together, and the head of the theorem grows.")
+    return Moving("columns", "columns", data, "Two columns of W come together, and the head of the theorem grows.")
 
 
 def _memory_matrices(model: MemoryHMM) -> dict:
@@ -177,7 +172,6 @@ def attention_over_words(
     question: str,
     cell: int = 0,
     examples: Sequence[str] = (),
-    name: str = "attention",
 ) -> Moving:
     """Theorem 4.3: a text that the reader writes, the head's scores along it, its label and the true posterior.
 
@@ -206,12 +200,10 @@ def attention_over_words(
         "most": 10,  # bars along one text: with more of them their words overlap on a phone
     }
     still = "A text of your own, and where the attention head looks in it."
-    return Moving("attention", name, data, still, ("writing",))
+    return Moving("attention", "attention", data, still, ("writing",))
 
 
-def softmax_and_its_limit(
-    model: MemoryHMM, head: AttentionHead, words: Sequence[str], text: str, name: str = "softmax"
-) -> Moving:
+def softmax_and_its_limit(model: MemoryHMM, head: AttentionHead, words: Sequence[str], text: str) -> Moving:
     """The relaxation of (4.1): weights and score of the softmax head along one text, against the norm of its query."""
     x = torch.tensor([[words.index(word) for word in text.split()]])
     probs = masked_token_probs(model, x)
@@ -222,11 +214,11 @@ def softmax_and_its_limit(
         "attended": head.attended(probs)[0].tolist(),
         "unit": head.query.norm().item(),
     }
-    return Moving("softmax", name, data, "The weights of a softmax as its query grows.")
+    return Moving("softmax", "softmax", data, "The weights of a softmax as its query grows.")
 
 
 def passing_messages(
-    model: HMM, words: Sequence[str], states: Sequence[str], text: str, masked: Sequence[int] = (), name: str = "messages"
+    model: HMM, words: Sequence[str], states: Sequence[str], text: str, masked: Sequence[int] = ()
 ) -> Moving:
     """Section 2: the two passes along one text, a message at a time; what they give at each position; words to be masked.
 
@@ -242,13 +234,11 @@ def passing_messages(
         "masked": list(masked),
     }
     return Moving(
-        "messages", name, data, "Messages from the left and from the right, and what they give at each position."
+        "messages", "messages", data, "Messages from the left and from the right, and what they give at each position."
     )
 
 
-def fake_token_or_other_words(
-    emission, beliefs, labels, readout, weights, names: Sequence[str], name: str = "fake_token"
-) -> Moving:
+def fake_token_or_other_words(emission, beliefs, labels, readout, weights, names: Sequence[str]) -> Moving:
     """Texts as points in a triangle of three tokens: their states reweighted, as a fake token does it, or with other
     emission distributions.
 
@@ -265,7 +255,9 @@ def fake_token_or_other_words(
         "beliefs": torch.as_tensor(beliefs).tolist(),
         "labels": torch.as_tensor(labels).tolist(),
     }
-    return Moving("fake_token", name, data, "What texts say at the gap: weighed by a fake token, or told in other words.")
+    return Moving(
+        "fake_token", "fake_token", data, "What texts say at the gap: weighed by a fake token, or told in other words."
+    )
 
 
 def belief_word_by_word(
@@ -277,7 +269,6 @@ def belief_word_by_word(
     text: str,
     read: int = 0,
     examples: Sequence[str] = (),
-    name: str = "beliefs",
 ) -> Moving:
     """A text that the reader writes or steps through: posteriors of the memory cells, and of the state, after each word.
 
@@ -299,4 +290,4 @@ def belief_word_by_word(
         "most": 24,  # words of a text: with more of them the reader's own are out of sight on a phone
     }
     still = "What is believed of each memory cell and of the state after each word of a text."
-    return Moving("beliefs", name, data, still, ("writing",))
+    return Moving("beliefs", "beliefs", data, still, ("writing",))
