@@ -18,17 +18,7 @@ from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumera
 
 log = logging.getLogger(__name__)
 
-PARTS = (
-    "mathematics",
-    "pictures",
-    "ledger_tables",
-    "cell_labels",
-    "works_map",
-    "page_facts",
-    "cards",
-    "api_reference",
-    "freshness",
-)
+PARTS = "mathematics pictures ledger_tables cell_labels works_map page_facts cards api_reference freshness".split()
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"
 UNNAMED = '<summary><span class="toctree-toggle"'
@@ -90,11 +80,10 @@ def tidy_page(app, pagename, templatename, context, doctree):
         context["body"] = context["body"].replace(
             '<div role="list" class="citation-list">', '<div class="citation-list">'
         )
-    context["script_files"] = [
-        script
-        for script in context["script_files"]
-        if "thebe" not in f"{script} {getattr(script, 'attributes', {}).get('body', '')}".lower()
-    ]
+    words = {
+        script: f"{script} {getattr(script, 'attributes', {}).get('body', '')}" for script in context["script_files"]
+    }
+    context["script_files"] = [script for script, text in words.items() if "thebe" not in text.lower()]
 
 
 def lighten_pages(app, exception):
@@ -131,7 +120,6 @@ def setup(app):
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten_pages)
     code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.[pj][ys]")))
-    app.add_config_value(
-        "companion_code", hashlib.sha256(code).hexdigest(), "env"
-    )  # changed code writes all pages anew
+    # changed code writes all pages anew
+    app.add_config_value("companion_code", hashlib.sha256(code).hexdigest(), "env")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}  # one typesetter for all pages
