@@ -18,7 +18,17 @@ from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumera
 
 log = logging.getLogger(__name__)
 
-PARTS = "mathematics pictures ledger_tables cell_labels works_map page_facts cards api_reference freshness".split()
+PARTS = (
+    "mathematics",
+    "pictures",
+    "ledger_tables",
+    "cell_labels",
+    "works_map",
+    "page_facts",
+    "cards",
+    "api_reference",
+    "freshness",
+)
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"
 UNNAMED = '<summary><span class="toctree-toggle"'
@@ -80,10 +90,11 @@ def tidy_page(app, pagename, templatename, context, doctree):
         context["body"] = context["body"].replace(
             '<div role="list" class="citation-list">', '<div class="citation-list">'
         )
-    words = {
-        script: f"{script} {getattr(script, 'attributes', {}).get('body', '')}" for script in context["script_files"]
-    }
-    context["script_files"] = [script for script, text in words.items() if "thebe" not in text.lower()]
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if "thebe" not in f"{script} {getattr(script, 'attributes', {}).get('body', '')}".lower()
+    ]
 
 
 def lighten_pages(app, exception):
