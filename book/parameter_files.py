@@ -32,16 +32,10 @@ def read_parameters(path: Path, notebooks: Iterable[Path] = ()) -> dict:
     ValueError, naming the file, where it cannot be read or is no YAML, and where a name is no parameter of a notebook.
     """
     try:
-        text = path.read_text(encoding="utf8")
-        values, node = yaml.load(text, Plain), yaml.compose(text, Plain)
-    except (
-        OSError,
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        AttributeError,
-        RecursionError,
-    ) as error:  # of a wrong tag
+        loader = Plain(path.read_text(encoding="utf8"))
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node else None
+    except (OSError, yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no parameter file: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is no parameter file: it must have lines `name: value`, not {values!r}")
