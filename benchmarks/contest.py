@@ -187,13 +187,8 @@ def contest(
     agree = None
     if tolerance is not None and differences:
         agree = all(value is not None and value <= tolerance for value in differences.values())
-    return {
-        "threads": threads,
-        "contestants": [*rows.values()],
-        "differences": differences,
-        "tolerance": tolerance,
-        "agree": agree,
-    }
+    found = dict(differences=differences, tolerance=tolerance, agree=agree)
+    return dict(threads=threads, contestants=[*rows.values()]) | found
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float | None:

@@ -222,16 +222,10 @@ def tuning(row, quick: bool) -> None:
     for preset, examples in ({"smoke": 64} if quick else {"quick": 1280, "paper": 8}).items():
         spec, given = TrialSpec(preset), dict(trial=dict(preset=preset), examples=examples)
         key = dict(preset=preset, examples=examples, train=spec.train, epochs=spec.epochs, batch=spec.tuning_batch)
-        ways = {"outputs computed once": True, "outputs computed in each pass": False}
-        heads = [
-            hmmlib(
-                "tunings:head",
-                name,
-                options=given | dict(epochs=spec.epochs, cached=cached),
-                work=examples * spec.epochs,
-            )
-            for name, cached in ways.items()
-        ]
+        heads = []
+        for name, cached in {"outputs computed once": True, "outputs computed in each pass": False}.items():
+            options, work = given | dict(epochs=spec.epochs, cached=cached), examples * spec.epochs
+            heads.append(hmmlib("tunings:head", name, options=options, work=work))
         row(partial(contest, heads, tolerance=1e-3, **settings), what="head", **key)
         prompts = [
             hmmlib("tunings:prompt", dtype, options=given | dict(dtype=dtype), work=examples)

@@ -32,14 +32,17 @@ def read_parameters(path: Path, notebooks: Iterable[Path] = ()) -> dict:
     ValueError, naming the file, where it cannot be read or is no YAML, and where a name is no parameter of a notebook.
     """
     try:
-        text = path.read_text(encoding="utf8")
-        values, node = yaml.load(text, Plain), yaml.compose(text, Plain)
-    except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+        loader = Plain(path.read_text(encoding="utf8"))
+        node = loader.get_single_node()
+        values = loader.construct_document(node) if node else None
+    except (OSError, yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no parameter file: {getattr(error, 'strerror', None) or error}") from None
-    if not isinstance(values, dict) or len(node.value) > len(values):
-        raise ValueError(
-            f"{path} is no parameter file: it must have lines `name: value`, each name once, not {values!r}"
-        )
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is no parameter file: it must have lines `name: value`, not {values!r}")
+    if len(node.value) > len(values):
+        raise ValueError(f"{path} is no parameter file: a parameter stands in it twice")
+    if wrong := [name for name in values if not (isinstance(name, str) and name.isidentifier())]:
+        raise ValueError(f"{path} is no parameter file: no parameter can be named {wrong[0]!r}")
     for notebook in notebooks:
         known = parameters_of(notebook)
         if unknown := [name for name in values if name not in known]:

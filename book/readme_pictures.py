@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from companion.figures import figure_3, figures
-from playwright.sync_api import Page
 
 from hmmlib.experiments import specs, store
 
@@ -17,44 +16,29 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from browser import chromium  # noqa: E402
 
-HTML = ROOT / "_build" / "html"
+HTML = ROOT / "_build" / "html" / "notebooks"
 FOLDER = ROOT / "book" / "pictures"
-
-
-def left_panel() -> None:
-    figures.use_style()
-    trials = [
-        store.load_result(store.result_path(spec, store.STORE)) for spec in specs.panel_specs("quick", "left", 20)
-    ]
-    figure_3.panel(trials, "left").savefig(FOLDER / "head-against-prompt.png", dpi=150)
-
-
-def theorem(page: Page) -> None:
-    """A theorem in the text, and the card of another under the pointer."""
-    page.goto((HTML / "notebooks" / "3-1-prompt.html").as_uri())
-    link = page.locator("article a[href*='paper-thm-3-3']").first
-    link.scroll_into_view_if_needed()
-    link.hover()
-    page.locator("#companion-card").wait_for(state="visible")
-    page.screenshot(path=FOLDER / "page-with-card.png")
-
-
-def moving(page: Page) -> None:
-    """An interactive figure with its slider moved."""
-    page.goto((HTML / "notebooks" / "3-hmm.html").as_uri())
-    figure = page.locator(".moving").first
-    figure.get_by_role("button", name="Nearly equal").click()
-    figure.screenshot(path=FOLDER / "interactive-figure.png")
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    left_panel()
+    figures.use_style()
+    paths = (store.result_path(spec, store.STORE) for spec in specs.panel_specs("quick", "left", 20))
+    panel = figure_3.panel([store.load_result(path) for path in paths], "left")
+    panel.savefig(FOLDER / "head-against-prompt.png", dpi=150)
     with chromium() as browser:
-        light = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")
-        theorem(light)
-        dark = browser.new_page(viewport={"width": 900, "height": 800}, color_scheme="dark")
-        moving(dark)
+        page = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")
+        page.goto((HTML / "3-1-prompt.html").as_uri())
+        link = page.locator("article a[href*='paper-thm-3-3']").first
+        link.scroll_into_view_if_needed()
+        link.hover()  # the card of another theorem appears
+        page.locator("#companion-card").wait_for(state="visible")
+        page.screenshot(path=FOLDER / "page-with-card.png")
+        page = browser.new_page(viewport={"width": 900, "height": 800}, color_scheme="dark")
+        page.goto((HTML / "3-hmm.html").as_uri())
+        figure = page.locator(".moving").first
+        figure.get_by_role("button", name="Nearly equal").click()
+        figure.screenshot(path=FOLDER / "interactive-figure.png")
 
 
 if __name__ == "__main__":

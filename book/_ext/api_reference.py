@@ -130,12 +130,11 @@ LINES = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
 
 
 def parameters_in_lines(app, pagename, templatename, context, doctree) -> None:
-    def lines(found: re.Match) -> str:
-        inner = found[1].replace("<dd>", "<span>").replace("</dd>", "</span>")
-        return f'<span class="parameters">{inner}</span>'
+    def spans(found: re.Match) -> str:
+        return f'<span class="parameters">{found[1].replace("dd>", "span>")}</span>'
 
     if "body" in context:
-        context["body"] = LINES.sub(lines, context["body"])
+        context["body"] = LINES.sub(spans, context["body"])
 
 
 class WhatToCall(SphinxDirective):
@@ -144,15 +143,12 @@ class WhatToCall(SphinxDirective):
     def run(self):
         self.env.note_dependency(hmmlib.__file__)
         tasks = re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE)
-        entries = []
+        found = nodes.definition_list()
         for task, names in tasks:
             links = [node for name in names.split(", ") for node in (self.link(name), nodes.Text(", "))][:-1]
-            entries.append(
-                nodes.definition_list_item(
-                    "", nodes.term("", task), nodes.definition("", nodes.paragraph("", "", *links))
-                )
-            )
-        return [nodes.definition_list("", *entries)]
+            meaning = nodes.definition("", nodes.paragraph("", "", *links))
+            found += nodes.definition_list_item("", nodes.term("", task), meaning)
+        return [found]
 
     def link(self, name: str) -> nodes.reference:
         page, anchor = place(name.split(".")[0])

