@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import Joint, over_inputs
+from companion.evidence.enumeration import Joint, conditional, over_inputs
 from hmmlib.inference.messages import lifted_size
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -50,6 +50,13 @@ def joint(model: HMM | MemoryHMM, rows: list, emission=None) -> Joint:
     memory = model.memory if isinstance(model, MemoryHMM) else None
     emission = model.emission if emission is None else emission
     return Joint(model.transition, emission, model.initial, rows, memory)
+
+
+def possible_inputs(model: HMM, length: int) -> tuple[Tensor, Tensor]:
+    """All inputs of a length in supp(P[X]), (n, T), and P[H_0 | X_{1:T} = x] for each, (n, S), by enumeration."""
+    start = joint(model, [None] * length).given_input("h0")
+    possible = torch.as_tensor(start.sum(1) > 0)
+    return all_inputs(model.n_tokens, length)[possible], torch.as_tensor(conditional(start))[possible]
 
 
 def shifted(inputs: Tensor, by: int) -> Tensor:

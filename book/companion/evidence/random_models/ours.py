@@ -6,14 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import conditional
 from companion.evidence.random_models.instances import (
-    all_inputs,
     draw_length,
     draw_prompt,
     draw_weights,
-    joint,
     non_degenerate,
+    possible_inputs,
     recentred,
     shifted,
 )
@@ -36,13 +34,6 @@ from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 
 
-def _posteriors(model: HMM, length: int) -> tuple[Tensor, Tensor]:
-    """Of every possible input of a length: P[H_0 | X_{1:T} = x], by enumeration, (n, S), and the input, (n, T)."""
-    start = joint(model, [None] * length).given_input("h0")
-    possible = start.sum(1) > 0
-    return torch.as_tensor(conditional(start)[possible]), all_inputs(model.n_tokens, length)[torch.as_tensor(possible)]
-
-
 def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
     """A regular chain, a prompt that lets some state through, and of all possible inputs P[H_0 | x] and Ḡ_2."""
     rng = np.random.default_rng(seed)
@@ -51,7 +42,7 @@ def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
     )
     prompt = draw_prompt(rng, model.n_states).clamp(min=0.05 * (rng.random() < 0.5))
     prompt[int(rng.integers(model.n_states))] = 1
-    beliefs, inputs = _posteriors(model, draw_length(rng, model, 3, extra=2))
+    inputs, beliefs = possible_inputs(model, draw_length(rng, model, 3, extra=2))
     return model, prompt, beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
 
 
@@ -156,7 +147,7 @@ def check_separable_votes(seed: int) -> Checked:
     if not isinstance(found, LinearHead):
         return Checked(np.inf, True)
     prompt, head = prompt_for_votes(model, mu, found)
-    beliefs, inputs = _posteriors(model, 3)
+    inputs, beliefs = possible_inputs(model, 3)
     probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
     target, scale = (beliefs @ mu).numpy(), mu.abs().max().item()
     error = certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
@@ -193,7 +184,7 @@ def _classes(seed: int) -> tuple[HMM, Tensor]:
 
 def _scores(model: HMM, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Of every possible input the scores of Theorem 3.3's heads, one for each class, and what they should rank, (n, 3)."""
-    beliefs, inputs = _posteriors(model, 2)
+    inputs, beliefs = possible_inputs(model, 2)
     heads = torch.stack([theorem_3_3(model, mu).weights for mu in weights], 1)
     return masked_token_probs(model, shifted(inputs, 1))[:, 0] @ heads, beliefs @ weights.T
 
