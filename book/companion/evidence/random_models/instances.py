@@ -30,9 +30,9 @@ def all_inputs(n_tokens: int, length: int) -> Tensor:
 def draw_weights(rng: np.random.Generator, length: int, support=None) -> Tensor:
     """Random μ, (length,), with some zeros; nonzero exactly on `support` if that is given."""
     mu = np.zeros(length)
-    kept = support if support is not None else np.flatnonzero(rng.random(length) < 0.7)
-    kept = list(kept) or [int(rng.integers(length))]
-    mu[kept] = rng.normal(size=len(kept))
+    chosen = support if support is not None else np.flatnonzero(rng.random(length) < 0.7)
+    chosen = list(chosen) or [int(rng.integers(length))]
+    mu[chosen] = rng.normal(size=len(chosen))
     return torch.as_tensor(mu)
 
 
