@@ -18,6 +18,7 @@ from companion.evidence.random_models import (
     section_3,
 )
 from companion.evidence.random_models import assumptions as predicate_checks
+from companion.evidence.random_models.residuals import Printed
 from companion.evidence.statements import find
 from damages import (
     around,
@@ -254,7 +255,8 @@ def test_every_statement_is_damaged():
 
 def checks_only(statement):
     """The statement with nothing but its check: the rest of the ledger says nothing about a damage to it."""
-    return replace(statement, control=lambda seed: 1.0, printed=None, counterexample=None)
+    nothing = Printed(0.0, 0, "")
+    return replace(statement, control=lambda seed: 1.0, printed=lambda seed: nothing, counterexample=lambda: nothing)
 
 
 @pytest.mark.parametrize(("name", "what", "damage"), DAMAGES, ids=[f"{name}: {what}" for name, what, _ in DAMAGES])

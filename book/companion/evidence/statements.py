@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ APPENDIX_B, APPENDIX_C = "notebooks/appendix-b", "notebooks/appendix-c"
 APPENDIX_D_1, APPENDIX_D_2, APPENDIX_D_3 = (f"notebooks/appendix-d-{k}" for k in (1, 2, 3))
 TUNED_PROMPT, SOLVABLE = "notebooks/beyond-1-tuned-prompt", "notebooks/beyond-3-solvable"
 
+MODULES = appendix_c, appendix_d1, appendix_d3, appendix_d6, assumptions, counterexamples, ours, section_3
 KINDS = {"Assumption": "asm", "Theorem": "thm", "Proposition": "prop", "Claim": "claim", "Lemma": "lem"}
 
 
@@ -39,30 +41,37 @@ class Statement:
     `claim` is it in our words; `page` of the book derives it, in a box with a `label` (if left out, by the paper's number).
     Residuals up to `tolerance` pass; `broken` names the hypothesis that the control drops; the control breaks the
     conclusion in a share of its instances of at least `least_share`. `grade` is the ruling on the form as printed and its
-    proof, one of GRADES, and `corrected` says what holds where that is not all. Where the printed form can be compared in
-    numbers with the one that `check` measures, and differs, `printed` does so on random instances, `counterexample` on a
-    small one that a reader can follow. `unneeded` names hypotheses that were found not to be needed.
+    proof, one of GRADES, and `corrected` says what holds where that is not all. `unneeded` names hypotheses that were found
+    not to be needed.
+
+    What is left out of the functions is found by the name: those of Theorem 3.3 are `check_theorem_3_3` and
+    `control_theorem_3_3`. Where the printed form can be compared in numbers with the one that `check` measures, and
+    differs, `printed` does so on random instances, `counterexample` on a small one that a reader can follow.
     """
 
     name: str
     page: str
     claim: str
-    check: Callable[[int], Checked]
-    control: Callable[[int], float]
     broken: str
     label: str = ""
     tolerance: float = 1e-10
     grade: str = HOLDS
     least_share: float = 1.0
-    printed: Callable[[int], Printed] | None = None
-    counterexample: Callable[[], Printed] | None = None
     corrected: str = ""
     unneeded: str = ""
+    check: Callable[[int], Checked] | None = None
+    control: Callable[[int], float] | None = None
+    printed: Callable[[int], Printed] | None = None
+    counterexample: Callable[[], Printed] | None = None
 
     def __post_init__(self) -> None:
+        words = re.split("[ .]", self.name)
         if not self.label:
-            kind, number = self.name.split()
-            object.__setattr__(self, "label", f"paper-{KINDS[kind]}-{number.replace('.', '-')}")
+            object.__setattr__(self, "label", "-".join(["paper", KINDS[words[0]], *words[1:]]))
+        for part in ("check", "control", "printed", "counterexample"):
+            named = "_".join([part, *words]).lower()
+            found = next((getattr(module, named) for module in MODULES if hasattr(module, named)), None)
+            object.__setattr__(self, part, getattr(self, part) or found)
 
     @property
     def ours(self) -> bool:
@@ -75,24 +84,18 @@ STATEMENTS = (
         name="Assumption 3.1",
         page=SECTION_3,
         claim="The columns of W are linearly independent.",
-        check=assumptions.check_assumption_3_1,
-        control=assumptions.control_assumption_3_1,
         broken="independent columns of W",
     ),
     Statement(
         name="Assumption 3.2",
         page=SECTION_3,
         claim="The chain is ergodic and P[H₀] has full support.",
-        check=assumptions.check_assumption_3_2,
-        control=assumptions.control_assumption_3_2,
         broken="ergodic, or full support",
     ),
     Statement(
         name="Theorem 3.3",
         page=SECTION_3,
         claim="With independent columns of W, one linear head on G₁ of (∅, x) gives every possible x its label.",
-        check=section_3.check_theorem_3_3,
-        control=section_3.control_theorem_3_3,
         broken="independent columns of W (3.1)",
         least_share=0.3,  # with dependent columns some tasks still have a head
         unneeded="regularity: it is enough that H₁ can be wherever H₀ can",
@@ -101,24 +104,18 @@ STATEMENTS = (
         name="Proposition 3.4",
         page=SECTION_3,
         claim="If U ⊥ V | Z, then P[U | V = v] = P[U | Z] P[Z | V = v], and a left inverse of P[U | Z] undoes it.",
-        check=section_3.check_proposition_3_4,
-        control=section_3.control_proposition_3_4,
         broken="U ⊥ V | Z",
     ),
     Statement(
         name="Assumption 3.5",
         page=PROMPT,
         claim="The columns of W at H* ⊇ supp(μ) are independent, and H* is all that some states reach in one step.",
-        check=assumptions.check_assumption_3_5,
-        control=assumptions.control_assumption_3_5,
         broken="independent columns at H*, or the way into H*",
     ),
     Statement(
         name="Theorem 3.6",
         page=PROMPT,
         claim="One prompt and one linear head on Ḡ₂ give every possible x its label, if W is independent on H*.",
-        check=appendix_c.check_theorem_3_6,
-        control=appendix_c.control_theorem_3_6,
         broken="independent columns of W at H* (3.5)",
         unneeded="regularity: it is enough that H₁ can be in all of B",
     ),
@@ -126,16 +123,12 @@ STATEMENTS = (
         name="Assumption 4.2",
         page=ATTENTION,
         claim="The columns of W at M × H* are independent, and their span meets that of all others in 0 only.",
-        check=assumptions.check_assumption_4_2,
-        control=assumptions.control_assumption_4_2,
         broken="disjoint spans, or independent columns",
     ),
     Statement(
         name="Theorem 4.3",
         page=ATTENTION,
         claim="One attention head on G(x) and e(x) gives every x of R its label, a sign of a memory posterior.",
-        check=appendix_d1.check_theorem_4_3,
-        control=appendix_d1.control_theorem_4_3,
         broken="independent columns of W at M × H* (4.2)",
         unneeded="regularity (3.2), all of it",
     ),
@@ -143,23 +136,18 @@ STATEMENTS = (
         name="Assumption 4.4",
         page=MEMORY_PROMPT,
         claim="Assumption 3.2 holds, and P[H₀] is stationary.",
-        check=assumptions.check_assumption_4_4,
-        control=assumptions.control_assumption_4_4,
         broken="P[H₀] = A P[H₀], or ergodic",
     ),
     Statement(
         name="Assumption 4.5",
         page=MEMORY_PROMPT,
         claim="Assumption 4.2 with the memory values in supp(μ) only; one cell.",
-        check=assumptions.check_assumption_4_5,
-        control=assumptions.control_assumption_4_5,
         broken="disjoint spans",
     ),
     Statement(
         name="Theorem 4.6",
         page=MEMORY_PROMPT,
         claim="One prompt and one attention head on Ḡ give every x of R its label, if W is independent at supp(μ) × H*.",
-        check=appendix_d6.check_theorem_4_6,
         control=appendix_d6.control_theorem_d_6,
         broken="independent columns (4.5), for the prompt (D.6)",
         unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can",
@@ -168,8 +156,6 @@ STATEMENTS = (
         name="Claim B.1",
         page=APPENDIX_B,
         claim="The posterior of Hᵢ given the text after it is that of H₀ given the same text, rescaled by one diagonal D.",
-        check=section_3.check_claim_b_1,
-        control=section_3.control_claim_b_1,
         broken="P[H₀] has full support (3.2)",
         unneeded="ergodicity: full support of P[H₀] and P[Hᵢ] is enough",
     ),
@@ -177,16 +163,12 @@ STATEMENTS = (
         name="Lemma C.1",
         page=APPENDIX_C,
         claim="Ḡ behind a prompt is the conditional distribution of a process with one more token, emitted with u.",
-        check=appendix_c.check_lemma_c_1,
-        control=appendix_c.control_lemma_c_1,
         broken="X̂ emits like X after the first step",
     ),
     Statement(
         name="Lemma C.2",
         page=APPENDIX_C,
         claim="Given prompt and text, H₂ has the law P[z̃, H₂] ⊙ P[H₀ | x], rescaled by one diagonal D.",
-        check=appendix_c.check_lemma_c_2,
-        control=appendix_c.control_lemma_c_2,
         broken="P[H₀] has full support (3.2)",
         unneeded="ergodicity",
     ),
@@ -194,20 +176,14 @@ STATEMENTS = (
         name="Proposition D.1",
         page=APPENDIX_D_1,
         claim="Gᵢ(x) is the mixture of columns of W with the weights P[M_J, J, S | x₋ᵢ].",
-        check=appendix_d1.check_proposition_d_1,
-        control=appendix_d1.control_proposition_d_1,
         broken="a token depends on one memory cell only",
         grade=SLIP,
-        printed=appendix_d1.printed_proposition_d_1,
-        counterexample=counterexamples.counterexample_proposition_d_1,
         corrected="with the conditional P[M_J, J, S | X₋ᵢ = x₋ᵢ] on the right, as in (D.1), not the joint",
     ),
     Statement(
         name="Lemma D.2",
         page=APPENDIX_D_1,
         claim="A query and a key attend exactly to the positions whose state is surely in H*.",
-        check=appendix_d1.check_lemma_d_2,
-        control=appendix_d1.control_lemma_d_2,
         broken="disjoint spans (4.2)",
         grade=SLIP,
         corrected="q has |H| + 1 entries, as in (4.1), the last of them 0; with |H| entries it is meant without β",
@@ -217,8 +193,6 @@ STATEMENTS = (
         name="Claim D.3",
         page=APPENDIX_D_1,
         claim="Matrices Θ⁽¹⁾ and Θ⁽²⁾ read P[Hᵢ | x₋ᵢ] on H* and P[M, Hᵢ | x₋ᵢ] off Gᵢ(x).",
-        check=appendix_d1.check_claim_d_3,
-        control=appendix_d1.control_claim_d_3,
         broken="disjoint spans (4.2)",
         grade=GAP,
         corrected="in the proof, linearly independent for pairwise disjoint: the assumption gives it",
@@ -228,8 +202,6 @@ STATEMENTS = (
         name="Lemma D.4",
         page=APPENDIX_D_1,
         claim="At a position whose state is surely in H*, the value function is a positive multiple of μᵀP[M | x].",
-        check=appendix_d1.check_lemma_d_4,
-        control=appendix_d1.control_lemma_d_4,
         broken="independent columns of W at M × H* (4.2)",
         unneeded="regularity (3.2)",
     ),
@@ -237,16 +209,12 @@ STATEMENTS = (
         name="Assumption D.5",
         page=APPENDIX_D_3,
         claim="Assumption 4.5 for several cells: of the other cells, all memory values count.",
-        check=assumptions.check_assumption_d_5,
-        control=assumptions.control_assumption_d_5,
         broken="disjoint from the values of other cells",
     ),
     Statement(
         name="Theorem D.6",
         page=APPENDIX_D_3,
         claim="Theorem 4.6 for several memory cells, with embeddings and head as appendix D.3 defines them.",
-        check=appendix_d6.check_theorem_d_6,
-        control=appendix_d6.control_theorem_d_6,
         broken="independent columns (D.5), for the prompt (D.6)",
         grade=SLIP,
         corrected="u has |M|ᴺ|H| entries; embedding and head are those of appendix D.3",
@@ -256,8 +224,6 @@ STATEMENTS = (
         name="Lemma D.7",
         page=APPENDIX_D_2,
         claim="Lemma C.1 for memory models, with a lifted prompt.",
-        check=appendix_d3.check_lemma_d_7,
-        control=appendix_d3.control_lemma_d_7,
         broken="X̂ emits like X after the first step",
         grade=SLIP,
         corrected="with u of |M|ᴺ|H| entries, one for each lifted state, not |H|",
@@ -267,8 +233,6 @@ STATEMENTS = (
         name="Proposition D.8",
         page=APPENDIX_D_3,
         claim="From any step on, memory, state and the text after it have one and the same law.",
-        check=appendix_d3.check_proposition_d_8,
-        control=appendix_d3.control_proposition_d_8,
         broken="P[H₀] is stationary (4.4)",
         unneeded="ergodicity, full support, Assumption D.5",
     ),
@@ -276,12 +240,8 @@ STATEMENTS = (
         name="Lemma D.9",
         page=APPENDIX_D_3,
         claim="Behind the prompt, the head attends to all positions whose state is surely in H* given prompt and text.",
-        check=appendix_d3.check_lemma_d_9,
-        control=appendix_d3.control_lemma_d_9,
         broken="disjoint spans (D.5)",
         grade=FALSE,
-        printed=appendix_d3.printed_lemma_d_9,
-        counterexample=counterexamples.counterexample_lemma_d_9,
         unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
         corrected="Î ⊆ I, where I counts supports given the prompt too; Z over i = 2 … t + 1; β₁ low enough",
     ),
@@ -289,8 +249,6 @@ STATEMENTS = (
         name="Claim D.10",
         page=APPENDIX_D_3,
         claim="Claim D.3 on Ḡᵢ behind the prompt (D.6), with memory values in supp(μ) only.",
-        check=appendix_d3.check_claim_d_10,
-        control=appendix_d3.control_claim_d_10,
         broken="disjoint spans (D.5)",
         grade=GAP,
         corrected="in the proof, linearly independent for pairwise disjoint: the assumption gives it",
@@ -300,8 +258,6 @@ STATEMENTS = (
         name="Proposition D.11",
         page=APPENDIX_D_3,
         claim="Behind the prompt (D.6) the memory cell is surely in supp(μ).",
-        check=appendix_d3.check_proposition_d_11,
-        control=appendix_d3.control_proposition_d_11,
         broken="the prompt is (D.6)",
         unneeded="stationarity (4.4) and Assumption D.5",
     ),
@@ -309,8 +265,6 @@ STATEMENTS = (
         name="Claim D.12",
         page=APPENDIX_D_3,
         claim="A prompt can only take states away from what the text allows.",
-        check=appendix_d3.check_claim_d_12,
-        control=appendix_d3.control_claim_d_12,
         broken="P[H₀] has full support (4.4)",
         unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
     ),
@@ -318,8 +272,6 @@ STATEMENTS = (
         name="Lemma D.13",
         page=APPENDIX_D_3,
         claim="Lemma D.4 behind the prompt; where prompt and text exclude each other, the value is 0.",
-        check=appendix_d6.check_lemma_d_13,
-        control=appendix_d6.control_lemma_d_13,
         broken="independent columns of W (D.5)",
         unneeded="ergodicity",
     ),
@@ -327,8 +279,6 @@ STATEMENTS = (
         name="Claim D.14",
         page=APPENDIX_D_3,
         claim="The prompt (D.6) multiplies μᵀP[M | x] by one over its own probability, and does nothing else to it.",
-        check=appendix_d6.check_claim_d_14,
-        control=appendix_d6.control_claim_d_14,
         broken="P[H₀] is stationary (4.4)",
         unneeded="ergodicity, Assumption D.5",
     ),
@@ -336,8 +286,6 @@ STATEMENTS = (
         name="Claim D.15",
         page=APPENDIX_D_3,
         claim="Where prompt and text exclude each other, μᵀP[M | x] = 0; where x̂₋ᵢ is impossible, Ḡᵢ = 0.",
-        check=appendix_d6.check_claim_d_15,
-        control=appendix_d6.control_claim_d_15,
         broken="the prompt is 1 on all of supp(μ)",
         unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough; Assumption D.5",
     ),
@@ -346,8 +294,6 @@ STATEMENTS = (
         page=SOLVABLE,
         label="ours-thm-O-3",
         claim="Any guess within ε of Ḡ that sums to 1 gets the right label where |μᵀp| > δ + ε κ dᵀp.",
-        check=ours.check_certificate,
-        control=ours.control_certificate,
         broken="the guess sums to 1",
         least_share=0.8,  # some models have no text that can be certified
     ),
@@ -356,8 +302,6 @@ STATEMENTS = (
         page=SOLVABLE,
         label="ours-thm-O-2",
         claim="If μ takes both signs, prompt and head are right for every belief if and only if ν is a positive multiple of μ.",
-        check=ours.check_exactness,
-        control=ours.control_exactness,
         broken="ν is a multiple of μ",
         least_share=0.8,  # some ν have one sign only
     ),
@@ -366,8 +310,6 @@ STATEMENTS = (
         page=SOLVABLE,
         label="ours-thm-O-4",
         claim="If A is a permutation, prompt and head exist for every task whose votes a head can tell apart, and no other.",
-        check=ours.check_separable_votes,
-        control=ours.control_separable_votes,
         broken="a head can tell the votes apart",
     ),
     Statement(
@@ -375,8 +317,6 @@ STATEMENTS = (
         page=SOLVABLE,
         label="ours-cor-O-5",
         claim="With independent columns of W, one head for each class ranks the classes of every possible x as μₖᵀp does.",
-        check=ours.check_several_classes,
-        control=ours.control_several_classes,
         broken="one rₓ for all classes",
         least_share=0.4,  # one class may win on all short inputs
     ),
@@ -385,8 +325,6 @@ STATEMENTS = (
         page=TUNED_PROMPT,
         label="ours-prop-O-1",
         claim="|H||X| gated units say W p without a prompt, and R p behind one, for any R that gives each state one token.",
-        check=ours.check_relabelling,
-        control=ours.control_relabelling,
         broken="the gates",
     ),
 )
@@ -394,7 +332,7 @@ STATEMENTS = (
 
 def find(name: str) -> Statement:
     """The statement of that name. ValueError where there is none."""
-    for statement in STATEMENTS:
-        if statement.name == name:
-            return statement
-    raise ValueError(f"no statement {name!r}; there are {', '.join(s.name for s in STATEMENTS)}")
+    found = [statement for statement in STATEMENTS if statement.name == name]
+    if not found:
+        raise ValueError(f"no statement {name!r}; there are {', '.join(s.name for s in STATEMENTS)}")
+    return found[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from companion.evidence.exact.vanilla import Differences
 
 Sizes = tuple[tuple[int, int], ...]
 VANILLA: Sizes = ((2, 3), (4, 12), (8, 50))
-SHORTER: Sizes = ((2, 2), (4, 10), (6, 20))
 MEMORY: Sizes = ((2, 3), (4, 6), (6, 12))
+SHORTER: Sizes = ((2, 2), (4, 10), (6, 20))
+"""For Lemma C.1, whose messages as the paper prints them divide at every step, so that fractions grow."""
 
 
 @dataclass(frozen=True)
@@ -50,54 +52,32 @@ def joint_degree(length: int) -> int:
     return 2 * length + 6
 
 
-def table_degree(n_states: int, length: int) -> int:
-    """Proposition 3.4: entries of the table have degree 3; the left inverse adds a determinant, of degree n_states."""
-    return n_states + 6
-
-
 def quotient_degree(n_states: int, length: int) -> int:
     """Up to three joints, μ, a row of W; a left inverse of columns of W, and a marginal of degree 3 for each state."""
     return 3 * joint_degree(length) + 4 * n_states + 10
 
 
-def memory_degree(n_states: int, length: int) -> int:
-    """As `quotient_degree`, without marginals, but each joint with a stationary start, of degree n_states.
+def attention_degree(n_states: int, length: int) -> int:
+    """Joints with a stationary start, of degree n_states; means on both sides over positions, each with a denominator.
 
     The left inverse is of at most 3 * n_states + 3 columns, of degree 2 each (mixtures in V̄).
     """
-    return 3 * (joint_degree(length) + n_states) + 6 * n_states + 20
-
-
-def attention_degree(n_states: int, length: int) -> int:
-    """As `memory_degree`, with means on both sides over positions, each of which has a denominator of its own."""
     return (2 * length + 5) * (joint_degree(length) + n_states) + 6 * n_states + 20
 
 
-IDENTITIES: dict[str, Identity] = {
-    "Proposition 3.4": Identity(vanilla.identity_proposition_3_4, VANILLA, table_degree),
-    "Claim B.1": Identity(vanilla.identity_claim_b_1, VANILLA, quotient_degree),
-    "Theorem 3.3": Identity(vanilla.identity_theorem_3_3, VANILLA, quotient_degree),
-    "Lemma C.1": Identity(vanilla.identity_lemma_c_1, SHORTER, quotient_degree),
-    "Lemma C.2": Identity(vanilla.identity_lemma_c_2, VANILLA, quotient_degree),
-    "Theorem 3.6": Identity(vanilla.identity_theorem_3_6, VANILLA, quotient_degree),
-    "Proposition D.1": Identity(memory.identity_proposition_d_1, MEMORY, memory_degree),
-    "Claim D.3": Identity(memory.identity_claim_d_3, MEMORY, memory_degree),
-    "Lemma D.4": Identity(memory.identity_lemma_d_4, MEMORY, memory_degree),
-    "Theorem 4.3": Identity(memory.identity_theorem_4_3, MEMORY, attention_degree),
-    "Lemma D.7": Identity(memory.identity_lemma_d_7, MEMORY, memory_degree),
-    "Proposition D.8": Identity(memory.identity_proposition_d_8, MEMORY, memory_degree),
-    "Claim D.10": Identity(memory.identity_claim_d_10, MEMORY, memory_degree),
-    "Proposition D.11": Identity(memory.identity_proposition_d_11, MEMORY, memory_degree),
-    "Lemma D.13": Identity(memory.identity_lemma_d_13, MEMORY, memory_degree),
-    "Claim D.14": Identity(memory.identity_claim_d_14, MEMORY, memory_degree),
-    "Claim D.15": Identity(memory.identity_claim_d_15, MEMORY, memory_degree),
-    "Theorem D.6": Identity(memory.identity_theorem_d_6, MEMORY, attention_degree),
-    "Theorem 4.6": Identity(memory.identity_theorem_4_6, MEMORY, attention_degree),
-    "Exactness": Identity(vanilla.identity_exactness, VANILLA, quotient_degree),
-    "Separable votes": Identity(vanilla.identity_separable_votes, VANILLA, quotient_degree),
-    "Several classes": Identity(vanilla.identity_several_classes, VANILLA, quotient_degree),
-}
-"""By the name that the paper prints, or, of ours, that the ledger has."""
+def _by_statement(module: ModuleType, sizes: Sizes, degree: Callable[[int, int], int]) -> dict[str, Identity]:
+    """The identities of a module by the names of their statements: identity_claim_b_1 is that of Claim B.1."""
+    found = {}
+    for key, check in vars(module).items():
+        if key.startswith("identity_"):
+            kind, *rest = key.split("_")[1:]
+            number = ".".join(rest).upper() if rest and rest[-1].isdigit() else " ".join(rest)
+            found[f"{kind.capitalize()} {number}".strip()] = Identity(check, sizes, degree)
+    return found
+
+
+IDENTITIES = _by_statement(vanilla, VANILLA, quotient_degree) | _by_statement(memory, MEMORY, attention_degree)
+IDENTITIES["Lemma C.1"] = Identity(vanilla.identity_lemma_c_1, SHORTER, quotient_degree)
 
 
 def confirm(name: str, points: int, seed: int) -> Confirmation:

@@ -13,9 +13,9 @@ from companion.evidence.enumeration import conditional as conditionals
 from companion.evidence.exact.rational import (
     MASK,
     Model,
-    fractions,
     left_inverse,
     normalised,
+    other_than,
     others,
     possible_text,
     prediction,
@@ -125,7 +125,7 @@ def prompt(task: Task) -> np.ndarray:
     """u of (D.6): 1 where m_{j*} is in supp(μ), 0 elsewhere."""
     n, cells = task.model.n_values, task.model.n_cells
     mine = np.indices((n,) * cells)[task.cell].ravel()
-    return np.repeat(fractions((task.mu != 0)[mine].astype(int))[:, None], task.model.n_states, 1)
+    return np.repeat((task.mu != 0)[mine].astype(object)[:, None], task.model.n_states, 1)
 
 
 def prompted(task: Task, x: list[int]) -> Rows:
@@ -135,7 +135,7 @@ def prompted(task: Task, x: list[int]) -> Rows:
 
 def theta_2(task: Task) -> np.ndarray:
     """Θ^(2,s) of Claims D.3 and D.10, (S*, M, X): to P[M_{j*}, H_i = h | …], for each h = (j*, s) in H*."""
-    found = fractions(np.zeros((len(task.essential), task.model.n_values, len(task.model.emission)), int))
+    found = np.zeros((len(task.essential), task.model.n_values, len(task.model.emission)), object)
     n_own = len(task.essential) * len(task.values)
     found[:, task.values] = task.inverse[:n_own].reshape(len(task.essential), len(task.values), -1)
     return found
@@ -196,7 +196,7 @@ def gated_text(rng: random.Random, task: Task, length: int, prompted_too: bool =
     """A possible x with a gate before its last position; with `prompted_too` (z̃, x) is possible as well."""
 
     def wanted(x: list[int]) -> bool:
-        return task.gate in x[:-1] and (not prompted_too or others(task.model, prompted(task, x))[0].any())
+        return task.gate in x[:-1] and (not prompted_too or other_than(task.model, prompted(task, x), 0).any())
 
     return possible_text(rng, task.model, length, wanted)
 
@@ -230,11 +230,12 @@ def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> 
 
 def theta_differences(task: Task, text: Evidence, first: int) -> Differences:
     """How far Θ^(1) Ḡ_i and Θ^(2,s) Ḡ_i are from what Claims D.3 and D.10 say, from position `first`."""
+    one, two = theta_1(task), theta_2(task)
     for i, probs in list(enumerate(text.probs))[first:]:
         exact = text.latent(i)[:, task.essential]
         states = exact.sum(0)
-        yield theta_1(task) @ probs - np.array([*states, 1 - states.sum()], object)
-        yield theta_2(task) @ probs - exact.T
+        yield one @ probs - np.array([*states, 1 - states.sum()], object)
+        yield two @ probs - exact.T
 
 
 def identity_claim_d_3(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -318,7 +319,7 @@ def identity_proposition_d_8(rng: random.Random, n_states: int, length: int) -> 
     """P[M, H_i, X_{i+1:i+t} = x] = P[M, H_0, X_{1:t} = x] from a stationary start, i from 1 to 3."""
     model = some_task(rng, n_states, sparse=True, at_rest=True).model
     x, i = possible_text(rng, model, length), rng.randint(1, 3)
-    yield others(model, model.rows([MASK] * i + x))[i] - others(model, model.rows(x))[0]
+    yield other_than(model, model.rows([MASK] * i + x), i) - other_than(model, model.rows(x), 0)
 
 
 def identity_proposition_d_11(rng: random.Random, n_states: int, length: int) -> Differences:

@@ -116,7 +116,7 @@ class Model:
     @property
     def ones(self) -> np.ndarray:
         """Nothing observed, (K, H)."""
-        return fractions(np.ones(self.lookup.shape, int))
+        return np.ones(self.lookup.shape, object)
 
     def rows(self, tokens: Sequence[int]) -> list[np.ndarray]:
         """η(e(x)), one table for each token; ones for MASK."""
@@ -149,6 +149,20 @@ def whole(array: np.ndarray) -> tuple[np.ndarray, int]:
 
 def others(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
     """P[M, H_i, evidence but that of position i] for i = 0, …, t, lifted: by one pass ahead and one back."""
+    return [_table(*part) for part in _passes(model, rows)]
+
+
+def other_than(model: Model, rows: list[np.ndarray], i: int) -> np.ndarray:
+    """The same for one position; for i = 0 it is P[M, H_0, evidence]."""
+    return _table(*_passes(model, rows)[i])
+
+
+def _table(ahead: np.ndarray, behind: np.ndarray, denominator: int) -> np.ndarray:
+    return np.vectorize(Fraction, otypes=[object])(ahead * behind, denominator)
+
+
+def _passes(model: Model, rows: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """For each position the messages from both sides, in integers, and what to divide their product by."""
     (step, unit), (start, of_start), (prior, of_prior) = map(whole, (model.transition, model.initial, model.memory))
     rows, units = zip(*map(whole, rows), strict=True)
     ahead, message = [np.outer(prior, start)], np.outer(prior, start)
@@ -160,8 +174,7 @@ def others(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
         behind.insert(0, (behind[0] * row) @ step)
     scale = of_prior * of_start * unit ** len(rows) * np.prod(np.array(units, object))
     scales = [scale, *(scale // own for own in units)]
-    pairs = zip(ahead, behind, scales, strict=True)
-    return [np.vectorize(Fraction, otypes=[object])(a * b, common) for a, b, common in pairs]
+    return list(zip(ahead, behind, scales, strict=True))
 
 
 def marginals(model: Model, length: int) -> list[np.ndarray]:
@@ -199,7 +212,7 @@ def prediction(model: Model, table: np.ndarray) -> np.ndarray:
 
 def random_column(rng: random.Random, pattern: Sequence[int]) -> np.ndarray:
     """A distribution that is positive where the pattern is not 0; all but one of its entries are drawn freely."""
-    column, free = fractions(np.zeros(len(pattern), int)), [k for k, one in enumerate(pattern) if one]
+    column, free = np.zeros(len(pattern), object), [k for k, one in enumerate(pattern) if one]
     last = free.pop(rng.randrange(len(free)))
     for k in free:
         column[k] = Fraction(1 + rng.randrange(DRAWN), DRAWN * (len(free) + 1))

@@ -21,6 +21,7 @@ from companion.evidence.exact.rational import (
     left_inverse,
     marginals,
     normalised,
+    other_than,
     others,
     over,
     possible_text,
@@ -46,7 +47,7 @@ def vanilla(rng: random.Random, n_states: int, n_tokens: int) -> Model:
 
 def start(model: Model, x: list[int]) -> np.ndarray:
     """P[H_0, X_{1:T} = x], (H,)."""
-    return others(model, model.rows(x))[0][0]
+    return other_than(model, model.rows(x), 0)[0]
 
 
 def full(size: int) -> list[int]:
@@ -79,7 +80,7 @@ def identity_claim_b_1(rng: random.Random, n_states: int, length: int) -> Differ
     """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x], with r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x)."""
     model, i = vanilla(rng, n_states, 3), rng.randint(1, 3)
     x = possible_text(rng, model, length)
-    here, later = start(model, x), others(model, model.rows([MASK] * i + x))[i][0]
+    here, later = start(model, x), other_than(model, model.rows([MASK] * i + x), i)[0]
     yield normalised(later) - here.sum() / later.sum() * diagonal_b_1(model, i) * normalised(here)
 
 
@@ -93,7 +94,7 @@ def identity_theorem_3_3(rng: random.Random, n_states: int, length: int) -> Diff
     model = vanilla(rng, n_states, n_states + 1)
     mu, x = random_weights(rng, full(n_states)), possible_text(rng, model, length)
     rows = model.rows([MASK, *x])
-    here, later = start(model, x), others(model, rows)[1]
+    here, later = start(model, x), other_than(model, rows, 1)
     ratio = here.sum() / later.sum()
     yield head_3_3(model, mu) @ prediction(model, later) - ratio * mu @ normalised(here)
 
@@ -164,7 +165,7 @@ def identity_lemma_c_2(rng: random.Random, n_states: int, length: int) -> Differ
     """P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] = r_x D (P[X̂_1 = z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} = x)."""
     model = vanilla(rng, n_states, 3)
     x, prompt = possible_text(rng, model, length), draw_prompt(rng, model)[0]
-    here, later = start(model, x), others(model, behind(model, prompt, x))[2][0]
+    here, later = start(model, x), other_than(model, behind(model, prompt, x), 2)[0]
     right = diagonal_c_2(model) * prompt_joint(model, prompt) * normalised(here)
     yield normalised(later) - here.sum() / later.sum() * right
 
@@ -200,7 +201,7 @@ def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> Diff
     model, block, essential = relaxed(rng, n_states)
     mu = random_weights(rng, np.isin(range(n_states), essential).astype(int))
     x = possible_text(rng, model, length)
-    here, later = start(model, x), others(model, behind(model, prompt_3_6(block), x))[2]
+    here, later = start(model, x), other_than(model, behind(model, prompt_3_6(block), x), 2)
     ratio = here.sum() / later.sum()
     yield head_3_6(model, block, essential, mu) @ prediction(model, later) - ratio * mu @ normalised(here)
 
@@ -219,7 +220,7 @@ def identity_exactness(rng: random.Random, n_states: int, length: int) -> Differ
     prompt, head = random_weights(rng, full(n_states), signed=False), random_weights(rng, full(3))
     x = possible_text(rng, model, length)
     reach, belief = diagonal_c_2(model) * prompt_joint(model, prompt), normalised(start(model, x))
-    score = head @ prediction(model, others(model, behind(model, prompt, x))[2])
+    score = head @ prediction(model, other_than(model, behind(model, prompt, x), 2))
     yield score * (reach @ belief) - scores(model, head, reach) @ belief
 
 
@@ -236,7 +237,7 @@ def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> 
     reach = over(mu, head @ model.emission[:, 0])
     x = possible_text(rng, model, length)
     rows = behind(model, prompt_for_reach(model, reach), x)
-    score = head @ prediction(model, others(model, rows)[2])
+    score = head @ prediction(model, other_than(model, rows, 2))
     yield score * (reach @ start(model, x)) - mu @ start(model, x)
 
 
@@ -244,6 +245,6 @@ def identity_several_classes(rng: random.Random, n_states: int, length: int) -> 
     """The scores of two classes' heads are in the proportion of their μ_kᵀP[H_0 | x]."""
     model = vanilla(rng, n_states, n_states + 1)
     tasks, x = [random_weights(rng, full(n_states)) for _ in range(2)], possible_text(rng, model, length)
-    probs, law = prediction(model, others(model, model.rows([MASK, *x]))[1]), start(model, x)
+    probs, law = prediction(model, other_than(model, model.rows([MASK, *x]), 1)), start(model, x)
     one, other = (head_3_3(model, mu) @ probs for mu in tasks)
     yield one * (tasks[1] @ law) - other * (tasks[0] @ law)

@@ -75,7 +75,7 @@ def check_lemma_c_1(seed: int) -> Checked:
 
 
 def _conditions(model: HMM, prompt: Tensor) -> bool:
-    """Whether a prompt is more than a gap that says nothing, and less than one that nothing can follow."""
+    """Whether a prompt is more than ones, which exclude nothing, and less than one that nothing can follow."""
     seen = prompt[(model.transition @ model.initial) > 0]
     return bool(seen.any()) and len(seen.unique()) > 1
 
@@ -169,5 +169,5 @@ def control_theorem_3_6(seed: int) -> float:
         g = masked_token_probs(model, tokens, prompt)[:, 1]
         apart = largest(apart, g[0] - g[1])
     same = largest(posterior(model, x)[:, :2] - torch.eye(2, dtype=torch.float64)) < 1e-12
-    told = refused(theorem_3_6, model, [1.0, -1.0, 0.0, 0.0], [0, 1])
-    return float(told and same and apart < 1e-12 and target[0] > 0.5 and target[1] < -0.5)
+    refuses = refused(theorem_3_6, model, [1.0, -1.0, 0.0, 0.0], [0, 1])
+    return float(refuses and same and apart < 1e-12 and target[0] > 0.5 and target[1] < -0.5)

@@ -88,7 +88,7 @@ def control_proposition_d_1(seed: int) -> float:
     )
     table = joint(model, [None] * 2)
     weights = conditional(table.left_out(1, "h1")).reshape(-1, 2, 2, 2)
-    own = torch.stack(
+    by_cell = torch.stack(
         [
             torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
             torch.einsum("xkm,km->xm", emission[..., 1], prior / prior.sum(0)),
@@ -96,7 +96,7 @@ def control_proposition_d_1(seed: int) -> float:
         -1,
     ).numpy()  # P[X_i | M_j, H_i = j] for j = 0, 1
     both = np.stack([weights[..., 0].sum(2), weights[..., 1].sum(1)], -1)
-    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", own, both))
+    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", by_cell, both))
 
 
 # Claim D.3
@@ -245,5 +245,5 @@ def control_theorem_4_3(seed: int) -> float:
     labels = memory_posterior(model, x)[:, 0] > 1 / n
     shown = torch.nn.functional.one_hot(x, n).double()
     blind = largest(masked_token_probs(model, x) - 1 / n) < 1e-12
-    told = refused(theorem_4_3, parity(seed, n), [1.0] * n, 0, range(2 * n))
-    return float(told and blind and no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels))
+    refuses = refused(theorem_4_3, parity(seed, n), [1.0] * n, 0, range(2 * n))
+    return float(refuses and blind and no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels))

@@ -58,9 +58,9 @@ def check_lemma_d_7(seed: int) -> Checked:
     flat = case.model.emission.reshape(case.model.n_tokens, -1).T.numpy()
     for i in range(2, case.length + 2):
         residuals.append(largest(messages[:, i - 1] - case.hat.left_out(i, *names, f"h{i}")))  # (D.5)
-        own = conditional(case.hat.cell_and_state(i)).reshape(len(g), -1)
-        residuals.append(largest(g[:, i - 1] - conditional(case.hat.token(i)), g[:, i - 1] - own @ flat))
-        residuals.append(largest(latent[:, i - 1] - own))
+        exact = conditional(case.hat.cell_and_state(i)).reshape(len(g), -1)
+        residuals.append(largest(g[:, i - 1] - conditional(case.hat.token(i)), g[:, i - 1] - exact @ flat))
+        residuals.append(largest(latent[:, i - 1] - exact))
     return Checked(largest(*residuals), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
 
 

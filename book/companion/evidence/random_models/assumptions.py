@@ -1,7 +1,7 @@
 """The assumptions as predicates: each against an independent ruling in exact arithmetic, and on models that break just it.
 
 A check returns 1 where the predicate and the witness disagree (it may say that it cannot tell), a control 1 where a model
-that breaks only this assumption is refused. What tells most are models near the edge: columns that a part of 2^-1 to 2^-30
+that breaks only this assumption is refused. Mistakes show most in models near the edge: columns that a part of 2^-1 to 2^-30
 keeps from being dependent, or that leave a span by as little, zeros that are the smallest float instead, a start that
 is off by a millionth in its rarest state.
 """
@@ -39,9 +39,9 @@ EVERY_TOKEN_APART = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
 
 
 def _judged(report: Report, truth: bool, nontrivial: bool) -> Checked:
-    """1 where a predicate is wrong, 0 where it is right or cannot tell; the latter tells nothing."""
-    told = report.verdict is not Verdict.CLOSE
-    return Checked(float(told and report.holds != truth), nontrivial and told)
+    """1 where a predicate is wrong, 0 where it is right or cannot tell; the latter is trivial."""
+    decided = report.verdict is not Verdict.CLOSE
+    return Checked(float(decided and report.holds != truth), nontrivial and decided)
 
 
 def _nudged(rng: np.random.Generator, columns: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def check_assumption_3_2(seed: int) -> Checked:
 def control_assumption_3_2(seed: int) -> float:
     """In turn: a chain that turns in a circle, one with a state it never returns to, a start that misses a state.
 
-    The constructions of Theorems 3.3 and 4.3 refuse it too, the latter with a memory that every token tells.
+    The constructions of Theorems 3.3 and 4.3 refuse it too, the latter with a memory that every token shows.
     """
     model = families.non_degenerate_hmm(3, 3, seed, zeros=0.0)
     turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
@@ -102,8 +102,8 @@ def control_assumption_3_2(seed: int) -> float:
     ][seed % 3]
     broken = HMM(transition, model.emission, start, columns=True)
     memory = MemoryHMM(transition, EVERY_TOKEN_APART, start, [0.5, 0.5])
-    told = refused(theorem_3_3, broken, [1.0, -1.0, 1.0]) and refused(theorem_4_3, memory, [1.0, -1.0], 0, [0, 1, 2])
-    return float(told and bool(assumption_3_1(broken)) and not assumption_3_2(broken))
+    refuses = refused(theorem_3_3, broken, [1.0, -1.0, 1.0]) and refused(theorem_4_3, memory, [1.0, -1.0], 0, [0, 1, 2])
+    return float(refuses and bool(assumption_3_1(broken)) and not assumption_3_2(broken))
 
 
 def check_assumption_3_5(seed: int) -> Checked:
@@ -150,10 +150,10 @@ def control_assumption_3_5(seed: int) -> float:
 def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values: list[int], others: list[int]) -> bool:
     """Independent columns, and a span apart from the rest, by three ranks in rational numbers."""
     table = model.emission.numpy()
-    own = [cell * model.n_syntax + s for s in range(model.n_syntax)]
-    inside = [(m, own[s]) for s in syntax for m in values]
-    outside = [(m, h) for h in own if h not in [own[s] for s in syntax] for m in values]
-    outside += [(m, h) for h in range(model.n_states) if h not in own for m in others]
+    in_cell = [cell * model.n_syntax + s for s in range(model.n_syntax)]
+    inside = [(m, in_cell[s]) for s in syntax for m in values]
+    outside = [(m, h) for h in in_cell if h not in [in_cell[s] for s in syntax] for m in values]
+    outside += [(m, h) for h in range(model.n_states) if h not in in_cell for m in others]
     left, right = (np.array([table[:, m, h] for m, h in part]).reshape(-1, len(table)) for part in (inside, outside))
     ranks = [rank(part) for part in (left, right, np.concatenate([left, right]))]
     return ranks[0] == len(inside) and ranks[2] == ranks[0] + ranks[1]
@@ -212,15 +212,15 @@ def check_assumption_4_4(seed: int) -> Checked:
 def control_assumption_4_4(seed: int) -> float:
     """A regular chain with another start; and a reducible one that starts in a distribution that it keeps.
 
-    Theorem 4.6's construction refuses the first, with a memory that every token tells.
+    Theorem 4.6's construction refuses the first, with a memory that every token shows.
     """
     model = families.regular_hmm(3, 2, seed, zeros=0.3)
     other = model.stationary() * torch.arange(1, 4)
     start = HMM(model.transition, model.emission, other / other.sum(), columns=True)
     keeps = HMM(torch.eye(3, dtype=torch.float64), model.emission, model.initial, columns=True)
     memory = MemoryHMM(model.transition, EVERY_TOKEN_APART, start.initial, [0.5, 0.5])
-    told = refused(theorem_4_6, memory, [1.0, -1.0], 0, [0, 1, 2])
-    return float(told and not assumption_4_4(start) and bool(assumption_3_2(start)) and not assumption_4_4(keeps))
+    refuses = refused(theorem_4_6, memory, [1.0, -1.0], 0, [0, 1, 2])
+    return float(refuses and not assumption_4_4(start) and bool(assumption_3_2(start)) and not assumption_4_4(keeps))
 
 
 def check_assumption_4_5(seed: int) -> Checked:
@@ -248,12 +248,12 @@ def check_assumption_d_5(seed: int) -> Checked:
 
 def control_assumption_d_5(seed: int) -> float:
     """A second cell in which a value outside supp(μ) emits like a recoverable state: one cell alone would be in order."""
-    model, _, syntax, kept = families.recoverable_memory_hmm(1, 2, 2, 1, 1, seed)
+    model, _, syntax, weighed = families.recoverable_memory_hmm(1, 2, 2, 1, 1, seed)
     table = torch.cat([model.emission, torch.zeros_like(model.emission)], 2)  # the states of the second cell
-    table[:, :, 2:] = model.emission[:, kept, 1 - syntax[0]][:, :, None]
-    table[:, 1 - kept[0], 2] = model.emission[:, kept[0], syntax[0]]
+    table[:, :, 2:] = model.emission[:, weighed, 1 - syntax[0]][:, :, None]
+    table[:, 1 - weighed[0], 2] = model.emission[:, weighed[0], syntax[0]]
     transition = torch.full((4, 4), 0.25, dtype=torch.float64)
     both = MemoryHMM(transition, table, transition[0], torch.full((2, 2), 0.25, dtype=torch.float64))
-    mu = draw_weights(np.random.default_rng(seed), 2, support=kept)
+    mu = draw_weights(np.random.default_rng(seed), 2, support=weighed)
     alone = assumption_4_5(model, mu, syntax)
     return float(bool(alone) and not assumption_d_5(both, mu, 0, syntax))

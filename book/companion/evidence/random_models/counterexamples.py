@@ -17,7 +17,7 @@ def coin() -> MemoryHMM:
     return MemoryHMM([[1.0]], [[[0.5]], [[0.5]]], [1.0], [1.0])
 
 
-def told() -> MemoryHMM:
+def visible_memory() -> MemoryHMM:
     """One state, two memory values, each with its own token."""
     return MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.5, 0.5])
 

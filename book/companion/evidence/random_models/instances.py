@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import Joint, over_inputs
+from companion.evidence.enumeration import Joint, conditional, over_inputs
 from hmmlib.inference.messages import lifted_size
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -30,9 +30,9 @@ def all_inputs(n_tokens: int, length: int) -> Tensor:
 def draw_weights(rng: np.random.Generator, length: int, support=None) -> Tensor:
     """Random μ, (length,), with some zeros; nonzero exactly on `support` if that is given."""
     mu = np.zeros(length)
-    kept = support if support is not None else np.flatnonzero(rng.random(length) < 0.7)
-    kept = list(kept) or [int(rng.integers(length))]
-    mu[kept] = rng.normal(size=len(kept))
+    chosen = support if support is not None else np.flatnonzero(rng.random(length) < 0.7)
+    chosen = list(chosen) or [int(rng.integers(length))]
+    mu[chosen] = rng.normal(size=len(chosen))
     return torch.as_tensor(mu)
 
 
@@ -50,6 +50,13 @@ def joint(model: HMM | MemoryHMM, rows: list, emission=None) -> Joint:
     memory = model.memory if isinstance(model, MemoryHMM) else None
     emission = model.emission if emission is None else emission
     return Joint(model.transition, emission, model.initial, rows, memory)
+
+
+def possible_inputs(model: HMM, length: int) -> tuple[Tensor, Tensor]:
+    """All inputs of a length in supp(P[X]), (n, T), and P[H_0 | X_{1:T} = x] for each, (n, S), by enumeration."""
+    start = joint(model, [None] * length).given_input("h0")
+    possible = torch.as_tensor(start.sum(1) > 0)
+    return all_inputs(model.n_tokens, length)[possible], torch.as_tensor(conditional(start))[possible]
 
 
 def shifted(inputs: Tensor, by: int) -> Tensor:

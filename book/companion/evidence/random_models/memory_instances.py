@@ -82,7 +82,7 @@ class MemoryInstance:
 
     @property
     def values(self) -> list[int]:
-        """The memory values that have to be told apart: all of them."""
+        """The memory values of which the columns of W have to be independent: all of them."""
         return list(range(self.model.n_memory))
 
     @cached_property
@@ -317,7 +317,7 @@ def any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int],
     n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
     if seed % 2:
-        model, cell, syntax, kept = families.recoverable_memory_hmm(
+        model, cell, syntax, weighed = families.recoverable_memory_hmm(
             n_cells, n_memory, n_syntax, n_recoverable, values, seed
         )
     else:
@@ -325,5 +325,5 @@ def any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int],
         model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
         cell = int(rng.integers(n_cells))
         syntax = sorted(rng.choice(n_syntax, n_recoverable, replace=False).tolist())
-        kept = sorted(rng.choice(n_memory, values, replace=False).tolist())
-    return model, cell, syntax, draw_weights(rng, n_memory, support=kept)
+        weighed = sorted(rng.choice(n_memory, values, replace=False).tolist())
+    return model, cell, syntax, draw_weights(rng, n_memory, support=weighed)

@@ -6,14 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import conditional
 from companion.evidence.random_models.instances import (
-    all_inputs,
     draw_length,
     draw_prompt,
     draw_weights,
-    joint,
     non_degenerate,
+    possible_inputs,
     recentred,
     shifted,
 )
@@ -36,13 +34,6 @@ from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 
 
-def _posteriors(model: HMM, length: int) -> tuple[Tensor, Tensor]:
-    """Of every possible input of a length: P[H_0 | X_{1:T} = x], by enumeration, (n, S), and the input, (n, T)."""
-    start = joint(model, [None] * length).given_input("h0")
-    possible = start.sum(1) > 0
-    return torch.as_tensor(conditional(start)[possible]), all_inputs(model.n_tokens, length)[torch.as_tensor(possible)]
-
-
 def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
     """A regular chain, a prompt that lets some state through, and of all possible inputs P[H_0 | x] and Ḡ_2."""
     rng = np.random.default_rng(seed)
@@ -51,7 +42,7 @@ def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
     )
     prompt = draw_prompt(rng, model.n_states).clamp(min=0.05 * (rng.random() < 0.5))
     prompt[int(rng.integers(model.n_states))] = 1
-    beliefs, inputs = _posteriors(model, draw_length(rng, model, 3, extra=2))
+    inputs, beliefs = possible_inputs(model, draw_length(rng, model, 3, extra=2))
     return model, prompt, beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
 
 
@@ -78,26 +69,26 @@ def check_certificate(seed: int) -> Checked:
     model, prompt, beliefs, probs = _prompted_model(seed)
     mu, distance = recentred(draw_weights(rng, model.n_states), beliefs.numpy()), float(rng.random()) * 0.3
     head, made = nearest_head(model, mu, lemma_c_2(model, prompt), slack=float(rng.random()) * 0.2)
-    told, holds = probs.any(1), made.holds(beliefs, distance)
+    possible, holds = probs.any(1), made.holds(beliefs, distance)
     target = beliefs @ mu
     moved = torch.zeros_like(probs)
     moved[:, head.weights.argmax()] += distance / 2
     moved[:, head.weights.argmin()] -= distance / 2
     spoilt = probs - torch.where(target >= 0, 1, -1).unsqueeze(1) * moved
     wrong = (spoilt @ head.weights >= 0) != (target >= 0)
-    return Checked(float((wrong & holds & told).any()), bool((holds & told).any() and not holds.all()))
+    return Checked(float((wrong & holds & possible).any()), bool((holds & possible).any() and not holds.all()))
 
 
 def control_certificate(seed: int) -> float:
     """A guess that does not sum to 1: at the largest ε that certifies a text, all of it put on one token turns its label."""
     model, prompt, head, mu, beliefs, probs = _planted(seed)
-    if not mu.any():  # all that can be said is one distribution: there is no label to turn
+    if not mu.any():  # only one distribution of tokens is possible: there is no label to turn
         return 0.0
     reach = lemma_c_2(model, prompt)
     made: Certificate = certificate(model, mu, head, reach)
-    target, told = beliefs @ mu, probs.any(1)
+    target, possible = beliefs @ mu, probs.any(1)
     distance = 0.999 * target.abs() / (made.spread * (beliefs @ reach)).clamp(min=1e-300)
-    within = told & (distance < 2) & made.holds(beliefs, distance.clamp(max=2))
+    within = possible & (distance < 2) & made.holds(beliefs, distance.clamp(max=2))
     most = int(head.weights.abs().argmax())
     spoilt = probs @ head.weights - torch.where(target >= 0, 1, -1) * distance * head.weights[most].abs()
     return float(((spoilt >= 0) != (target >= 0))[within].any())
@@ -156,7 +147,7 @@ def check_separable_votes(seed: int) -> Checked:
     if not isinstance(found, LinearHead):
         return Checked(np.inf, True)
     prompt, head = prompt_for_separating_head(model, mu, found)
-    beliefs, inputs = _posteriors(model, 3)
+    inputs, beliefs = possible_inputs(model, 3)
     probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
     target, scale = (beliefs @ mu).numpy(), mu.abs().max().item()
     error = certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
@@ -164,8 +155,8 @@ def check_separable_votes(seed: int) -> Checked:
 
 
 def control_separable_votes(seed: int) -> float:
-    """A state that votes no speaks as a mixture of two that vote yes: a linear program refutes every head, and behind the
-    best prompt that is found some belief gets the wrong label."""
+    """A state of negative weight emits like a mixture of two of positive weight: a linear program refutes every head, and
+    behind the best prompt that is found some belief gets the wrong label."""
     model, _ = _permuted(seed)
     emission = model.emission.clone()
     emission[:, 0] = 0.3 * emission[:, 1] + 0.7 * emission[:, 2]
@@ -193,7 +184,7 @@ def _classes(seed: int) -> tuple[HMM, Tensor]:
 
 def _scores(model: HMM, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Of every possible input the scores of Theorem 3.3's heads, one for each class, and what they should rank, (n, 3)."""
-    beliefs, inputs = _posteriors(model, 2)
+    inputs, beliefs = possible_inputs(model, 2)
     heads = torch.stack([theorem_3_3(model, mu).weights for mu in weights], 1)
     return masked_token_probs(model, shifted(inputs, 1))[:, 0] @ heads, beliefs @ weights.T
 
@@ -220,24 +211,24 @@ def control_several_classes(seed: int) -> float:
 
 
 def check_relabelling(seed: int) -> Checked:
-    """One layer of |H||X| gated units says W p without a prompt's signal, and R p with that of any R of one token a state."""
+    """One layer of |H||X| gated units gives W p without a prompt's signal, and R p with that of any R of one token a state."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 6)), int(rng.integers(1, 5)), seed)
     beliefs = torch.as_tensor(rng.dirichlet(np.full(model.n_states, 0.5), 20))
     words = rng.integers(0, model.n_tokens, model.n_states).tolist()
-    told = torch.zeros(model.n_tokens, model.n_states, dtype=torch.float64)
-    told[words, range(model.n_states)] = 1
+    relabelled = torch.zeros(model.n_tokens, model.n_states, dtype=torch.float64)
+    relabelled[words, range(model.n_states)] = 1
     signal = signal_for(words, model.n_tokens)
     plain, behind = gated_readout(model.emission, beliefs), gated_readout(model.emission, beliefs, signal)
-    residual = largest((plain - beliefs @ model.emission.T).numpy(), (behind - beliefs @ told.T).numpy())
+    residual = largest((plain - beliefs @ model.emission.T).numpy(), (behind - beliefs @ relabelled.T).numpy())
     return Checked(residual, largest((behind - plain).numpy()) > 1e-3)
 
 
 def control_relabelling(seed: int) -> float:
-    """Without the gates a signal adds the same to every guess: two beliefs of which R p and W p differ otherwise tell."""
+    """Without the gates a signal adds the same to every guess: for two beliefs R p and W p do not differ by the same."""
     rng = np.random.default_rng(seed)
     model = appendix_e.random_hmm(3, 3, seed, temperature=0.5)
-    told = torch.eye(3, dtype=torch.float64)[rng.permutation(3)]
+    relabelled = torch.eye(3, dtype=torch.float64)[rng.permutation(3)]
     beliefs = torch.as_tensor(rng.dirichlet(np.ones(3), 2))
-    added = beliefs @ told.T - beliefs @ model.emission.T
+    added = beliefs @ relabelled.T - beliefs @ model.emission.T
     return largest((added[0] - added[1]).numpy())

@@ -68,7 +68,7 @@ def mislabelled(label: Tensor, target: np.ndarray, size: float) -> float:
 
 
 def refused(construct: Callable, *given) -> bool:
-    """Whether a construction says that an assumption does not hold, as it has to."""
+    """Whether a construction refuses a model of which an assumption does not hold, as it has to."""
     try:
         construct(*given)
     except AssumptionError:

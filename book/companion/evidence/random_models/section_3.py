@@ -12,6 +12,7 @@ from companion.evidence.random_models.instances import (
     draw_weights,
     joint,
     non_degenerate,
+    possible_inputs,
     recentred,
     shifted,
     start_without_a_state,
@@ -114,13 +115,6 @@ def control_claim_b_1(seed: int) -> float:
 # Theorem 3.3
 
 
-def labelled_inputs(model: HMM, mu: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """All inputs of a length in supp(P[X]), (n, T), and μᵀP[H_0 | X_{1:T} = x] for each, (n,), by enumeration."""
-    start = joint(model, [None] * length).given_input("h0")
-    possible = torch.as_tensor(start.sum(1) > 0)
-    return all_inputs(model.n_tokens, length)[possible], (torch.as_tensor(conditional(start)) @ mu)[possible]
-
-
 def shifted_g_1(model: HMM, inputs: torch.Tensor) -> torch.Tensor:
     """G_1 of x' = (MASK, x), (n, X): what Theorem 3.3's head reads."""
     return masked_token_probs(model, shifted(inputs, 1))[:, 0]
@@ -172,7 +166,8 @@ def control_theorem_3_3(seed: int) -> float:
     rng = np.random.default_rng(seed)
     n_states = int(rng.integers(3, 5))
     model = families.dependent_hmm(n_states, n_states - seed % 2, seed)
-    inputs, target = labelled_inputs(model, torch.as_tensor(rng.normal(size=model.n_states)), 3)
+    weights = torch.as_tensor(rng.normal(size=n_states))
+    inputs, beliefs = possible_inputs(model, 3)
     # Posteriors sum to 1, so that a label by a threshold is a task of the form (3.1) too.
-    refuted = no_head_fits([shifted_g_1(model, inputs)], balanced(target))
+    refuted = no_head_fits([shifted_g_1(model, inputs)], balanced(beliefs @ weights))
     return float(refuted and refused(theorem_3_3, model, torch.ones(n_states)))
