@@ -112,6 +112,7 @@ def _conclude(outcome, specs) -> None:
 
 
 @app.command()
+@exit_code_130_if_interrupted()
 def trial(
     n_states: Annotated[int | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
     n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
@@ -152,20 +153,19 @@ def trial(
             specs = _panel(preset, panel, trials, changes, size, seed)
         else:
             specs = [TrialSpec(preset, n_states or 10, seed, n_memory or 1, **_fields(changes))]
-    with exit_code_130_if_interrupted():
-        if workers > 1:  # each process writes for itself
-            outcome = run_missing(specs, say=line, on_progress=OnceAMinute().of_trial, **how)
-        else:
-            with progress("starting") as update:
+    if workers > 1:  # each process writes for itself
+        outcome = run_missing(specs, say=line, on_progress=OnceAMinute().of_trial, **how)
+    else:
+        with progress("starting") as update:
 
-                def show(spec, phase, share):
-                    update(f"{describe(spec)}: {phase} {share:.0%}")
+            def show(spec, phase, share):
+                update(f"{describe(spec)}: {phase} {share:.0%}")
 
-                outcome = run_missing(specs, say=line, on_progress=show, **how)
-        if missing:
-            _conclude(outcome, specs)
-        else:
-            _conclude_one(outcome, specs[0], how["store"])
+            outcome = run_missing(specs, say=line, on_progress=show, **how)
+    if missing:
+        _conclude(outcome, specs)
+    else:
+        _conclude_one(outcome, specs[0], how["store"])
 
 
 def _conclude_one(outcome, spec, store) -> None:
@@ -194,6 +194,7 @@ def _conclude_one(outcome, spec, store) -> None:
 
 
 @app.command()
+@exit_code_130_if_interrupted()
 def sweep(
     panel: Annotated[Literal[tuple(PANELS)], typer.Option(help="the points of that panel of Figure 3")],
     preset: Preset = "quick",
@@ -230,7 +231,7 @@ def sweep(
         if address is not None:
             reachable(address)
     try:
-        with exit_code_130_if_interrupted(), progress("starting Ray") as update:
+        with progress("starting Ray") as update:
             outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, line, update, **how)
             _conclude(outcome, specs)
     except ModuleNotFoundError as error:

@@ -235,15 +235,15 @@ def control_readouts(
 def cuts(model: HMM, task: Task, network: torch.nn.Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its head,
     and the mean distance of the predictions from those behind the whole prompt."""
-    (_, prompt, head), own = tuned, bert.as_network(as_reader(network).module)
+    (_, prompt, head), masked_model = tuned, bert.as_network(as_reader(network).module)
     tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
     whole = tuning.all_probs_at_mask(network, tokens, prompt)
     table = {"none": {"accuracy": tuning.accuracy(head, whole, truth), "distance": 0.0}}
-    layers = range(1, len(own.bert.encoder.layer) + 1)
+    layers = range(1, len(masked_model.bert.encoder.layer) + 1)
     for name, cut in [*((f"layer {k}", [k]) for k in layers), ("every layer", [*layers])]:
         last = tuning.all_hidden_at_mask(network, tokens, prompt, cut)[-1]
         with torch.no_grad():
-            probs = own.cls(last)[:, :-1].softmax(-1)
+            probs = masked_model.cls(last)[:, :-1].softmax(-1)
         distance = total_variation(probs, whole).mean().item()
         table[name] = {"accuracy": tuning.accuracy(head, probs, truth), "distance": distance}
     return dict(prompt_cuts=table)

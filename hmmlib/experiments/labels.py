@@ -89,7 +89,7 @@ def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
 
 
 class LabelRule(NamedTuple):
-    """How inputs are drawn, which posterior their labels weigh, and what the theory says of a vanilla HMM then.
+    """How inputs are drawn, which posterior their labels weigh, and what the theory gives for a vanilla HMM then.
 
     - `inputs(model, n, length, generator)`: tokens (n, length) that begin with MASK, and what is observed, (n, ·).
     - `posterior(model, observed)`: the distribution of the state that the labels weigh, (n, S). The labels of a memory model

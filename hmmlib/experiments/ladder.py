@@ -90,7 +90,7 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
         probs: the exact distribution at the first token, (n, X).
         law: the rule by which the task was drawn, as in `draw_task`.
     """
-    rule = LABEL_RULES[law]
+    rule = LABEL_RULES[one_of("law", law, LABEL_RULES)]
     origin = rule.origin(model)
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
     train_posteriors, _, test_posteriors = task.split(task.posteriors)

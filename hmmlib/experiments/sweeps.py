@@ -112,12 +112,22 @@ def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
 class _Sweep:
     """The trials that are asked for: those that wait, those that run, each with its claim, and what became of the others."""
 
-    def __init__(self, specs: Sequence[TrialSpec], wanted: tuple, say: Callable[[str], None]):
+    def __init__(
+        self,
+        specs: Sequence[TrialSpec],
+        store: Store | str | Path,
+        rerun: bool,
+        also: Sequence[str],
+        networks: Path | None,
+        say: Callable[[str], None],
+    ):
         self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
-        self.wanted, self.store, self.say = wanted, wanted[0], say
+        self.store, self.say = as_folders(store).resolve(), say
+        self.wanted = self.store, rerun, on_request(also)  # what a result must have to count as stored
+        self.networks = networks and writable_folder("networks", networks)
         self.outcome, self.queue, self.running, self.seconds = Outcome(), deque(), {}, []
         for spec in self.specs:
-            if is_stored(spec, *wanted):
+            if is_stored(spec, *self.wanted):
                 self.outcome.stored.append(spec.hash)
             else:
                 self.queue.append(spec)
@@ -214,9 +224,9 @@ def run_missing(
         KeyboardInterrupt: it was interrupted; notes say what is kept of the trials that were running.
     """
     backend.pick(device)
-    wanted, how = _prepared(store, rerun, also, device, networks)
-    sweep = _Sweep(specs, wanted, say)
-    workers = min(integer("workers", workers, 1), len(sweep.queue))
+    integer("workers", workers, 1)
+    sweep = _Sweep(specs, store, rerun, also, networks, say)
+    workers, how = min(workers, len(sweep.queue)), dict(store=sweep.store, device=device, networks=sweep.networks)
     sweep.run(Here(until, on_progress, how) if workers < 2 else SideBySide(workers, on_progress, how), until, None)
     return sweep.outcome
 
@@ -251,17 +261,9 @@ def sweep(
     if not number("cpus", cpus, 0):
         raise ValueError("cpus must be more than 0")
     number("gpus", 0 if gpus is None else gpus, 0)
-    wanted, how = _prepared(store, rerun, also, backend.as_name(device), networks)
-    sweep = _Sweep(specs, wanted, say)
+    backend.as_name(device)
+    sweep = _Sweep(specs, store, rerun, also, networks, say)
     if sweep.queue:
+        how = dict(store=sweep.store, device=device, networks=sweep.networks)
         sweep.run(OnRay(address, cpus, gpus, how), until, show)
     return sweep.outcome
-
-
-def _prepared(
-    store: Store | str | Path, rerun: bool, also: Sequence[str], device: str, networks: Path | None
-) -> tuple[tuple[Store, bool, list[str]], dict]:
-    """What a result must have to count as stored, and how trials are run; errors of either before any work."""
-    wanted = as_folders(store).resolve(), rerun, on_request(also)
-    networks = networks and writable_folder("networks", networks)
-    return wanted, dict(store=wanted[0], device=device, networks=networks)

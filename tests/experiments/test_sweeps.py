@@ -228,16 +228,16 @@ def test_the_time_left_at_the_pace_so_far(results, tmp_path):
 # Several processes.
 
 
-def test_a_killed_worker_costs_its_trial_alone_which_can_be_run_again(tmp_path, monkeypatch):
+def test_a_killed_worker_costs_its_trial_alone_which_can_be_run_again(results, tmp_path, monkeypatch):
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 2)  # one core for each, as in the test's process
     outcome = run_missing(SPECS, tmp_path, workers=2, say=str, on_progress=sweep_hooks.die)
     assert sorted(outcome.ran) == sorted(SPECS[k].hash for k in (0, 2, 3))
     assert outcome.failed == {SPECS[1].hash: "its process died (exit code -9): run it again"}
     assert run_missing(SPECS, tmp_path, say=str).ran == [SPECS[1].hash]
-    assert stored(tmp_path) == {f"{spec.hash}.json": numbers(run_trial(spec)) for spec in SPECS}
+    assert stored(tmp_path) == {f"{result.spec.hash}.json": numbers(result) for result in results}
 
 
-def test_workers_end_with_the_command_and_keep_their_work(tmp_path, monkeypatch, capfd):
+def test_workers_end_with_the_command_and_keep_their_work(results, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 2)
     before, lines = signal.signal(signal.SIGINT, signal.default_int_handler), []
     try:
@@ -252,7 +252,7 @@ def test_workers_end_with_the_command_and_keep_their_work(tmp_path, monkeypatch,
     assert Claim.take(SPECS[1], tmp_path) is not None
     rest = run_missing(SPECS[:2], tmp_path, say=str)
     assert SPECS[1].hash in rest.ran
-    assert numbers(load_result(result_path(SPECS[1], tmp_path))) == numbers(run_trial(SPECS[1]))
+    assert numbers(load_result(result_path(SPECS[1], tmp_path))) == numbers(results[1])
 
 
 @pytest.mark.parametrize(

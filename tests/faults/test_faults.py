@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import short_pretraining
 import torch
 from commands import one_line
 from companion.figures.live import gather
@@ -34,6 +35,63 @@ SMALL += ["--store"]
 def results():
     torch.set_num_threads(1)
     return [run_trial(spec) for spec in SPECS]
+
+
+# Pretraining that is killed while it writes a checkpoint.
+
+KILLS = """
+import os, signal, sys
+from functools import partial
+path, here = sys.argv[1:]
+sys.path.insert(0, here)
+import torch
+torch.set_num_threads(1)
+from hmmlib.training import checkpoints
+from short_pretraining import train
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def while_writing(share, save=checkpoints.save_file):
+    def cut_short(tensors, file, facts):
+        save(tensors, file, facts)
+        os.truncate(file, int(share * os.path.getsize(file)))
+        die()
+    checkpoints.save_file = cut_short
+
+def at_rename(number, before, rename=os.replace):
+    calls = []
+    def counted(*names):
+        calls.append(names)
+        if len(calls) == number and before:
+            die()
+        rename(*names)
+        if len(calls) == number:
+            die()
+    os.replace = counted
+
+moments = [partial(while_writing, share) for share in (0.0, 0.3, 0.999, 1.0)]
+moments += [partial(at_rename, number, before) for number in (1, 2) for before in (True, False)]
+for moment in moments:
+    child = os.fork()
+    if child == 0:
+        train("long", path, lambda step, loss, first=[]: moment() if first else first.append(step), every=0.0)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weights(tmp_path, survived):
+    """Each of eight processes goes on where the one before it was killed, with its new checkpoint or the one before that."""
+    path, reports = tmp_path / "runs" / "one.safetensors", []
+    call = [sys.executable, "-W", "error", "-c", KILLS, str(path), os.path.dirname(short_pretraining.__file__)]
+    done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+    assert done.stdout.split() == ["-9"] * 8, done.stderr
+    assert not list(path.parent.glob("*.broken")), "what was half written lay where a whole one should"
+    assert train("long", path, lambda step, loss: reports.append(step)) == undisturbed("long")
+    assert reports[0] == 17, "two steps of each are kept, and the third of the one whose checkpoint was in its place"
+    survived("pretraining killed", 8)
 
 
 # Checkpoints cut short.

@@ -22,7 +22,6 @@ PLANS = {
 }
 NAMES = list(PLANS)
 PLANS["long"] = (replace(PLAN, steps=120, **TEXT), 0.2)
-PLANS["longer"] = (replace(PLAN, steps=250, **TEXT), 0.2)
 
 
 class Stopped(Exception):
