@@ -11,7 +11,8 @@ from pathlib import Path
 from companion.figures import figure_3, figures
 from playwright.sync_api import Page
 
-from hmmlib.experiments import specs, store
+from hmmlib.experiments.results import results
+from hmmlib.experiments.store import STORE
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -23,10 +24,10 @@ FOLDER = ROOT / "book" / "pictures"
 
 def left_panel() -> None:
     figures.use_style()
-    trials = [
-        store.load_result(store.result_path(spec, store.STORE)) for spec in specs.panel_specs("quick", "left", 20)
-    ]
-    figure_3.panel(trials, "left").savefig(FOLDER / "head-against-prompt.png", dpi=150)
+    trials = results("quick", STORE).query("changes == '' and n_memory == 1")
+    figure_3.panel(trials[trials.n_states.isin([4, 8, 10, 15, 25, 30])], "left").savefig(
+        FOLDER / "head-against-prompt.png", dpi=150
+    )
 
 
 def theorem(page: Page) -> None:

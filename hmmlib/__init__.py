@@ -128,7 +128,6 @@ _HOME = {
     "experiments.parts": ["Parts"],
     "experiments.specs": ["TrialSpec", "panel_specs"],
     "experiments.store": ["is_stored", "load_result", "load_results", "result_path", "save_result"],
-    "experiments.summaries": ["interval"],
     "experiments.results": ["mean_ci", "results"],
     "experiments.trials": ["TrialResult", "draw_model", "draw_trial_task", "run_trial"],
 }

