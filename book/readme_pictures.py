@@ -10,7 +10,8 @@ from pathlib import Path
 
 from companion.figures import figure_3, figures
 
-from hmmlib.experiments import specs, store
+from hmmlib.experiments.results import results
+from hmmlib.experiments.store import STORE
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -23,9 +24,8 @@ FOLDER = ROOT / "book" / "pictures"
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     figures.use_style()
-    paths = (store.result_path(spec, store.STORE) for spec in specs.panel_specs("quick", "left", 20))
-    panel = figure_3.panel([store.load_result(path) for path in paths], "left")
-    panel.savefig(FOLDER / "head-against-prompt.png", dpi=150)
+    trials = results("quick", STORE).query("changes == '' and n_memory == 1 and n_states in [4, 8, 10, 15, 25, 30]")
+    figure_3.panel(trials, "left").savefig(FOLDER / "head-against-prompt.png", dpi=150)
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="light")
         page.goto((HTML / "3-1-prompt.html").as_uri())

@@ -12,7 +12,6 @@ from hmmlib.experiments.store import load_result as load_result
 from hmmlib.experiments.store import load_results as load_results
 from hmmlib.experiments.store import result_path as result_path
 from hmmlib.experiments.store import save_result as save_result
-from hmmlib.experiments.summaries import interval as interval
 from hmmlib.experiments.trials import Parts as Parts
 from hmmlib.experiments.trials import TrialResult as TrialResult
 from hmmlib.experiments.trials import draw_model as draw_model

@@ -141,13 +141,16 @@ def _half_width(n: int) -> float:
     return float(t.ppf(0.975, n - 1)) / math.sqrt(n)
 
 
-def mean_ci(values: Sequence[float], share: bool = False) -> Interval:
+def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
     """Mean and 95% interval (Student's t) of the values that are there; of shares, the interval is shown within 0 and 1.
 
-    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").head_accuracy.agg(mean_ci)`.
+    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").head_accuracy.agg(mean_ci)`; a
+    column of a name such as `head_accuracy` or `majority_rate` has shares, where nothing else is said.
 
     TypeError for what are no numbers, ValueError for infinite ones, and for a share that is not from 0 to 1.
     """
+    if share is None:
+        share = str(getattr(values, "name", "")).endswith(("_accuracy", "_rate"))
     values = np.asarray(values, dtype=float)
     values = values[~np.isnan(values)]
     if not np.isfinite(values).all():
@@ -171,6 +174,11 @@ def difference_ci(one: Interval, other: Interval) -> Interval:
     freedom = error**2 / sum(square**2 / free for square, free in squares) if error else 1.0
     mean, half = one.mean - other.mean, float(t.ppf(0.975, freedom)) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, one.n + other.n)
+
+
+def spec_of(row: pd.Series) -> TrialSpec:
+    """The spec of a row of the table."""
+    return TrialSpec(**{field.name: row[field.name] for field in dataclasses.fields(TrialSpec)})
 
 
 def share_learned(table: DataFrame) -> pd.Series:

@@ -200,17 +200,6 @@ def panel_specs(
     return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in seeds for point in points]
 
 
-def select(results: Sequence, **fields) -> list:
-    """Those of the results whose spec is their preset's own but for the model, the seed, and the given fields."""
-
-    def fits(spec: TrialSpec) -> bool:
-        own = TrialSpec(spec.preset, spec.n_states, spec.seed, spec.n_memory)
-        changed = {name: value for name, value in dataclasses.asdict(spec).items() if value != getattr(own, name)}
-        return all(getattr(spec, name) == value for name, value in fields.items()) and changed.keys() <= fields.keys()
-
-    return [result for result in results if fits(result.spec)]
-
-
 def as_field(name: str, text: str) -> int | float | str:
     """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
     return checked(name, field_type(name), text, strict=False)

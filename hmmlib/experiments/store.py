@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Anything, Day, Hexadecimal, Line, Size, Text, as_type, checked
 from hmmlib.experiments.labels import REDRAWS
-from hmmlib.experiments.measurements import MEASUREMENTS, measured_names
+from hmmlib.experiments.measurements import giving, measured_names
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
 from hmmlib.experiments.specs import TrialSpec
@@ -179,14 +179,14 @@ def check_result(result: TrialResult) -> None:
     for name, value in ({name: getattr(result, name) for name in ORIGINAL} | added).items():
         if name not in measured_names():
             checked(name, Anything, value)
-        elif not _measurement(name).has(spec):
+        elif not giving([name])[0].has(spec):
             _insist(value is None, f"{name} must be null for such a trial, not {reprlib.repr(value)}")
         elif name in added:
             checked(name, _type_of(name), value, sizes)
         else:
             _insist(value is not None or name.startswith("built_"), f"{name} must be there for such a trial, not None")
-    lacks = {_measurement(name).phase for name in added if name in measured_names() and _measurement(name).has(spec)}
-    lacks = sorted({"pretraining", "exact model", "head tuning", *lacks} - result.seconds.keys())
+    phases = {one.phase for one in giving([name for name in added if name in measured_names()]) if one.has(spec)}
+    lacks = sorted({"pretraining", "exact model", "head tuning", *phases} - result.seconds.keys())
     _insist(not lacks, f"seconds lacks {', '.join(lacks)}")
     _insist(result.majority_rate >= 0.5, f"majority_rate must be 0.5 to 1, not {result.majority_rate}")
     _insist(result.redraws <= REDRAWS or spec.own, f"redraws must be at most {REDRAWS}, not {result.redraws}")
@@ -203,13 +203,9 @@ def _insist(true: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _measurement(name: str):
-    return next(one for one in MEASUREMENTS if name in one.names)
-
-
 @cache
 def _type_of(name: str):
-    return as_type(_measurement(name).kinds[name])
+    return as_type(giving([name])[0].kinds[name])
 
 
 def _check_losses(result: TrialResult) -> None:

@@ -227,5 +227,5 @@ def test_after_additions_all_results_stay_as_they_are(names, before, tmp_path):
 
 def test_the_library_as_it_is_has_none_of_them():
     for fields in (dict(labels="ahead"), dict(weight_decay=0.1)):
-        with pytest.raises((ValueError, TypeError), match="labels: Input should be 'masked', 'before'|weight_decay"):
+        with pytest.raises((ValueError, TypeError), match=r"labels: Input should be 'masked', 'before'|weight_decay"):
             TrialSpec("smoke", **fields)

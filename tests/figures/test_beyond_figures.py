@@ -3,20 +3,19 @@
 import numpy as np
 import pytest
 from companion.figures.beyond_figures import dots, lines, plane, triangles, wrong_beliefs
+from companion.figures.figure_3 import LEFT
 from companion.figures.triangles import TRIANGLE
 
-from hmmlib.experiments.store import STORE, load_results
-from hmmlib.experiments.summaries import LEFT, gain, interval, reference, size
+from hmmlib.experiments.results import mean_ci, published, results
+from hmmlib.experiments.store import STORE
 
-RESULTS = load_results("smoke", STORE)
+RESULTS = results("smoke", STORE)
 
 
 def test_lines_have_their_means():
-    figure = lines(RESULTS, {"head": lambda r: r.head_accuracy}, size, "x", "y", log=True)
-    drawn = figure.axes[0].lines[0].get_xydata()
-    assert drawn[:, 0].tolist() == sorted({size(r) for r in RESULTS})
-    first = [r.head_accuracy for r in RESULTS if size(r) == drawn[0, 0]]
-    assert drawn[0, 1] == pytest.approx(np.mean(first))
+    heads = RESULTS.groupby("size").head_accuracy
+    figure = lines({"head": heads.agg(mean_ci)}, "x", "y", log=True)
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_xydata(), heads.mean().reset_index().to_numpy())
 
 
 def test_triangles_have_the_points_and_the_columns():
@@ -35,20 +34,17 @@ def test_triangles_have_the_points_and_the_columns():
 
 
 def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair():
-    figure = plane({"all": {"first": RESULTS[:9], "rest": RESULTS[9:], "none": []}}, [4, 30])
+    halves = RESULTS[:9], RESULTS[9:]
+    figure = plane({"all": {"first": halves[0], "rest": halves[1], "none": RESULTS[:0]}}, [4, 30])
     for axes, n_states in zip(figure.axes, (4, 30), strict=True):
         points = {line.get_label(): line.get_xydata() for line in axes.lines}
-        groups = [
-            [r for r in group if size(r) == n_states and gain(r) is not None] for group in (RESULTS[:9], RESULTS[9:])
-        ]
-        means = [[interval([read(r) for r in group]).mean for read in LEFT.values()] for group in groups if group]
+        groups = [half[(half["size"] == n_states) & half.gain.notna()] for half in halves]
+        means = [group[[*LEFT.values()]].mean() for group in groups if len(group)]
         np.testing.assert_allclose(points["all"], means)
-        published = [reference("left")[name][n_states] for name in LEFT]
-        np.testing.assert_allclose(points["published means"], [[pair.mean for pair in published]])
+        pair = [published("left")[name][n_states] for name in LEFT]
+        np.testing.assert_allclose(points["published means"], [[one.mean for one in pair]])
         (box,) = axes.patches
-        np.testing.assert_allclose(
-            box.get_bbox().get_points(), [[p.low for p in published], [p.high for p in published]]
-        )
+        np.testing.assert_allclose(box.get_bbox().get_points(), [[p.low for p in pair], [p.high for p in pair]])
 
 
 def test_names_in_a_plane_do_not_lie_on_one_another():
@@ -58,8 +54,8 @@ def test_names_in_a_plane_do_not_lie_on_one_another():
 
 
 def test_dots_have_a_line_for_each_row_and_a_mark_for_each_series():
-    one, other, alone = interval([0.1, 0.3]), interval([0.4, 0.6]), interval([0.7])
-    figure = dots({"first": {"a": one, "b": other}, "second": {"a": None, "b": alone}}, "x")
+    one, other, alone = mean_ci([0.1, 0.3]), mean_ci([0.4, 0.6]), mean_ci([0.7])
+    figure = dots({"first": {"a": one, "b": other}, "second": {"a": mean_ci([]), "b": alone}}, "x")
     (axes,) = figure.axes
     marks = {line.get_label(): line.get_xydata() for line in axes.lines if line.get_label() in "ab"}
     np.testing.assert_allclose(marks["a"], [[0.2, -1 / 6]])

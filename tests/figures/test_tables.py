@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,24 +9,18 @@ from companion.figures.tables import (
     Table,
     agree,
     as_set,
-    at_size,
-    by_size,
     difference,
     digits,
     one_digit,
     outcomes,
     recovered,
     table_of,
-    within,
 )
 
-from hmmlib.experiments.store import STORE, load_results
-from hmmlib.experiments.summaries import gain, interval, means, size
+from hmmlib.experiments.results import mean_ci, results
+from hmmlib.experiments.store import STORE
 from hmmlib.models.families import recoverable_memory_hmm
 from hmmlib.theory.assumptions import assumption_4_2
-
-RESULTS = load_results("smoke", STORE)
-MARKED = [replace(r, added={"votes": {"weighed": k, "right": None}, "certified": None}) for k, r in enumerate(RESULTS)]
 
 
 def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
@@ -89,44 +82,18 @@ def test_outcomes_say_of_each_prediction_whether_it_came_true():
     ]
 
 
-def test_what_is_read_off_a_table_of_a_result():
-    assert within("votes", "weighed")(MARKED[2]) == 2
-    assert within("votes", "right")(MARKED[2]) is None
-    assert within("certified", "tuned head", "right")(MARKED[2]) is None
-    assert within("head_accuracy")(MARKED[2]) == MARKED[2].head_accuracy
-
-
-def test_means_are_over_the_results_that_have_a_value():
-    assert means(MARKED, within("votes", "weighed")) == interval(range(len(MARKED)))
-    assert means(MARKED, within("votes", "right")) is None
-    assert means(RESULTS, gain) == interval([g for r in RESULTS if (g := gain(r)) is not None])
-
-
 def test_a_table_of_results_has_a_column_for_each_group():
-    small = {n: (lambda r, n=n: size(r) == n) for n in {size(r) for r in RESULTS}}
-    found = table_of(
-        MARKED, {f"|H| = {n}": test for n, test in small.items()}, {"k": within("votes", "weighed")}, ".2f"
-    )
-    for (name, cell), (n, test) in zip(zip(found.head[1:], found.rows[0][1:], strict=True), small.items(), strict=True):
-        group = [r for r in MARKED if test(r)]
-        assert name == f"|H| = {n} ({len(group)})"
-        assert cell == format(interval([r.votes["weighed"] for r in group]), ".2f")
-    assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}).rows == [["k", "–"]]
-
-
-def test_a_table_for_a_phone_has_means_alone():
-    found = table_of(MARKED, by_size(MARKED), {"head": within("head_accuracy")}, ".1%", "% right", alone=True)
-    sizes = sorted({size(r) for r in MARKED})
-    assert found.head == ["% right", *map(str, sizes)]
-    for cell, n in zip(found.rows[0][1:], sizes, strict=True):
-        shares = [r.head_accuracy for r in MARKED if size(r) == n]
-        assert cell == f"{100 * sum(shares) / len(shares):.1f}"
-    assert table_of(MARKED, {"none": lambda r: False}, {"k": gain}, alone=True).rows == [["k", "–"]]
-
-
-def test_what_is_read_at_one_size_alone():
-    read = at_size(30, within("head_accuracy"))
-    assert [read(r) for r in MARKED] == [r.head_accuracy if size(r) == 30 else None for r in MARKED]
+    table = results("smoke", STORE)
+    groups = table.groupby("size")
+    rows = {"head": "head_accuracy", "prompt": "prompt_accuracy"}
+    found, narrow = table_of(groups, rows, ".1%", "|H| ="), table_of(groups, rows, ".1%", "% right", alone=True)
+    assert found.head == ["|H| =", *(f"{n} ({len(group)})" for n, group in groups)]
+    assert narrow.head == ["% right", *(str(n) for n, _ in groups)]
+    for name, *cells in found.rows:
+        assert cells == [str(mean_ci(group[rows[name]])) for _, group in groups]
+    for name, *cells in narrow.rows:
+        means = groups[rows[name]].mean()
+        assert cells == ["–" if np.isnan(mean) else f"{100 * mean:.1f}" for mean in means]
 
 
 @pytest.mark.parametrize(

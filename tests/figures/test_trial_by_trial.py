@@ -3,6 +3,7 @@
 import numpy as np
 from companion.figures.trial_by_trial import trial_by_trial
 
+from hmmlib.experiments.results import results
 from hmmlib.experiments.store import STORE, load_results
 from hmmlib.experiments.trials import draw_model, draw_trial_task
 
@@ -10,7 +11,7 @@ TRIALS = [r for r in load_results("smoke", STORE) if r.prompt_accuracy is not No
 
 
 def test_trials_are_told_with_their_chains_and_tasks():
-    data = trial_by_trial(load_results("smoke", STORE)).data
+    data = trial_by_trial(results("smoke", STORE)).data
     assert [(t["size"], t["head"], t["prompt"]) for t in data["trials"]] == sorted(
         (r.spec.n_states, r.head_accuracy, r.prompt_accuracy) for r in TRIALS
     )
@@ -28,7 +29,7 @@ def test_contested_tokens_are_those_of_states_of_both_signs(js):
 
 
 def test_the_nearest_trial_to_each_mark_is_its_own(js):
-    trials = trial_by_trial(TRIALS).data["trials"] * 2  # two of each size, at different places
+    trials = trial_by_trial(results("smoke", STORE)).data["trials"] * 2  # two of each size, at different places
     (place,) = js([["trials", "layout", [trials]]])
     high = 8 + 248 * (1 - np.array([[t["head"], t["prompt"]] for t in trials])) / (1 - place["floor"])
     marks = [(k, [x, y]) for k, x in enumerate(place["x"]) for y in high[k]]

@@ -1,43 +1,30 @@
-"""Figures of *Beyond the paper*, each a function of stored results or of points. Figures are Matplotlib's."""
+"""Figures of *Beyond the paper*, each a function of results or of points. Figures are Matplotlib's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from pandas import DataFrame, Series
 
-from companion.figures.figure_3 import draw_line
+from companion.figures.figure_3 import LEFT, draw_line
 from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, legend_below
 from companion.figures.triangles import TRIANGLE, draw_points, draw_triangle
-from hmmlib.experiments.summaries import LEFT, Interval, Read, along, as_results, means, reference, size
-from hmmlib.validation import all_of_type, as_array, by_name, length_of
-
-if TYPE_CHECKING:
-    from hmmlib.experiments.trials import TrialResult
+from hmmlib.experiments.results import Interval, mean_ci, published
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, SOFT, INK)
 MARKERS = "os^Dxv"
 
 
-def lines(
-    results: Sequence[TrialResult],
-    series: dict[str, Read],
-    at: Callable[[TrialResult], int],
-    x_label: str,
-    y_label: str,
-    log: bool = False,
-) -> Figure:
-    """Means with 95% intervals against what `at` reads, a line for each of up to six series."""
-    if len(by_name("series", series)) > len(COLOURS):
-        raise ValueError(f"series must be 1 to {len(COLOURS)} lines, by name, not {len(series)}")
+def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
+    """A line for each of up to six series: means with 95% intervals (`mean_ci`) by their place on the axis."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
-    for k, (name, read) in enumerate(series.items()):
-        draw_line(axes, along(results, read, at), COLOURS[k], MARKERS[k], name)
-    ticks = sorted({at(result) for result in as_results(results)})
+    for (name, points), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
+        draw_line(axes, points, colour, marker, name)
+    ticks = sorted(set().union(*(points.index for points in series.values())))
     if log:
         axes.set_xscale("log")
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -47,18 +34,14 @@ def lines(
     return finish(figure)
 
 
-def dots(rows: dict[str, dict[str, Interval | None]], x_label: str) -> Figure:
-    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, and in it a mark for each series.
-
-    A row maps the names of up to six series to their intervals, or to None where there is none.
-    """
-    series = list(dict.fromkeys(name for row in by_name("rows", rows).values() for name in by_name("each row", row)))
-    if len(series) > len(COLOURS):
-        raise ValueError(f"each of rows must have the same 1 to {len(COLOURS)} series, not {len(series)} in all")
+def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
+    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, with a mark for each of up to six
+    series, whose names are alike in all rows."""
+    series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
     for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
         shift = (k + 1) / (len(series) + 1) - 0.5
-        drawn = {at + shift: found for at, row in enumerate(rows.values()) if (found := row.get(name)) is not None}
+        drawn = {at + shift: row[name] for at, row in enumerate(rows.values()) if name in row and row[name].n}
         axes.plot([found.mean for found in drawn.values()], list(drawn), marker, color=colour, markersize=5, label=name)
         for at, found in drawn.items():
             if found.n > 1:
@@ -87,14 +70,11 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
     """For each score ν, by name, the triangle of beliefs about three states: where μᵀp and νᵀp have other signs is shaded.
 
     `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners.
-    ValueError for other shapes.
     """
-    mu, wanted = as_array("mu", mu, 3), by_name("scores", scores)
-    if length_of("names", names) != 3:
-        raise ValueError(f"names must be three, not {list(names)!r}")
-    figure, panels = plt.subplots(1, len(wanted), figsize=(5.4, 2.2), squeeze=False)
-    for axes, (title, score) in zip(panels[0], wanted.items(), strict=True):
-        score = as_array(f"scores[{title!r}]", score, 3)
+    mu = np.asarray(mu, dtype=float)
+    figure, panels = plt.subplots(1, len(scores), figsize=(5.4, 2.2), squeeze=False)
+    for axes, (title, score) in zip(panels[0], scores.items(), strict=True):
+        score = np.asarray(score, dtype=float)
         draw_triangle(axes, title, names, SMALL)
         for sign in (1, -1):
             wrong = _half(_half(np.eye(3), sign * mu), -sign * score)
@@ -111,29 +91,26 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
     return finish(figure)
 
 
-def plane(series: dict[str, dict[str, Sequence[TrialResult]]], sizes: Sequence[int]) -> Figure:
+def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figure:
     """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
 
-    `series` maps a name to groups of results, which are joined by a line, each with its own short name beside it, unless it
-    would lie on that of an earlier one. The published pair of means is a star in the rectangle of its bands. ValueError
-    where a size has none.
+    `series` maps a name to tables of results, which are joined by a line, each with its own short name beside it, unless it
+    would lie on that of an earlier one. The published pair of means is a star in the rectangle of its bands.
     """
-    head, prompt = (reference("left")[name] for name in LEFT)
-    if other := set(all_of_type("sizes", sizes, int)) - head.keys():
-        raise ValueError(f"sizes must be among {', '.join(map(str, head))}, not {min(other)}")
+    paper = published("left")
     figure, panels = plt.subplots(len(sizes), 1, figsize=(5.4, 3.6 * len(sizes)), squeeze=False)
     for axes, n_states in zip(panels[:, 0], sizes, strict=True):
-        across, up = head[n_states], prompt[n_states]
+        across, up = (paper[name][n_states] for name in LEFT)
         corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
         axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
         axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
         marked = []
-        for (name, groups), colour, marker in zip(by_name("series", series).items(), COLOURS, MARKERS, strict=False):
-            pairs = {
-                label: [means(own, read) for read in LEFT.values()]
-                for label, group in groups.items()
-                if (own := [r for r in as_results(group) if size(r) == n_states and r.prompt_accuracy is not None])
-            }
+        for (name, groups), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
+            pairs = {}
+            for label, group in groups.items():
+                rows = group[(group["size"] == n_states) & group.prompt_accuracy.notna()]
+                if len(rows):
+                    pairs[label] = [mean_ci(rows[column]) for column in LEFT.values()]
             if not pairs:
                 continue
             axes.plot(
@@ -164,21 +141,17 @@ def triangles(
         panels: by title, the points (n, 3), and the names of the corners.
         labels: of the texts, (n,).
         columns: for some of the titles, points (3, S) drawn as crosses, and their names.
-
-    ValueError for arrays of other shapes.
     """
-    labels = as_array("labels", labels, None).astype(bool)
-    rows = -(-len(by_name("panels", panels)) // 2)
+    labels = np.asarray(labels, dtype=bool)
+    rows = -(-len(panels) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(5.2, 2.7 * rows), squeeze=False)
     for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
-        points = as_array(f"panels[{title!r}]", points, len(labels), 3)
-        if length_of("corners", corners) != 3:
-            raise ValueError(f"corners must be three names, not {list(corners)!r}")
+        points = np.asarray(points)
         draw_triangle(axis, title, corners)
         draw_points(axis, points, labels, 16, 0.6)
         if title in columns:
             table, names = columns[title]
-            at = as_array(f"columns[{title!r}]", table, 3, length_of("names", names)).T @ TRIANGLE
+            at = np.asarray(table).T @ TRIANGLE
             axis.scatter(*at.T, marker="x", color=INK, s=44, label="what a state says")
             for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
                 axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")

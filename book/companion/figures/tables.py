@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hmmlib.experiments.summaries import Interval, Read, as_results, means, size
-from hmmlib.validation import by_name, length_of
+from hmmlib.experiments.results import mean_ci
 
 if TYPE_CHECKING:
+    from pandas.api.typing import DataFrameGroupBy
+
     from companion.evidence.ledger import Entry
-    from hmmlib.experiments.trials import TrialResult
     from hmmlib.theory.assumptions import Report
 
 SMALL = "font-size: 0.72em; white-space: nowrap"
@@ -67,11 +67,6 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.head):
-                raise ValueError(f"each of rows must have {len(self.head)} cells, as the head has, not {len(row)}")
-
     def _repr_html_(self) -> str:
         def shown(cell: str) -> str:
             return re.sub(r" (\[[^]]*\])", rf'<br><small style="{SMALL}">\1</small>', html.escape(cell))
@@ -96,75 +91,30 @@ def one_digit(value: float) -> str:
 
 
 def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
-    """What was predicted, what was found, and whether the prediction came true; of a mean of nothing, that it cannot be told.
-
-    ValueError for what is no such triple.
-    """
-    for one in predictions:
-        of_words = length_of("each of predictions", one) == 3 and all(isinstance(word, str) for word in one[:2])
-        if not of_words or not isinstance(one[2], bool | np.bool_):
-            raise ValueError(
-                f"each of predictions must be a sentence, what was found, and whether it is so, not {one!r}"
-            )
+    """What was predicted, what was found, and whether it came true; of a mean of nothing, that it cannot be said."""
     rows = [
-        [said, "no such trials", "–"]
+        [predicted, "no such trials", "–"]
         if re.search(r"\bnan\b", found)
-        else [said, found, "came true" if so else "did not"]
-        for said, found, so in predictions
+        else [predicted, found, "came true" if so else "did not"]
+        for predicted, found, so in predictions
     ]
     return Table(["predicted", "found", ""], rows)
 
 
-def within(name: str, *keys: str) -> Read:
-    """What reads a number off the table that a measurement gave, by its names; None where it is missing."""
-
-    def read(result: TrialResult) -> float | None:
-        value = getattr(result, name)
-        for key in keys:
-            value = None if value is None else value.get(key)
-        return value
-
-    return read
-
-
-def by_size(results: Sequence[TrialResult]) -> dict[str, Callable[[TrialResult], bool]]:
-    """Columns of a table, one for each number of states: its name, and whether a result is in it."""
-    return {str(n): (lambda result, n=n: size(result) == n) for n in sorted(set(map(size, results)))}
-
-
-def at_size(n_states: int, read: Read) -> Read:
-    """What reads the same off results with so many states, and None off the others."""
-    return lambda result: read(result) if size(result) == n_states else None
-
-
 def table_of(
-    results: Sequence[TrialResult],
-    groups: dict[str, Callable],
-    rows: dict[str, Read],
-    form: str = ".3f",
-    corner: str = "",
-    alone: bool = False,
+    groups: DataFrameGroupBy, rows: dict[str, str], form: str = ".3f", corner: str = "", alone: bool = False
 ) -> Table:
-    """A row for each thing that is read, a column for each group of results: means with 95% intervals.
+    """Means with 95% intervals: a row for each column of results that `rows` names, a column for each group of trials.
 
-    `groups` maps a column's name to whether a result is in it; `corner` stands above the names of the rows. With `alone` it
-    is narrow enough for a phone: means without intervals and the sign of percents, columns without numbers of results.
+    With `alone` it is narrow enough for a phone: means without intervals and the sign of percents, columns without numbers of
+    trials. `corner` stands above the names of the rows.
     """
-    columns = {
-        name: [r for r in as_results(results) if belongs(r)] for name, belongs in by_name("groups", groups).items()
-    }
 
-    def shown(one: Interval | None) -> str:
-        if one is None:
-            return "–"
-        return format(one.mean, form).removesuffix("%") if alone else format(one, form)
+    def shown(one) -> str:
+        return format(one.mean, form).removesuffix("%") if alone and one.n else format(one, form)
 
-    lines = [
-        [name, *(shown(means(group, read)) for group in columns.values())]
-        for name, read in by_name("rows", rows).items()
-    ]
-    counted = [name if alone else f"{name} ({len(group)})" for name, group in columns.items()]
-    return Table([corner, *counted], lines)
+    lines = [[name, *map(shown, groups[column].agg(mean_ci))] for name, column in rows.items()]
+    return Table([corner, *(f"{name}" if alone else f"{name} ({n})" for name, n in groups.size().items())], lines)
 
 
 def rulings(entries: Sequence[Entry]) -> Table:

@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pandas import DataFrame
 
+from companion.figures.figure_3 import LEFT
 from companion.figures.interactive import Moving
-from hmmlib.experiments.summaries import LEFT, as_results, learned, reference, size
+from hmmlib.experiments.results import published, share_learned, spec_of
 from hmmlib.experiments.trials import draw_model, draw_trial_task
 
-if TYPE_CHECKING:
-    from hmmlib.experiments.trials import TrialResult
 
-
-def _trial(result: TrialResult) -> dict:
+def _trial(row) -> dict:
     """What is drawn of a trial: its accuracies, and of each state the token that it favours and its weight in the task."""
-    model = draw_model(result.spec)
-    task = draw_trial_task(result.spec, model)
+    spec = spec_of(row)
+    model = draw_model(spec)
+    task = draw_trial_task(spec, model)
     return {
-        "size": size(result),
-        "seed": result.spec.seed,
-        **{name.split()[0]: read(result) for name, read in LEFT.items()},
-        "majority": result.majority_rate,
-        "learned": learned(result),
+        "size": spec.size,
+        "seed": spec.seed,
+        **{name.split()[0]: row[column] for name, column in LEFT.items()},
+        "majority": row.majority_rate,
+        "learned": row.learned,
         "states": list(zip(model.emission.argmax(0).tolist(), task.mu.tolist(), strict=True)),
     }
 
 
-def trial_by_trial(results: Sequence[TrialResult], name: str = "trials") -> Moving:
-    """Head and prompt of each trial as two marks joined by a line, the published means beside them.
+def trial_by_trial(results: DataFrame, name: str = "trials") -> Moving:
+    """Head and prompt of each trial with a prompt as two marks joined by a line, the published means beside them.
 
     The chain of the chosen trial is drawn as its states, each above the token that it emits most often, by the sign of its
-    weight in the task.
-
-    ValueError where there is no trial of a vanilla HMM with a prompt, or for trials of different vocabularies.
+    weight in the task. The trials have one vocabulary.
     """
-    chosen = [r for r in as_results(results) if r.prompt_accuracy is not None]
-    tokens = {r.spec.n_tokens for r in chosen}
-    if len(tokens) != 1:
-        raise ValueError(f"results must hold trials with a prompt, of one number of tokens, not of {sorted(tokens)}")
-    ordered = sorted(chosen, key=lambda r: (size(r), r.spec.seed))
-    published = reference("left")
+    trials = results[results.prompt_accuracy.notna()].sort_values(["size", "seed"], kind="stable")
+    trials = trials.assign(learned=share_learned(trials))
     data = {
-        "tokens": tokens.pop(),
-        "trials": [_trial(result) for result in ordered],
+        "tokens": int(trials.n_tokens.iloc[0]),
+        "trials": [_trial(row) for _, row in trials.iterrows()],
         "published": {
-            name.split()[0]: [[n, point.mean] for n, point in points.items()] for name, points in published.items()
+            series.split()[0]: [[n, point.mean] for n, point in points.items()]
+            for series, points in published("left").items()
         },
     }
     return Moving("trials", name, data, "Every trial of the panel: its head, its prompt, its chain and its task.")
