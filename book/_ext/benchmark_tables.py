@@ -158,7 +158,9 @@ def as_waits() -> tuple[Figure, str]:
     axes.grid(axis="x", color=figures.SOFT, alpha=0.35, linewidth=0.7)
     axes.spines["left"].set_visible(False)
     figures.legend_below(figure)
-    return figures.finish(figure), f"How long one waits, on a logarithmic scale of seconds. {'; '.join(found['words'])}."
+    return figures.finish(
+        figure
+    ), f"How long one waits, on a logarithmic scale of seconds. {'; '.join(found['words'])}."
 
 
 def against_time() -> tuple[Figure, str]:

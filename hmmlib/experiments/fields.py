@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import reprlib
+import sys
 from collections.abc import Callable, Iterable
 from datetime import date
 from functools import cache
@@ -17,8 +18,12 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, with_config
 from typing_extensions import TypedDict  # comes with pydantic, which asks for it before Python 3.12
 
-from hmmlib.validation import FINITE, LARGEST, MOST
-
+FINITE = sys.float_info.max
+"""The largest number that is not infinite."""
+LARGEST = 1e30
+"""The largest rate or bound that training takes: far beyond any of use, and far from where float32 ends."""
+MOST = 2**31 - 1
+"""The largest size or count of a trial: what torch is sure to take."""
 ROUNDING = 1e-5
 """How far below zero rounding may bring a divergence that is zero."""
 ONE = 1e-12

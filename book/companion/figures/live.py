@@ -22,12 +22,12 @@ from hmmlib.experiments.store import (
     load_result,
     result_path,
 )
+from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.training import checkpoints
 
 WIDTH = 78
 """Characters in a line that a notebook prints: as many as the book's column holds."""
-from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
 
 
 def changed(
