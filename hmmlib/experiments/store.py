@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.fields import Anything, Day, Hexadecimal, Line, Size, Text, as_type, checked
 from hmmlib.experiments.labels import REDRAWS
-from hmmlib.experiments.measurements import giving, measured_names
+from hmmlib.experiments.measurements import measured_names, measurements_of
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
 from hmmlib.experiments.specs import TrialSpec
@@ -179,13 +179,15 @@ def check_result(result: TrialResult) -> None:
     for name, value in ({name: getattr(result, name) for name in ORIGINAL} | added).items():
         if name not in measured_names():
             checked(name, Anything, value)
-        elif not giving([name])[0].has(spec):
+        elif not measurements_of([name])[0].has(spec):
             _insist(value is None, f"{name} must be null for such a trial, not {reprlib.repr(value)}")
         elif name in added:
             checked(name, _type_of(name), value, sizes)
         else:
             _insist(value is not None or name.startswith("built_"), f"{name} must be there for such a trial, not None")
-    phases = {one.phase for one in giving([name for name in added if name in measured_names()]) if one.has(spec)}
+    phases = {
+        one.phase for one in measurements_of([name for name in added if name in measured_names()]) if one.has(spec)
+    }
     lacks = sorted({"pretraining", "exact model", "head tuning", *phases} - result.seconds.keys())
     _insist(not lacks, f"seconds lacks {', '.join(lacks)}")
     _insist(result.majority_rate >= 0.5, f"majority_rate must be 0.5 to 1, not {result.majority_rate}")
@@ -205,7 +207,7 @@ def _insist(true: bool, otherwise: str) -> None:
 
 @cache
 def _type_of(name: str):
-    return as_type(giving([name])[0].kinds[name])
+    return as_type(measurements_of([name])[0].kinds[name])
 
 
 def _check_losses(result: TrialResult) -> None:
