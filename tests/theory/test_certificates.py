@@ -146,9 +146,12 @@ def test_what_holds_is_the_inequality():
         for p, e, held in zip(points, each, found.holds(points, distance).tolist(), strict=True):
             gap = abs(p @ found.mu) - (found.error + e * found.spread * (found.reach @ p))
             assert held == (gap > 0) or abs(gap) < 1e-12
-    lost = 2 * unit(torch.float64, 6) * head.weights.abs()
-    assert torch.equal(found.rounding, found.reach * (lost @ model.emission))
-    assert found.largest_rounding == lost.max().item()
+    for error in ([0.0, 0.0, 0.0], [0.5, 0.0, -0.25]):
+        known = LinearHead(head.weights, error=error)
+        lost = known.error.abs() + 2 * unit(torch.float64, 6) * (head.weights.abs() + known.error.abs())
+        made = certificate(model, mu, known, found.reach)
+        assert torch.equal(made.rounding, found.reach * (lost @ model.emission))
+        assert made.largest_rounding == lost.max().item()
     edge = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)  # μᵀp = -1/2, whatever rounds
     for part in ("error", "rounding", "largest_rounding"):
         large = replace(found, **{part: getattr(found, part) * 0 + 1e6})
