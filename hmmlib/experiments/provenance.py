@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import re
 import subprocess
-import tokenize
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -33,15 +31,14 @@ OF_NETWORKS = (
 
 
 def code_of(source: str) -> str:
-    """The lines of a module without comments, docstrings and blank lines: no number hangs on these."""
-    lines = source.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            lines[token.start[0] - 1] = lines[token.start[0] - 1][: token.start[1]]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
-    return "\n".join(line.rstrip() for line in lines if line.strip())
+    """What the code of a module does, without comments, docstrings and layout: no number hangs on these."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [
+                line for line in body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+            ]
+    return ast.dump(tree)
 
 
 def files_of(sources: Sequence[str]) -> dict[str, Path]:

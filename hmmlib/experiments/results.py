@@ -19,7 +19,7 @@ from pandas import DataFrame
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.specs import ADDED_LATER, TrialSpec
 from hmmlib.experiments.store import FORMAT, PROJECT, Store, result_files
-from hmmlib.experiments.trials import TrialResult, draw_model
+from hmmlib.experiments.trials import ORIGINAL, TrialResult, draw_model
 from hmmlib.validation import one_of
 
 OF_THE_MODEL = ("preset", "n_states", "seed", "n_memory")
@@ -64,14 +64,16 @@ def as_table(results: Iterable[TrialResult]) -> DataFrame:
 def _table(rows: Sequence[dict]) -> DataFrame:
     """The table of rows, each of which has its spec, and all else that a result has."""
     flat = [_flat(row["spec"]) | {"changes": _changes(row["spec"])} | _flat(row, but="spec") for row in rows]
-    names = dict.fromkeys(field.name for field in dataclasses.fields(TrialSpec)) | {"changes": None}
-    table = DataFrame(flat, columns=list(names | dict.fromkeys(name for row in flat for name in row)))
+    names = (field.name for field in dataclasses.fields(TrialSpec))
+    names = dict.fromkeys([*names, "changes", *ORIGINAL, *(name for row in flat for name in row)])
+    table = DataFrame(flat, columns=list(names))
     table = table.sort_values(["n_memory", "n_states", "seed"], kind="stable", ignore_index=True)
-    derived = DataFrame({"size": table.n_memory * table.n_states})
-    if rows:
-        derived["gain"] = table.prompt_accuracy - table.head_accuracy
-        derived["excess_loss"] = table.network_loss - table.best_loss
-    return pd.concat([table, derived], axis=1)
+    derived = {
+        "size": table.n_memory * table.n_states,
+        "gain": table.prompt_accuracy - table.head_accuracy,
+        "excess_loss": table.network_loss - table.best_loss,
+    }
+    return pd.concat([table, DataFrame(derived)], axis=1)
 
 
 def _flat(row: dict, before: str = "", but: str = "") -> dict:
