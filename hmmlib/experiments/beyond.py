@@ -26,7 +26,7 @@ from hmmlib.experiments.fields import (
     each,
 )
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
-from hmmlib.experiments.ladder import ladder_plan
+from hmmlib.experiments.ladder import ladder_plan, only_where_floats_can_tell
 from hmmlib.experiments.measurements import MEASUREMENTS, measurement
 from hmmlib.experiments.network_outputs import (
     BY_CERTAINTY,
@@ -309,7 +309,7 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
         with suppress(RuntimeError):  # the linear program is beyond its solver
             starts.append(nearest_prompt(origin, mu, separating)[0])
     if (states := essential_states(origin, mu)) is not None:
-        with suppress(AssumptionError):
+        with suppress(AssumptionError, UserWarning), only_where_floats_can_tell():
             starts.append(theorem_3_6(origin, mu, states)[0])
     ends = [alternate(origin, mu, start) for start in starts if start.max() > 0]
     best = min(ends, key=lambda end: end[2].error)

@@ -5,7 +5,9 @@ No network is pretrained, so what tuning falls short of here is not the network'
 
 from __future__ import annotations
 
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -81,6 +83,17 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
     return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
 
 
+@contextmanager
+def only_where_floats_can_tell() -> Iterator[None]:
+    """Within it a construction raises its UserWarning where floats cannot tell whether its assumption holds.
+
+    What a trial measures of a construction, as all stored results have it, exists only where the assumption certainly holds.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*too close to tell", UserWarning)
+        yield
+
+
 def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: str = "before") -> Rung:
     """What can be had from the exact Ḡ on a task.
 
@@ -97,15 +110,16 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
     head = tune_head(train, train_labels, plan, seed)
     prompt, behind = tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
     linear, prompted, refusal, share = None, None, "", labels.double().mean().item()
-    try:
-        linear = Built.judge(rule.head(model, task.mu), test, labels)
-    except AssumptionError as error:
-        refusal = str(error)
     essential = essential_states(origin, task.mu)
-    with suppress(AssumptionError):
-        if essential is not None:
-            u, built = theorem_3_6(origin, task.mu, essential)
-            prompted = Built.judge(built, probs_behind_prompt(origin, test_posteriors, u), labels)
+    with only_where_floats_can_tell():
+        try:
+            linear = Built.judge(rule.head(model, task.mu), test, labels)
+        except (AssumptionError, UserWarning) as error:
+            refusal = str(error)
+        with suppress(AssumptionError, UserWarning):
+            if essential is not None:
+                u, built = theorem_3_6(origin, task.mu, essential)
+                prompted = Built.judge(built, probs_behind_prompt(origin, test_posteriors, u), labels)
     return Rung(
         n_states=model.n_states,
         seed=seed,

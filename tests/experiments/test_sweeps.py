@@ -183,7 +183,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("call", "arguments", "error"), BAD, ids=str)
+@pytest.mark.parametrize(("call", "arguments", "error"), BAD, ids=lambda part: getattr(part, "__name__", str(part)))
 def test_bad_arguments_are_refused_before_any_work(call, arguments, error, tmp_path):
     with pytest.raises((ValueError, OSError), match=error):
         call(SPECS, tmp_path, **arguments)

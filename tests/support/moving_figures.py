@@ -9,7 +9,8 @@ import torch
 from companion.figures import interactive
 from companion.figures.trial_by_trial import trial_by_trial
 
-from hmmlib.experiments.store import STORE, load_results
+from hmmlib.experiments.results import results
+from hmmlib.experiments.store import STORE
 from hmmlib.inference.messages import log_likelihood
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -122,6 +123,6 @@ def figures():
             memory, WORDS, cells, values, syntax, "a cow the barn", 1, ("a a", "the [mask]")
         ),
         interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
-        trial_by_trial(load_results("smoke", STORE)),
+        trial_by_trial(results("smoke", STORE)),
     ]
     return {figure.figure: figure for figure in every}
