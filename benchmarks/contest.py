@@ -138,7 +138,7 @@ def contest(
     """Run it, first contestant first: ours, which the differences of the others are taken to.
 
     Args:
-        threads: processors that each contestant may use, from 1 to those that there are.
+        threads: processors that each contestant may use; ValueError unless 1 to those that there are.
         rounds: how often each is timed. From the fourth on, none is begun once `budget` seconds were timed in all.
         box: most seconds that a single call, or four times as many that preparing, may take.
         limit: most bytes of memory that each may hold.
@@ -148,8 +148,6 @@ def contest(
         "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or "seconds" of
         each round, "ready", the seconds to prepare, "versions", and bytes of memory: "settled" between calls, and at the
         "peak" of one; "differences" from the first by name; "agree", None if not asked or if there was nothing to compare.
-
-    ValueError for more threads than processors.
     """
     if not 1 <= threads <= (there := len(os.sched_getaffinity(0))):
         raise ValueError(f"threads must be 1 to {there}, the processors of this machine, not {threads}")
@@ -184,9 +182,8 @@ def contest(
     first, *others = rows
     both = [name for name in others if {name, first} <= workers.keys() & answers.keys()]
     differences = {name: difference(answers[name], answers[first]) for name in both}
-    agree = None
-    if tolerance is not None and differences:
-        agree = all(value is not None and value <= tolerance for value in differences.values())
+    near = [] if tolerance is None else [value is not None and value <= tolerance for value in differences.values()]
+    agree = all(near) if near else None
     found = dict(differences=differences, tolerance=tolerance, agree=agree)
     return dict(threads=threads, contestants=[*rows.values()]) | found
 

@@ -54,9 +54,12 @@ def _refined(left_inverse: Tensor, columns: Tensor, target: Tensor) -> tuple[Ten
 
 
 def _set(head: LinearHead | AttentionHead, **parts: Tensor) -> None:
-    """Put the parts in, as tensors, while a frozen dataclass is being made."""
+    """Put the parts in while a frozen dataclass is being made, as copies: nobody changes a head from outside.
+
+    A part that is being trained stays the tensor that it is.
+    """
     for name, part in parts.items():
-        object.__setattr__(head, name, part)
+        object.__setattr__(head, name, part if part.requires_grad else part.clone())
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,10 @@ import pytest
 import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
-GITHUB, COLAB = "https://github.com/someone/something", "https://colab.research.google.com/github/someone/something"
+GITHUB, COLAB = (
+    "https://" + "github.com/someone/something",
+    "https://colab.research.google." + "com/github/someone/something",
+)
 SOURCE = """\
 ---
 kernelspec:

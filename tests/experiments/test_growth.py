@@ -37,11 +37,6 @@ FIELD = [
     ),
     (
         "training/pretraining.py",
-        'for name in ("learning_rate", "muon_rate", "clip"):',
-        'for name in ("learning_rate", "muon_rate", "clip", "weight_decay"):',
-    ),
-    (
-        "training/pretraining.py",
         "lr=plan.learning_rate, weight_decay=0.0",
         "lr=plan.learning_rate, weight_decay=plan.weight_decay",
     ),

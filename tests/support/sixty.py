@@ -33,7 +33,9 @@ class Damage(NamedTuple):
 MESSAGES, PASSES, LOOPS = (f"inference/{name}.py" for name in ("messages", "forward_backward", "compiled"))
 PREDICATES, RANKS, HEADS, THEOREMS = (f"theory/{name}.py" for name in ("assumptions", "ranks", "heads", "theorems"))
 DAMAGES = [
-    Damage(MESSAGES, "the prior of the memory dropped (torch)", "(tau * share).flatten(2)", "tau.flatten(2)"),
+    Damage(MESSAGES, "the prior of the memory dropped (torch)", 
+           "tau * scaled(scaled(prior, -exponent_of(prior)), size - top)",
+           "tau * scaled(torch.ones_like(prior), exponent - top)"),
     Damage(MESSAGES, "a state looks up the cell from the end", "states // model.n_syntax * model.n_memory",
            "(model.n_cells - 1 - states // model.n_syntax) * model.n_memory"),
     Damage(MESSAGES, "always the first cell", "model.joint_values()[:, cell]", "model.joint_values()[:, 0]"),
