@@ -33,7 +33,7 @@ class Damage(NamedTuple):
 MESSAGES, PASSES, LOOPS = (f"inference/{name}.py" for name in ("messages", "forward_backward", "compiled"))
 PREDICATES, RANKS, HEADS, THEOREMS = (f"theory/{name}.py" for name in ("assumptions", "ranks", "heads", "theorems"))
 DAMAGES = [
-    Damage(MESSAGES, "the prior of the memory dropped (torch)", 
+    Damage(MESSAGES, "the prior of the memory dropped (torch)",
            "tau * scaled(scaled(prior, -exponent_of(prior)), size - top)",
            "tau * scaled(torch.ones_like(prior), exponent - top)"),
     Damage(MESSAGES, "a state looks up the cell from the end", "states // model.n_syntax * model.n_memory",
