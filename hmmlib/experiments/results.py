@@ -146,7 +146,7 @@ def _half_width(n: int) -> float:
 def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
     """Mean and 95% interval (Student's t) of the values that are there; of shares, the interval is shown within 0 and 1.
 
-    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").head_accuracy.agg(mean_ci)`; a
+    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").gain.agg(mean_ci)`; a
     column of a name such as `head_accuracy` or `majority_rate` has shares, where nothing else is said.
 
     TypeError for what are no numbers, ValueError for infinite ones, and for a share that is not from 0 to 1.

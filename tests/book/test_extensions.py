@@ -101,7 +101,7 @@ def test_a_picture_of_another_page_is_found_by_its_alternative_text(picture_from
 
 def test_a_figure_that_moves_is_shown_on_another_page_under_a_name_of_its_own(picture_from):
     figure = Moving("prompt", "prompt", {"a": 1}, "Entries of a “prompt” & more.")._repr_html_()
-    other = Moving("words", "words", {"a": 1}, "Words.")._repr_html_()
+    other = Moving("fake_token", "fake_token", {"a": 1}, "Words.")._repr_html_()
     outputs = [{"data": {"text/html": other}}, {"data": {"text/html": figure.splitlines(keepends=True)}}, {"text": "x"}]
     both = json.dumps({"cells": [{"metadata": {}, "outputs": outputs}]})
     for small in ({}, {"small": None}):
@@ -200,7 +200,7 @@ def test_what_a_page_suggests_to_change_is_a_parameter_of_its_notebook(source):
 
 def entry(name: str = "Lemma D.2", **changes) -> dict:
     """An entry of the ledger that holds, with what is changed."""
-    found = dict(name=name, claim="It is so.", instances=300, telling=299, residual=4.4e-16, tolerance=1e-10)
+    found = dict(name=name, claim="It is so.", instances=300, nontrivial=299, residual=4.4e-16, tolerance=1e-10)
     found |= dict(verdict="holds", printed="holds", grade="holds", corrected="", unneeded="", printed_failures=0)
     found |= dict(broken="Q", control_instances=30, control_fails=17, ours=False, identity=None, patterns=None)
     return found | changes
@@ -231,7 +231,7 @@ def test_evidence_is_whole_sentences():
     exact = entry(identity=identity, patterns=dict(cases=12345, failures=0, size="2 states"))
     assert list(ledger.evidence(exact)) == [
         "Floating point: 300 random models, 299 of them not trivial; residual 4e-16, bound 1e-10.",
-        "Finite field: exact at 4 points, up to 8 states and length 50.",
+        "Exact arithmetic: no difference at 4 rational points, up to 8 states and length 50.",
         "All patterns of zeros: 12,345 cases, all hold (2 states).",
         "Control: without “Q” the conclusion fails in 17 of 30.",
     ]

@@ -118,7 +118,7 @@ def test_a_name_of_the_library_itself_reaches_the_module_where_it_is_made():
         files, module = dependencies.reached(ROOT, f"from hmmlib import {name}"), hmmlib._MODULE[name]
         assert dependencies.module_file(ROOT, f"hmmlib.{module}") in files
         if name != "MASK":
-            assert Path(inspect.getsourcefile(getattr(hmmlib, name))) in files, name
+            assert Path(inspect.getsourcefile(inspect.unwrap(getattr(hmmlib, name)))) in files, name
     names = dependencies.reached(ROOT, "from hmmlib import theorem_3_6, posterior")
     rooms = {path.relative_to(ROOT / "hmmlib").parts[0] for path in names if path.suffix == ".py"}
     assert {"models", "inference", "theory"} <= rooms

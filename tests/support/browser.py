@@ -88,9 +88,14 @@ class Watched:
         self.page: Page = self.context.new_page()
         self.page.on("console", self.console)
         self.page.on("pageerror", lambda error: self.wrong.append(f"script error: {error}"))
-        self.page.on("requestfailed", lambda request: self.wrong.append(f"failed: {request.url} {request.failure}"))
+        self.page.on("requestfailed", self.failed)
         self.page.on("response", self.response)
         self.page.on("request", self.request)
+
+    def failed(self, request):
+        # What a page still loads when another is opened is broken off; what is not there fails in other ways.
+        if request.failure != "net::ERR_ABORTED":
+            self.wrong.append(f"failed: {request.url} {request.failure}")
 
     def console(self, message):
         if message.type in {"error", "warning"}:
