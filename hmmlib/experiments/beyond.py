@@ -57,9 +57,8 @@ from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_6
 from hmmlib.training import bert, tuning
 from hmmlib.training.adapters import Tuned
-from hmmlib.training.probes import explained, linear_probe, logistic_probe
 from hmmlib.training.readers import as_reader
-from hmmlib.training.readouts import free_readout, total_variation
+from hmmlib.training.readouts import explained, free_readout, linear_probe, logistic_probe, total_variation
 from hmmlib.validation import as_generator
 
 ALIKE = 0.1

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import tuning
-from hmmlib.training.readers import FromTransformers, OwnBert, Reader, as_reader, positions_for_text
-from hmmlib.training.tuning import Tuning, checked, fit, tune_prompt, warn_if_text_is_unseen
+from hmmlib.training.readers import FromTransformers, Reader, as_reader, positions_for_text
+from hmmlib.training.tuning import Tuning, checked, fit_head, tune_prompt
 from hmmlib.validation import as_seed, integer, of_type, one_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM, PreTrainedModel
 
 TUNERS = ("prompt", "prefix", "lora")
-"""A soft prompt before the text; keys and values before it in each layer; matrices of low rank added to those of attention."""
+"""A soft prompt before the text; keys and values before it in each layer; low-rank matrices added to attention's."""
 
 LORA_TARGETS = (
     ("query", "value"),
@@ -38,7 +38,7 @@ LORA_TARGETS = (
 
 
 class Tuned(NamedTuple):
-    """What tuning gives: a network, with what was tuned inside it or as a `prompt` (P, width) to be put before it; a head."""
+    """A network, with what was tuned inside it or as a `prompt` (P, width) to be put before the text; and a head."""
 
     network: BertForMaskedLM | Reader
     prompt: Tensor | None
@@ -50,34 +50,30 @@ class Tuned(NamedTuple):
 
 
 def peft_config(tuner: str, module: PreTrainedModel, length: int = 20, rank: int = 8) -> PeftConfig:
-    """The configuration of `peft` for "prefix", of `length` vectors, or "lora", of a `rank` on queries and values of `module`.
+    """`peft`'s configuration for "prefix", of `length` vectors, or "lora", of a `rank` on queries and values.
 
-    ModuleNotFoundError, which says what to install, where `peft` is missing; ValueError where the module takes no prefix, or
+    ModuleNotFoundError, with what to install, where `peft` is missing; ValueError where the module takes no prefix, or
     has no matrices that LORA_TARGETS names.
     """
     try:
         import peft
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"tuner {tuner} needs the extra: pip install 'hmmlib[adapters]'") from None
-    kind = type(module).__name__
+    kind, task = type(module).__name__, "FEATURE_EXTRACTION"
     if tuner == "prefix":
         if "past_key_values" not in inspect.signature(module.base_model.forward).parameters:
             raise ValueError(f"tuner must be prompt or lora for {kind}, which takes no keys and values, not prefix")
-        return peft.PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=integer("length", length, 1))
+        return peft.PrefixTuningConfig(task_type=task, num_virtual_tokens=integer("length", length, 1))
     rank, parts = integer("rank", rank, 1), {name.rpartition(".")[2] for name, _ in module.named_modules()}
-    for target in LORA_TARGETS:
-        if parts.issuperset(target):
-            transposed = target == ("c_attn",)  # as GPT-2 stores its matrices
-            return peft.LoraConfig(
-                task_type="FEATURE_EXTRACTION",
-                r=rank,
-                lora_alpha=2 * rank,
-                target_modules=list(target),
-                fan_in_fan_out=transposed,
-            )
-    known = "; ".join(" and ".join(target) for target in LORA_TARGETS)
-    raise ValueError(
-        f"tuner must be prompt for {kind}, not lora: it has none of {known}; tune_with_peft takes a config"
+    target = next((names for names in LORA_TARGETS if parts.issuperset(names)), None)
+    if target is None:
+        known = "; ".join(map(" and ".join, LORA_TARGETS))
+        raise ValueError(
+            f"tuner must be prompt for {kind}, not lora: it has none of {known}; tune_with_peft takes a config"
+        )
+    transposed = target == ("c_attn",)  # as GPT-2 stores its matrices
+    return peft.LoraConfig(
+        task_type=task, r=rank, lora_alpha=2 * rank, target_modules=list(target), fan_in_fan_out=transposed
     )
 
 
@@ -90,17 +86,15 @@ def tune_with_peft(
     seed: int,
     tick: Callable[[], None] | None = None,
 ) -> Tuned:
-    """What a configuration of `peft` adds to a network, and a linear head, trained together, at `plan.prompt_rate` and
-    `plan.head_rate`. The network that is given stays as it is: a copy of it is tuned.
+    """What `peft` adds to a copy of the network, at `plan.prompt_rate`, and a linear head, trained together.
 
     With a task type of "FEATURE_EXTRACTION" `peft` leaves the output to the network's own head over its vocabulary.
     """
     from peft import PeftConfig, get_peft_model
 
     of_type("config", config, PeftConfig)
-    reader, tokens = checked(network, tokens)
-    warn_if_text_is_unseen(reader)
-    if isinstance(reader, OwnBert):
+    reader, tokens = checked(network, tokens, at_mask=True)
+    if type(reader) is Reader:
         reader = FromTransformers(reader.module, range(reader.n_tokens), mask=reader.n_tokens)
     reader = copy.copy(of_type("network", reader, FromTransformers))
     with torch.random.fork_rng(), warnings.catch_warnings():
@@ -108,12 +102,11 @@ def tune_with_peft(
         torch.manual_seed(as_seed(seed))
         reader.module = get_peft_model(copy.deepcopy(reader.module).requires_grad_(False), config).eval()
     reader.longest = positions_for_text(reader.module)
-    weights = nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))
     added = [parameter for parameter in reader.module.parameters() if parameter.requires_grad]
-    groups = [{"params": [weights], "lr": plan.head_rate}, {"params": added, "lr": plan.prompt_rate}]
-    fit(lambda batch: reader.probs(batch) @ weights, groups, tokens.to(reader.device), labels, plan, seed, tick)
+    inputs, zeros = tokens.to(reader.device), torch.zeros(reader.n_tokens, device=reader.device)
+    head = fit_head(reader.probs, zeros, inputs, labels, plan, seed, added, tick)
     reader.module.requires_grad_(False)
-    return Tuned(reader, None, LinearHead(weights.detach()))
+    return Tuned(reader, None, head)
 
 
 def tune(
@@ -128,13 +121,12 @@ def tune(
     rank: int = 8,
     tick: Callable[[], None] | None = None,
 ) -> Tuned:
-    """Tune by one of TUNERS, together with a linear head: a prompt or a prefix of `length` vectors, or LoRA of a `rank`.
+    """Tune by one of TUNERS, with a linear head: a prompt or a prefix of `length` vectors, or LoRA of a `rank`.
 
-    ValueError for another tuner, and where `peft` cannot add a prefix or LoRA to the network; ModuleNotFoundError where it is
-    needed and missing.
+    ValueError for another tuner, and where `peft` cannot add a prefix or LoRA to the network; ModuleNotFoundError where
+    it is needed and missing. `start` and `tick` are as in `tune_prompt`.
     """
     if one_of("tuner", tuner, TUNERS) == "prompt":
-        prompt, head = tune_prompt(network, tokens, labels, length, plan, seed, start, tick)
-        return Tuned(network, prompt, head)
+        return Tuned(network, *tune_prompt(network, tokens, labels, length, plan, seed, start, tick))
     config = peft_config(tuner, as_reader(network).module, length, rank)
     return tune_with_peft(network, tokens, labels, config, plan, seed, tick)

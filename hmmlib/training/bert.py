@@ -1,7 +1,7 @@
 """A BERT-shaped masked language model: its construction, and its logits and hidden states at chosen positions.
 
-The architecture is `transformers`' BertForMaskedLM. What is added is that a layer can run at chosen positions only, because
-no more is needed of the last layer and the vocabulary head.
+The architecture is `transformers`' BertForMaskedLM. What is added is that a layer can run at chosen positions only: no
+more is needed of the last layer and the vocabulary head.
 """
 
 from __future__ import annotations
@@ -65,27 +65,22 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
 
 
 def fingerprint(network: nn.Module | Reader) -> str:
-    """16 hexadecimal digits of the weights of a network or reader: the same before and after tuning, which must not change
-    them."""
-    module = network if isinstance(network, nn.Module) else network.module
-    return digest(module.state_dict())
+    """16 hexadecimal digits of the weights of a network or reader, which tuning must not change."""
+    return digest(getattr(network, "module", network).state_dict())
 
 
 def as_network(network) -> BertForMaskedLM:
     """`network` where it is one that `build` makes; TypeError otherwise: another's [MASK] may be any of its ids."""
+    found, config = type(network).__name__, getattr(network, "config", None)
     parts = network.modules() if isinstance(network, nn.Module) else ()
     if any(type(part).__module__.startswith("peft.") for part in parts):
-        raise TypeError(
-            "network must be as build makes it, without what peft adds: readers.FromTransformers reads that"
-        )
-    kind, config = type(network).__name__, getattr(network, "config", None)
-    if kind != "BertForMaskedLM" or getattr(config, "mask_token_id", None) != config.vocab_size - 1:
-        found = kind + " with another vocabulary" * (kind == "BertForMaskedLM")
-        raise TypeError(
-            "network must be of type BertForMaskedLM, as build makes it, "
-            f"not {found}: readers.FromTransformers reads others"
-        )
-    return network
+        found += " with what peft adds"
+    elif found == "BertForMaskedLM":
+        if getattr(config, "mask_token_id", None) == config.vocab_size - 1:
+            return network
+        found += " with another vocabulary"
+    wanted = "of type BertForMaskedLM, as build makes it"
+    raise TypeError(f"network must be {wanted}, not {found}: readers.FromTransformers reads others")
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
@@ -100,20 +95,13 @@ def gathered(hidden: Tensor, positions: Tensor) -> Tensor:
 
 
 def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
-    """The output of a BERT layer at chosen positions only: keys and values are computed everywhere, all else only there.
+    """A BERT layer's output (n, k, width) at `positions` (n, k), all if None, from its input `hidden` (n, L, width).
 
-    Args:
-        hidden: the layer's input, (n, L, width).
-        positions: (n, k), position indices in each sequence; all of them if None.
-        seen: which positions (columns) each position (row) may attend to, (L, L); all of them if None. It cannot be given
-            together with chosen positions.
-
-    Returns:
-        (n, k, width), what the whole layer gives there.
+    Keys and values are computed everywhere, all else only there. `seen` (L, L) is which positions (columns) each
+    position (row) attends to, all of them if None. It cannot be given together with chosen positions.
     """
-    attention, chosen = layer.attention.self, hidden
-    if positions is not None:
-        chosen = gathered(hidden, positions)
+    attention = layer.attention.self
+    chosen = hidden if positions is None else gathered(hidden, positions)
 
     def split(values: Tensor) -> Tensor:
         return values.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
@@ -126,14 +114,10 @@ def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None,
 
 
 def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | None) -> Tensor:
-    """Logits over the tokens at chosen positions; nothing that only other positions need is computed.
+    """Logits (n, k, X) at `positions` (n, k), all L if None, from word embeddings (n, L, width).
 
-    Args:
-        embeddings: word embeddings, (n, L, width).
-        positions: (n, k), position indices in each sequence; all L of them if None.
-
-    Returns:
-        (n, k, X); the id of [MASK] is left out, so that a softmax is over tokens (and special ids before it, if any).
+    Nothing that only other positions need is computed. The id of [MASK] is left out: a softmax is over tokens (and
+    special ids before it, if any).
     """
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
     *first, last = network.bert.encoder.layer
@@ -159,7 +143,7 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
 
 
 def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Hide the same number of positions, round(share * T) and at least 1, in each sequence: (masked tokens, positions)."""
+    """Hide round(share * T) positions, at least 1, in each sequence: (masked tokens (n, T), positions (n, k))."""
     n, length = tokens.shape
     count = max(1, round(share * length))
     positions = torch.rand(n, length, generator=generator, device=tokens.device).argsort(1)[:, :count]

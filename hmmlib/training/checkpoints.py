@@ -24,10 +24,8 @@ class CheckpointError(OSError):
 def as_path(path: str | Path) -> Path:
     """A place for a checkpoint. ValueError for another kind of file, so that what lies there stays as it is."""
     path = Path(path)
-    if path.suffix != ".safetensors" or path.is_dir():
-        raise ValueError(f"checkpoint must be a file *.safetensors, not {'the folder ' * path.is_dir()}{path}")
-    if path.parent.is_file():
-        raise ValueError(f"checkpoint must lie in a folder, which {path.parent} is not")
+    if path.suffix != ".safetensors" or path.is_dir() or path.parent.is_file():
+        raise ValueError(f"checkpoint must be a file *.safetensors in a folder, not {path}")
     return path
 
 
@@ -69,55 +67,42 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
             os.replace(path, previous(path))
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
-        if temporary.is_file():
-            temporary.unlink()
+        temporary.unlink(missing_ok=True)
         raise CheckpointError(f"no checkpoint could be written to {path}: {error}") from error
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and facts of a whole file, its seal among them; SafetensorError, OSError or ValueError where it is none."""
-    with safe_open(path, framework="pt") as file:
-        facts = file.metadata() or {}
-        tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-    if SEAL in facts and facts[SEAL] != seal(tensors, {name: fact for name, fact in facts.items() if name != SEAL}):
-        raise ValueError("its contents are not those that were written")
-    return tensors, facts
 
 
 def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[str, str]] | None:
     """Tensors and facts of the newest whole checkpoint at `path`; None if there is none.
 
-    One that is not whole is put aside with a warning, so that it never takes the place of a good one.
-    ValueError for the checkpoint of another run, whose facts are not those of `identity`, and for a whole file that is no
-    checkpoint of this library, such as the weights of another network: both are left as they are.
+    One that is not whole is put aside with a warning, so that it never takes the place of a good one. ValueError for
+    the checkpoint of another run, whose facts are not those of `identity`, and for a whole file that is none of this
+    library's, such as the weights of another network: both are left as they are.
     """
     path = as_path(path)
-    for candidate in (path, previous(path)):
-        if not candidate.exists():
-            continue
+    for candidate in filter(Path.exists, (path, previous(path))):
         try:
-            tensors, facts = _read(candidate)
+            with safe_open(candidate, framework="pt") as file:
+                facts = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+            sealed = facts.pop(SEAL, None)
+            if sealed and sealed != seal(tensors, facts):
+                raise ValueError("its contents are not those that were written")
         except (SafetensorError, OSError, ValueError) as error:
-            aside = broken(candidate)
-            why = f"{error}; until the run is over it is kept as {aside.name}"
+            why = f"{error}; until the run is over it is kept as {broken(candidate).name}"
             warnings.warn(f"{candidate} is no whole checkpoint and is passed over: {why}", stacklevel=2)
-            os.replace(candidate, aside)
+            os.replace(candidate, broken(candidate))
             continue
-        if not facts.pop(SEAL, None):
-            raise ValueError(
-                f"{candidate} is no checkpoint that hmmlib has written, and is left as it is: name another, or move it away"
-            )
+        if not sealed:
+            raise ValueError(f"{candidate} is no checkpoint that hmmlib has written: name another, or move it away")
         for name, value in identity.items():
-            if facts.get(name) != value:
-                raise ValueError(
-                    f"{candidate} is the checkpoint of another run: its {name} is {facts.get(name)}, not {value}"
-                )
+            if (found := facts.get(name)) != value:
+                raise ValueError(f"{candidate} is the checkpoint of another run: its {name} is {found}, not {value}")
         return tensors, facts
     return None
 
 
 def facts_at(path: Path) -> dict[str, str]:
-    """The facts of the checkpoint at `path`, as they were written; none where there is no readable one. For messages alone."""
+    """The facts of the checkpoint at `path`, unchecked; none where there is no readable one. For messages alone."""
     try:
         with safe_open(as_path(path), framework="pt") as file:
             return file.metadata() or {}

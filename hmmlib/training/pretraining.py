@@ -1,7 +1,7 @@
 """Pretraining: a corpus as bytes on the device, steps of a forward and a backward pass, two optimisers, checkpoints.
 
-Nothing in the loop waits for the device, and there is no data loader: masks are drawn on the device, where the corpus is. On
-CUDA the forward and the backward pass are captured once as a graph and replayed.
+Nothing in the loop waits for the device, and there is no data loader: masks are drawn on the device, where the corpus
+is. On CUDA the forward and the backward pass are captured once as a graph and replayed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -40,12 +41,12 @@ MASKINGS = ("always", "bert")
 class Pretraining:
     """How to pretrain: `steps` batches of `batch` sequences of `length` tokens, a share `masked` of each hidden.
 
-    `learning_rate` is AdamW's; `muon_rate` is Muon's, for the encoder's matrices (0: AdamW for these too). The rate rises
-    over `warmup` steps and falls linearly to zero. `clip` bounds the gradient's norm (0: no bound).
+    `learning_rate` is AdamW's; `muon_rate` is Muon's, for the encoder's matrices (0: AdamW for these too). The rate
+    rises over `warmup` steps and falls linearly to zero. `clip` bounds the gradient's norm (0: no bound).
 
-    With `documents`, the text is that many sequences of `document_length` tokens, cut into chunks of `length` and shuffled
-    in each pass; without, every sequence is fresh and seen once. With `masking` "bert", of the hidden positions 80% show
-    [MASK], 10% a random token and 10% their own. `precision` is one of `backend.PRECISIONS`.
+    With `documents`, the text is that many sequences of `document_length` tokens, cut into chunks of `length` and
+    shuffled in each pass; without, every sequence is fresh and seen once. With `masking` "bert", 80% of the hidden
+    positions show [MASK], 10% a random token and 10% their own. `precision` is one of `backend.PRECISIONS`.
     """
 
     steps: int
@@ -65,35 +66,29 @@ class Pretraining:
         number("masked", self.masked, 0, 1)
         one_of("masking", self.masking, MASKINGS)
         one_of("precision", self.precision, backend.PRECISIONS)
+        if self.documents:
+            integer("document_length", self.document_length, self.length)
 
 
 def corpus(model: HMM | MemoryHMM, plan: Pretraining, generator: torch.Generator) -> Tensor:
-    """The text to pretrain on, (chunks, length), as bytes where the vocabulary allows.
-
-    ValueError where a document is shorter than a chunk.
-    """
+    """The text to pretrain on, (chunks, length), as bytes where the vocabulary allows."""
     small = torch.uint8 if model.n_tokens <= 256 else torch.int32
-    if plan.documents:
-        if plan.document_length < plan.length:
-            raise ValueError(f"document_length must be at least length = {plan.length}, not {plan.document_length}")
-        tokens = model.sample(plan.documents, plan.document_length, generator, states=False, dtype=small).tokens
-        chunks = plan.document_length // plan.length
-        return tokens[:, : chunks * plan.length].reshape(-1, plan.length)
-    return model.sample(plan.steps * plan.batch, plan.length, generator, states=False, dtype=small).tokens
+    sizes = (plan.documents, plan.document_length) if plan.documents else (plan.steps * plan.batch, plan.length)
+    tokens = model.sample(*sizes, generator, states=False, dtype=small).tokens
+    return tokens[:, : sizes[1] - sizes[1] % plan.length].reshape(-1, plan.length)
 
 
 def visits(chunks: int, plan: Pretraining, generator: torch.Generator) -> Tensor:
-    """Which chunks each step reads, (steps, batch): a new permutation in each pass, or in order where each is seen once."""
-    needed = plan.steps * plan.batch
-    if not plan.documents:
-        return torch.arange(needed).reshape(plan.steps, plan.batch)
-    passes = -(-needed // chunks)
-    order = torch.cat([torch.randperm(chunks, generator=generator) for _ in range(passes)])
+    """Which chunks each step reads, (steps, batch): in order where each is seen once, else shuffled in each pass."""
+    needed, order = plan.steps * plan.batch, torch.arange(chunks)
+    if plan.documents:
+        passes = range(-(-needed // chunks))
+        order = torch.cat([torch.randperm(chunks, generator=generator) for _ in passes])
     return order[:needed].reshape(plan.steps, plan.batch)
 
 
 def hide(tokens: Tensor, plan: Pretraining, n_tokens: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The tokens of a batch as the network sees them, MASK among them, and the positions (n, k) that it must predict."""
+    """The tokens of a batch as the network sees them, and the positions (n, k) that it must predict."""
     masked, positions = mask_some(tokens, plan.masked, generator)
     if plan.masking == "bert":
         draw = torch.rand(positions.shape, generator=generator, device=tokens.device)
@@ -120,10 +115,10 @@ def rate_at(step: int, plan: Pretraining) -> float:
 
 
 class Gradients:
-    """Loss and gradients of a batch. A call takes input ids (n, T), positions (n, k) and targets (n, k), and sets gradients.
+    """Sets the gradients of a batch, of input ids (n, T), positions (n, k) and targets (n, k), and gives its loss.
 
-    Once `capture` has recorded a graph, a call replays it on the same memory. So gradients must then stay where they are,
-    which is to say that they are never set to None, and shapes must not change.
+    Once `capture` has recorded a graph, a call replays it on the same memory: gradients must then never be set to None,
+    and shapes must not change.
     """
 
     def __init__(self, network: BertForMaskedLM, half: torch.dtype | None = None):
@@ -148,8 +143,8 @@ class Gradients:
         return self.loss
 
     def capture(self, *inputs: Tensor) -> None:
-        """Record the graph, on CUDA. It draws dropout while it warms up, so do it before a generator's state matters."""
-        self.inputs = tuple(value.clone() for value in inputs)
+        """Record the graph, on CUDA. This draws dropout, so it comes before a generator's state matters."""
+        self.inputs = [value.clone() for value in inputs]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -175,7 +170,7 @@ class Run:
         self.draws = torch.Generator(device).manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
         self.dropout_seed = int(torch.randint(2**62, (1,), generator=generator))
         self.optimisers = optimisers(network, plan)
-        self.rates = [group["lr"] for optimiser in self.optimisers for group in optimiser.param_groups]
+        self.rates = [optimiser.param_groups[0]["lr"] for optimiser in self.optimisers]
         self.gradients = Gradients(network, backend.sixteen_bits(device, plan.precision))
         self.losses = torch.full((plan.steps,), math.nan, device=device)
         self.done, self.between_steps = 0, True
@@ -195,19 +190,13 @@ class Run:
         ids = torch.where(masked == MASK, self.network.config.vocab_size - 1, masked)
         return ids, positions, tokens.gather(1, positions)
 
-    def warm_up(self) -> None:
-        """Capture the graph, on CUDA, without a change of weights or of `draws`."""
-        if self.device.type == "cuda":
-            self.gradients.capture(*self.batch(0, torch.Generator(self.device).manual_seed(0)))
-
     def step(self) -> None:
         """One step of both optimisers."""
         self.between_steps = False
         self.losses[self.done] = self.gradients(*self.batch(self.done, self.draws))
-        groups = [group for optimiser in self.optimisers for group in optimiser.param_groups]
-        for group, rate in zip(groups, self.rates, strict=True):
-            group["lr"] = rate * rate_at(self.done, self.plan)
         scaler = self.gradients.scaler
+        for optimiser, rate in zip(self.optimisers, self.rates, strict=True):
+            optimiser.param_groups[0]["lr"] = rate * rate_at(self.done, self.plan)
         if self.plan.clip:
             for optimiser in self.optimisers:
                 scaler.unscale_(optimiser)
@@ -230,36 +219,29 @@ class Run:
 
     def resume(self, path: Path) -> None:
         """Go on from a checkpoint of the same run, if there is a whole one at `path`."""
-        checkpoint = checkpoints.load(path, self.identity)
-        if checkpoint is None:
+        tensors, facts = checkpoints.load(path, self.identity) or ({}, None)
+        if facts is None:
             return
-        try:
-            self._continue(path, *checkpoint)
-        except (LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{path} is whole, but no checkpoint of this version of hmmlib; move it away: {error}"
-            ) from error
-
-    def _continue(self, path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
         if facts["place"] != self.hardware:  # random states and loss scale are of no use here
-            warnings.warn(f"{path} was made on {facts['place']}, this is {self.hardware}: begun anew", stacklevel=4)
+            warnings.warn(f"{path} was made on {facts['place']}, this is {self.hardware}: begun anew", stacklevel=3)
             return
-        states: list[dict[int, dict]] = [{} for _ in self.optimisers]
-        for name, value in tensors.items():
-            if name.startswith("optimiser."):
-                _, k, index, field = name.split(".")
-                states[int(k)].setdefault(int(index), {})[field] = value
-        network = {name.removeprefix("network."): v for name, v in tensors.items() if name.startswith("network.")}
-        self.network.load_state_dict(network)
-        for optimiser, state in zip(self.optimisers, states, strict=True):
-            optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+        self.network.load_state_dict(part("network."))
+        for k, optimiser in enumerate(self.optimisers):
+            states: dict[int, dict[str, Tensor]] = defaultdict(dict)
+            for name, value in part(f"optimiser.{k}.").items():
+                index, field = name.split(".")
+                states[int(index)][field] = value
+            optimiser.load_state_dict({**optimiser.state_dict(), "state": states})
         self.losses.copy_(tensors["losses"])
         self.draws.set_state(tensors["draws"])
         _dropout_generator(self.device).set_rng_state(tensors["dropout"])
-        if self.gradients.scaler.is_enabled():
-            scale = self.gradients.scaler.state_dict()
-            self.gradients.scaler.load_state_dict({name: type(value)(facts[name]) for name, value in scale.items()})
-        self.done = integer("done", int(facts["done"]), 0, self.plan.steps)
+        scaler = self.gradients.scaler
+        scaler.load_state_dict({name: type(value)(facts[name]) for name, value in scaler.state_dict().items()})
+        self.done = int(facts["done"])
 
 
 def _dropout_generator(device: torch.device):
@@ -269,24 +251,20 @@ def _dropout_generator(device: torch.device):
 
 @contextmanager
 def _repeatable(device: torch.device) -> Iterator[None]:
-    """On CUDA, kernels that give the same sums each time, so that a resumed run ends where an undisturbed one does."""
+    """On CUDA, kernels that give the same sums each time, so that a resumed run ends as an undisturbed one does."""
     if device.type != "cuda":
         yield
         return
     deterministic = torch.utils.deterministic
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        deterministic.fill_uninitialized_memory,
-    )
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    mode, fill = torch.get_deterministic_debug_mode(), deterministic.fill_uninitialized_memory
+    torch.set_deterministic_debug_mode("warn")
     deterministic.fill_uninitialized_memory = False  # costs a pass over every new tensor
     try:
         with torch.cuda.device(device):
             yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        deterministic.fill_uninitialized_memory = before[2]
+        torch.set_deterministic_debug_mode(mode)
+        deterministic.fill_uninitialized_memory = fill
 
 
 @backend.interrupts_between_steps()
@@ -301,23 +279,27 @@ def pretrain(
 ) -> list[float]:
     """Train `network` in place, on its own device, on text of `model`; the masked-token loss (nats) of every step.
 
-    Args:
-        report: called as report(step, loss), after each step on the CPU, after each hundredth elsewhere. What it raises
-            ends the training; it can go on later from the checkpoint.
-        checkpoint: where to write one every `every` seconds, when training is broken off, and at the end. If a whole one of
-            the same run lies there, training goes on from it, and on the same machine ends with the same weights.
+    `report(step, loss)` is called after each step on the CPU, after each hundredth elsewhere. What it raises ends the
+    training. At `checkpoint`, a *.safetensors file, a checkpoint is written every `every` seconds, when training is
+    broken off, and at the end. If one of the same run lies there, training goes on from it, and on the same machine
+    ends with the same weights.
 
-    Raises:
-        FloatingPointError: the loss is no number.
-        ValueError: the checkpoint is that of another run, or the network is too small for the model or the plan.
+    FloatingPointError where the loss is no number; ValueError for the checkpoint of another run, and for a network that
+    is too small for the model or the plan; TypeError for one that `bert.build` has not made.
     """
     checkpoint = None if checkpoint is None else checkpoints.as_path(checkpoint)
-    _check_sizes(network, model, plan)
+    config = as_network(network).config
+    words, positions = config.vocab_size - 1, config.max_position_embeddings
+    if of_type("model", model, HMM, MemoryHMM).n_tokens > words:
+        raise ValueError(f"model must have at most {words} tokens, as the network has words, not {model.n_tokens}")
+    if of_type("plan", plan, Pretraining).length > positions:
+        raise ValueError(f"plan: its length must be at most {positions}, as the network is, not {plan.length}")
     fork = [network.device] if network.device.type == "cuda" else []
     with torch.random.fork_rng(devices=fork), _repeatable(network.device):
         network.train().requires_grad_(True)
         run = Run(network, model, plan, seed)
-        run.warm_up()
+        if run.device.type == "cuda":
+            run.gradients.capture(*run.batch(0, torch.Generator(run.device).manual_seed(0)))
         torch.manual_seed(run.dropout_seed)
         if checkpoint:
             run.resume(checkpoint)
@@ -330,15 +312,6 @@ def pretrain(
                 run.save(checkpoint)
             raise
     return run.losses.tolist()
-
-
-def _check_sizes(network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretraining) -> None:
-    """TypeError or ValueError unless the network has a word for each of the model's tokens, and positions for the plan."""
-    words, positions = as_network(network).config.vocab_size - 1, network.config.max_position_embeddings
-    if of_type("model", model, HMM, MemoryHMM).n_tokens > words:
-        raise ValueError(f"model must have at most {words} tokens, as the network has words, not {model.n_tokens}")
-    if of_type("plan", plan, Pretraining).length > positions:
-        raise ValueError(f"plan: its length must be at most {positions}, as the network is, not {plan.length}")
 
 
 def _go_on(run: Run, report: Callable[[int, float], None] | None, checkpoint: Path | None, every: float) -> None:

@@ -1,12 +1,11 @@
 """Networks behind one interface: tokens in, distributions over tokens and hidden states at a place out.
 
-Tuning and measuring ask a network for nothing else. So whatever can be wrapped as a Reader can be tuned and measured: the
-networks that `bert.build` makes, any masked or causal language model of `transformers`, and these with what `peft` adds.
+Tuning and measuring ask a network for nothing else. So whatever can be wrapped as a Reader can be tuned and measured:
+what `bert.build` makes, any masked or causal language model of `transformers`, and these with what `peft` adds.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert
-from hmmlib.validation import MASK, as_generator, as_tokens, integer, of_shape
+from hmmlib.validation import MASK, as_generator, as_indices, as_tokens, integer, of_shape
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM, PreTrainedModel
@@ -27,39 +26,29 @@ PAD = -2
 
 
 class Embedded(NamedTuple):
-    """Texts as word embeddings: `vectors` (n, L, width), what is `attended` to, (n, L), the place of the `first` token, and
-    the input `ids` (n, L) that the vectors belong to, if all of them have one."""
+    """Texts as word embeddings: `vectors` (n, L, width), what is `attended` to, (n, L), the place of the `first` token,
+    and the input `ids` (n, L) that the vectors belong to, if all of them have one."""
 
     vectors: Tensor
     attended: Tensor | None
     first: int
     ids: Tensor | None = None
 
-    def with_prompt(self, prompt: Tensor | None) -> Embedded:
-        """The same with a prompt (P, width) put before everything."""
-        if prompt is None or not len(prompt):
-            return self
-        n, length = len(self.vectors), len(prompt)
-        vectors = torch.cat([prompt.to(self.vectors).expand(n, -1, -1), self.vectors], 1)
-        attended = self.attended
-        if attended is not None:
-            attended = torch.cat([attended.new_ones(n, length), attended], 1)
-        return Embedded(vectors, attended, self.first + length)
 
+class Reader:
+    """A network that `bert.build` has made, with what tuning and measuring ask of it; subclasses read other networks.
 
-class Reader(ABC):
-    """A network with what tuning and measuring ask it for.
-
-    `module` is the network itself; `n_tokens` is X, and tokens are 0 … X - 1, MASK where one is hidden; `width` is that of
-    word embeddings, and so of prompts; `longest` is how many positions there are; `causal` is whether the prediction at a
-    place depends on what stands before it only.
+    `module` is the network itself; `n_tokens` is X, and tokens are 0 … X - 1, MASK where one is hidden; `width` is that
+    of word embeddings, and so of prompts; `longest` is how many positions there are; `causal` is whether the prediction
+    at a place depends on what stands before it only.
     """
 
-    module: nn.Module
-    n_tokens: int
-    width: int
-    longest: int
-    causal: bool = False
+    causal = False
+
+    def __init__(self, module: nn.Module):
+        self.module, config = bert.as_network(module), module.config
+        self.n_tokens, self.width = config.vocab_size - 1, config.hidden_size
+        self.longest = config.max_position_embeddings
 
     @property
     def device(self) -> torch.device:
@@ -71,77 +60,58 @@ class Reader(ABC):
         """Word embeddings of its whole vocabulary, (V, width)."""
         return self.module.get_input_embeddings().weight.detach()
 
-    @abstractmethod
     def check(self, tokens) -> Tensor:
-        """`tokens` (n, T) as int64, on whatever device they are; ValueError for tokens that the network does not have."""
+        """`tokens` (n, T) as int64, on their device; ValueError for tokens that the network does not have."""
+        return as_tokens(tokens, self.n_tokens)
 
-    @abstractmethod
     def embed_text(self, tokens: Tensor) -> Embedded:
         """Tokens (n, T) as word embeddings, on the network's device."""
+        return Embedded(self.module.get_input_embeddings()(bert.to_ids(self.module, tokens)), None, 0)
 
-    @abstractmethod
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
-        """Logits (n, k, X) over the tokens at places (n, k), of all L that are embedded; at all of them where it is None."""
+        """Logits (n, k, X) over the tokens at places (n, k) of the L that are embedded; at all of them if None."""
+        return bert.logits_at(self.module, embedded.vectors, places)
 
-    @abstractmethod
     def hidden(self, embedded: Embedded, place: int, cut: Collection[int] = ()) -> Tensor:
         """Hidden states at a place, before the first layer and after each: (layers + 1, n, width)."""
+        return bert.hidden_at(self.module, embedded.vectors, place, cut)
 
     def embed(self, tokens: Tensor, prompt: Tensor | None = None) -> Embedded:
         """Tokens (n, T) as word embeddings, with `prompt` (P, width) before everything.
 
         ValueError for a prompt of another width, and where there are not enough positions.
         """
-        if prompt is not None:
-            of_shape("prompt", prompt, (None, self.width))
-        embedded = self.embed_text(tokens).with_prompt(prompt)
+        embedded, within = self.embed_text(tokens), ""
+        if prompt is not None and len(of_shape("prompt", prompt, (None, self.width))):
+            vectors, attended, first, _ = embedded
+            vectors = torch.cat([prompt.to(vectors).expand(len(vectors), -1, -1), vectors], 1)
+            attended = None if attended is None else F.pad(attended, (len(prompt), 0), value=True)
+            embedded, within = Embedded(vectors, attended, first + len(prompt)), f", {len(prompt)} of them for a prompt"
         if (needed := embedded.vectors.shape[1]) > self.longest:
-            within = f", a prompt of {len(prompt)} among them" if prompt is not None else ""
             raise ValueError(f"tokens need {needed} positions{within}, but the network has {self.longest}")
         return embedded
 
     def probs(self, tokens: Tensor, at: int = 0, prompt: Tensor | None = None) -> Tensor:
-        """The distribution over the tokens at position `at` of each text, (n, X), with `prompt` (P, width) before it all."""
+        """The distribution over the tokens at position `at` of each text, (n, X), behind `prompt` (P, width)."""
         embedded = self.embed(tokens, prompt)
         places = torch.full((len(tokens), 1), embedded.first + at, device=self.device)
         return self.logits(embedded, places).squeeze(1).softmax(-1)
 
 
-class OwnBert(Reader):
-    """A network that `bert.build` has made: what only other positions need is not computed."""
-
-    def __init__(self, module: nn.Module):
-        self.module, config = bert.as_network(module), module.config
-        self.n_tokens, self.width = config.vocab_size - 1, config.hidden_size
-        self.longest = config.max_position_embeddings
-
-    def check(self, tokens) -> Tensor:
-        return as_tokens(tokens, self.n_tokens)
-
-    def embed_text(self, tokens: Tensor) -> Embedded:
-        return Embedded(self.module.get_input_embeddings()(bert.to_ids(self.module, tokens)), None, 0)
-
-    def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
-        return bert.logits_at(self.module, embedded.vectors, places)
-
-    def hidden(self, embedded: Embedded, place: int, cut: Collection[int] = ()) -> Tensor:
-        return bert.hidden_at(self.module, embedded.vectors, place, cut)
-
-
 class FromTransformers(Reader):
     """A masked or causal language model of `transformers`, read through its own call.
 
-    A causal model predicts the token at a place from what stands before it. At the first place of all it predicts nothing:
-    the distribution there is uniform, and there is no hidden state.
+    A causal model predicts the token at a place from what stands before it. At the first place of all it predicts
+    nothing: the distribution there is uniform, and there is no hidden state.
 
     Args:
         module: the model, with a head over its vocabulary.
         tokens: the ids of its vocabulary that tokens 0 … X - 1 stand for, all different. Distributions are over these.
-        mask: the id that stands for MASK, none of `tokens`. A causal model needs none, as it does not see the place that it
+        mask: the id that stands for MASK, none of `tokens`. A causal model needs none, as it does not see the place it
             is asked about; MASK elsewhere in a text is then read as token 0.
         before, behind: ids that are put around each text, such as those of [CLS] and [SEP].
-        pad: the id that stands for PAD, none of `tokens`; any other will do, as nothing attends to it.
-        causal: whether it is a causal model; None: if the name of its class says so.
+        pad: the id that stands for PAD; any will do, as nothing attends to it.
+        causal: whether it is a causal model; if None, that is read off the name of its class.
 
     TypeError for what is no such model, ValueError for ids that its vocabulary has not, or that stand for two things.
     """
@@ -163,22 +133,17 @@ class FromTransformers(Reader):
         whole = module.get_base_model() if hasattr(module, "get_base_model") else module  # without what peft adds
         self.module, self.longest = module, positions_for_text(module)
         self.causal = type(whole).__name__.endswith(("ForCausalLM", "LMHeadModel")) if causal is None else causal
-        ids = [integer("each of tokens", token, 0, size - 1) for token in tokens]
-        if len(set(ids)) < len(ids) or not ids:
-            raise ValueError(f"tokens must be one id or more, all different, not {ids}")
+        as_indices("tokens", tokens, size)
         if mask is None and not self.causal:
             raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
-        for name, token in (("mask", mask), ("pad", pad)):
-            if token is not None and integer(name, token, 0, size - 1) in ids:
-                raise ValueError(f"{name} must be an id that is none of tokens, not {token}")
-        self.before, self.behind = (
-            [integer(f"each of {name}", token, 0, size - 1) for token in part]
-            for name, part in (("before", before), ("behind", behind))
-        )
-        mask = ids[0] if mask is None else mask
-        spare = next((token for token in range(size) if token not in {*ids, mask}), mask)
-        self.n_tokens, self.pad = len(ids), spare if pad is None else pad
-        self.ids = torch.tensor([*ids, self.pad, mask])  # as PAD and MASK are -2 and -1
+        if mask is not None and integer("mask", mask, 0, size - 1) in tokens:
+            raise ValueError(f"mask must be an id that is none of tokens, not {mask}")
+        for name, given in (("before", before), ("behind", behind), ("pad", [] if pad is None else [pad])):
+            for token in given:
+                integer(f"each of {name}", token, 0, size - 1)
+        mask = tokens[0] if mask is None else mask
+        self.before, self.behind, self.pad = list(before), list(behind), mask if pad is None else pad
+        self.n_tokens, self.ids = len(tokens), torch.tensor([*tokens, self.pad, mask])  # as PAD and MASK are -2 and -1
 
     @classmethod
     def with_tokenizer(cls, module: PreTrainedModel, tokenizer, words: Sequence[str]) -> FromTransformers:
@@ -187,9 +152,9 @@ class FromTransformers(Reader):
         ValueError for a word that is none of its vocabulary.
         """
         ids = tokenizer.convert_tokens_to_ids(list(words))
-        unknown = [word for word, id_ in zip(words, ids, strict=True) if id_ in (None, tokenizer.unk_token_id)]
-        if unknown:
-            raise ValueError(f"words must be of the tokenizer's vocabulary, as {', '.join(map(repr, unknown))} is not")
+        for word, token in zip(words, ids, strict=True):
+            if token in (None, tokenizer.unk_token_id):
+                raise ValueError(f"words must be of the tokenizer's vocabulary, as {word!r} is not")
         whole = tokenizer(words[0], add_special_tokens=True)["input_ids"]
         if whole.count(ids[0]) != 1:
             raise ValueError(f"words must be single tokens as the tokenizer reads a text, and {words[0]!r} is not")
@@ -208,15 +173,11 @@ class FromTransformers(Reader):
         """What the model's own call takes: input ids and attention mask, (n, L)."""
         tokens = self.check(tokens).to(self.device)
         n, lengths, first = len(tokens), (tokens != PAD).sum(1), len(self.before)
-        before, behind = (
-            torch.tensor(part, dtype=torch.long, device=self.device).expand(n, -1)
-            for part in (self.before, self.behind)
-        )
+        before, behind = (tokens.new_tensor(part).expand(n, -1) for part in (self.before, self.behind))
         ids = torch.cat([before, self.ids.to(self.device)[tokens], torch.full_like(behind, self.pad)], 1)
-        places = first + lengths[:, None] + torch.arange(len(self.behind), device=self.device)
-        ids = ids.scatter(1, places, behind)
-        ends = first + lengths + len(self.behind)
-        return ids, torch.arange(ids.shape[1], device=self.device) < ends[:, None]
+        places, ends = torch.arange(ids.shape[1], device=self.device), first + lengths[:, None]
+        ids = ids.scatter(1, ends + places[: len(self.behind)], behind)
+        return ids, places < ends + len(self.behind)
 
     def embed_text(self, tokens: Tensor) -> Embedded:
         ids, attended = self.input_ids(tokens)
@@ -229,7 +190,7 @@ class FromTransformers(Reader):
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
         logits = self._call(embedded).logits[..., self.ids[: self.n_tokens].to(self.device)]
-        logits = logits[:, logits.shape[1] - embedded.vectors.shape[1] :]  # without those at a prompt of peft's
+        logits = logits[:, -embedded.vectors.shape[1] :]  # without those at a prompt of peft's
         if self.causal:  # the prediction for a place stands one before it
             logits = torch.cat([torch.zeros_like(logits[:, :1]), logits[:, :-1]], 1)
         return logits if places is None else bert.gathered(logits, places)
@@ -238,40 +199,32 @@ class FromTransformers(Reader):
         if list(cut):
             raise ValueError("cut must be empty: attention can be cut in networks that bert.build makes only")
         if self.causal and not place:
-            raise ValueError(
-                "place must be 1 or more: a causal model has no hidden state for the first place, as nothing stands before "
-                "it; put ids `before` the texts, or a prompt"
-            )
+            first = "place must be 1 or more: a causal model has no hidden state for the first place"
+            raise ValueError(f"{first}; put ids `before` the texts, or a prompt")
         states = self._call(embedded, output_hidden_states=True).hidden_states
-        at = place - self.causal
-        return torch.stack([state[:, state.shape[1] - embedded.vectors.shape[1] + at] for state in states])
+        at = place - self.causal - embedded.vectors.shape[1]  # from the end, as peft may put a prompt before the text
+        return torch.stack([state[:, at] for state in states])
 
 
 def positions_for_text(module: nn.Module) -> int:
-    """How many positions there are for a text: without those that RoBERTa and its kin never use, or that a prompt or prefix
-    of peft's takes."""
-    config = module.config
-    count = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2**31)
-    unused = [
-        part.padding_idx + 1
-        for name, part in module.named_modules()
-        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None
-    ]
+    """How many positions there are for a text: without those that RoBERTa never uses, or a prefix of peft's takes."""
+    count = getattr(module.config, "max_position_embeddings", None) or getattr(module.config, "n_positions", 2**31)
+    tables = [part for name, part in module.named_modules() if name.endswith("position_embeddings")]
+    padded = [table.padding_idx + 1 for table in tables if getattr(table, "padding_idx", None) is not None]
     added = getattr(module, "active_peft_config", None)
-    return count - max(unused, default=0) - getattr(added, "num_virtual_tokens", 0)
+    return count - max(padded, default=0) - getattr(added, "num_virtual_tokens", 0)
 
 
 def as_reader(network) -> Reader:
-    """`network` as a Reader: itself, or what `bert.build` has made. TypeError for any other model, with what to do with it."""
-    return network if isinstance(network, Reader) else OwnBert(network)
+    """`network` as a Reader: itself, or around what `bert.build` has made. TypeError for any other model."""
+    return network if isinstance(network, Reader) else Reader(network)
 
 
 @torch.no_grad()
 def masked_losses(
     network: BertForMaskedLM | Reader, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
 ) -> tuple[float, float]:
-    """Two mean masked-token losses, in nats, on `n` fresh sequences: the network's, and that of the exact conditional, which is
-    the least that there is.
+    """Mean masked-token losses (nats) on `n` fresh sequences: the network's, and the exact conditional's, the least.
 
     The network computes on its device, and the model on its own.
     """
@@ -284,6 +237,6 @@ def masked_losses(
     for block, at in zip(masked.split(128), positions.split(128), strict=True):
         embedded = reader.embed(block)
         logits.append(reader.logits(embedded, at.to(reader.device) + embedded.first).cpu())
-    exact = masked_token_probs(model, masked).gather(1, positions.unsqueeze(-1).expand(-1, -1, model.n_tokens))
+    exact = bert.gathered(masked_token_probs(model, masked), positions)
     best = -exact.gather(-1, target.unsqueeze(-1)).log().mean()
     return F.cross_entropy(torch.cat(logits).flatten(0, 1).double(), target.flatten()).item(), best.item()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -28,8 +29,10 @@ PROMPT_STARTS = ("uniform", "vocabulary")
 
 @dataclass(frozen=True)
 class Tuning:
-    """How to tune: passes over the training examples, batch size, and AdamW's rates, which rise linearly over a share of the
-    steps, `warmup`, and then fall linearly to zero."""
+    """Passes over the training examples, batch size, and AdamW's rates.
+
+    Rates rise linearly over a share of the steps, `warmup`, and then fall linearly to zero.
+    """
 
     epochs: int
     batch: int
@@ -41,32 +44,27 @@ class Tuning:
         integer("epochs", self.epochs, 1)
 
 
-def checked(network: BertForMaskedLM | Reader, tokens) -> tuple[Reader, Tensor]:
-    """The network as a Reader, without dropout, and tokens that it takes."""
+def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) -> tuple[Reader, Tensor]:
+    """The network as a Reader, without dropout, and tokens that it takes.
+
+    With `at_mask`, a warning where what the network predicts at the first token does not depend on the text.
+    """
     reader = as_reader(network)
     tokens = reader.check(tokens)
     reader.module.eval()
+    if at_mask and reader.causal:
+        same = "a causal model does not see the text behind the first token, and predicts there the same for all texts"
+        warnings.warn(f"{same}: use a masked language model, or Reader.probs at another position", stacklevel=3)
     return reader, tokens
-
-
-def warn_if_text_is_unseen(reader: Reader) -> None:
-    """A warning where what the network predicts at the first token does not depend on the text."""
-    if reader.causal:
-        warnings.warn(
-            "a causal model does not see the text behind the first token, so that what it predicts there is the same for "
-            "all texts: use a masked language model, or Reader.probs at another position",
-            stacklevel=3,
-        )
 
 
 @torch.no_grad()
 def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
     """The network's distribution at the first token of each sequence, (n, X), with `prompt` (P, width) put before it.
 
-    In blocks, without gradients and without dropout.
+    In blocks, without gradients and without dropout, as the next two are.
     """
-    reader, tokens = checked(network, tokens)
-    warn_if_text_is_unseen(reader)
+    reader, tokens = checked(network, tokens, at_mask=True)
     return torch.cat([reader.probs(block, prompt=prompt) for block in tokens.split(512)])
 
 
@@ -74,19 +72,18 @@ def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt:
 def all_hidden_at_mask(
     network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None, cut: Collection[int] = ()
 ) -> Tensor:
-    """The hidden states at the first token of each sequence, (layers + 1, n, width), in blocks: as `bert.hidden_at`.
+    """The hidden states at the first token of each sequence, (layers + 1, n, width), as `bert.hidden_at`.
 
     In the layers of `cut` neither that token nor any other attends to the prompt.
     """
-    reader, tokens = checked(network, tokens)
-    warn_if_text_is_unseen(reader)
+    reader, tokens = checked(network, tokens, at_mask=True)
     blocks = (reader.embed(block, prompt) for block in tokens.split(512))
     return torch.cat([reader.hidden(block, block.first, cut) for block in blocks], 1)
 
 
 @torch.no_grad()
 def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
-    """The network's distributions at all positions, (n, T, X), in blocks, without gradients and without dropout."""
+    """The network's distributions at all positions, (n, T, X)."""
     reader, tokens = checked(network, tokens)
     blocks = (reader.embed(block) for block in tokens.split(512))
     logits = (reader.logits(block, None)[:, block.first : block.first + tokens.shape[1]] for block in blocks)
@@ -96,43 +93,40 @@ def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
     """Within it no gradient is taken of the module's weights; afterwards of those of which it was taken before."""
-    before = {weight: weight.requires_grad for weight in module.parameters()}
+    trained = [weight for weight in module.parameters() if weight.requires_grad]
     module.requires_grad_(False)
     try:
         yield
     finally:
-        for weight, trained in before.items():
-            weight.requires_grad_(trained)
-
-
-def _groups(plan: Tuning, head: list[Tensor], prompt: Tensor | None = None) -> list[dict]:
-    """What is trained at which rate, as AdamW takes it."""
-    groups = [{"params": head, "lr": of_type("plan", plan, Tuning).head_rate}]
-    return groups if prompt is None else [*groups, {"params": [prompt], "lr": plan.prompt_rate}]
+        for weight in trained:
+            weight.requires_grad_(True)
 
 
 def fit(
-    score,
-    groups: list[dict],
+    score: Callable[[Tensor], Tensor],
+    head: Sequence[Tensor],
     inputs: Tensor,
     labels: Tensor,
     plan: Tuning,
     seed: int,
+    others: Sequence[Tensor] = (),
     tick: Callable[[], None] | None = None,
 ) -> None:
-    """Minimise the logistic loss of `score(batch of inputs)` over the parameter groups; call `tick` before each batch.
+    """Minimise the logistic loss of `score(batch of inputs)` over the parameters of a head, and what else is trained.
 
-    FloatingPointError where what is trained ends as no numbers.
+    `tick` is called before each batch. FloatingPointError where what is trained ends as no numbers.
     """
     generator, labels = as_generator(seed), as_labels(labels, len(inputs))
-    batches = -(-len(inputs) // plan.batch)
-    total = plan.epochs * batches
+    groups = [{"params": list(head), "lr": of_type("plan", plan, Tuning).head_rate}]
+    if others:
+        groups.append({"params": list(others), "lr": plan.prompt_rate})
     optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
+    total = plan.epochs * -(-len(inputs) // plan.batch)
     warmup = max(1, round(plan.warmup * total))
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: min((step + 1) / warmup, (total - step) / max(1, total - warmup))
     )
-    target = labels.to(groups[0]["params"][0])
+    target = labels.to(head[0])
     for _ in range(plan.epochs):
         for index in torch.randperm(len(inputs), generator=generator).split(plan.batch):
             backend.stop_if_interrupted()
@@ -145,9 +139,16 @@ def fit(
             loss.backward()
             optimiser.step()
             scheduler.step()
-    if not all(trained.isfinite().all() for group in groups for trained in group["params"]):
-        rates = ", ".join(f"{group['initial_lr']:g}" for group in groups)
+    if not all(trained.isfinite().all() for trained in (*head, *others)):
+        rates = ", ".join(f"{group['initial_lr']:g}" for group in optimiser.param_groups)
         raise FloatingPointError(f"tuning diverged, at rates of {rates}: what was trained is no longer finite")
+
+
+def fit_head(probs: Callable[[Tensor], Tensor], zeros: Tensor, *how) -> LinearHead:
+    """A linear head on `probs(batch of inputs)`, (n, X), from `zeros` (X,); `how` is what `fit` takes after a head."""
+    weights = nn.Parameter(zeros)
+    fit(lambda batch: probs(batch) @ weights, [weights], *how)
+    return LinearHead(weights.detach())
 
 
 def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearHead:
@@ -156,17 +157,15 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
     A distribution sums to 1, so that a bias would only repeat what equal weights do.
     """
     probs = as_tensor("probs", probs, 2).detach()
-    weights = nn.Parameter(torch.zeros_like(probs[0]))
-    fit(lambda batch: batch @ weights, _groups(plan, [weights]), probs, labels, plan, seed)
-    return LinearHead(weights.detach())
+    return fit_head(lambda batch: batch, torch.zeros_like(probs[0]), probs, labels, plan, seed)
 
 
 class TunedAttention(NamedTuple):
     """An attention head that can be trained: softmax instead of the arg-max of (4.1), and values without embeddings.
 
-    Position i has the score k·p_i + β_i and the value v·p_i, where p_i is a token distribution; the head is the mean of the
-    values, weighted by the softmax of the scores, summed over cells. `key` k and `value` v are (X, cells), `positions` β
-    (T, cells).
+    Position i has the score k·p_i + β_i and the value v·p_i, where p_i is a token distribution; the head is the mean of
+    the values, weighted by the softmax of the scores, summed over cells. `key` k and `value` v are (X, cells),
+    `positions` β (T, cells).
     """
 
     key: Tensor
@@ -189,7 +188,7 @@ def tune_attention(
 ) -> TunedAttention:
     """Head tuning with an attention head on the distributions at all positions, (n, T, X), computed once.
 
-    Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β stays zero.
+    Scores start at zero, so that all positions count alike; values start small and random. Without `positions` β is 0.
     """
     draws, probs = as_generator(seed), as_tensor("probs", probs, 3).detach()
     start = torch.randn(probs.shape[2], integer("cells", cells, 1), generator=draws) / probs.shape[2]
@@ -198,22 +197,20 @@ def tune_attention(
         nn.Parameter(start.to(probs)),
         nn.Parameter(torch.zeros(probs.shape[1], cells).to(probs), requires_grad=positions),
     )
-    groups = _groups(plan, [tensor for tensor in head if tensor.requires_grad])
-    fit(head, groups, probs, labels, plan, seed)
+    fit(head, [tensor for tensor in head if tensor.requires_grad], probs, labels, plan, seed)
     return TunedAttention(*(tensor.detach() for tensor in head))
 
 
 def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, start: str = "uniform") -> Tensor:
     """A prompt before any training, (length, width), with entries uniform on [-0.5, 0.5], as in appendix E.
 
-    With `start` "vocabulary" it is made of word embeddings, of ids that are drawn at random, without replacement as far as
-    there are enough.
+    With `start` "vocabulary" it is made of word embeddings of random ids, each once as far as there are enough.
     """
     generator, reader = as_generator(seed), as_reader(network)
     if one_of("start", start, PROMPT_STARTS) == "vocabulary":
         words = reader.words
-        rounds = max(1, -(-length // len(words)))
-        order = torch.cat([torch.randperm(len(words), generator=generator) for _ in range(rounds)])
+        rounds = range(max(1, -(-length // len(words))))
+        order = torch.cat([torch.randperm(len(words), generator=generator) for _ in rounds])
         return words[order[:length].to(words.device)].clone()
     return (torch.rand(length, reader.width, generator=generator) - 0.5).to(reader.device)
 
@@ -230,20 +227,18 @@ def tune_prompt(
 ) -> tuple[Tensor, LinearHead]:
     """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
 
-    The network's weights, in float32, stay as they are, without dropout. The prompt starts as `initial_prompt` gives it, the
-    head at zero. `tick` is called before each batch, and may raise. ValueError where prompt and sequence are longer than the
+    The network's weights stay as they are, without dropout. The prompt starts as `initial_prompt` gives it, the head at
+    zero. `tick` is called before each batch, and may raise. ValueError where prompt and sequence are longer than the
     network's positions.
     """
-    reader, tokens = checked(network, tokens)
-    prompt = initial_prompt(reader, integer("prompt_length", prompt_length, 0), seed, start)
+    reader, tokens = checked(network, tokens, at_mask=True)
+    prompt = nn.Parameter(initial_prompt(reader, integer("prompt_length", prompt_length, 0), seed, start))
     if not prompt_length:  # only the head is left to train, on what never changes
-        return prompt, tune_head(all_probs_at_mask(reader, tokens), labels, plan, seed)
-    warn_if_text_is_unseen(reader)
-    prompt, weights = nn.Parameter(prompt), nn.Parameter(torch.zeros(reader.n_tokens, device=reader.device))
-    groups, inputs = _groups(plan, [weights], prompt), tokens.to(reader.device)
+        return prompt.detach(), tune_head(all_probs_at_mask(reader, tokens), labels, plan, seed)
+    inputs, zeros = tokens.to(reader.device), torch.zeros(reader.n_tokens, device=reader.device)
     with frozen(reader.module):
-        fit(lambda batch: reader.probs(batch, prompt=prompt) @ weights, groups, inputs, labels, plan, seed, tick)
-    return prompt.detach(), LinearHead(weights.detach())
+        head = fit_head(partial(reader.probs, prompt=prompt), zeros, inputs, labels, plan, seed, [prompt], tick)
+    return prompt.detach(), head
 
 
 def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tensor:
@@ -267,14 +262,12 @@ def tune_exact_prompt(
     of_type("model", model, HMM)
     model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach(), columns=True)
     posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
-    start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
-    raw, weights = nn.Parameter(start), nn.Parameter(posteriors.new_zeros(model.n_tokens))
-
-    def score(batch: Tensor) -> Tensor:
-        return probs_behind_prompt(model, batch, raw.sigmoid()) @ weights
-
-    fit(score, _groups(plan, [weights], raw), posteriors, labels, plan, seed)
-    return raw.detach().sigmoid(), LinearHead(weights.detach())
+    raw = nn.Parameter(torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype))
+    zeros = posteriors.new_zeros(model.n_tokens)
+    head = fit_head(
+        lambda batch: probs_behind_prompt(model, batch, raw.sigmoid()), zeros, posteriors, labels, plan, seed, [raw]
+    )
+    return raw.detach().sigmoid(), head
 
 
 def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -> float:

@@ -207,26 +207,6 @@ def test_a_checkpoint_with_another_fact_type_or_shape_gives_way_too(path):
             assert int(checkpoints.load(path, {})[1]["done"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("lost", "added", "said"),
-    [
-        ("place", {}, "'place'"),
-        ("done", {}, "'done'"),
-        ("", {"done": "x"}, "invalid literal"),
-        ("", {"done": "99"}, "done must be an integer from 0 to 9, not 99"),
-        ("", {"done": "-1"}, "done must be an integer from 0 to 9, not -1"),
-    ],
-)
-def test_a_whole_checkpoint_of_another_version_is_named_and_kept(lost, added, said, path):
-    leave_two(path)
-    tensors, facts = checkpoints.load(path, {})
-    checkpoints.save(path, tensors, {name: value for name, value in {**facts, **added}.items() if name != lost})
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"one\.safetensors is whole, but no checkpoint of this version.*{said}"):
-        train("Muon", path)
-    assert path.read_bytes() == before
-
-
 def test_the_one_before_alone_will_do(path):
     leave_two(path)
     path.unlink()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from hmmlib.training.probes import DECAY, explained, linear_probe, logistic_probe
+from hmmlib.training.readouts import DECAY, explained, linear_probe, logistic_probe
 
 DRAW = np.random.default_rng(0)
 HIDDEN = torch.as_tensor(DRAW.normal(size=(400, 6)) * [1, 5, 0.1, 1, 1, 0] + 3)  # the last does not vary
