@@ -168,12 +168,13 @@ class Run:
         self.visits = visits(len(text), plan, generator).to(device)
         self.text, self.n_tokens = text.to(device), model.n_tokens
         self.draws = torch.Generator(device).manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+        self.dropout = {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch)  # whose global generator it uses
         self.dropout_seed = int(torch.randint(2**62, (1,), generator=generator))
         self.optimisers = optimisers(network, plan)
         self.rates = [optimiser.param_groups[0]["lr"] for optimiser in self.optimisers]
         self.gradients = Gradients(network, backend.sixteen_bits(device, plan.precision))
         self.losses = torch.full((plan.steps,), math.nan, device=device)
-        self.done, self.between_steps = 0, True
+        self.done = 0
         tables = {name: value for name, value in vars(model).items() if isinstance(value, Tensor)}
         self.identity = {
             "plan": repr(asdict(plan)),
@@ -192,7 +193,6 @@ class Run:
 
     def step(self) -> None:
         """One step of both optimisers."""
-        self.between_steps = False
         self.losses[self.done] = self.gradients(*self.batch(self.done, self.draws))
         scaler = self.gradients.scaler
         for optimiser, rate in zip(self.optimisers, self.rates, strict=True):
@@ -204,7 +204,17 @@ class Run:
         for optimiser in self.optimisers:
             scaler.step(optimiser)
         scaler.update()
-        self.done, self.between_steps = self.done + 1, True
+        self.done += 1
+
+    def loss_to_report(self) -> float | None:
+        """The loss of the last step where it is one to report; FloatingPointError where that is no number."""
+        if self.done % STEPS_PER_REPORT.get(self.device.type, 100) and self.done < self.plan.steps:
+            return None
+        loss = self.losses[self.done - 1].item()
+        if not math.isfinite(loss):
+            first = int((~self.losses.isfinite()).nonzero()[0])
+            raise FloatingPointError(f"pretraining diverged: the loss at step {first} is {self.losses[first]}")
+        return loss
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on from here."""
@@ -212,8 +222,7 @@ class Run:
         for k, optimiser in enumerate(self.optimisers):
             for index, state in optimiser.state_dict()["state"].items():
                 tensors |= {f"optimiser.{k}.{index}.{name}": value for name, value in state.items()}
-        dropout = _dropout_generator(self.device).get_rng_state()
-        tensors |= {"losses": self.losses, "draws": self.draws.get_state(), "dropout": dropout}
+        tensors |= {"losses": self.losses, "draws": self.draws.get_state(), "dropout": self.dropout.get_rng_state()}
         scale = {name: str(value) for name, value in self.gradients.scaler.state_dict().items()}
         checkpoints.save(path, tensors, {**self.identity, "place": self.hardware, "done": str(self.done), **scale})
 
@@ -238,15 +247,10 @@ class Run:
             optimiser.load_state_dict({**optimiser.state_dict(), "state": states})
         self.losses.copy_(tensors["losses"])
         self.draws.set_state(tensors["draws"])
-        _dropout_generator(self.device).set_rng_state(tensors["dropout"])
+        self.dropout.set_rng_state(tensors["dropout"])
         scaler = self.gradients.scaler
         scaler.load_state_dict({name: type(value)(facts[name]) for name, value in scaler.state_dict().items()})
         self.done = int(facts["done"])
-
-
-def _dropout_generator(device: torch.device):
-    """The module of torch whose global generator dropout draws from."""
-    return {"cuda": torch.cuda, "mps": torch.mps}.get(device.type, torch)
 
 
 @contextmanager
@@ -303,33 +307,21 @@ def pretrain(
         torch.manual_seed(run.dropout_seed)
         if checkpoint:
             run.resume(checkpoint)
-        try:
-            _go_on(run, report, checkpoint, every)
-        except (FloatingPointError, checkpoints.CheckpointError):
-            raise
-        except BaseException:
-            if checkpoint and run.between_steps:
+        saved, begun = time.monotonic(), run.done
+        while run.done < plan.steps:
+            run.step()
+            loss = run.loss_to_report()
+            if checkpoint and loss is not None and time.monotonic() - saved > every:
                 run.save(checkpoint)
-            raise
-    return run.losses.tolist()
-
-
-def _go_on(run: Run, report: Callable[[int, float], None] | None, checkpoint: Path | None, every: float) -> None:
-    """The steps that are left, with reports of the loss and a checkpoint now and then, and one at the end."""
-    every_steps, saved, begun = STEPS_PER_REPORT.get(run.device.type, 100), time.monotonic(), run.done
-    while run.done < run.plan.steps:
-        run.step()
-        backend.stop_if_interrupted()
-        if run.done % every_steps and run.done < run.plan.steps:
-            continue
-        loss = run.losses[run.done - 1].item()
-        if not math.isfinite(loss):
-            first = int((~run.losses.isfinite()).nonzero()[0])
-            raise FloatingPointError(f"pretraining diverged: the loss at step {first} is {run.losses[first]}")
-        if checkpoint and time.monotonic() - saved > every:
+                saved = time.monotonic()
+            try:
+                backend.stop_if_interrupted()
+                if report and loss is not None:
+                    report(run.done - 1, loss)
+            except BaseException:
+                if checkpoint:
+                    run.save(checkpoint)
+                raise
+        if checkpoint and run.done > begun:
             run.save(checkpoint)
-            saved = time.monotonic()
-        if report:
-            report(run.done - 1, loss)
-    if checkpoint and run.done > begun:
-        run.save(checkpoint)
+    return run.losses.tolist()

@@ -259,7 +259,7 @@ def logistic_probe(hidden: Tensor, labels: Tensor) -> Probe:
 
 
 def explained(found: Tensor, values: Tensor) -> float:
-    """The share of the variance of values (n, k), that `found` (n, k) explains, over all k; below 0 if the mean is nearer.
+    """The share of the variance of values (n, k), that `found` (n, k) explains; below 0 if the mean is nearer.
 
     ValueError where the values do not vary.
     """
