@@ -1,4 +1,4 @@
-"""How long the book takes to build: from an empty build folder, after edits, and what imports add to torch's own.
+"""How long the book takes to build, from an empty build folder and again, and what imports add to torch's own.
 
 Builds are of a copy of the checkout's files, changes included, in a temporary folder, with this checkout's environment.
 """
@@ -31,7 +31,7 @@ JOB = re.compile(r"^  (?P<name>\S+): (?P<seconds>[\d.]+) s$", re.MULTILINE)
 
 
 def build(row, quick: bool) -> None:
-    """Imports; then a build from nothing, one where nothing has changed, and one after each kind of edit."""
+    """Imports; then a build from nothing, and one where nothing has changed."""
     rounds = [{name: seconds_of(f"import torch\n{code}") for name, code in IMPORTS.items()} for _ in range(5)]
     for name in IMPORTS:
         beyond = round(median(one[name] - one["torch"] for one in rounds), 3)
@@ -49,12 +49,7 @@ def build(row, quick: bool) -> None:
         first = make_book(folder)
         for phase, seconds in first.items():
             row(lambda seconds=seconds: dict(seconds=seconds), what=f"from nothing: {phase}")
-        notebooks = sorted((name for name in first if (folder / f"notebooks/{name}.md").is_file()), key=first.get)
         row(lambda: dict(seconds=make_book(folder)["all"]), what="nothing changed")
-        for notebook in (notebooks[len(notebooks) // 2], notebooks[-1]):
-            for kind in ("text", "code"):
-                edit(folder / f"notebooks/{notebook}.md", kind)
-                row(lambda: dict(seconds=make_book(folder)["all"]), what=f"after an edit of {kind} in {notebook}")
 
 
 def seconds_of(code: str) -> float:
@@ -80,14 +75,3 @@ def make_book(folder: Path) -> dict[str, float]:
     end = time.perf_counter()
     jobs = {found["name"]: float(found["seconds"]) for found in JOB.finditer(output)}
     return jobs | {"sphinx": round(end - pages, 1), "all": round(end - start, 1)}
-
-
-def edit(path: Path, kind: str) -> None:
-    """Another line in the last code cell of a notebook, or another sentence at its end."""
-    text = path.read_text().rstrip("\n")
-    if kind == "code":
-        before, fence, after = text.rpartition("\n```")
-        text = f"{before}\nprint('edited')\n{fence}{after}"
-    else:
-        text += "\n\nOne more sentence."
-    path.write_text(text + "\n")

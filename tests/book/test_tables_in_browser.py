@@ -78,21 +78,6 @@ def test_rows_stay_whole_one_column_is_sorted_and_short_tables_are_left_alone(pa
     assert page.locator("#r8 button").count() == 0
 
 
-def test_tables_of_the_book_can_be_sorted(view):
-    watched = view()
-    page = watched.open("book/benchmarks.html")
-    page.locator("article details").evaluate_all("all => all.forEach(e => e.open = true)")
-    tables = page.locator("article table.benchmark:has(button.sort)")
-    assert tables.count() >= 5
-    table = tables.filter(has_text="tokens a second").first
-    k = next(k for k, head in enumerate(table.locator("th").all_inner_texts()) if "tokens a second" in head)
-    table.get_by_role("button", name="tokens a second").click()
-    rates = [float(text.replace(",", "")) for text in column(table, k) if text != "–"]
-    assert len(set(rates)) > 8
-    assert rates == sorted(rates)
-    assert not [*faults(page), *barriers(page)]
-
-
 def test_without_scripts_tables_are_as_they_were_written(own_view):
     watched = own_view(java_script_enabled=False)
     page = watched.page
