@@ -27,7 +27,6 @@ PARTS = (
     "page_facts",
     "cards",
     "api_reference",
-    "freshness",
 )
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"

@@ -1,4 +1,5 @@
-"""`make install` takes no file whose hash is not in the lock, and builds nothing. On empty wheels, without a network."""
+"""`make install` takes no file whose hash is not in the lock, and builds nothing. On empty wheels, without a
+network."""
 
 import hashlib
 import io
@@ -40,7 +41,8 @@ def source(folder: Path, name: str, mark: Path) -> str:
 
 @pytest.fixture
 def install(tmp_path):
-    """Install from tmp_path / "files" what a lock of these names, versions and hashes has: (how it ended, what is there)."""
+    """Install from tmp_path / "files" what a lock of these names, versions and hashes has: (how it ended, what is
+    there)."""
     (tmp_path / "files").mkdir()
     settings = dict(
         CONFIG_FILE=os.devnull, NO_INDEX="1", FIND_LINKS=str(tmp_path / "files"), TARGET=str(tmp_path / "to")

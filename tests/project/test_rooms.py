@@ -1,4 +1,5 @@
-"""The rooms of the library, and the size of files: what import-linter and a count hold, and that they notice a breach."""
+"""The rooms of the library, and the size of files: what import-linter and a count hold, and that they notice a
+breach."""
 
 import ast
 import shutil

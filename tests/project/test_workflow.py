@@ -1,4 +1,5 @@
-"""The workflow, as far as it can be judged without running it: what it calls is there, and it does not undo its own work."""
+"""The workflow, as far as it can be judged without running it: what it calls is there, and it does not undo its own
+work."""
 
 import re
 from pathlib import Path

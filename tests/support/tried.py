@@ -1,4 +1,5 @@
-"""What was tried against the library, in tests/README.md, from stored runs: `python tests/support/tried.py` writes it."""
+"""What was tried against the library, in tests/README.md, from stored runs: `python tests/support/tried.py` writes
+it."""
 
 import json
 from pathlib import Path
