@@ -147,8 +147,7 @@ def contest(
     Returns:
         "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or
         "seconds" of each round, "ready", the seconds to prepare, "versions", and bytes of memory: "settled" between
-        calls, and at the "peak" of one; "differences" from the first by name; "agree", None if not asked or if there
-        was nothing to compare.
+        calls, and at the "peak" of one; "differences" from the first by name; "agree", None if nothing was compared.
     """
     if not 1 <= threads <= (there := len(os.sched_getaffinity(0))):
         raise ValueError(f"threads must be 1 to {there}, the processors of this machine, not {threads}")
