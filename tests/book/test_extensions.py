@@ -263,7 +263,8 @@ def test_only_cells_of_stacked_tables_carry_their_columns_names():
 
 # The map of later works
 
-BIB = """@misc{one2022a, author = {One, Ann}, year = {2022}} @misc{two2023b, author = {Two, A. and Three, B.}, year = {2023}}
+BIB = """@misc{one2022a, author = {One, Ann}, year = {2022}}
+@misc{two2023b, author = {Two, A. and Three, B.}, year = {2023}}
 @misc{many2024c, author = {Många, A. and Two, B. and Three, C.}, year = {2024}}"""
 PAGE = """# T\n\nStart: {cite:t}`one2022a`.\n\n## What now?\n\n- {cite:t}`one2022a` and\n- {cite:t}`two2023b`\n
 ## And <then>?\n\n- {cite:t}`many2024c`\n"""

@@ -1,4 +1,5 @@
-"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and paper."""
+"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and
+paper."""
 
 import json
 import re
@@ -94,7 +95,8 @@ SIDEWAYS = """async left => {
   const settled = () => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next))), found = [];
   for (const table of document.querySelectorAll('article .cell_output table.dataframe')) {
     if (!table.checkVisibility()) continue;
-    const box = table.parentElement, [first, last] = [':first-child', ':last-child'].map(k => table.querySelector(`th${k}`));
+    const box = table.parentElement;
+    const [first, last] = [':first-child', ':last-child'].map(k => table.querySelector(`th${k}`));
     box.scrollIntoView({block: 'center', behavior: 'instant'});
     box.scrollLeft = left;
     await settled();
@@ -106,7 +108,8 @@ SIDEWAYS = """async left => {
       reached: last.getBoundingClientRect().right <= within.right + 2,
       kept: Math.abs(corner.left - within.left) <= 2
         && first.contains(document.elementFromPoint(within.left + 3, corner.top + corner.height / 2)),
-      opaque: [...table.querySelectorAll('tr > :first-child')].every(e => /^rgb\\(/.test(getComputedStyle(e).backgroundColor)),
+      opaque: [...table.querySelectorAll('tr > :first-child')].every(
+        e => /^rgb\\(/.test(getComputedStyle(e).backgroundColor)),
     });
   }
   return found;
@@ -173,7 +176,7 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
 def test_no_table_scrolls_sideways(view, name, width):
     page = view(width=width).open(f"{name}.html")
     wide = page.locator("article .pst-scrollable-table-container, article table.stacked").evaluate_all(
-        "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth, e.clientWidth])"
+        "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth])"
     )
     assert not [found for found in wide if width == 1280 or "stacked" in found[0]]
     second = page.locator("article table.stacked:not(.plain) td[data-label]:nth-child(2)")
