@@ -38,8 +38,11 @@ $(INSTALLED): requirements.lock pyproject.toml
 
 book: $(INSTALLED) notebooks ## execute what has changed and build the book into _build/html; JOBS=1: one notebook at a time
 	$(BIN)/python book/notebooks.py execute $(PRESET) $(if $(JOBS),--jobs $(JOBS))
-	@# A page with a warning would count as done the next time: forget what was read.
-	$(BIN)/jupyter-book build . -W --keep-going --quiet || { rm -rf _build/.doctrees; exit 1; }
+	@# After a build with a warning, or one that broke off, pages would count as done: forget what was read.
+	@test ! -e _build/unfinished || rm -rf _build/.doctrees
+	@mkdir -p _build && touch _build/unfinished
+	$(BIN)/jupyter-book build . -W --keep-going --quiet
+	@rm _build/unfinished
 	@echo "the book: $(CURDIR)/_build/html/index.html (or: make serve)"
 	@$(BIN)/python book/address.py
 

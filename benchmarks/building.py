@@ -1,13 +1,9 @@
-"""How long the book takes to build: from an empty build folder, after edits, and what imports add to torch's own.
-
-Builds are of a copy of the checkout's files, changes included, in a temporary folder, with this checkout's environment.
-"""
+"""How long the book takes to build, from a new clone of what is committed, and what imports add to torch's own."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +27,7 @@ JOB = re.compile(r"^  (?P<name>\S+): (?P<seconds>[\d.]+) s$", re.MULTILINE)
 
 
 def build(row, quick: bool) -> None:
-    """Imports; then a build from nothing, one where nothing has changed, and one after each kind of edit."""
+    """Imports; then a build from nothing, and one where nothing has changed."""
     rounds = [{name: seconds_of(f"import torch\n{code}") for name, code in IMPORTS.items()} for _ in range(5)]
     for name in IMPORTS:
         beyond = round(median(one[name] - one["torch"] for one in rounds), 3)
@@ -40,21 +36,11 @@ def build(row, quick: bool) -> None:
     if quick:
         return
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-        for file in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0"):
-            if (ROOT / file).is_file():
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, folder / file)
-        first = make_book(folder)
-        for phase, seconds in first.items():
+        folder = Path(name, "clone")
+        subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
+        for phase, seconds in make_book(folder).items():
             row(lambda seconds=seconds: dict(seconds=seconds), what=f"from nothing: {phase}")
-        notebooks = sorted((name for name in first if (folder / f"notebooks/{name}.md").is_file()), key=first.get)
         row(lambda: dict(seconds=make_book(folder)["all"]), what="nothing changed")
-        for notebook in (notebooks[len(notebooks) // 2], notebooks[-1]):
-            for kind in ("text", "code"):
-                edit(folder / f"notebooks/{notebook}.md", kind)
-                row(lambda: dict(seconds=make_book(folder)["all"]), what=f"after an edit of {kind} in {notebook}")
 
 
 def seconds_of(code: str) -> float:
@@ -65,29 +51,10 @@ def seconds_of(code: str) -> float:
 
 
 def make_book(folder: Path) -> dict[str, float]:
-    """`make book`: seconds of each job, of Sphinx, and in all."""
+    """`make book` with this environment's packages and the clone's own: seconds of each notebook, and of all."""
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'book'}"}
+    start = time.perf_counter()
     command = ["make", "book", f"VENV={Path(sys.prefix)}"]
-    environment = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'book'}"}  # hmmlib and companion of the copy
-    start, output, pages = time.perf_counter(), "", 0.0
-    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    with subprocess.Popen(command, cwd=folder, env=environment, **streams) as process:
-        for line in process.stdout:
-            output += line
-            if "jupyter-book build" in line:
-                pages = time.perf_counter()
-    if process.returncode:
-        raise RuntimeError(f"make book failed:\n{output}")
-    end = time.perf_counter()
+    output = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
     jobs = {found["name"]: float(found["seconds"]) for found in JOB.finditer(output)}
-    return jobs | {"sphinx": round(end - pages, 1), "all": round(end - start, 1)}
-
-
-def edit(path: Path, kind: str) -> None:
-    """Another line in the last code cell of a notebook, or another sentence at its end."""
-    text = path.read_text().rstrip("\n")
-    if kind == "code":
-        before, fence, after = text.rpartition("\n```")
-        text = f"{before}\nprint('edited')\n{fence}{after}"
-    else:
-        text += "\n\nOne more sentence."
-    path.write_text(text + "\n")
+    return jobs | {"all": round(time.perf_counter() - start, 1)}

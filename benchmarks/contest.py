@@ -1,4 +1,4 @@
-"""Contests: the same work done by ours and by its peers, each in a process and an environment of its own, timed in turn.
+"""Contests: the same work done by ours and by its peers, each in a process and an environment of its own, in turn.
 
 Every contestant is prepared first (imports, compilation, one call outside the clock). Then A, B, A, B, … round after
 round: while one is timed, the others are stopped by a signal, so that none of their threads can spin beside it. A
@@ -42,7 +42,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Contestant:
-    """Who takes part: a function of benchmarks/contestants/ as "module:function", its options, and whose Python runs it.
+    """Who takes part: a function of benchmarks/contestants/ as "module:function", its options, and which Python.
 
     `inputs` is a file that it gets besides its options, and that is not part of the result. `work` counts what one call
     does (tokens, say): costs are seconds per unit of work.
@@ -89,7 +89,7 @@ class Worker:
         return self.ask(box, limit, do="prepare", call=one.call, options=options, answer=str(self.answer))
 
     def ask(self, box: float, limit: int, **order) -> dict:
-        """The answer to an order. Failed where it has none, where the worker ends, and beyond time box or memory limit."""
+        """The answer to an order. Failed where it has none, where the worker ends, and beyond a limit."""
         with contextlib.suppress(BrokenPipeError):
             os.killpg(self.process.pid, signal.SIGCONT)
             self.process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -145,9 +145,9 @@ def contest(
         tolerance: largest absolute difference between results that counts as agreement; None: nothing is compared.
 
     Returns:
-        "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or "seconds" of
-        each round, "ready", the seconds to prepare, "versions", and bytes of memory: "settled" between calls, and at the
-        "peak" of one; "differences" from the first by name; "agree", None if not asked or if there was nothing to compare.
+        "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or
+        "seconds" of each round, "ready", the seconds to prepare, "versions", and bytes of memory: "settled" between
+        calls, and at the "peak" of one; "differences" from the first by name; "agree", None if nothing was compared.
     """
     if not 1 <= threads <= (there := len(os.sched_getaffinity(0))):
         raise ValueError(f"threads must be 1 to {there}, the processors of this machine, not {threads}")

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from contest import GIB, Contestant, Worker
 from measures import save_text, trainer_settings
-from tables import PRESET, best_rate
 
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
 from hmmlib.training.readers import masked_losses
 
+PRESET = "quick"
 OURS, THEIRS = (250, 400, 550), (550, 1100)
 """Steps of our runs, the preset's own among them, and of the Trainer's."""
 RATES = (1e-3, 2e-3, 4e-3, 8e-3)
@@ -67,7 +67,8 @@ def learning_curves(row, quick: bool) -> None:
 
     rates = {}
     for states in sizes:
-        rates[states] = best_rate([run(theirs(states, seeds[0], lengths[-1], rate)) for rate in RATES], states)
+        tried = [run(theirs(states, seeds[0], lengths[-1], rate)) for rate in RATES]
+        rates[states] = min(tried, key=lambda row: row["excess"])["learning_rate"]
     for seed in seeds:
         for states in sizes:
             for steps in (5,) if quick else OURS:

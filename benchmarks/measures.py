@@ -21,8 +21,6 @@ INPUTS = FOLDER.parent / "build" / "bench" / "inputs"
 TOKENS = 10
 TOLERANCE = {"float64": 1e-5, "float32": 1e-3}
 """Largest difference of probabilities that counts as the same result: what dynamax's smoother needs at 256 states."""
-MATRIX = 1024
-"""Size of the matrices whose product shows how many operations a second the machine does."""
 
 
 def save(name: str, model, tokens) -> Path:
@@ -44,7 +42,7 @@ def dynamax(call: str, dtype: str, name: str = "dynamax", **rest) -> Contestant:
     return Contestant(name, f"with_dynamax:{call}", env=env, **rest)
 
 
-# Posteriors: all P[H_i | x] and all G of 1000 sequences of 129 tokens, by ours, the peers, and what the machine allows
+# Posteriors: all P[H_i | x] and all G of 1000 sequences of 129 tokens, by ours and the peers
 
 
 def posteriors(row, quick: bool) -> None:
@@ -57,12 +55,13 @@ def posteriors(row, quick: bool) -> None:
                 inputs = save(f"hmm-{states}-{n}-{length}", model, model.sample(n, length, seed=1).tokens)
                 for what in ("posteriors", "G"):
                     key = dict(what=what, threads=threads, states=states, n=n, length=length, dtype=dtype)
-                    who = smoothers(inputs, **key) + bounds(**key)
+                    who = smoothers(inputs, **key)
                     row(partial(contest, who, threads, tolerance=TOLERANCE[dtype], **settings), **key, tokens=TOKENS)
 
 
 def smoothers(inputs: Path, what: str, threads: int, states: int, n: int, length: int, dtype: str) -> list[Contestant]:
-    """Ours first. hmmlearn is float64 and uses one thread, pomegranate is float32; both do fewer sequences of large chains."""
+    """Ours first. hmmlearn is float64 and uses one thread, pomegranate is float32; both do fewer sequences of large
+    chains."""
     call = {"posteriors": "posteriors", "G": "masked"}[what]
     whole = dict(inputs=inputs, work=n * length)
 
@@ -81,19 +80,6 @@ def smoothers(inputs: Path, what: str, threads: int, states: int, n: int, length
     if dtype == "float32" and what == "posteriors":
         found.append(Contestant("pomegranate", f"with_pomegranate:{call}", **part(8, dtype=dtype)))
     return found
-
-
-def bounds(what: str, states: int, n: int, length: int, dtype: str, threads: int) -> list[Contestant]:
-    """Writing the numbers of each token, once; and its operations at the rate of a large matrix product."""
-    width = states if what == "posteriors" else TOKENS
-    operations = 4 * states**2 + (2 * states * TOKENS if what == "G" else 0)
-    fill, work, product = dict(entries=n * length * width, dtype=dtype), n * length, dict(size=MATRIX, dtype=dtype)
-    new = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}  # with it, the C library asks the system for each large array
-    return [
-        hmmlib("bounds:fill", "bytes, fresh", options=fill | {"fresh": True}, work=work, env=new),
-        hmmlib("bounds:fill", "bytes, mapped", options=fill | {"fresh": False}, work=work),
-        hmmlib("bounds:product", "operations", options=product, work=2 * MATRIX**3 / operations),
-    ]
 
 
 # G of a model with a memory: ours on its own structure, the peers on the flattened chain that is the same model

@@ -2,9 +2,9 @@
 
 python benchmarks/run.py [NAMES…] [--quick]
 
-Results go to benchmarks/results/, which the book's page reads; with --quick, which takes seconds and measures little, to
-build/bench/. An interrupted run goes on where it stopped, as long as nothing that the rows depend on has changed.
-Learning curves, which take hours, and builds of the book are run only where they are named.
+Results go to benchmarks/results/, and their tables to benchmarks/README.md; with --quick, which takes seconds and
+measures little, to build/bench/. An interrupted run goes on where it stopped, as long as nothing that the rows depend
+on has changed. Learning curves, which take hours, and builds of the book are run only where they are named.
 """
 
 from __future__ import annotations

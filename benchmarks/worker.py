@@ -1,8 +1,8 @@
 """One contestant of a contest: prepared once, then timed as often as it is asked. Started by `contest.py`.
 
-It runs in the contestant's own environment, and imports nothing but the standard library and numpy. JSON lines come in on
-stdin, one answer each goes out; whatever a library prints is sent to stderr. The arguments are the processors that the
-process may use.
+It runs in the contestant's own environment, and imports nothing but the standard library and numpy. JSON lines come in
+on stdin, one answer each goes out; whatever a library prints is sent to stderr. The arguments are the processors that
+the process may use.
 
 A contestant is a function in benchmarks/contestants/: given its options it returns (call, answer). `call()` does the
 work, down to the last byte of its result; `answer(result)` picks an array of numbers to compare with the others', or

@@ -38,13 +38,15 @@ def checked(text: str) -> str:
 
 
 def named(root: Path) -> set[str]:
-    """The addresses that are to be replaced: in _config.yml, and where one was changed there by hand, in the citation."""
+    """The addresses that are to be replaced: in _config.yml, and where one was changed there by hand, in the
+    citation."""
     config = yaml.safe_load((root / "_config.yml").read_text())["repository"]["url"]
     return {config, yaml.safe_load((root / "CITATION.cff").read_text())["repository-code"]}
 
 
 def moved(text: str, old: str, new: str) -> str:
-    """The same text with every link into the old repository, on GitHub and where its notebooks are shown, into the new one."""
+    """The same text with every link into the old repository, on GitHub and where its notebooks are shown, into the new
+    one."""
     (_, owner, name), (_, new_owner, new_name) = (address.rsplit("/", 2) for address in (old, new))
     end = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])"
     text = re.sub(rf"(github\.com/|/github/){owner}/{re.escape(name)}{end}", rf"\g<1>{new_owner}/{new_name}", text)
@@ -53,7 +55,8 @@ def moved(text: str, old: str, new: str) -> str:
 
 
 def put(root: Path, new: str) -> list[str]:
-    """Replace the address in every file below `root` that names it but the twins; the names of the files that changed."""
+    """Replace the address in every file below `root` that names it but the twins; the names of the files that
+    changed."""
     olds, changed = named(root), []
     for path in dict.fromkeys(path for kind in KINDS for path in sorted(root.glob(kind))):
         text = path.read_text(encoding="utf8")
@@ -67,7 +70,8 @@ def put(root: Path, new: str) -> list[str]:
 
 
 def remind() -> None:
-    """Print the address, or in one line what is wrong with it. In a workflow of GitHub's it is shown on top of the run."""
+    """Print the address, or in one line what is wrong with it. In a workflow of GitHub's it is shown on top of the
+    run."""
     server, name = os.environ.get("GITHUB_SERVER_URL", GITHUB), os.environ.get("GITHUB_REPOSITORY")
     address, here = pipeline.address(), f"{server}/{name}" if name else ""
     if address.split("/")[-2] == PLACEHOLDER:

@@ -2,8 +2,9 @@
 
 python book/colab.py [NAME ...] [--preset smoke|quick] [--folder build/colab]
 
-Each notebook gets an empty layer over an environment like Colab's. Its first cell must install hmmlib there; git takes the
-repository's address for a copy of the tree at hand, whatever is committed or not. Exit code 1 where a notebook fails.
+Each notebook gets an empty layer over an environment like Colab's. Its first cell must install hmmlib there; git takes
+the repository's address for a copy of the tree at hand, whatever is committed or not. Exit code 1 where a notebook
+fails.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def make_base(base: Path) -> None:
 
 
 def make_layer(layer: Path, base: Path) -> Path:
-    """An empty environment that sees the base's packages, pip among them, and keeps what it installs. Returns its Python."""
+    """An empty environment that sees the base's packages, pip among them, and keeps what it installs. Returns its
+    Python."""
     venv.create(layer, clear=True, symlinks=True)
     (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n")
     return layer / "bin" / "python"

@@ -22,7 +22,8 @@ def module_file(root: Path, name: str) -> Path | None:
 
 @cache
 def imported(code: str) -> frozenset[str]:
-    """Modules of the library that code imports, wherever; a name of `hmmlib` itself stands for the module it comes from."""
+    """Modules of the library that code imports, wherever; a name of `hmmlib` itself stands for the module it comes
+    from."""
     names = set()
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):

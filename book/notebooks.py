@@ -101,7 +101,8 @@ def cell_id(cells: list[dict], k: int) -> str:
 
 
 def is_edited(twin: Path) -> bool:
-    """Whether the text, order or outputs of a twin's cells are others than it was written with, whatever its source is now.
+    """Whether the text, order or outputs of a twin's cells are others than it was written with, whatever its source is
+    now.
 
     Its cells' ids show it, which no editor changes. To open and save it is no edit; to run it is one, for its outputs.
     What is no whole notebook counts as edited.
@@ -284,7 +285,8 @@ def ledger_key() -> str:
 
 
 def check_ledger(workers: int) -> None:
-    """Check all statements and write the ledger; what it was made of is noted only when every verdict is as recorded."""
+    """Check all statements and write the ledger; what it was made of is noted only when every verdict is as
+    recorded."""
     ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
     done_for.unlink(missing_ok=True)
     command = [sys.executable, "-m", "companion", "ledger", "--out", str(ledger), "--workers", str(workers)]
@@ -319,7 +321,8 @@ def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:
 
 
 def build(preset: str, slots: int) -> None:
-    """Execute what is not up to date; SystemExit with the names of what failed, ValueError for a wrong preset or number."""
+    """Execute what is not up to date; SystemExit with the names of what failed, ValueError for a wrong preset or
+    number."""
     parameters = ROOT / "parameters" / f"{preset}.yaml"
     if not parameters.is_file():
         known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
@@ -336,7 +339,8 @@ def build(preset: str, slots: int) -> None:
 
 
 def run(name: str, parameters: Path, out: Path) -> None:
-    """Run one notebook. Its run lands where it belongs only when every cell has passed; SystemExit where one has not."""
+    """Run one notebook. Its run lands where it belongs only when every cell has passed; SystemExit where one has
+    not."""
     import papermill
 
     known = [source.stem for source in sources()]

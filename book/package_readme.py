@@ -1,4 +1,5 @@
-"""The README as a package index shows it: pictures and links lead to the repository, for the index has none of its files.
+"""The README as a package index shows it: pictures and links lead to the repository, for the index has none of its
+files.
 
 hatchling calls this when it builds the package; it knows the repository by [project.urls] in pyproject.toml.
 """

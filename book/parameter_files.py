@@ -12,7 +12,8 @@ import yaml
 
 
 class Plain(yaml.SafeLoader):
-    """YAML as it looks, by the core schema of its version 1.2: 010, 1:30 and `no` are not 8, 90 and False, but words."""
+    """YAML as it looks, by the core schema of its version 1.2: 010, 1:30 and `no` are not 8, 90 and False, but
+    words."""
 
     yaml_implicit_resolvers: ClassVar[dict] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -23,10 +24,6 @@ class Job:
     slots: int = 1
 
 
-USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-"""What Python does when it is asked to end."""
-
-
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -44,8 +41,7 @@ def _in_child(job: Job, log: IO[bytes]) -> None:
 
     with suppress(PermissionError):
         os.setpgid(0, 0)
-    for number, usual in USUAL.items():
-        signal.signal(number, usual)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=watch, daemon=True).start()
     for stream in (1, 2):
         os.dup2(log.fileno(), stream)
@@ -61,9 +57,8 @@ def run(jobs: Sequence[Job], slots: int) -> list[str]:
     Returns:
         The names of those that failed.
     """
-    context, waiting, running, failed, asked = get_context("fork"), list(jobs), {}, [], []
-    heeded = [number for number in USUAL if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in heeded}
+    context, waiting, running, failed = get_context("fork"), list(jobs), {}, []
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
         while waiting or running:
             while waiting and (
@@ -73,21 +68,18 @@ def run(jobs: Sequence[Job], slots: int) -> list[str]:
                 process = context.Process(target=_in_child, args=(job, log))
                 process.start()
                 running[process.sentinel] = (job, process, log, time.perf_counter())
-            for ended in connection.wait(list(running), timeout=0.2):
+            for ended in connection.wait(list(running), timeout=None):
                 job, process, log, start = running.pop(ended)
                 process.join()
                 failed += [job.name] if process.exitcode else []
                 report(job.name, process.exitcode, time.perf_counter() - start, log)
-            if asked:
-                raise KeyboardInterrupt if asked[0] == signal.SIGINT else SystemExit("terminated")
     finally:
         for _, process, *_ in running.values():
             for kill in (os.killpg, os.kill):  # the second for a process that is not yet its group's leader
                 with suppress(ProcessLookupError, PermissionError):
                     kill(process.pid, signal.SIGKILL)
             process.join()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTERM, before)
     return failed
 
 

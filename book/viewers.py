@@ -2,7 +2,8 @@
 
 python book/viewers.py    writes build/viewers; needs the executed notebooks (make book) and Chromium
 
-A viewer runs no scripts and may strip an SVG of its styles, so every figure becomes a PNG, also one that moves in the book.
+A viewer runs no scripts and may strip an SVG of its styles, so every figure becomes a PNG, also one that moves in the
+book.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def merged(twin: nbformat.NotebookNode, run: nbformat.NotebookNode, page: Page) 
 
 
 def collect(page: Page) -> dict[str, str]:
-    """The files to write, by their names. SystemExit, which names the notebook, where one is not executed as it stands."""
+    """The files to write, by their names. SystemExit, which names the notebook, where one is not executed as it
+    stands."""
     home, files = pipeline.repository(), {}
     viewer = home["url"].replace("https://github.com", "https://nbviewer.org/github") + "/tree/executed"
     top = TOP.format(viewer=viewer, address=home["url"], branch=home["branch"])

@@ -15,7 +15,8 @@ from hmmlib.training.pretraining import Pretraining, Run
 
 
 def steps(count: int, trial: dict, inputs: str):
-    """A call is `count` steps of a trial, whose text must be that of the file; `trial` has the fields of a TrialSpec."""
+    """A call is `count` steps of a trial, whose text must be that of the file; `trial` has the fields of a
+    TrialSpec."""
     spec = TrialSpec(**trial)
     run = Run(build_network(spec).train(), draw_model(spec), spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
     if not np.array_equal(run.text, np.load(inputs)):

@@ -37,7 +37,8 @@ def posteriors(inputs: str, smoother: str = "smoother", n: int | None = None):
 
 
 def masked(inputs: str, n: int | None = None):
-    """G from dynamax's two filters, each without the token's own likelihood: to divide it out again loses everything."""
+    """G from dynamax's two filters, each without the token's own likelihood: to divide it out again loses
+    everything."""
     start, transition, emission, tokens = read(inputs, n)
     log_likelihood = jnp.log(emission).T
 

@@ -25,7 +25,8 @@ from transformers import (
 
 
 def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: float, optim: str, workers: int = 0):
-    """A Trainer that does nothing but train: one pass over the text, linear warm-up over a tenth of it, linear decay."""
+    """A Trainer that does nothing but train: one pass over the text, linear warm-up over a tenth of it, linear
+    decay."""
     torch.manual_seed(seed)
     network, text = BertForMaskedLM(BertConfig(**config)), np.load(inputs)
     steps = len(text) // batch

@@ -27,10 +27,15 @@ PARTS = (
     "page_facts",
     "cards",
     "api_reference",
-    "freshness",
 )
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 EXECUTED = "build/executed"
+MOVED = {
+    "book/benchmarks": "benchmarks/README.md",
+    "book/changes": "CHANGELOG.md",
+    "book/trust": "tests/README.md",
+}
+"""Pages that the book once had, and the files of the repository that have their content now."""
 UNNAMED = '<summary><span class="toctree-toggle"'
 """What opens the pages below one in the sidebar: the theme gives it no name, and readers of the screen need one."""
 
@@ -115,6 +120,16 @@ def lighten_pages(app, exception):
             file.unlink()
 
 
+def lead_from_old_addresses(app, exception):
+    """A page that the book had is still at its address, and leads to where its content is now."""
+    if exception is None and app.builder.format == "html":
+        home = app.config.html_theme_options["repository_url"]
+        for name, file in MOVED.items():
+            target = f"{home}/blob/main/{file}"
+            page = f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">This page has moved.</a>\n'
+            Path(app.outdir, f"{name}.html").write_text(f"<!doctype html>{page}", encoding="utf8")
+
+
 def setup(app):
     app.config.html_static_path.append("book/_static")
     app.add_css_file("companion.css")
@@ -130,6 +145,7 @@ def setup(app):
     app.connect("env-get-updated", number_as_the_paper, priority=900)
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten_pages)
+    app.connect("build-finished", lead_from_old_addresses)
     code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.[pj][ys]")))
     # changed code writes all pages anew
     app.add_config_value("companion_code", hashlib.sha256(code).hexdigest(), "env")

@@ -1,4 +1,5 @@
-"""The benchmarks' harness and contestants: contests of tiny contestants, rows that are kept, both sides doing the same."""
+"""The benchmarks' harness and contestants: contests of tiny contestants, rows that are kept, both sides doing the
+same."""
 
 import dataclasses
 import subprocess

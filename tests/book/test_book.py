@@ -127,8 +127,8 @@ def test_ledger_shows_a_row_for_each_equation_and_links_to_code():
 def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
     text = re.sub(r"\s+", " ", "".join(page_of(name).text))
     found = re.search(
-        r"(\d+) min to read · the paper(, (Section|Appendix) [\w.]+)? · \d+ (s|minutes) to run, when this page was built"
-        r" · open in Colab · source",
+        r"(\d+) min to read · the paper(, (Section|Appendix) [\w.]+)? · \d+ (s|minutes) to run, "
+        r"when this page was built · open in Colab · source",
         text,
     )
     assert found, name

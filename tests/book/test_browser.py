@@ -1,7 +1,7 @@
 """The built book in a browser: what it loads, shows and reaches at two widths, in two themes, served and from a folder.
 
-Needs `make book` and a Chromium; in CI neither may be missing. Each page is opened in one of its four forms, and all four
-are met; HMMLIB_SLOW=1 opens each page in all of them, and leaves pictures of them in build/screenshots.
+Needs `make book` and a Chromium; in CI neither may be missing. Each page is opened in one of its four forms, and all
+four are met; HMMLIB_SLOW=1 opens each page in all of them, and leaves pictures of them in build/screenshots.
 """
 
 import re
@@ -69,9 +69,11 @@ def test_theme_follows_the_system(own_view, theme):
     assert (max(ground) < 60) if theme == "dark" else (min(ground) > 240)
 
 
-BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title><body style="margin:0; background:#111"><main>
+BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title>
+<body style="margin:0; background:#111"><main>
 <h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
-<p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span><mjx-container><svg width="0"></svg>w</mjx-container>
+<p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span>
+<mjx-container><svg width="0"></svg>w</mjx-container>
 <mjx-container style="color:#222"><svg width="9" height="9"><use href="#none"></use></svg></mjx-container>
 <mjx-container style="color:#eee"><svg width="9" height="9"><g data-mml-node="merror"></g></svg></mjx-container>
 <div id="wide" style="width:3000px">wide</div><div style="overflow:hidden; width:99px"><table><tr><td>

@@ -1,4 +1,5 @@
-"""Colab opens a single notebook where nothing of the project is: each stands alone, and the script that proves it can fail."""
+"""Colab opens a single notebook where nothing of the project is: each stands alone, and the script that proves it can
+fail."""
 
 import ast
 import json
@@ -32,7 +33,8 @@ def build_wheel(folder, *settings):
     with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
         wheel.write("hmmlib/__init__.py")
         wheel.writestr("hmmlib-0.1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: hmmlib\\nVersion: 0.1.0\\n")
-        wheel.writestr("hmmlib-0.1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        about = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        wheel.writestr("hmmlib-0.1.0.dist-info/WHEEL", about)
         wheel.writestr("hmmlib-0.1.0.dist-info/RECORD", "")
     return name
 '''

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from itertools import count
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ import mathematics
 import page_facts
 import pictures
 import pytest
-import trust_tables as trust
 import works_map
 from bs4 import BeautifulSoup
 from built_book import ROOT
@@ -263,59 +261,10 @@ def test_only_cells_of_stacked_tables_carry_their_columns_names():
         assert not any(one.get("label") for one in head.findall(nodes.entry))
 
 
-# The tables of trust
-
-
-def test_tables_and_numbers_of_trust_follow_the_stored_runs(tmp_path, monkeypatch):
-    shutil.copytree(trust.RESULTS, tmp_path / "results")
-    (tmp_path / "ledger.json").write_text(json.dumps({"entries": [entry(patterns=dict(cases=5000))] * 2}))
-    monkeypatch.setattr(trust, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(trust, "LEDGER", tmp_path / "ledger.json")
-
-    def altered(name, change):
-        path = tmp_path / "results" / f"{name}.json"
-        found = json.loads(path.read_text())
-        change(found)
-        path.write_text(json.dumps(found))
-
-    before, tables = trust.phrases(), {name: trust.TABLES[name]() for name in trust.TABLES}
-    assert (before["instances"], before["cases"]) == ("600", "10,000")
-    altered("all", lambda run: run["faults"].update({"disk full": run["faults"]["disk full"] + 1000}))
-    altered("mutants", lambda run: run["modules"]["heads"].update({"not checked": 100}))  # counts as alive
-    altered("lowest", lambda run: run["versions"].update(numpy="1.0"))
-    after = trust.phrases()
-    assert {name for name in before if before[name] != after[name]} == {"faults", "killed", "share", "alive"}
-    assert int(after["alive"]) == int(before["alive"]) + 100
-    changed = {name for name in tables if not tables[name].equals(trust.TABLES[name]())}
-    assert changed == {"faults", "mutants", "versions"}
-    (tmp_path / "results" / "all.json").unlink()
-    monkeypatch.setattr(trust, "ROOT", tmp_path)
-    with pytest.raises(ValueError, match=r"results/all\.json is missing"):
-        trust.TABLES["skipped"]()
-
-
-@pytest.mark.parametrize(
-    ("change", "shown"),
-    [
-        ("- a = f(x)[:, 0]\n+ a = f(x)[:, 1]", "x)[:, 0] → x)[:, 1]"),
-        ("- a = b + c\n+ a = b - c", "a = b + c → a = b - c"),
-        ("- return 3", "return 3 → nothing"),
-    ],
-)
-def test_what_a_change_shows_is_what_it_replaces(change, shown):
-    assert trust.fragment(change) == shown
-
-
-def test_the_pages_ask_for_what_there_is_and_type_no_number_of_their_own():
-    text, evidence = ((ROOT / "book" / f"{name}.md").read_text() for name in ("trust", "evidence"))
-    assert set(re.findall(r"\{trust-table\} (\S+)", text + evidence)) == trust.TABLES.keys()
-    prose = re.sub(r"```.*?```|\{tried\}`[^`]*`|`[^`]*`|\([^)]*\)", "", text, flags=re.DOTALL)
-    assert re.findall(r"\d+(?:\.\d+)?", prose) == ["2", "1", "0.05"], "exit codes, and the tolerance in test_repeat.py"
-
-
 # The map of later works
 
-BIB = """@misc{one2022a, author = {One, Ann}, year = {2022}} @misc{two2023b, author = {Two, A. and Three, B.}, year = {2023}}
+BIB = """@misc{one2022a, author = {One, Ann}, year = {2022}}
+@misc{two2023b, author = {Two, A. and Three, B.}, year = {2023}}
 @misc{many2024c, author = {Många, A. and Two, B. and Three, C.}, year = {2024}}"""
 PAGE = """# T\n\nStart: {cite:t}`one2022a`.\n\n## What now?\n\n- {cite:t}`one2022a` and\n- {cite:t}`two2023b`\n
 ## And <then>?\n\n- {cite:t}`many2024c`\n"""

@@ -32,6 +32,11 @@ REFUSED = {
     "no YAML": ("seed: [3\n", "expected ',' or ']'"),
     "an object": ("seed: !!python/object:os.system {}\n", "could not determine a constructor"),
     "a list": ("- preset\n", "it must have lines `name: value`, not ['preset']"),
+    "nothing": ("", "it must have lines `name: value`, not None"),
+    "a line break in a name": ('"seed\\nimport os\\nx": 1\n', r"no parameter can be named 'seed\nimport"),
+    "no truth value": ("seed: !!bool maybe\n", "maybe"),
+    "too many digits": (f"seed: {'9' * 5000}\n", "4300 digits"),
+    "too deep": (f"seed: {'[' * 5000}\n", "recursion"),
     "no file": (None, "No such file or directory"),
 }
 

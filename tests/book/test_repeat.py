@@ -1,4 +1,5 @@
-"""Everything twice: what is run again gives the same, times aside. HMMLIB_SLOW=1 adds notebooks, a trial and the book."""
+"""Everything twice: what is run again gives the same, times aside. HMMLIB_SLOW=1 adds notebooks, a trial and the
+book."""
 
 import json
 import os
@@ -25,7 +26,8 @@ WORDS_OF_TIMES = re.compile(r'"(\d[^"]*|ms|s|min)": (\d+|\[[\d, ]*\]),? ?')
 EXACT = [name for name in MEASURED if "exact" in name or "ladder" in name or "built" in name] + ["best_loss"]
 """What does not pass through a network."""
 CLOSE = 0.05
-"""How far an accuracy, or a loss in nats, may move with the number of threads: sums are then rounded in another order."""
+"""How far an accuracy, or a loss in nats, may move with the number of threads: sums are then rounded in another
+order."""
 
 
 def timeless(text: str) -> str:
@@ -34,7 +36,8 @@ def timeless(text: str) -> str:
 
 
 def outputs(notebook: nbformat.NotebookNode) -> list[str]:
-    """What each code cell wrote or drew, as text: pictures included, but not what cells tagged `times` have measured."""
+    """What each code cell wrote or drew, as text: pictures included, but not what cells tagged `times` have
+    measured."""
     found = []
     for cell in notebook.cells:
         if cell.cell_type == "code" and "times" not in cell.metadata.get("tags", []):

@@ -1,4 +1,5 @@
-"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and paper."""
+"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and
+paper."""
 
 import json
 import re
@@ -78,21 +79,6 @@ def test_rows_stay_whole_one_column_is_sorted_and_short_tables_are_left_alone(pa
     assert page.locator("#r8 button").count() == 0
 
 
-def test_tables_of_the_book_can_be_sorted(view):
-    watched = view()
-    page = watched.open("book/benchmarks.html")
-    page.locator("article details").evaluate_all("all => all.forEach(e => e.open = true)")
-    tables = page.locator("article table.benchmark:has(button.sort)")
-    assert tables.count() >= 5
-    table = tables.filter(has_text="tokens a second").first
-    k = next(k for k, head in enumerate(table.locator("th").all_inner_texts()) if "tokens a second" in head)
-    table.get_by_role("button", name="tokens a second").click()
-    rates = [float(text.replace(",", "")) for text in column(table, k) if text != "–"]
-    assert len(set(rates)) > 8
-    assert rates == sorted(rates)
-    assert not [*faults(page), *barriers(page)]
-
-
 def test_without_scripts_tables_are_as_they_were_written(own_view):
     watched = own_view(java_script_enabled=False)
     page = watched.page
@@ -109,7 +95,8 @@ SIDEWAYS = """async left => {
   const settled = () => new Promise(next => requestAnimationFrame(() => requestAnimationFrame(next))), found = [];
   for (const table of document.querySelectorAll('article .cell_output table.dataframe')) {
     if (!table.checkVisibility()) continue;
-    const box = table.parentElement, [first, last] = [':first-child', ':last-child'].map(k => table.querySelector(`th${k}`));
+    const box = table.parentElement;
+    const [first, last] = [':first-child', ':last-child'].map(k => table.querySelector(`th${k}`));
     box.scrollIntoView({block: 'center', behavior: 'instant'});
     box.scrollLeft = left;
     await settled();
@@ -121,7 +108,8 @@ SIDEWAYS = """async left => {
       reached: last.getBoundingClientRect().right <= within.right + 2,
       kept: Math.abs(corner.left - within.left) <= 2
         && first.contains(document.elementFromPoint(within.left + 3, corner.top + corner.height / 2)),
-      opaque: [...table.querySelectorAll('tr > :first-child')].every(e => /^rgb\\(/.test(getComputedStyle(e).backgroundColor)),
+      opaque: [...table.querySelectorAll('tr > :first-child')].every(
+        e => /^rgb\\(/.test(getComputedStyle(e).backgroundColor)),
     });
   }
   return found;
@@ -188,7 +176,7 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
 def test_no_table_scrolls_sideways(view, name, width):
     page = view(width=width).open(f"{name}.html")
     wide = page.locator("article .pst-scrollable-table-container, article table.stacked").evaluate_all(
-        "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth, e.clientWidth])"
+        "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth])"
     )
     assert not [found for found in wide if width == 1280 or "stacked" in found[0]]
     second = page.locator("article table.stacked:not(.plain) td[data-label]:nth-child(2)")

@@ -1,4 +1,5 @@
-"""The executed notebooks for GitHub and nbviewer: pictures in place of what these do not draw, and a branch of their own."""
+"""The executed notebooks for GitHub and nbviewer: pictures in place of what these do not draw, and a branch of their
+own."""
 
 import base64
 import io
@@ -64,7 +65,8 @@ def test_outputs_come_to_the_code_that_gave_them_and_a_run_of_other_code_is_refu
 
 
 def test_all_notebooks_are_collected_and_lead_to_each_other(monkeypatch, tmp_path):
-    """On copies whose outputs are words: each as its twin, with links to those beside it, and a list in the book's order."""
+    """On copies whose outputs are words: each as its twin, with links to those beside it, and a list in the book's
+    order."""
     monkeypatch.setattr(pipeline, "EXECUTED", tmp_path)
     with pytest.raises(SystemExit, match=r"^in-pictures: .*No such file.*; run `make book`"):
         viewers.collect(None)

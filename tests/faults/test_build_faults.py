@@ -1,4 +1,5 @@
-"""Faults of the book's build: kernels that die, builds that are killed, full disks, clocks. The next build ends right."""
+"""Faults of the book's build: kernels that die, builds that are killed, full disks, clocks. The next build ends
+right."""
 
 import json
 import os
@@ -50,7 +51,8 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process
 
 @pytest.fixture
 def project(tmp_path):
-    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's own tools."""
+    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's own
+    tools."""
     root = tmp_path / "project"
     for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
         (root / folder).mkdir(parents=True)
@@ -99,7 +101,8 @@ def runs(project) -> dict[str, int]:
 
 
 def whole(project, *names: str) -> bool:
-    """Whether there are whole copies of these notebooks, with their outputs, and nothing else that could be taken for one."""
+    """Whether there are whole copies of these notebooks, with their outputs, and nothing else that could be taken for
+    one."""
     outputs = {
         path.stem: nbformat.read(path, 4).cells[-1].outputs[-1].text
         for path in project.executed.glob("*.ipynb")
@@ -204,9 +207,6 @@ def test_a_full_disk_is_named_and_the_build_goes_on_when_there_is_room(project, 
     assert b"More text. " in (project.executed / "a.ipynb").read_bytes()
 
 
-# Clocks, and pages that were read but not written.
-
-
 def test_what_is_executed_follows_contents_whatever_the_clock_says(project, monkeypatch, survived):
     path, parameters = here(project, monkeypatch)
     library, made_of = project.root / "hmmlib" / "__init__.py", pipeline.key(path, parameters)
@@ -219,56 +219,3 @@ def test_what_is_executed_follows_contents_whatever_the_clock_says(project, monk
         assert pipeline.key(path, parameters) != made_of
         library.write_text("")
         survived("clock jumps")
-
-
-CONF = f"""
-import os, signal, sys
-sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
-extensions = ["freshness"]
-
-def setup(app):
-    if os.path.exists("kill"):
-        app.connect("env-check-consistency", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-"""
-
-
-@pytest.fixture
-def pages(tmp_path):
-    """pages() builds a book of two pages, of which one shows a file: its exit code, and what is on the pages."""
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "conf.py").write_text(CONF)
-    (source / "index.rst").write_text("Title\n=====\n\nold\n\n.. toctree::\n\n   other\n")
-    (source / "other.rst").write_text("Other\n=====\n\n.. literalinclude:: shown.txt\n")
-    (source / "shown.txt").write_text("old\n")
-
-    def run() -> tuple[int, set[str]]:
-        call = [sys.executable, "-m", "sphinx", "-q", "-d", "../doctrees", ".", "../html"]
-        code = subprocess.run(call, cwd=source, capture_output=True, check=False).returncode
-        found = [(tmp_path / "html" / f"{name}.html").read_text() for name in ("index", "other")]
-        return code, {word for text in found for word in ("old", "new") if re.search(rf"\b{word}\b", text)}
-
-    run.source = source
-    return run
-
-
-@pytest.mark.parametrize("name", ["index.rst", "shown.txt"])
-def test_a_page_is_written_again_though_its_source_seems_older(name, pages, survived):
-    """As after a clock was set back, or where an older file was restored with its time."""
-    assert pages() == (0, {"old"})
-    file = pages.source / name
-    file.write_text(file.read_text().replace("old", "new"))
-    os.utime(file, (time.time() - 86400,) * 2)
-    assert pages() == (0, {"old", "new"})
-    survived("clock jumps")
-
-
-def test_pages_that_were_read_when_the_build_was_killed_are_written_by_the_next(pages, survived):
-    """Killed when what was read is noted, and no page is written yet."""
-    assert pages() == (0, {"old"})
-    (pages.source / "shown.txt").write_text("new\n")
-    (pages.source / "kill").touch()
-    assert pages() == (-9, {"old"})
-    (pages.source / "kill").unlink()
-    assert pages() == (0, {"old", "new"})
-    survived("build broken off")

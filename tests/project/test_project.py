@@ -1,7 +1,6 @@
 """The project's own files agree with each other: lock, environment, twins, addresses, layers."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -119,15 +118,6 @@ def test_one_address():
                 assert other.startswith(address), (name, other)
             for other in re.findall(r"(?:google\.com|nbviewer\.org)/github/([\w.-]+/[\w.-]+)", path.read_text()):
                 assert address.endswith(f"/{other}"), (name, other)
-
-
-def test_workflow_calls_the_same_script():
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
-    assert {"run": ".ci/run"} in workflow["jobs"]["check"]["steps"]
-    script = (ROOT / ".ci" / "run").read_text()
-    assert "make book" in script
-    assert "make test" in script
-    assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 
 @pytest.mark.parametrize(

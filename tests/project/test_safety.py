@@ -3,16 +3,13 @@
 import ast
 import os
 import pickle
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 import torch
-import yaml
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from safetensors.torch import save_file
@@ -27,18 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 MODULES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 CALLS = {
-    *(
-        "eval",
-        "exec",
-        "compile",
-        "__import__",
-        "os.system",
-        "os.popen",
-        "subprocess.getoutput",
-        "torch.load",
-        "torch.save",
-    ),
-    *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load", "pandas.read_pickle", "runpy.run_path"),
+    *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "subprocess.getoutput", "runpy.run_path"),
+    *("torch.load", "torch.save", "pandas.read_pickle"),
+    *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load"),
 }
 OPTIONS = {"allow_pickle", "shell"}
 """Keywords that may only be False."""
@@ -76,16 +64,10 @@ def on(value: ast.expr) -> bool:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("import pickle", {"pickle"}),
-        ("import numpy, joblib as j", {"joblib"}),
         ("from dill import loads as f\nf(x)", {"dill", "dill.loads"}),
         ("import torch as t\nt.load('a')", {"torch.load"}),
-        ("from torch import load\nlater = load", {"torch.load"}),
         ("import numpy as np\nnp.load('a', allow_pickle=True)", {"allow_pickle"}),
         ("import subprocess\nsubprocess.run('a', shell=flag)", {"shell"}),
-        ("from yaml import load as read\nread(text)", {"yaml.load"}),
-        ("list(map(eval, parts))", {"eval"}),
-        ("import os\nif a:\n    os.system('a')", {"os.system"}),
         ("import yaml, re\nyaml.safe_load(a); network.eval(); re.compile(b); np.load(c, allow_pickle=False)", set()),
     ],
 )
@@ -128,18 +110,7 @@ def as_torch(path: Path, mark: Path) -> None:
     torch.save({"weights": Mark(mark)}, path)
 
 
-def as_array(path: Path, mark: Path) -> None:
-    with path.open("wb") as file:
-        np.save(file, np.array([Mark(mark)], dtype=object))
-
-
-def as_arrays(path: Path, mark: Path) -> None:
-    names = ("transition", "emission", "initial", "tokens")
-    with path.open("wb") as file:
-        np.savez(file, **dict.fromkeys(names, np.array([Mark(mark)], dtype=object)))
-
-
-KINDS = [as_pickle, as_torch, as_array, as_arrays]
+KINDS = [as_pickle, as_torch]
 
 
 @pytest.fixture
@@ -182,19 +153,7 @@ def test_a_result_with_a_pickle_inside_is_refused_by_name(kind, mark, tmp_path):
 
 # Text that is given as a parameter
 
-CODE = [
-    "__import__('os').mkdir('mark')",
-    "'); __import__('os').mkdir('mark'); ('",
-    '"); __import__("os").mkdir("mark"); ("',
-    '\\"); __import__("os").mkdir("mark") #',
-    '0\nimport os\nos.mkdir("mark")',
-    '0\r\u2028\u0085\x0cimport os\nos.mkdir("mark")',
-    '"""\nimport os\nos.mkdir("mark")\n"""',
-    "{__import__('os').mkdir('mark')}",
-    "!mkdir mark",
-    "$(mkdir mark)",
-    "trailing \\",
-]
+CODE = ["'); __import__('os').mkdir('mark'); ('", '0\r\u2028\nimport os\nos.mkdir("mark")', "trailing \\"]
 
 
 def injected(**values) -> list[ast.stmt]:
@@ -225,101 +184,3 @@ def test_code_given_for_a_parameter_is_not_run_and_the_parameter_is_named(mark, 
     for words in ("parameter 'seed': Input should be a valid integer", "parameter 'hidden_sizes': Input should be a"):
         assert f"{words}" in done.stderr
     assert f"not {code!r}" in done.stderr
-
-
-def object_in_yaml(mark: Path) -> str:
-    return f"seed: !!python/object/apply:os.mkdir [{mark}]\n"
-
-
-def test_yaml_given_to_papermill_makes_no_objects(mark, tmp_path):
-    done = papermill(str(tmp_path / "out.ipynb"), "-y", object_in_yaml(mark))
-    assert done.returncode == 1
-    assert (
-        "could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.mkdir'" in done.stderr
-    )
-
-
-REFUSED = {
-    "an object": (object_in_yaml, "could not determine a constructor for the tag .*os.mkdir"),
-    "code for a name": (
-        lambda mark: f"? __import__('os').mkdir({str(mark)!r}); seed\n: 1\n",
-        r"no parameter can be named .__import__\('os'\)\.mkdir",
-    ),
-    "a line break in a name": (lambda mark: '"seed\\nimport os\\nx": 1\n', r"no parameter can be named 'seed\\nimport"),
-    "a number for a name": (lambda mark: "seed: 1\n7: 1\n", "no parameter can be named 7"),
-    "a list": (lambda mark: "- seed\n", r"it must have lines `name: value`, not \['seed'\]"),
-    "nothing": (lambda mark: "", "it must have lines `name: value`, not None"),
-    "no YAML": (lambda mark: "seed: [1\n", "while parsing a flow sequence"),
-    "a name twice": (lambda mark: "seed: 1\nseed: 2\n", "a parameter stands in it twice"),
-    "no truth value": (lambda mark: "seed: !!bool maybe\n", "maybe"),
-    "no time": (lambda mark: "seed: !!timestamp foo\n", "."),
-    "no integer": (lambda mark: "seed: !!int abc\n", "invalid literal"),
-    "too many digits": (lambda mark: f"seed: {'9' * 5000}\n", "4300 digits"),
-    "too deep": (lambda mark: f"seed: {'[' * 5000}\n", "recursion"),
-}
-
-
-@pytest.mark.parametrize("how", REFUSED)
-def test_a_parameter_file_with_more_than_names_and_values_is_refused_by_name(how, mark, tmp_path, monkeypatch, capsys):
-    make, words = REFUSED[how]
-    path = tmp_path / "parameters" / "mine.yaml"
-    path.parent.mkdir()
-    path.write_text(make(mark))
-    with pytest.raises(ValueError, match=f"{path} is no parameter file: (?s:.*){words}"):
-        pipeline.read_parameters(path)
-    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["notebooks.py", "execute", "mine"])
-    with pytest.raises(SystemExit) as ended:
-        pipeline.main()
-    assert ended.value.code == 2
-    assert "mine.yaml is no parameter file: " in capsys.readouterr().err
-
-
-# Who is let in
-
-
-def test_no_program_listens_on_every_address():
-    sources = programs() | {name: (ROOT / name).read_text() for name in ("Makefile", "book/slurm/sweep.sbatch")}
-    del sources["tests/project/test_safety.py"]
-    assert not [name for name, text in sources.items() if re.search(r"0\.0\.0\.0|INADDR_ANY|\"::\"", text)]
-    assert "-m http.server 8000 --bind 127.0.0.1 " in sources["Makefile"]
-
-
-@pytest.fixture(scope="module")
-def workflow():
-    return yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
-
-
-def test_the_workflow_may_read_and_only_two_jobs_that_run_nobody_elses_code_may_publish(workflow):
-    assert workflow["permissions"] == {"contents": "read"}
-    permissions = {name: job["permissions"] for name, job in workflow["jobs"].items() if "permissions" in job}
-    assert permissions == {
-        "publish": {"pages": "write", "id-token": "write"},
-        "executed": {"contents": "write"},
-    }
-    publish, executed = workflow["jobs"]["publish"], workflow["jobs"]["executed"]
-    for job in (publish, executed):
-        assert job["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
-    assert not any("run" in step for step in publish["steps"])
-    assert [step["run"] for step in executed["steps"] if "run" in step] == [".ci/publish-executed build/viewers"]
-    called = re.findall(r"^ *(?:commit=\$\()?(\w+)", (ROOT / ".ci" / "publish-executed").read_text(), re.MULTILINE)
-    assert {*called} == {"set", "folder", "ls", "scratch", "trap", "export", "git", "by"}, "git alone, and shell"
-    assert set(workflow[True]) == {"push", "pull_request", "schedule", "workflow_dispatch"}  # YAML reads `on` as true
-
-
-def test_the_workflow_takes_actions_by_release_and_leaves_them_no_token(workflow):
-    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
-    actions = [step["uses"] for step in steps if "uses" in step]
-    assert len(actions) >= 5
-    for action in actions:
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", action), action
-    keep_it = {
-        name: [step.get("with") for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
-        for name, job in workflow["jobs"].items()
-    }
-    assert keep_it.pop("executed") == [None]
-    assert keep_it.pop("publish") == []
-    assert len(keep_it) == 3
-    assert all(given == [{"persist-credentials": False}] for given in keep_it.values())
-    assert "secrets" not in str(workflow)
-    assert not any("${{" in step.get("run", "") for step in steps)

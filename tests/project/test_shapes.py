@@ -1,4 +1,5 @@
-"""Arrays that public functions of models, inference and theory take and give: annotations say their shapes, and truly."""
+"""Arrays that public functions of models, inference and theory take and give: annotations say their shapes, and
+truly."""
 
 import inspect
 import re
@@ -48,7 +49,8 @@ def sizes(name: str, arguments: dict) -> dict[str, int]:
 
 
 def misfits(name: str, named: dict[str, str]) -> list[str]:
-    """What in a good call has another shape than its annotation. Without a prompt, which makes sequences longer by one."""
+    """What in a good call has another shape than its annotation. Without a prompt, which makes sequences longer by
+    one."""
     of = good_calls.function(name)
     arguments = GOOD[name] | {key: None for key, text in named.items() if key == "prompt" and "None" in str(text)}
     values = arguments | {"returned": None if isinstance(of, type) else of(**arguments)}

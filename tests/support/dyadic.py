@@ -1,4 +1,5 @@
-"""Models whose probabilities are fractions of powers of two: exact in floats, with ties, and as near the edge as one likes."""
+"""Models whose probabilities are fractions of powers of two: exact in floats, with ties, and as near the edge as one
+likes."""
 
 import math
 from fractions import Fraction
@@ -32,7 +33,8 @@ def towards(one, other, depth):
 
 
 def balancing(rng, weights):
-    """Whole weights μ, not all zero, with Σ μ weights = 0 exactly, for rational weights; None where floats cannot hold any."""
+    """Whole weights μ, not all zero, with Σ μ weights = 0 exactly, for rational weights; None where floats cannot hold
+    any."""
     weights, mu = [Fraction(weight) for weight in weights], [0] * len(weights)
     positive = [k for k, weight in enumerate(weights) if weight]
     if len(positive) < 2:

@@ -1,4 +1,5 @@
-"""What tests of faults share: counting them, small disks, folders that cannot be written, and files that may not grow."""
+"""What tests of faults share: counting them, small disks, folders that cannot be written, and files that may not
+grow."""
 
 import os
 import resource
@@ -20,7 +21,8 @@ def heeding() -> None:
 
 @pytest.fixture
 def survived(request) -> Callable[[str, int], None]:
-    """Call it as survived(kind, times) when so many faults have been survived: `pytest --record` then has the numbers."""
+    """Call it as survived(kind, times) when so many faults have been survived: `pytest --record` then has the
+    numbers."""
 
     def note(kind: str, times: int = 1) -> None:
         assert times > 0
@@ -30,7 +32,8 @@ def survived(request) -> Callable[[str, int], None]:
 
 
 class Disk:
-    """A small disk in a folder: disk(kib=…) mounts it, or gives it another size. It skips where nothing can be mounted."""
+    """A small disk in a folder: disk(kib=…) mounts it, or gives it another size. It skips where nothing can be
+    mounted."""
 
     def __init__(self, folder: Path):
         self.folder = folder

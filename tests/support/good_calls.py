@@ -1,4 +1,5 @@
-"""A good call of every public function that takes a reader's data, by its name at hmmlib's root: tests spoil one argument."""
+"""A good call of every public function that takes a reader's data, by its name at hmmlib's root: tests spoil one
+argument."""
 
 from functools import cache, reduce
 
@@ -30,7 +31,8 @@ SPEC = TrialSpec("smoke")
 
 @cache
 def network() -> torch.nn.Module:
-    """A tiny network, built when first asked for, as the import takes seconds. In a good call it stands for its result."""
+    """A tiny network, built when first asked for, as the import takes seconds. In a good call it stands for its
+    result."""
     return bert.build(Shape(1, 8, 2, 8), 4, 0)
 
 

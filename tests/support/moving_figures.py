@@ -39,7 +39,8 @@ def draws(seed: int) -> torch.Generator:
 
 
 def prompt_figure(seed=0):
-    """A model of four states, its task, prompt, head and inputs, and their figure; for seed 0 as on the page of Section 3.1."""
+    """A model of four states, its task, prompt, head and inputs, and their figure; for seed 0 as on the page of Section
+    3.1."""
     if seed == 0:
         model = HMM(
             [[0, 0, 0.6, 0.6], [0, 0, 0.4, 0.2], [0.7, 0.2, 0, 0], [0.3, 0.8, 0, 0.2]],

@@ -26,7 +26,8 @@ SECONDS = 20
 PATIENCE = 5
 """How many times as long they may compute where something is; waiting, ten times that. Else the mutant does not end."""
 ENDS = {None: "not checked", 0: "survived", 1: "killed", -signal.SIGXCPU: "timeout", -signal.SIGALRM: "timeout"}
-"""What exit codes of a mutant's tests say. After any other, of pytest or of this file, nobody knows: it counts as alive."""
+"""What exit codes of a mutant's tests say. After any other, of pytest or of this file, nobody knows: it counts as
+alive."""
 NOTICED = Path("noticed")
 """A file for each function: the tests that failed for its mutants so far."""
 STORED, UNCLEAR = Path("tests/results/mutants.json"), Path("build/mutants.json")
@@ -36,7 +37,8 @@ MADE_OF = ["hmmlib", "tests", ":!tests/results", "results/smoke", "pyproject.tom
 
 
 def pytest_configure():
-    """Load before processes fork: the networks, and the compiled loops; those kept serve, if the file seems the same."""
+    """Load before processes fork: the networks, and the compiled loops; those kept serve, if the file seems the
+    same."""
     if mutated():
         return
     for file in ("models/compiled.py", "inference/compiled.py"):
@@ -129,7 +131,8 @@ def without_survivors(ended: dict[Path, dict[str, str]]) -> list[str]:
 
 
 def failing_unchanged(functions: list[str], jobs: int) -> list[str]:
-    """Those functions whose tests fail also where nothing is changed: run as for a mutant, of a number that none has."""
+    """Those functions whose tests fail also where nothing is changed: run as for a mutant, of a number that none
+    has."""
     from mutmut.utils.file_utils import setup_source_paths
     from mutmut.workers.isolation import get_mutant_runner
 

@@ -1,4 +1,5 @@
-"""Models in rows, drawn; and those of hmmlearn and dynamax, where they are installed: else the test that asks is skipped."""
+"""Models in rows, drawn; and those of hmmlearn and dynamax, where they are installed: else the test that asks is
+skipped."""
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ def drawn_rows(rng, shape, zeros=0.0):
 
 
 def drawn_model(seed, beforehand=None, zeros=None, shape=None):
-    """startprob, transmat, emissionprob (S, X) of a random model; with `beforehand` one step after some distribution."""
+    """startprob, transmat, emissionprob (S, X) of a random model; with `beforehand` one step after some
+    distribution."""
     rng = np.random.default_rng(seed)
     beforehand = seed % 2 == 0 if beforehand is None else beforehand
     zeros = (0.0, 0.3, 0.6)[seed % 3] if zeros is None else zeros

@@ -1,4 +1,5 @@
-"""What tests of trials, stores and sweeps share: tiny trials, the numbers in a store, and commands that end at a step."""
+"""What tests of trials, stores and sweeps share: tiny trials, the numbers in a store, and commands that end at a
+step."""
 
 import dataclasses
 import os
@@ -66,7 +67,8 @@ runpy.run_module("hmmlib", run_name="__main__", alter_sys=True)
 
 
 def command_at_step(step: int, sent: signal.Signals, *words: object) -> subprocess.CompletedProcess:
-    """A command of this library that sends itself a signal at a step of its pretraining, with a checkpoint after each step."""
+    """A command of this library that sends itself a signal at a step of its pretraining, with a checkpoint after each
+    step."""
     call = [sys.executable, "-c", AT_STEP, str(step), str(int(sent)), *map(str, words)]
     return subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
 

@@ -151,7 +151,8 @@ def applied(damage: Damage) -> str:
 
 
 def verdicts(damage: Damage | None) -> dict[str, list[str]]:
-    """The statements of which the verdict is another with this damage (noticed), or the check ends with an error (stopped)."""
+    """The statements of which the verdict is another with this damage (noticed), or the check ends with an error
+    (stopped)."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "hmmlib")
         shutil.copytree(ROOT / "hmmlib", library)  # with what is compiled, and the times by which that is known

@@ -160,9 +160,9 @@ def answers(model, tokens, prompt=None):
 def rounding(model, length):
     """How far two ways to one result may differ, relative to it.
 
-    Nothing is subtracted on the way, so that errors only add up, one rounding unit, eps / 2, for each operation: for each
-    position, S + 1 to carry a message on; K, the values of the memory, to weigh and add these up; twice D = M * S, to
-    divide by the sum and to read tokens off. And six more. Two ways may err by as much in opposite directions.
+    Nothing is subtracted on the way, so that errors only add up, one rounding unit, eps / 2, for each operation: for
+    each position, S + 1 to carry a message on; K, the values of the memory, to weigh and add these up; twice D = M * S,
+    to divide by the sum and to read tokens off. And six more. Two ways may err by as much in opposite directions.
     """
     n_values = messages.lifted_size(model) // model.n_states
     n_read = getattr(model, "n_memory", 1) * model.n_states

@@ -1,6 +1,7 @@
 """A witness for single inputs: one forward and one backward pass for each value of the memory, in NumPy, unscaled.
 
-In floats, or in any numbers that add and multiply: Python's integers are exact, and zeros and ones say what is possible.
+In floats, or in any numbers that add and multiply: Python's integers are exact, and zeros and ones say what is
+possible.
 """
 
 from typing import NamedTuple
@@ -28,7 +29,8 @@ class Pass(NamedTuple):
 
 
 def values_of(model):
-    """Which value of the memory each state looks up, for each joint value of all cells, (K, H); zeros without memory."""
+    """Which value of the memory each state looks up, for each joint value of all cells, (K, H); zeros without
+    memory."""
     if isinstance(model, HMM):
         return np.zeros((1, model.n_states), int)
     cells = np.arange(model.n_states) // model.n_syntax
@@ -44,8 +46,8 @@ def row_of(model, token):
 
 
 def forward_backward(model, tokens, prompt=None, number=np.asarray):
-    """The pass over (prompt, tokens), or over the tokens alone; the prompt is (S,) or lifted; `number` turns floats into
-    whatever is to be computed with."""
+    """The pass over (prompt, tokens), or over the tokens alone; the prompt is (S,) or lifted; `number` turns floats
+    into whatever is to be computed with."""
     rows = [] if prompt is None else [np.asarray(prompt, float).reshape(-1, model.n_states)]
     rows = [number(row) for row in [*rows, *(row_of(model, int(token)) for token in tokens)]]
     prior = number(np.ones(1) if isinstance(model, HMM) else model.memory.numpy().ravel())

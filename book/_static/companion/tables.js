@@ -110,7 +110,7 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    for (const table of document.querySelectorAll("article table.dataframe, article table.benchmark"))
+    for (const table of document.querySelectorAll("article table.dataframe"))
       if (!table.closest(".moving")) sortable(table);
     for (const table of document.querySelectorAll("article table.statements")) filterable(table);
   });
