@@ -57,36 +57,28 @@ class Contestant:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def thread_settings(threads: int) -> dict[str, str]:
-    """What libraries read at their start. The worker's processor affinity holds even those that read nothing."""
-    names = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
-    settings = {f"{name}_NUM_THREADS": str(threads) for name in names} | {"GOMP_SPINCOUNT": "1000"}
-    if threads == 1:
-        settings["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    return settings
-
-
 class Worker:
-    """A contestant's process, stopped while it is not asked."""
+    """A contestant's process, stopped while it is not asked. `first` is the order that it gets before all others."""
 
     def __init__(self, contestant: Contestant, threads: int, folder: Path):
         folder.mkdir()
-        self.contestant, self.log, self.answer = contestant, folder / "stderr", folder / "answer.npy"
-        processors = map(str, sorted(os.sched_getaffinity(0))[:threads])
+        self.log, self.answer = folder / "stderr", folder / "answer.npy"
+        options = contestant.options | ({"inputs": str(contestant.inputs)} if contestant.inputs else {})
+        self.first = dict(do="prepare", call=contestant.call, options=options, answer=str(self.answer))
+        processors = map(str, sorted(os.sched_getaffinity(0))[:threads])  # holds even those that read no settings
+        names = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
+        settings = {f"{name}_NUM_THREADS": str(threads) for name in names} | {"GOMP_SPINCOUNT": "1000"}
+        if threads == 1:
+            settings["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [PEERS if contestant.peer else sys.executable, FOLDER / "worker.py", *processors],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **thread_settings(threads), **contestant.env},
+                env={**os.environ, **settings, **contestant.env},
                 start_new_session=True,
             )
-
-    def prepare(self, box: float, limit: int) -> dict:
-        one = self.contestant
-        options = one.options | ({"inputs": str(one.inputs)} if one.inputs else {})
-        return self.ask(box, limit, do="prepare", call=one.call, options=options, answer=str(self.answer))
 
     def ask(self, box: float, limit: int, **order) -> dict:
         """The answer to an order. Failed where it has none, where the worker ends, and beyond a limit."""
@@ -135,28 +127,24 @@ def contest(
     limit: int = 8 * GIB,
     tolerance: float | None = None,
 ) -> dict:
-    """Run it, first contestant first: ours, which the differences of the others are taken to.
+    """Run it, on so many processors for each, first ours, with which the others' results are compared.
 
-    Args:
-        threads: processors that each contestant may use; ValueError unless 1 to those that there are.
-        rounds: how often each is timed. From the fourth on, none is begun once `budget` seconds were timed in all.
-        box: most seconds that a single call, or four times as many that preparing, may take.
-        limit: most bytes of memory that each may hold.
-        tolerance: largest absolute difference between results that counts as agreement; None: nothing is compared.
+    Each is timed `rounds` times; from the fourth on, no round is begun once `budget` seconds were timed in all. A call
+    may take `box` seconds, preparing four times as many, and hold `limit` bytes of memory. Results agree that differ by
+    `tolerance` at most.
 
-    Returns:
-        "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or
-        "seconds" of each round, "ready", the seconds to prepare, "versions", and bytes of memory: "settled" between
-        calls, and at the "peak" of one; "differences" from the first by name; "agree", None if nothing was compared.
+    Returns "threads"; "contestants", a list of name, call, options, peer, work and either "failed", the reason, or
+    "seconds" of each round, "ready", the seconds to prepare, "versions", and bytes of memory: "settled" between calls,
+    and at the "peak" of one; "differences" from the first by name; "agree", None if nothing was compared.
     """
     if not 1 <= threads <= (there := len(os.sched_getaffinity(0))):
         raise ValueError(f"threads must be 1 to {there}, the processors of this machine, not {threads}")
     rows, workers, answers = {}, {}, {}
 
-    def noted(name: str, ask) -> dict:
+    def asked(name: str, box: float, **order) -> dict:
         """What a worker answers; nothing, and the reason in its row, where it is out."""
         try:
-            return ask()
+            return workers[name].ask(box, limit, **order)
         except Failed as reason:
             workers.pop(name).close()
             rows[name]["failed"] = str(reason)
@@ -169,22 +157,20 @@ def contest(
             rows[c.name] = dict(name=c.name, call=c.call, options=c.options, peer=c.peer, work=c.work, seconds=[])
             workers[c.name] = worker = Worker(c, threads, folder / str(len(rows)))
             stack.callback(worker.close)
-            rows[c.name] |= noted(c.name, lambda worker=worker: worker.prepare(4 * box, limit))
+            rows[c.name] |= asked(c.name, 4 * box, **worker.first)
             if worker.answer.is_file():
                 answers[c.name] = np.load(worker.answer)
         for turn in range(rounds):
             if turn < MINIMUM_ROUNDS or sum(sum(row.get("seconds", [])) for row in rows.values()) <= budget:
-                for name, worker in [*workers.items()]:
-                    found = noted(name, lambda worker=worker: worker.ask(box, limit, do="time"))
-                    rows[name].get("seconds", []).extend(found.values())
-        for name, worker in [*workers.items()]:
-            rows[name] |= noted(name, lambda worker=worker: worker.ask(box, limit, do="finish"))
+                for name in [*workers]:
+                    rows[name].get("seconds", []).extend(asked(name, box, do="time").values())
+        for name in [*workers]:
+            rows[name] |= asked(name, box, do="finish")
     first, *others = rows
     both = [name for name in others if {name, first} <= workers.keys() & answers.keys()]
     differences = {name: difference(answers[name], answers[first]) for name in both}
     near = [] if tolerance is None else [value is not None and value <= tolerance for value in differences.values()]
-    agree = all(near) if near else None
-    found = dict(differences=differences, tolerance=tolerance, agree=agree)
+    found = dict(differences=differences, tolerance=tolerance, agree=all(near) if near else None)
     return dict(threads=threads, contestants=[*rows.values()]) | found
 
 
@@ -199,17 +185,9 @@ def difference(one: np.ndarray, other: np.ndarray) -> float | None:
 def machine() -> dict:
     """What the numbers of this run depend on besides the work."""
     names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    caches = {}
-    for path in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        if (path / "type").read_text().strip() != "Instruction":
-            caches[f"L{(path / 'level').read_text().strip()}"] = (path / "size").read_text().strip()
     return {
         "processor": names[0].split(":", 1)[1].strip() if names else platform.machine(),
         "processors": len(os.sched_getaffinity(0)),
-        "caches": caches,
-        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
         "torch": torch.__version__,
         "commit": git_commit(),
     }

@@ -93,7 +93,7 @@ def train(key: dict) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         worker = Worker(who, 1, Path(folder, "run"))
         try:
-            worker.prepare(LONGEST, 8 * GIB)
+            worker.ask(LONGEST, 8 * GIB, **worker.first)
             seconds, *weights = np.load(worker.answer)
         finally:
             worker.close()

@@ -84,19 +84,10 @@ def smoothers(inputs: Path, what: str, threads: int, states: int, n: int, length
 
 # G of a model with a memory: ours on its own structure, the peers on the flattened chain that is the same model
 
-CELLS, VALUES, STATES = 3, 5, 12
-SIZES = (
-    *((cells, VALUES, STATES) for cells in (1, 2, 3, 4)),
-    *((CELLS, values, STATES) for values in (2, 3, 8)),
-    *((CELLS, VALUES, states) for states in (3, 6, 24, 48)),
-)
-"""Cells, values and states, one of them varied at a time, for our cost against |M|^N·|H|."""
-QUICK_SIZES = ((1, VALUES, STATES), (CELLS, VALUES, STATES), (CELLS, VALUES, 3))
-
 
 def memory(row, quick: bool) -> None:
     n, length = (50, 17) if quick else (1000, 129)
-    cells, values, states = (2, 3, 4) if quick else (CELLS, VALUES, STATES)
+    cells, values, states = (2, 3, 4) if quick else (3, 5, 12)
     settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=3, budget=2.0, box=20.0, limit=10 * GIB)
     model = random_memory_hmm(values, states, TOKENS, seed=1, n_cells=cells)
     tokens = model.sample(n, length, seed=1).tokens
@@ -117,14 +108,6 @@ def memory(row, quick: bool) -> None:
                 who.append(Contestant("hmmlearn, scaling", "with_hmmlearn:masked", **part(5)))
             make = partial(contest, who, threads, tolerance=TOLERANCE[dtype], **settings)
             row(make, what="against flattened", threads=threads, dtype=dtype, **size)
-    who = []  # ours on one thread at models of other sizes; few sequences where a model is large
-    for cells, values, states in QUICK_SIZES if quick else SIZES:
-        few = max(8, min(n, 150 * n // (values**cells * states)))
-        model = random_memory_hmm(values, states, TOKENS, seed=1, n_cells=cells)
-        name = f"{cells}-{values}-{states}"
-        inputs = save(f"size-{name}", model, model.sample(few, length, seed=1).tokens)
-        who.append(hmmlib("ours:masked", name, options=dict(dtype="float64"), inputs=inputs, work=few * length))
-    row(partial(contest, who, 1, **settings), what="by size", n=n, length=length)
 
 
 # Drawing sequences: ours, hmmlearn's `sample`, dynamax's `sample` mapped and compiled, and the paper's whole corpus

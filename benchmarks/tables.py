@@ -50,9 +50,8 @@ def contestants(record: dict, **key) -> DataFrame:
     for place, row in enumerate(record["rows"]):
         if any(row.get(name) != value for name, value in key.items()):
             continue
-        shared = {name: value for name, value in row.items() if not isinstance(value, (dict, list))} | {
-            "contest": place
-        }
+        shared = {name: value for name, value in row.items() if not isinstance(value, (dict, list))}
+        shared["contest"] = place
         for one in row.get("contestants", []):
             median = float(np.median(one.get("seconds", np.nan)))
             extra = one.get("peak", np.nan) - one.get("settled", np.nan)
@@ -64,17 +63,15 @@ def contestants(record: dict, **key) -> DataFrame:
 
 
 def of_contests(record: dict, *columns: str, **key) -> DataFrame:
-    """Each contestant of some contests: what sets the contest apart, its name, seconds, their ratio to ours, its
-    memory."""
+    """Each contestant of some contests: the contest's key, its name, seconds, their ratio to ours, its memory."""
     found = contestants(record, **key)
     reasons = found.get("failed", pd.Series(index=found.index, dtype=object))
+    memory = (found["extra"].clip(lower=0) / 1e6).map(lambda size: f"{number(size)} MB", na_action="ignore")
     return found[[*columns]].assign(
         who=found["name"],
         seconds=found["median"].map(seconds, na_action="ignore").fillna(reasons),
         times_ours=found["ratio"].map(number),
-        memory=(found["extra"].clip(lower=0) / 1e6)
-        .map(lambda size: f"{number(size)} MB")
-        .where(found["extra"].notna(), "–"),
+        memory=memory.fillna("–"),
     )
 
 
@@ -122,10 +119,7 @@ TABLES = {
         for dtype in ("float64", "float32")
         if len(contestants(record, what=what, dtype=dtype))
     },
-    "memory": lambda record: {
-        "G of a memory model": of_contests(record, "dtype", "threads", what="against flattened"),
-        "ours by cells, values and states": of_contests(record, what="by size"),
-    },
+    "memory": lambda record: {"G of a memory model": of_contests(record, "dtype", "threads", what="against flattened")},
     "sampling": lambda record: {"sampling": of_contests(record, "threads", "n", "length")},
     "pretraining": lambda record: {"pretraining steps": of_contests(record, "preset", "threads", what="step")},
     "tuning": lambda record: {"tuning": of_contests(record, "preset", "what")},

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, trial_seeds
-from hmmlib.training.tuning import all_probs_at_mask, tune_head, tune_prompt
+from hmmlib.training.tuning import all_probs_at_mask, fit, tune_head, tune_prompt
 
 
 def parts(trial: dict, examples: int):
@@ -29,29 +28,11 @@ def head(trial: dict, examples: int, epochs: int, cached: bool):
         return tune_head(all_probs_at_mask(network, tokens), labels, how, seed).weights
 
     def again():
-        return head_on_the_way(network, tokens, labels, how, seed)
+        weights = nn.Parameter(torch.zeros(spec.n_tokens))
+        fit(lambda batch: all_probs_at_mask(network, batch) @ weights, [weights], tokens, labels, how, seed)
+        return weights.detach()
 
     return once if cached else again, lambda weights: weights.numpy()
-
-
-def head_on_the_way(network, tokens, labels, how, seed) -> torch.Tensor:
-    """The weights of `tune_head`, by the loop that one writes first: no output is kept."""
-    weights = nn.Parameter(torch.zeros(network.config.vocab_size - 1))
-    optimiser = torch.optim.AdamW([weights], lr=how.head_rate, weight_decay=0.0)
-    draws, step = torch.Generator().manual_seed(seed), 0
-    total = how.epochs * -(-len(tokens) // how.batch)
-    warmup = max(1, round(how.warmup * total))
-    for _ in range(how.epochs):
-        for index in torch.randperm(len(tokens), generator=draws).split(how.batch):
-            optimiser.param_groups[0]["lr"] = how.head_rate * min(
-                (step + 1) / warmup, (total - step) / (total - warmup)
-            )
-            score = all_probs_at_mask(network, tokens[index]) @ weights
-            optimiser.zero_grad()
-            F.binary_cross_entropy_with_logits(score, labels[index].float()).backward()
-            optimiser.step()
-            step += 1
-    return weights.detach()
 
 
 def prompt(trial: dict, examples: int, dtype: str):

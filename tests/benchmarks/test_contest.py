@@ -101,8 +101,9 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT / "benchmarks")!r})
 from contest import *
-worker = Worker(Contestant("a", "fake_contestants:sleeper", peer=False, env={FAKES!r}), 1, Path({str(tmp_path / "a")!r}))
-worker.prepare(10, GIB)
+one = Contestant("a", "fake_contestants:sleeper", peer=False, env={FAKES!r})
+worker = Worker(one, 1, Path({str(tmp_path / "a")!r}))
+worker.ask(10, GIB, **worker.first)
 print(worker.process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """

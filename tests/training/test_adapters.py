@@ -73,7 +73,7 @@ def test_a_prompt_by_name_is_the_soft_prompt():
 @pytest.mark.parametrize("tuner", TUNERS)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
-    """What is read is what the module's own call on ids gives, with what was added: also the positions of RoBERTa's prefix."""
+    """What is read is what the module's own call on ids gives, with what was added, RoBERTa's positions too."""
     network = model(name)
     next(network.parameters()).requires_grad_(False)
     trained = [weight.requires_grad for weight in network.parameters()]

@@ -1,4 +1,4 @@
-"""The masked language model: masking, logits and hidden states at chosen places, its losses; and the device it computes on."""
+"""The masked language model: masking, logits and hidden states at chosen places, its losses; and devices."""
 
 import contextlib
 import math

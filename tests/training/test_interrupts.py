@@ -117,7 +117,8 @@ def test_a_command_that_is_broken_off_goes_on_to_the_same_result(sent, tmp_path,
         assert (done.returncode, facts["done"]) == (130, "3"), done.stderr
         assert done.stderr.splitlines() == [
             "stopping after this step",
-            "hmmlib: smoke |H| = 3, seed 0 was broken off, and its network after 3 of 4 steps is kept: run it again to go on",
+            "hmmlib: smoke |H| = 3, seed 0 was broken off, and its network after 3 of 4 steps is kept: "
+            "run it again to go on",
             "hmmlib: interrupted; what is finished is kept: run it again to go on",
         ]
     else:

@@ -63,7 +63,7 @@ def test_a_family_cannot_say_what_another_can(family, other):
 
 
 def test_a_fake_token_is_a_reweighting_and_the_fit_finds_which():
-    """Lemma C.2: behind a prompt u the exact model says W (c ⊙ p) / cᵀp, with c in proportion to A (u ⊙ P[H_1]) / P[H_0]."""
+    """Lemma C.2: behind a prompt u the exact model predicts W (c ⊙ p) / cᵀp, with c ∝ A (u ⊙ P[H_1]) / P[H_0]."""
     prompt = torch.as_tensor(np.random.default_rng(1).uniform(0.05, 1, 5))
     said = masked_token_probs(MODEL, torch.nn.functional.pad(TEXTS, (1, 0), value=MASK), prompt)[:, 1]
     found = fit_readout(BELIEFS, said, MODEL.emission, "emission", True)
@@ -77,7 +77,7 @@ def crossed(found, said):
 
 
 def test_columns_are_within_a_proven_distance_of_the_likeliest():
-    """Guesses that no family can say. Without c the loss is convex in the columns, and this gradient bounds what is left."""
+    """Guesses outside every family. Without c the loss is convex in the columns: this gradient bounds what is left."""
     said = TRUE["own", True](BELIEFS) ** 2
     said = said / said.sum(1, keepdim=True)
 

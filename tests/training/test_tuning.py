@@ -209,7 +209,7 @@ def random_attention(cells, length=7, n_tokens=5, seed=1):
 
 
 def as_soft_head(head, cell, probs, sharpness=1.0):
-    """One cell of a trained head as an AttentionHead of the paper, relaxed: embeddings of ones, one state, one value."""
+    """One cell of a trained head as the paper's AttentionHead, relaxed: embeddings of ones, one state, one value."""
     nothing = torch.zeros(1, dtype=probs.dtype)
     paper = AttentionHead(
         query=torch.tensor([1.0, 0.0], dtype=probs.dtype),
