@@ -80,7 +80,7 @@ def as_network(network) -> BertForMaskedLM:
             return network
         found += " with another vocabulary"
     wanted = "of type BertForMaskedLM, as build makes it"
-    raise TypeError(f"network must be {wanted}, not {found}: readers.FromTransformers reads others")
+    raise TypeError(f"network must be {wanted}, not {found}: hmmlib.FromTransformers wraps others")
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """What can be read off a network: its predictions as a function of the exact beliefs, and probes of its hidden states.
 
 A fake token, whatever it is, only reweights the belief about the state (Lemma C.2), and the prediction stays W times a
-belief. A network might also predict by other columns than those of W. Both are a `Readout`; how near the best fit of
-each comes tells them apart. Readouts and probes are fitted on one set of texts and judged on another.
+belief. A network might also predict by other columns than those of W. Both are a `Readout`, and their best fits can be
+compared. Readouts and probes are fitted on one set of texts and judged on another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Readout(NamedTuple):
     weights: Tensor
 
     def __call__(self, beliefs: Tensor) -> Tensor:
-        """Predictions (n, X) from beliefs (n, S); the zero vector where c excludes all states that are believed."""
+        """Predictions (n, X) from beliefs (n, S); the zero vector where c ⊙ p = 0."""
         weighed = beliefs.to(self.columns) * self.weights  # c ⊙ p
         total = weighed.sum(1, keepdim=True)
         return weighed @ self.columns.T / torch.where(total > 0, total, 1)
@@ -117,7 +117,7 @@ class _Fit(NamedTuple):
         if self.words != "emission":
             before = weighed @ self.emission.T if self.words == "translated" else weighed
             shares = table * (ratio.T @ before)
-            total = shares.sum(0)  # 0 for a state that is never believed: its column stays
+            total = shares.sum(0)  # 0 for a state without probability: its column stays
             table = torch.where(total > 0, shares / total, table)
         return table, weights / weights.max()
 

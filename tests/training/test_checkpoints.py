@@ -3,13 +3,9 @@
 import math
 import os
 import resource
-import subprocess
-import sys
 
 import pytest
-import short_pretraining
 import torch
-from record import slow
 from safetensors import SafetensorError
 from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
@@ -114,58 +110,6 @@ def test_how_often_a_checkpoint_is_written(path, monkeypatch):
     checkpoints.remove(path)
     assert os.listdir(path.parent) == []
     checkpoints.remove(path)
-
-
-# Killed
-
-KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-import torch
-torch.set_num_threads(1)
-from short_pretraining import train
-
-random.seed(int(sys.argv[3]))
-seen, kills, finished = [], -1, False
-while not finished:
-    out, into = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(out)
-        train("long", Path(sys.argv[1]), lambda step, loss: os.write(into, bytes([step])), 0)
-        os._exit(0)
-    os.close(into)
-    if kills < int(sys.argv[4]):
-        steps = os.read(out, 1)
-        time.sleep(random.random() * 0.05)
-        os.kill(child, signal.SIGKILL)
-    else:
-        steps = b""
-    while part := os.read(out, 256):
-        steps += part
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, -signal.SIGKILL), code
-    finished = code == 0
-    seen += steps
-    kills += 1
-    os.close(out)
-print(kills, seen == sorted(set(seen)), len(seen))
-"""
-
-
-@slow  # tests/faults/test_faults.py kills one twenty times
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-def test_a_process_killed_again_and_again_ends_with_the_same_weights(path):
-    times = 4
-    here = os.path.dirname(short_pretraining.__file__)
-    command = [sys.executable, "-c", KILLED, str(path), here, "3", str(times)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    kills, never_twice, steps = done.stdout.split()
-    assert int(kills) >= times
-    assert never_twice == "True"  # what has been reported is in a checkpoint, and is not done again
-    assert 60 < int(steps) <= 120
-    assert resumed("long", path) == []
 
 
 # Broken checkpoints

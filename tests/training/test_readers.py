@@ -165,7 +165,7 @@ def test_ids_are_those_of_a_tokenizer():
 
 
 def test_other_networks_are_refused_with_what_to_do():
-    with pytest.raises(TypeError, match=r"not BertForMaskedLM with another vocabulary: readers\.FromTransformers"):
+    with pytest.raises(TypeError, match=r"not BertForMaskedLM with another vocabulary: hmmlib\.FromTransformers"):
         all_probs_at_mask(model("BertForMaskedLM"), inputs())
     for config in (
         peft.PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=2),
