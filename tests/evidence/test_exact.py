@@ -199,11 +199,9 @@ def test_tasks_are_what_the_assumptions_ask_for(prompted):
             assert np.all(distribution.sum(0) == 1)
             assert (distribution >= 0).all()
         assert [len(part) > 0 for part in task.inverses] == [True, True]
+        assert len(memory.texts(rng, task, 8)[1].sure)
         if prompted:
-            assert len(memory.with_and_without_prompt(rng, task, 8)[1].sure)
-            assert [text.chance > 0 for text in memory.excluded(rng, task, 8)] == [False, True]
-        else:
-            assert len(memory.gated(rng, task, 8).sure)
+            assert [text.chance > 0 for text in memory.texts(rng, task, 8, excluded=True)] == [False, True]
 
 
 def test_free_entries_are_drawn_on_their_support():

@@ -45,8 +45,8 @@ def test_statement_is_decided_without_failure(name):
 PROMPT = patterns.prompt
 
 
-def marginal_from_one_state(model, i):
-    return np.outer(model.memory, model.transition[:, 0]) > 0
+def marginals_from_one_state(model, length):
+    return [model.transition[:, 0]] * (length + 1)
 
 
 def without_embedding(model, latent, row, essential):
@@ -54,9 +54,9 @@ def without_embedding(model, latent, row, essential):
 
 
 DAMAGES = [
-    ("Claim B.1", patterns, "marginal", marginal_from_one_state),
+    ("Claim B.1", patterns, "marginals", marginals_from_one_state),
     ("Lemma C.1", rational, "reverse_kernel", lambda transition, before, after: transition),
-    ("Lemma C.2", patterns, "prompt_joint", lambda model, u: u > 0),
+    ("Lemma C.2", patterns, "marginals", marginals_from_one_state),
     ("Theorem 3.6", patterns, "essential_states", lambda model, block: block),
     ("Theorem 4.3", patterns, "value_support", without_embedding),
     ("Lemma D.9", patterns, "unprompted", lambda i: i - 2),

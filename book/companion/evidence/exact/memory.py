@@ -163,24 +163,19 @@ class Evidence:
         return np.flatnonzero(laws.any(1) & ~np.delete(laws, self.task.essential, 1).any(1))
 
 
-def gated(rng: random.Random, task: Task, length: int) -> Evidence:
-    """A possible text with a gate before its last position."""
-    return Evidence(task, possible_text(rng, task.model, length, lambda x: task.gate in x[:-1]))
+def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -> tuple[Evidence, Evidence]:
+    """A possible text behind the prompt (D.6) and alone.
 
-
-def with_and_without_prompt(rng: random.Random, task: Task, length: int) -> tuple[Evidence, Evidence]:
-    """A text with a gate behind the prompt (D.6), where it is possible, and alone."""
+    Either with a gate before its last position and possible behind the prompt too, or `excluded` by the prompt, as
+    M_{j*} is surely outside supp(μ).
+    """
 
     def wanted(x: list[int]) -> bool:
+        if excluded:
+            return task.outside in x
         return task.gate in x[:-1] and others(task.model, [prompt(task), *task.model.rows(x)])[0].any()
 
     x = possible_text(rng, task.model, length, wanted)
-    return Evidence(task, x, prompted=True), Evidence(task, x)
-
-
-def excluded(rng: random.Random, task: Task, length: int) -> tuple[Evidence, Evidence]:
-    """A possible text that the prompt (D.6) makes impossible, behind it and alone: M_{j*} is surely outside supp(μ)."""
-    x = possible_text(rng, task.model, length, lambda x: task.outside in x)
     return Evidence(task, x, prompted=True), Evidence(task, x)
 
 
@@ -217,12 +212,12 @@ def identity_claim_d_3(rng: random.Random, n_states: int, length: int) -> Differ
 def identity_claim_d_10(rng: random.Random, n_states: int, length: int) -> Differences:
     """Claim D.3 for Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5."""
     task = draw_task(rng, n_states, prompted=True)
-    yield from theta_differences(task, with_and_without_prompt(rng, task, length)[0], 1)
+    yield from theta_differences(task, texts(rng, task, length)[0], 1)
 
 
 def identity_lemma_d_4(rng: random.Random, n_states: int, length: int) -> Differences:
     """V(G_i(x), e(x_i)) = r_{x,i} μᵀP[M_{j*} | x], r_{x,i} = Pr(x) / Pr(x_-i), where the state is surely in H*."""
-    text = gated(rng, draw_task(rng, n_states), length)
+    _, text = texts(rng, draw_task(rng, n_states), length)
     yield (text.values - text.chance / text.left * text.target)[text.sure]
 
 
@@ -232,12 +227,12 @@ def identity_lemma_d_13(rng: random.Random, n_states: int, length: int) -> Diffe
     There without the prompt, that is in Î. And V = 0 at every i > 1 for another input, whose (z̃, x) is impossible.
     """
     task = draw_task(rng, n_states, prompted=True)
-    text, plain = with_and_without_prompt(rng, task, length)
+    text, plain = texts(rng, task, length)
     positions = plain.sure + 1
     joints = task.mu @ task.model.of_cell(text.at_start, task.cell) / text.left[positions]
     yield text.values[positions] - joints
     yield joints - plain.chance / text.left[positions] * plain.target
-    yield excluded(rng, task, length)[0].values[1:]
+    yield texts(rng, task, length, excluded=True)[0].values[1:]
 
 
 def head_differences(task: Task, text: Evidence, plain: Evidence, first: int) -> Differences:
@@ -256,14 +251,14 @@ def head_differences(task: Task, text: Evidence, plain: Evidence, first: int) ->
 def identity_theorem_4_3(rng: random.Random, n_states: int, length: int) -> Differences:
     """The attention head of Theorem 4.3 on G(x): the positions it attends to and its score."""
     task = draw_task(rng, n_states)
-    text = gated(rng, task, length)
+    _, text = texts(rng, task, length)
     yield from head_differences(task, text, text, first=0)
 
 
 def attention_differences(rng: random.Random, task: Task, length: int) -> Differences:
     """The head of Theorems D.6 and 4.6 where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
-    yield from head_differences(task, *with_and_without_prompt(rng, task, length), first=1)
-    text, plain = excluded(rng, task, length)
+    yield from head_differences(task, *texts(rng, task, length), first=1)
+    text, plain = texts(rng, task, length, excluded=True)
     yield text.values[1:]
     yield plain.target
 
@@ -300,12 +295,12 @@ def identity_proposition_d_11(rng: random.Random, n_states: int, length: int) ->
 
 def identity_claim_d_14(rng: random.Random, n_states: int, length: int) -> Differences:
     """μᵀP[M_{j*} | X̂ = x̂] Pr(X̂_1 = z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | x]."""
-    text, plain = with_and_without_prompt(rng, draw_task(rng, n_states, prompted=True), length)
+    text, plain = texts(rng, draw_task(rng, n_states, prompted=True), length)
     yield text.target * text.chance / text.left[0] - plain.target
 
 
 def identity_claim_d_15(rng: random.Random, n_states: int, length: int) -> Differences:
     """Where (z̃, x) is impossible, μᵀP[M_{j*} | x] = 0; and Ḡ_i = 0 wherever (z̃, x)_-i is impossible."""
-    text, plain = excluded(rng, draw_task(rng, n_states, prompted=True), length)
+    text, plain = texts(rng, draw_task(rng, n_states, prompted=True), length, excluded=True)
     yield np.array([text.chance, plain.target], object)
     yield np.array(text.probs, object)[text.left == 0]

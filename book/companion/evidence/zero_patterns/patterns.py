@@ -32,17 +32,12 @@ def possible(model: Model, rows: Rows) -> np.ndarray:
 # Section 3
 
 
-def marginal(model: Model, i: int) -> np.ndarray:
-    """The support of P[H̃_i]."""
-    return np.outer(model.memory, marginals(model, i)[i]) > 0
-
-
 def pattern_claim_b_1(model: Model, rows: Rows) -> Cases:
     """P[H_i | X_{i+1:T+i} = x] and D P[H_0 | X_{1:T} = x] have one support, i = 1, 2, 3; so 0 < r_x < ∞."""
     here = supports(model, rows)[0]
     for i in (1, 2, 3):
-        later = supports(model, [model.ones] * i + rows)[i]
-        yield True, ~anywhere(later ^ marginal(model, i) & here), lambda k: {"i": i}
+        later, law = supports(model, [model.ones] * i + rows)[i], np.outer(model.memory, marginals(model, i)[i]) > 0
+        yield True, ~anywhere(later ^ law & here), lambda k: {"i": i}
 
 
 def path_supports(model: Model, length: int) -> list[np.ndarray]:
@@ -61,17 +56,13 @@ def pattern_lemma_c_1(model: Model, rows: Rows) -> Cases:
         yield True, ~np.any(differ, 0), lambda k: {"u": members(prompt)}
 
 
-def prompt_joint(model: Model, prompt: np.ndarray) -> np.ndarray:
-    """The support of P[X̂_1 = z̃, H_2]."""
-    return model.transition @ (prompt * marginals(model, 1)[1]) > 0
-
-
 def pattern_lemma_c_2(model: Model, rows: Rows) -> Cases:
     """supp P[H_2, z̃, X̂_{3:T+2} = x] is supp P[X̂_1 = z̃, H_2] ∩ supp P[H_0 | x], for every u and possible x."""
     here = supports(model, rows)[0]
     for (prompt,) in model.emission:
         later = supports(model, [prompt, model.ones, *rows])[2]
-        yield anywhere(here), ~anywhere(later ^ prompt_joint(model, prompt) & here), lambda k: {"u": members(prompt)}
+        joint = model.transition @ (prompt * marginals(model, 1)[1]) > 0
+        yield anywhere(here), ~anywhere(later ^ joint & here), lambda k: {"u": members(prompt)}
 
 
 def essential_states(model: Model, block: np.ndarray) -> np.ndarray:
