@@ -72,10 +72,6 @@ def everywhere(task):
     return np.ones_like(PROMPT(task))
 
 
-def as_printed(text, i):
-    return text.task.model.looked_up(text.tables[i])
-
-
 def not_reversed(transition, before, after):
     return transition.T
 
@@ -97,7 +93,7 @@ DAMAGES = [
     ("Theorem 3.6", vanilla, "head_3_6", first_weight_lost),
     ("Proposition D.1", memory, "mixed", lambda table, i: table.cell_and_state(i)),
     ("Claim D.3", memory, "theta_2", shuffled_blocks),
-    ("Claim D.3", memory.Evidence, "latent", as_printed),
+    ("Claim D.3", memory, "normalised", lambda table: table),
     ("Lemma D.4", memory, "value", value_without_embedding),
     ("Lemma D.4", memory, "theta_2", shuffled_blocks),
     ("Theorem 4.3", memory, "key", asks_for_everything),

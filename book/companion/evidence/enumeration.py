@@ -100,7 +100,7 @@ def _looked_up(emission: np.ndarray, n_cells: int) -> np.ndarray:
     return table
 
 
-class Enumeration:
+class Enumeration(Joint):
     """All `n_paths` latent paths of a model for one sequence of embeddings.
 
     Args:
@@ -112,34 +112,32 @@ class Enumeration:
     """
 
     def __init__(self, transition, emission, initial, embeddings, memory=None):
-        self.emission, self.rows = _numbers(emission), _numbers(embeddings)
+        self.emission, rows = _numbers(emission), _numbers(embeddings)
         if memory is not None:
-            self.rows = _looked_up(self.rows.reshape(-1, *self.emission.shape[1:]), np.ndim(memory))
-        self._joint = lambda rows: Joint(transition, emission, initial, list(rows), memory)
-        self.everything = self._joint(self.rows)
-        self.n_paths = self.everything.table.size
+            rows = _looked_up(rows.reshape(-1, *self.emission.shape[1:]), np.ndim(memory))
+        super().__init__(transition, emission, initial, list(rows), memory)
+        self._given = lambda rows: Joint(transition, emission, initial, rows, memory)
+        self.rows, self.n_paths = list(rows), self.table.size
 
-    def _left_out(self, position: int) -> Joint:
+    def _without(self, i: int) -> Joint:
         """The table without the evidence of a position, counted from 1."""
-        rows = self.rows.copy()
-        rows[position - 1] = 1
-        return self._joint(rows)
+        return self._given([*self.rows[: i - 1], np.ones_like(self.rows[0]), *self.rows[i:]])
 
     def likelihood(self) -> float:
         """Pr(X = x)."""
-        return self.everything.table.sum()
+        return self.table.sum()
 
     def state(self, at: int, leave_out: int | None = None) -> np.ndarray:
         """P[H_at, evidence], (S,); without the evidence of position `leave_out`, if given."""
-        return (self._left_out(leave_out) if leave_out else self.everything).of(f"h{at}")
+        return (self._without(leave_out) if leave_out else self).of(f"h{at}")
 
     def memory(self, cell: int) -> np.ndarray:
         """P[M_cell, evidence], (M,)."""
-        return self.everything.of(f"m{cell}")
+        return self.of(f"m{cell}")
 
     def masked_token(self, at: int) -> np.ndarray:
         """P[X_at, evidence of all other positions], (X,): Ḡ_at before it is normalised."""
-        table = self._left_out(at)
+        table = self._without(at)
         weights = table.of(f"h{at}") if self.emission.ndim == 2 else table.cell_and_state(at)
         return self.emission.reshape(len(self.emission), -1) @ weights.ravel()
 

@@ -25,15 +25,17 @@ from companion.evidence.exact.rational import (
 )
 from companion.evidence.exact.vanilla import Differences, draw_prompt, few_entries, prompted_differences
 
+GATE, OUTSIDE = 0, 1
+"""Two tokens of every task: of one state alone, and of values of cell j* that Assumption D.5 does not recover."""
+
 
 @dataclass(frozen=True)
 class Task:
     """A memory model, a cell j*, weights μ on its values, and recoverable states H* = {j*} × S*.
 
     `values` are those of Assumption 4.2 (all) or D.5 (the support of μ). Of the other columns of W, those in V̄ lie in
-    a span of few dimensions. One state outside H* emits only the last token, `gate`, and leads only into H*, so that
-    the state after a gate is surely in H*. Under D.5 the token before it, `outside`, comes only from cell j* with a
-    value outside the support of μ.
+    a span of few dimensions. One state outside H* emits only GATE and leads only into H*, so that the state after a
+    gate is surely in H*. Under D.5, OUTSIDE comes only from cell j* with a value outside the support of μ.
     """
 
     model: Model
@@ -41,14 +43,6 @@ class Task:
     mu: np.ndarray
     essential: list[int]
     values: list[int]
-
-    @property
-    def gate(self) -> int:
-        return len(self.model.emission) - 1
-
-    @property
-    def outside(self) -> int:
-        return len(self.model.emission) - 2
 
     @cached_property
     def inverses(self) -> tuple[np.ndarray, np.ndarray]:
@@ -78,15 +72,15 @@ def draw_task(rng: random.Random, n_states: int, prompted: bool = False, cells: 
     gate = rng.choice([h for h in range(n_states) if h not in essential])
     weighed = sorted(rng.sample(range(n_values), rng.randint(1, n_values - 1)))
     values = weighed if prompted else list(range(n_values))
-    plain = [1] * (len(values) * len(essential) + 2)  # the tokens but `outside` and `gate`
-    spanning = random_columns(rng, [[*plain, 0, 0]] * 2)
+    plain = [1] * (len(values) * len(essential) + 2)  # the tokens but GATE and OUTSIDE
+    spanning = random_columns(rng, [[0, 0, *plain]] * 2)
 
     def column(m: int, h: int) -> np.ndarray:
         if h == gate:
-            return random_column(rng, [*np.zeros_like(plain), 0, 1])
+            return random_column(rng, [1, 0, *np.zeros_like(plain)])
         if h in in_cell and m not in values:
-            return random_column(rng, [*plain, 1, 0])
-        return random_column(rng, [*plain, 0, 0]) if h in essential else spanning @ random_column(rng, [1, 1])
+            return random_column(rng, [0, 1, *plain])
+        return random_column(rng, [0, 0, *plain]) if h in essential else spanning @ random_column(rng, [1, 1])
 
     emission = np.stack([np.stack([column(m, h) for h in range(n_states)], 1) for m in range(n_values)], 1)
     patterns = [[1] * n_states if h in essential else random_pattern(rng, n_states, 0.3) for h in range(n_states)]
@@ -130,37 +124,24 @@ def value(task: Task, probs: np.ndarray, embedding: np.ndarray) -> object:
 
 
 class Evidence:
-    """What a task's model makes of a text, its embeddings (t, K, H), with the prompt (D.6) before it if `prompted`.
+    """What a task's model makes of a text, with the prompt (D.6) before it if `prompted`. Positions count from 0.
 
-    `chance` is its probability, `left` that of all but position i, `probs` are Ḡ_1, …, Ḡ_t. Positions count from 0.
+    `chance` is its probability, `left` that of all but position i, and `target` is μᵀP[M_{j*} | evidence]. At each
+    position `probs` are Ḡ_i, `latents` P[M_{J_i}, H_i | all evidence but that of i], (M, H), and `values` V. The state
+    is `sure` where P[H_i | evidence but that of i] exists and is supported in H*.
     """
 
     def __init__(self, task: Task, x: list[int], prompted: bool = False):
-        self.task, self.rows = task, [prompt(task)] * prompted + task.model.rows(x)
-        self.at_start, *self.tables = others(task.model, self.rows)
+        model, self.rows = task.model, [prompt(task)] * prompted + task.model.rows(x)
+        self.at_start, *self.tables = others(model, self.rows)
         self.chance, self.left = self.at_start.sum(), np.array([table.sum() for table in self.tables], object)
-        self.probs = [prediction(task.model, table) for table in self.tables]
-
-    def latent(self, i: int) -> np.ndarray:
-        """P[M_{J_i}, H_i | all evidence but that of i], (M, H)."""
-        return normalised(self.task.model.looked_up(self.tables[i]))
-
-    @property
-    def target(self) -> object:
-        """μᵀP[M_{j*} | evidence]."""
-        return self.task.mu @ normalised(self.task.model.of_cell(self.at_start, self.task.cell))
-
-    @property
-    def values(self) -> np.ndarray:
-        """V at every position."""
-        embeddings = map(self.task.model.unlift, self.rows)
-        return np.array([value(self.task, *pair) for pair in zip(self.probs, embeddings, strict=True)], object)
-
-    @property
-    def sure(self) -> np.ndarray:
-        """The positions where P[H_i | evidence but that of i] exists and is supported in H*."""
-        laws = np.array([table.sum(0) for table in self.tables], object)
-        return np.flatnonzero(laws.any(1) & ~np.delete(laws, self.task.essential, 1).any(1))
+        self.target = task.mu @ normalised(model.of_cell(self.at_start, task.cell))
+        self.probs = [prediction(model, table) for table in self.tables]
+        self.latents = [normalised(model.looked_up(table)) for table in self.tables]
+        given = zip(self.probs, map(model.unlift, self.rows), strict=True)
+        self.values = np.array([value(task, *pair) for pair in given], object)
+        outside = [np.delete(latent, task.essential, 1).any() for latent in self.latents]
+        self.sure = np.flatnonzero((self.left != 0) & ~np.array(outside))
 
 
 def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -> tuple[Evidence, Evidence]:
@@ -172,8 +153,8 @@ def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -
 
     def wanted(x: list[int]) -> bool:
         if excluded:
-            return task.outside in x
-        return task.gate in x[:-1] and others(task.model, [prompt(task), *task.model.rows(x)])[0].any()
+            return OUTSIDE in x
+        return GATE in x[:-1] and others(task.model, [prompt(task), *task.model.rows(x)])[0].any()
 
     x = possible_text(rng, task.model, length, wanted)
     return Evidence(task, x, prompted=True), Evidence(task, x)
@@ -197,7 +178,7 @@ def theta_differences(task: Task, text: Evidence, first: int) -> Differences:
     """How far Θ^(1) Ḡ_i and Θ^(2,s) Ḡ_i are from what Claims D.3 and D.10 say, from position `first`."""
     one, two = theta_1(task), theta_2(task)
     for i, probs in list(enumerate(text.probs))[first:]:
-        exact = text.latent(i)[:, task.essential]
+        exact = text.latents[i][:, task.essential]
         states = exact.sum(0)
         yield one @ probs - np.array([*states, 1 - states.sum()], object)
         yield two @ probs - exact
@@ -243,7 +224,7 @@ def head_differences(task: Task, text: Evidence, plain: Evidence, first: int) ->
     """
     attended, (query, matrix) = text.sure[text.sure >= first], key(task)
     for i in range(first, len(text.rows)):
-        inside = 1 if i in attended else text.latent(i)[:, task.essential].sum()
+        inside = 1 if i in attended else text.latents[i][:, task.essential].sum()
         yield query @ (matrix @ text.probs[i]) - inside
     yield (text.values[attended] - plain.chance / text.left[attended] * plain.target).sum() / len(attended)
 

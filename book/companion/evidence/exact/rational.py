@@ -122,10 +122,6 @@ class Model:
         """From a joint of (M, H_i), lifted, that of M_cell, (M,)."""
         return np.stack([lifted[..., self.values[cell] == m, :].sum((-2, -1)) for m in range(len(self.memory))], -1)
 
-    def mixture(self, table: np.ndarray) -> np.ndarray:
-        """W times the distribution over (m, h) in proportion to a table, (X,); zero where this is."""
-        return self.emission.reshape(len(self.emission), -1) @ normalised(table.ravel())
-
 
 def whole(array: np.ndarray) -> tuple[np.ndarray, int]:
     """Fractions as integers over one denominator, which add and multiply faster; other numbers as they are, over 1."""
@@ -177,7 +173,7 @@ def tau(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
 
 def prediction(model: Model, table: np.ndarray) -> np.ndarray:
     """Ḡ_i, (X,), from P[M, H_i, evidence but that of i]; the zero vector where that evidence is impossible."""
-    return model.mixture(model.looked_up(table))
+    return model.emission.reshape(len(model.emission), -1) @ normalised(model.unlift(table)).ravel()
 
 
 # Random points

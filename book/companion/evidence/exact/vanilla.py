@@ -105,16 +105,14 @@ def enumerated_differences(model: Model, before: list[np.ndarray], length: int) 
 
 
 def prompted_differences(rng: random.Random, model: Model, before: list[np.ndarray], length: int) -> Differences:
-    """Lemma C.1 or D.7 behind the rows `before`, on one text, and on all of them where they are few.
-
-    τ_i = P[H̃_i, X̂_-i = x̂_-i] for every i, and Ḡ_i = W P[M_{J_i}, H_i | X̂_-i = x̂_-i].
-    """
+    """Lemma C.1 or D.7 behind the rows `before`, on one text, and on all of them where they are few."""
     if few_entries(model, length + len(before), length):
         yield from enumerated_differences(model, before, length)
     rows = [*before, *model.rows(possible_text(rng, model, length))]
     for found, table in zip(tau(model, rows), others(model, rows)[1:], strict=True):
         yield found - table
-        yield model.mixture(model.unlift(found)) - prediction(model, table)
+        weights = model.looked_up(table)  # of (m, h), where Ḡ_i is printed with their mean over the other cells
+        yield prediction(model, found) - np.tensordot(model.emission, normalised(weights), 2)
 
 
 def draw_prompt(rng: random.Random, model: Model) -> np.ndarray:
