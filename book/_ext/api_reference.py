@@ -1,8 +1,8 @@
 """The reference: what can be called, by sphinx's autodoc, from docstrings that are written to be read as plain text.
 
 A docstring has `code` in single backticks and formulas in letters, and neither is marked up for Sphinx. Here the first
-becomes code, or a link where it is a public name, and the second is kept as it stands. What constructs a statement gets a
-line that leads to the page that derives it.
+becomes code, or a link where it is a public name, and the second is kept as it stands. What constructs a statement gets
+a line that leads to the page that derives it.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ def statement_of(name: str) -> str | None:
 
 
 def function_of(statement: str) -> str | None:
-    """The name at the root of `hmmlib` that is called as a statement is, if there is one: of "Theorem 3.3", theorem_3_3."""
+    """The name at the root of `hmmlib` that is called as a statement is, if any: of "Theorem 3.3", theorem_3_3."""
     name = re.sub(r"[ .]", "_", statement).lower()
     return name if name in hmmlib.__all__ else None
 
 
-def place(name: str) -> tuple[str, str]:
-    """The page and the anchor of a name at the root."""
-    room = hmmlib._MODULE[name].split(".")[0]
-    return PAGES.get(room, PAGES["models"]), f"hmmlib.{name}"
+def link_to(builder, docname: str, name: str, shown: nodes.Node) -> nodes.reference:
+    """From a page to a name at the root, or to one that stands behind it and a dot."""
+    page = PAGES.get(hmmlib._MODULE[name.split(".")[0]].split(".")[0], PAGES["models"])
+    uri = f"{builder.get_relative_uri(docname, page)}#hmmlib.{name}"
+    return nodes.reference("", "", shown, refuri=uri, internal=True)
 
 
 def marked_up(line: str) -> str:
     """A line of plain text with `code`, as reStructuredText."""
     pieces = line.split("`")
     pieces[::2] = [SPECIAL.sub(r"\\\g<0>", piece) for piece in pieces[::2]]
-    public = [f":py:obj:`~hmmlib.{code}`" if code in hmmlib.__all__ else f"``{code}``" for code in pieces[1::2]]
-    pieces[1::2] = public
+    pieces[1::2] = [f":py:obj:`~hmmlib.{code}`" if code in hmmlib.__all__ else f"``{code}``" for code in pieces[1::2]]
     return "".join(pieces)
 
 
@@ -97,11 +97,8 @@ def leave_out(app, what, name, obj, skip, options) -> bool | None:
 def to_the_root(app, env, node, shown):
     """A type of an annotation is described under its name at the root of `hmmlib`, wherever it is defined."""
     name = node.get("reftarget", "").split(".")[-1]
-    if node.get("refdomain") != "py" or name not in hmmlib.__all__:
-        return None
-    page, anchor = place(name)
-    uri = app.builder.get_relative_uri(node["refdoc"], page) + f"#{anchor}"
-    return nodes.reference("", "", shown, refuri=uri, internal=True)
+    known = node.get("refdomain") == "py" and name in hmmlib.__all__
+    return link_to(app.builder, node["refdoc"], name, shown) if known else None
 
 
 def source_of(app):
@@ -142,19 +139,14 @@ class WhatToCall(SphinxDirective):
 
     def run(self):
         self.env.note_dependency(hmmlib.__file__)
-        tasks = re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE)
         found = nodes.definition_list()
-        for task, names in tasks:
-            links = [node for name in names.split(", ") for node in (self.link(name), nodes.Text(", "))][:-1]
-            meaning = nodes.definition("", nodes.paragraph("", "", *links))
-            found += nodes.definition_list_item("", nodes.term("", task), meaning)
+        for task, names in re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE):
+            meaning = nodes.paragraph()
+            for name in names.split(", "):
+                meaning += nodes.Text(", ") if meaning.children else []
+                meaning += link_to(self.env.app.builder, self.env.docname, name, nodes.literal(text=name))
+            found += nodes.definition_list_item("", nodes.term("", task), nodes.definition("", meaning))
         return [found]
-
-    def link(self, name: str) -> nodes.reference:
-        page, anchor = place(name.split(".")[0])
-        uri = self.env.app.builder.get_relative_uri(self.env.docname, page) + f"#{anchor}"
-        uri += name.removeprefix(name.split(".")[0])
-        return nodes.reference("", "", nodes.literal(text=name), refuri=uri, internal=True)
 
 
 def set_linkcode(app, config) -> None:

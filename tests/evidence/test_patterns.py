@@ -1,4 +1,4 @@
-"""Statements about supports: each is decided on every pattern, notices a damage, and stands on masks that are path sums."""
+"""Statements about supports: each decided on every pattern and noticing a damage, on supports that are path sums."""
 
 import random
 from fractions import Fraction
@@ -6,20 +6,17 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from companion.evidence.enumeration import Joint
 from companion.evidence.exact import rational
 from companion.evidence.zero_patterns import patterns
 from companion.evidence.zero_patterns.patterns import MEMORY, PATTERNS, decide
 from companion.evidence.zero_patterns.supports import (
     Size,
-    latent_supports,
-    mask_tables,
+    anywhere,
     matrices,
-    members,
-    possible,
     stays_full,
+    supports,
     up_to_relabelling,
-    without,
-    world,
 )
 
 from hmmlib.theory.assumptions import independence
@@ -45,27 +42,29 @@ def test_statement_is_decided_without_failure(name):
         assert found.example is None
 
 
-def marginal_from_one_state(model, i):
-    return model.ahead[1]
+PROMPT = patterns.prompt
 
 
-def without_embedding(model, latent, row, values, essential):
-    tables = model.tables
-    return tables.looked_up[latent] & patterns.entries(tables, values, essential)
+def marginals_from_one_state(model, length):
+    return [model.transition[:, 0]] * (length + 1)
+
+
+def without_embedding(model, latent, row, essential):
+    return (model.looked_up(latent) > 0) & essential
 
 
 DAMAGES = [
-    ("Claim B.1", patterns, "marginal", marginal_from_one_state),
+    ("Claim B.1", patterns, "marginals", marginals_from_one_state),
     ("Lemma C.1", rational, "reverse_kernel", lambda transition, before, after: transition),
-    ("Lemma C.2", patterns, "prompt_joint", lambda model, u: u),
+    ("Lemma C.2", patterns, "marginals", marginals_from_one_state),
     ("Theorem 3.6", patterns, "essential_states", lambda model, block: block),
     ("Theorem 4.3", patterns, "value_support", without_embedding),
     ("Lemma D.9", patterns, "unprompted", lambda i: i - 2),
-    ("Proposition D.11", patterns, "prompt", lambda tables, mu: tables.full),
+    ("Proposition D.11", patterns, "prompt", lambda model, mu: model.ones),
     ("Claim D.12", patterns, "unprompted", lambda i: i - 2),
     ("Lemma D.13", patterns, "value_support", without_embedding),
-    ("Claim D.15", patterns, "prompt", lambda tables, mu: tables.full & ~tables.having[mu]),
-    ("Claim D.15", patterns, "possible", lambda model, rows: model.ahead[model.prior] & rows[0] != 0),
+    ("Claim D.15", patterns, "prompt", lambda model, mu: PROMPT(model, ~mu)),
+    ("Claim D.15", patterns, "possible", lambda model, rows: anywhere(supports(model, rows[:1])[0])),
 ]
 
 
@@ -75,8 +74,8 @@ DAMAGES = [
 def test_damage_is_noticed(name, module, part, damaged, monkeypatch):
     monkeypatch.setattr(module, part, damaged)
     found = patterns.instances(PATTERNS[name].check, PATTERNS[name].sizes)
-    model, x, failure = next(one for one in found if one[2])
-    assert {"A", "P[M]", "W", "x"} < set(patterns.describe(model, x, failure))
+    failure = next(failures for _, failures in found if failures)[0]
+    assert {"A", "P[M]", "W", "x"} < set(failure)
 
 
 def test_every_statement_is_damaged():
@@ -87,7 +86,7 @@ def test_every_statement_is_damaged():
 
 
 def states_at(example, prompt, at, leave_out):
-    """The support of P[H_at | x_-leave_out], positions from 1, after the fake token if `prompt`: by every path and value."""
+    """supp P[H_at | x_-leave_out], positions from 1, after the fake token if `prompt`: by every path and value."""
     transition, emission, x = example["A"], example["W"], example["x"]
     n, found = len(transition), set()
     tokens = [None, *x] if prompt else x
@@ -102,7 +101,7 @@ def states_at(example, prompt, at, leave_out):
 
 
 def check_lemma_d_9(example):
-    """Î is strictly inside I on a model that Lemma D.9 admits: x is in Z, A ergodic, D.5 satisfied by further tokens."""
+    """Î is strictly inside I on a model that Lemma D.9 admits: x in Z, A ergodic, D.5 satisfied by further tokens."""
     n, length, star = len(example["A"]), len(example["x"]), set(example["S*"])
     assert len(example["P[M]"]) == 2  # one cell, so that a state is its syntax
     prompted = {i: states_at(example, True, i, i) for i in range(2, length + 2)}
@@ -120,7 +119,7 @@ def check_lemma_d_9(example):
 
 def test_no_smaller_pattern_breaks_lemma_d_9():
     least = patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, MEMORY[:1])
-    assert patterns.complexity(least)[:2] == (2, 2)
+    assert (len(least["A"]), len(least["x"])) == (2, 2)
     ones = Size(1, (1, 2, 3), n_values=2)
     short = Size(2, (1,), n_values=2)
     for size in (ones, short):
@@ -128,73 +127,45 @@ def test_no_smaller_pattern_breaks_lemma_d_9():
 
 
 def test_lemma_d_9_fails_where_the_prompted_input_is_possible_too():
-    def check(model, rows):
-        return (found for found in patterns.printed_pattern_lemma_d_9(model, rows) if found and found["x-hat possible"])
-
-    example = patterns.smallest_failure(check, MEMORY[:1])
+    found = patterns.instances(patterns.printed_pattern_lemma_d_9, MEMORY[:1])
+    example = next(failure for _, failures in found for failure in failures if failure["x-hat possible"])
     check_lemma_d_9(example)
     assert states_at(example, True, 1, None)
 
 
-# Masks
+# Supports
 
 
 @pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 1, 1), (2, 1, 2), (3, 1, 2), (2, 2, 2)])
-def test_masks_are_the_messages_and_the_paths(sizes):
-    """Of a model of floats with 1 for every entry that is possible."""
-    tables, rng = mask_tables(*sizes), random.Random(1)
-    n, n_columns, shape = tables.n_states, tables.n_values * tables.n_states, (len(tables.joint), tables.n_states)
-    for _ in range(60):
-        columns = rng.choice(matrices(n, stays_full))
-        found = world(tables, columns, rng.randrange(1, 1 << len(tables.joint)))
-        transition = np.array([[columns[h] >> after & 1 for h in range(n)] for after in range(n)], float)
-        memory = np.array([found.prior >> k * n & 1 for k in range(shape[0])], float)
-        x = [rng.randrange(1 << n_columns) for _ in range(rng.randint(1, 3))]
-        emission = np.array([patterns.bits(row, n_columns) for row in x], float).reshape(len(x), tables.n_values, n)
-        model = rational.Model(transition, emission, np.ones(n), memory, tables.n_cells)
-        rows = [rng.randrange(1 << tables.size), *tables.lifted(x)]
-        listed = [np.array(patterns.bits(row, tables.size), float).reshape(shape) for row in rows]
-        for row, table in zip(model.rows(range(len(x))), listed[1:], strict=True):
-            assert (row == table).all()
-        latents = latent_supports(found, rows)
-        messages = [sum(1 << b for b in np.flatnonzero(table)) for table in rational.tau(model, listed)]
-        assert latents[1:] == messages
-        for i, latent in enumerate(latents[1:], start=1):
-            assert (latent != 0) == possible(found, without(found, rows, i))
-            vector = np.array(patterns.bits(latent, tables.size)).reshape(shape)
-            assert patterns.bits(tables.looked_up[latent], n_columns) == (model.looked_up(vector) > 0).ravel().tolist()
-            assert tables.states[latent] == sum(1 << h for h in {b % n for b in members(latent)})
-            assert members(tables.value[latent]) == np.flatnonzero(model.of_cell(vector, 0)).tolist()
-        at_start = [b for b in members(found.prior) if explains(found, b, rows)]
-        assert members(latents[0]) == at_start
-
-
-def explains(found, state, rows):
-    """Whether a path from this lifted state at time 0 explains all rows."""
-    n = found.tables.n_states
-    here = {state}
-    for row in rows:
-        here = {b - b % n + after for b in here for after in members(found.columns[b % n])}
-        here = {b for b in here if row >> b & 1}
-    return bool(here)
+def test_supports_are_those_of_sums_over_paths(sizes):
+    """Of every input of two tokens, behind a random prompt."""
+    n_states, n_cells, n_values = sizes
+    size, rng = Size(n_states, (2,), n_cells, n_values, stays_full), np.random.default_rng(1)
+    (x,), names = size.inputs(), [f"m{j}" for j in range(n_cells)]
+    for model in random.Random(1).sample(list(size.models()), 7):
+        prompt = rng.integers(0, 2, model.lookup.shape)
+        rows = [prompt, *model.rows(x)]
+        table = Joint(model.transition, model.emission, model.initial, [prompt, None, None], model.memory)
+        exact = [table.given_input(*names, "h0"), *(table.left_out(i, *names, f"h{i}") for i in (2, 3))]
+        found, messages = supports(model, rows), rational.tau(model, rows)
+        for latent, paths in zip([found[0], *found[2:]], exact, strict=True):
+            assert (latent == (paths > 0).reshape(latent.shape)).all()
+            assert (patterns.memory_values(model, latent) == latent.reshape(len(paths), n_values, -1).any(-1)).all()
+        assert all(((tau > 0) == latent).all() for tau, latent in zip(messages, found[1:], strict=True))
+        assert (patterns.possible(model, rows) == (table.given_input() > 0)).all()
 
 
 def test_all_ergodic_chains_are_counted():
     assert [len(matrices(n)) for n in (1, 2, 3)] == [1, 3, 139]
     assert [len(matrices(n, stays_full)) for n in (1, 2, 3)] == [1, 7, 265]
-    for n in (2, 3):
-        for columns in matrices(n):
-            matrix = np.array([[columns[h] >> after & 1 for h in range(n)] for after in range(n)])
-            assert any((np.linalg.matrix_power(matrix, power) > 0).all() for power in range(1, 6))
+    for matrix in [*matrices(2), *matrices(3)]:
+        assert any((np.linalg.matrix_power(matrix, power) > 0).all() for power in range(1, 6))
 
 
 def test_relabelling_reaches_every_chain_once():
     for n in (2, 3):
-        reached = []
-        for columns in up_to_relabelling(matrices(n)):
-            matrix = np.array([patterns.bits(mask, n) for mask in columns])
-            orbit = {
-                tuple((matrix[np.ix_(order, order)] @ (1 << np.arange(n))).tolist()) for order in permutations(range(n))
-            }
-            reached += sorted(orbit)
-        assert sorted(reached) == sorted(matrices(n))
+        orders = list(permutations(range(n)))
+        reached = [
+            orbit for a in up_to_relabelling(matrices(n)) for orbit in {a[np.ix_(o, o)].tobytes() for o in orders}
+        ]
+        assert sorted(reached) == sorted(matrix.copy().tobytes() for matrix in matrices(n))

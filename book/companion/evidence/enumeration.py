@@ -65,32 +65,29 @@ class Joint:
         ranks = np.argsort(np.argsort(axes))
         return self.table.sum(rest).transpose(ranks)
 
-    def given_input(self, *names: str) -> np.ndarray:
-        """Pr(x, names) for every input x, (inputs, …), inputs in the order of itertools.product."""
-        table = self.of(*(f"x{i + 1}" for i in range(self.length)), *names)
+    def left_out(self, i: int, *names: str) -> np.ndarray:
+        """Pr(x_{-i}, names) for every input x, (inputs, …), in the order of itertools.product, whatever its i-th token.
+
+        Position i, from 1, must be a token's.
+        """
+        table = self.of(*(f"x{k}" for k in range(1, self.length + 1) if k != i), *names)
+        table = np.expand_dims(table, i - 1) if i else table
+        table = np.broadcast_to(table, (*self.inputs, *table.shape[self.length :]))
         return table.reshape(-1, *table.shape[self.length :])
 
-    def left_out(self, i: int, *names: str) -> np.ndarray:
-        """Pr(x_{-i}, names) for every input x, whatever its i-th token, (inputs, …). Position i must be a token's."""
-        table = self.of(*(f"x{k + 1}" for k in range(self.length) if k + 1 != i), *names)
-        table = np.broadcast_to(np.expand_dims(table, i - 1), (*self.inputs, *table.shape[self.length - 1 :]))
-        return table.reshape(-1, *table.shape[self.length :])
+    def given_input(self, *names: str) -> np.ndarray:
+        """Pr(x, names) for every input x, (inputs, …)."""
+        return self.left_out(0, *names)
 
     def token(self, i: int) -> np.ndarray:
         """Pr(x_{-i}, X_i = z) for every input and every token z, (inputs, X). Position i must be a token's."""
-        table = np.moveaxis(self.of(*(f"x{k + 1}" for k in range(self.length))), i - 1, -1)
-        table = np.broadcast_to(np.expand_dims(table, i - 1), (*self.inputs, table.shape[-1]))
-        return table.reshape(-1, table.shape[-1])
+        return self.left_out(i, f"x{i}")
 
     def cell_and_state(self, i: int) -> np.ndarray:
         """Pr(M_{J_i} = m, H_i = h, x_{-i}) for every input, (inputs, M, H)."""
-        table = self.left_out(i, *(f"m{j}" for j in range(self.n_cells)), f"h{i}")
-        n_syntax = self.n_states // self.n_cells
-        by_cell = []
-        for j in range(self.n_cells):
-            others = tuple(1 + k for k in range(self.n_cells) if k != j)
-            by_cell.append(table[..., j * n_syntax : (j + 1) * n_syntax].sum(others))
-        return np.concatenate(by_cell, -1)
+        table, cells = self.left_out(i, *(f"m{j}" for j in range(self.n_cells)), f"h{i}"), range(self.n_cells)
+        blocks = enumerate(np.split(table, self.n_cells, -1))
+        return np.concatenate([block.sum(tuple(1 + k for k in cells if k != j)) for j, block in blocks], -1)
 
 
 def _looked_up(emission: np.ndarray, n_cells: int) -> np.ndarray:
@@ -103,8 +100,8 @@ def _looked_up(emission: np.ndarray, n_cells: int) -> np.ndarray:
     return table
 
 
-class Enumeration:
-    """All latent paths of a model for one sequence of embeddings.
+class Enumeration(Joint):
+    """All `n_paths` latent paths of a model for one sequence of embeddings.
 
     Args:
         transition, emission, initial: A (S, S), W (X, S) or (X, M, H), P[H_0]; arrays, columns sum to 1.
@@ -117,38 +114,30 @@ class Enumeration:
     def __init__(self, transition, emission, initial, embeddings, memory=None):
         self.emission, rows = _numbers(emission), _numbers(embeddings)
         if memory is not None:
-            rows = _looked_up(rows.reshape(len(rows), *self.emission.shape[1:]), np.ndim(memory))
-        self._joint = lambda rows: Joint(transition, emission, initial, list(rows), memory)
-        self.rows, self.everything = rows, self._joint(rows)
+            rows = _looked_up(rows.reshape(-1, *self.emission.shape[1:]), np.ndim(memory))
+        super().__init__(transition, emission, initial, list(rows), memory)
+        self._given = lambda rows: Joint(transition, emission, initial, rows, memory)
+        self.rows, self.n_paths = list(rows), self.table.size
 
-    @property
-    def n_paths(self) -> int:
-        """How many paths there are."""
-        return self.everything.table.size
-
-    def _left_out(self, position: int | None) -> Joint:
+    def _without(self, i: int) -> Joint:
         """The table without the evidence of a position, counted from 1."""
-        if position is None:
-            return self.everything
-        rows = self.rows.copy()
-        rows[position - 1] = 1
-        return self._joint(rows)
+        return self._given([*self.rows[: i - 1], np.ones_like(self.rows[0]), *self.rows[i:]])
 
     def likelihood(self) -> float:
         """Pr(X = x)."""
-        return self.everything.table.sum()
+        return self.table.sum()
 
     def state(self, at: int, leave_out: int | None = None) -> np.ndarray:
         """P[H_at, evidence], (S,); without the evidence of position `leave_out`, if given."""
-        return self._left_out(leave_out).of(f"h{at}")
+        return (self._without(leave_out) if leave_out else self).of(f"h{at}")
 
     def memory(self, cell: int) -> np.ndarray:
         """P[M_cell, evidence], (M,)."""
-        return self.everything.of(f"m{cell}")
+        return self.of(f"m{cell}")
 
     def masked_token(self, at: int) -> np.ndarray:
         """P[X_at, evidence of all other positions], (X,): Ḡ_at before it is normalised."""
-        table = self._left_out(at)
+        table = self._without(at)
         weights = table.of(f"h{at}") if self.emission.ndim == 2 else table.cell_and_state(at)
         return self.emission.reshape(len(self.emission), -1) @ weights.ravel()
 
@@ -156,7 +145,7 @@ class Enumeration:
 def normalised(vector: np.ndarray) -> np.ndarray:
     """The vector divided by its sum; zeros where the sum is zero."""
     total = vector.sum()
-    return vector / total if total > 0 else vector
+    return vector / total if total else vector
 
 
 def conditional(table: np.ndarray) -> np.ndarray:

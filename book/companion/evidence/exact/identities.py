@@ -8,9 +8,11 @@ P[H_0], P[M], u and μ, for a given input and pattern of zeros.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +27,7 @@ SHORTER: Sizes = ((2, 2), (4, 10), (6, 20))
 """For Lemma C.1, whose messages as the paper prints them divide at every step, so that fractions grow."""
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """`check(rng, n_states, length)` yields differences; `degree(n_states, length)` bounds the identity's degree."""
 
     check: Callable[[random.Random, int, int], Differences]
@@ -70,14 +71,14 @@ def _by_statement(module: ModuleType, sizes: Sizes, degree: Callable[[int, int],
     found = {}
     for key, check in vars(module).items():
         if key.startswith("identity_"):
-            kind, *rest = key.split("_")[1:]
-            number = ".".join(rest).upper() if rest and rest[-1].isdigit() else " ".join(rest)
-            found[f"{kind.capitalize()} {number}".strip()] = Identity(check, sizes, degree)
+            words = key.removeprefix("identity_").replace("_", " ").capitalize()
+            name = re.sub(r" (\w) (\d+)$", lambda number: f" {number[1].upper()}.{number[2]}", words)
+            found[name] = Identity(check, sizes, degree)
     return found
 
 
 IDENTITIES = _by_statement(vanilla, VANILLA, quotient_degree) | _by_statement(memory, MEMORY, attention_degree)
-IDENTITIES["Lemma C.1"] = Identity(vanilla.identity_lemma_c_1, SHORTER, quotient_degree)
+IDENTITIES["Lemma C.1"] = IDENTITIES["Lemma C.1"]._replace(sizes=SHORTER)
 
 
 def confirm(name: str, points: int, seed: int) -> Confirmation:

@@ -8,14 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from companion.evidence.enumeration import Joint
+from companion.evidence.enumeration import Joint, normalised
 from companion.evidence.enumeration import conditional as conditionals
 from companion.evidence.exact.rational import (
-    MASK,
     Model,
     left_inverse,
-    normalised,
-    other_than,
     others,
     possible_text,
     prediction,
@@ -26,16 +23,10 @@ from companion.evidence.exact.rational import (
     reduced,
     stationary,
 )
-from companion.evidence.exact.vanilla import (
-    MOST_ENTRIES,
-    Differences,
-    draw_prompt,
-    entries,
-    full,
-    prompted_differences,
-)
+from companion.evidence.exact.vanilla import Differences, draw_prompt, few_entries, prompted_differences
 
-Rows = list[np.ndarray]
+GATE, OUTSIDE = 0, 1
+"""Two tokens of every task: of one state alone, and of values of cell j* that Assumption D.5 does not recover."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +34,8 @@ class Task:
     """A memory model, a cell j*, weights μ on its values, and recoverable states H* = {j*} × S*.
 
     `values` are those of Assumption 4.2 (all) or D.5 (the support of μ). Of the other columns of W, those in V̄ lie in
-    a span of few dimensions. One state outside H* emits only the last token, `gate`, and leads only into H*, so that
-    the state after a gate is surely in H*. Under D.5 the token before it, `outside`, comes only from cell j* with a value
-    outside the support of μ.
+    a span of few dimensions. One state outside H* emits only GATE and leads only into H*, so that the state after a
+    gate is surely in H*. Under D.5, OUTSIDE comes only from cell j* with a value outside the support of μ.
     """
 
     model: Model
@@ -54,162 +44,120 @@ class Task:
     essential: list[int]
     values: list[int]
 
-    @property
-    def gate(self) -> int:
-        return len(self.model.emission) - 1
-
-    @property
-    def outside(self) -> int:
-        return len(self.model.emission) - 2
-
-    @property
-    def rest(self) -> list[tuple[int, int]]:
-        """The (m, h) whose columns span V̄."""
-        n, cells = self.model.n_states, self.model.n_cells
-        return [
-            (m, h)
-            for h in range(n)
-            for m in range(self.model.n_values)
-            if h not in self.essential and (h * cells // n != self.cell or m in self.values)
-        ]
-
     @cached_property
-    def inverse(self) -> np.ndarray:
-        """A left inverse of the columns at M* × H*, by state, then value, beside a basis of V̄."""
+    def inverses(self) -> tuple[np.ndarray, np.ndarray]:
+        """A left inverse of the columns at M* × H* and of a basis of V̄: its rows for M* × H*, and for the basis."""
         table = self.model.emission
-        own = [table[:, m, h] for h in self.essential for m in self.values]
-        rest = np.stack([table[:, m, h] for m, h in self.rest], 1)
-        return left_inverse(np.concatenate([np.stack(own, 1), rest[:, reduced(rest)[1]]], 1))
+        n_tokens, n_values, n_states = table.shape
+        own = table[:, self.values][:, :, self.essential]
+        rest = np.ones((n_values, n_states), bool)
+        rest[:, np.arange(n_states) * self.model.memory.ndim // n_states == self.cell] = False
+        rest[self.values] = True
+        rest[:, self.essential] = False
+        basis = table[:, rest][:, reduced(table[:, rest])[1]]
+        inverse = left_inverse(np.concatenate([own.reshape(n_tokens, -1), basis], 1))
+        n_own = own[0].size
+        return inverse[:n_own].reshape(*own.shape[1:], n_tokens), inverse[n_own:]
 
 
-def draw_task(rng: random.Random, n_states: int, n_cells: int, sparse: bool, at_rest: bool) -> Task:
-    """A random task; `sparse` asks for Assumption D.5 rather than 4.2, `at_rest` for a stationary start.
+def draw_task(rng: random.Random, n_states: int, prompted: bool = False, cells: tuple[int, ...] = (1, 2, 3)) -> Task:
+    """A random task with one of these numbers of cells, as far as they divide the states; A and P[M] have random zeros.
 
-    A and P[M] have random zeros.
+    `prompted` asks for Assumption D.5 rather than 4.2 and for a stationary start.
     """
+    n_cells = rng.choice([n for n in cells if n_states % n == 0])
     n_values, n_syntax, cell = rng.choice((2, 3)), n_states // n_cells, rng.randrange(n_cells)
     in_cell = range(cell * n_syntax, (cell + 1) * n_syntax)
     essential = sorted(rng.sample(in_cell, rng.randint(1, n_syntax - (n_cells == 1))))
     gate = rng.choice([h for h in range(n_states) if h not in essential])
     weighed = sorted(rng.sample(range(n_values), rng.randint(1, n_values - 1)))
-    values = weighed if sparse else list(range(n_values))
-    plain = full(len(values) * len(essential) + 2)  # the tokens but `outside` and `gate`
-    spanning = random_columns(rng, [[*plain, 0, 0]] * 2)
+    values = weighed if prompted else list(range(n_values))
+    plain = [1] * (len(values) * len(essential) + 2)  # the tokens but GATE and OUTSIDE
+    spanning = random_columns(rng, [[0, 0, *plain]] * 2)
 
     def column(m: int, h: int) -> np.ndarray:
         if h == gate:
-            return random_column(rng, [*np.zeros_like(plain), 0, 1])
+            return random_column(rng, [1, 0, *np.zeros_like(plain)])
         if h in in_cell and m not in values:
-            return random_column(rng, [*plain, 1, 0])
-        return random_column(rng, [*plain, 0, 0]) if h in essential else spanning @ random_column(rng, [1, 1])
+            return random_column(rng, [0, 1, *plain])
+        return random_column(rng, [0, 0, *plain]) if h in essential else spanning @ random_column(rng, [1, 1])
 
     emission = np.stack([np.stack([column(m, h) for h in range(n_states)], 1) for m in range(n_values)], 1)
-    patterns = [full(n_states) if h in essential else random_pattern(rng, n_states, 0.3) for h in range(n_states)]
+    patterns = [[1] * n_states if h in essential else random_pattern(rng, n_states, 0.3) for h in range(n_states)]
     for pattern in patterns:
         pattern[gate] = 1
     patterns[gate] = np.isin(range(n_states), essential)
     transition = random_columns(rng, patterns)
-    law = stationary(transition) if at_rest else random_column(rng, full(n_states))
+    law = stationary(transition) if prompted else random_column(rng, [1] * n_states)
     joint = np.array(random_pattern(rng, n_values**n_cells, 0.2)).reshape((n_values,) * n_cells)
     joint[(np.arange(n_values),) * n_cells] = 1  # so that each value is possible
-    model = Model(transition, emission, law, random_column(rng, joint.ravel()), n_cells)
+    model = Model(transition, emission, law, random_column(rng, joint.ravel()).reshape(joint.shape))
     return Task(model, cell, random_weights(rng, np.isin(range(n_values), weighed).astype(int)), essential, values)
 
 
-def some_task(rng: random.Random, n_states: int, sparse: bool, at_rest: bool, cells=(1, 2, 3)) -> Task:
-    """A task with one of these numbers of cells, as far as they divide the states."""
-    return draw_task(rng, n_states, rng.choice([n for n in cells if n_states % n == 0]), sparse, at_rest)
-
-
 def prompt(task: Task) -> np.ndarray:
-    """u of (D.6): 1 where m_{j*} is in supp(μ), 0 elsewhere."""
-    n, cells = task.model.n_values, task.model.n_cells
-    mine = np.indices((n,) * cells)[task.cell].ravel()
-    return np.repeat((task.mu != 0)[mine].astype(object)[:, None], task.model.n_states, 1)
-
-
-def prompted(task: Task, x: list[int]) -> Rows:
-    """ê(x) = (u, η(e(x)))."""
-    return [prompt(task), *task.model.rows(x)]
+    """u of (D.6), (K, H): 1 where m_{j*} is in supp(μ), 0 elsewhere."""
+    mine = task.model.values[task.cell]
+    return task.model.ones * (task.mu != 0)[mine, None]
 
 
 def theta_2(task: Task) -> np.ndarray:
-    """Θ^(2,s) of Claims D.3 and D.10, (S*, M, X): to P[M_{j*}, H_i = h | …], for each h = (j*, s) in H*."""
-    found = np.zeros((len(task.essential), task.model.n_values, len(task.model.emission)), object)
-    n_own = len(task.essential) * len(task.values)
-    found[:, task.values] = task.inverse[:n_own].reshape(len(task.essential), len(task.values), -1)
+    """Θ^(2,s) of Claims D.3 and D.10, (M, S*, X): to P[M_{j*}, H_i = h | …], for each h = (j*, s) in H*."""
+    found = np.zeros((len(task.mu), len(task.essential), len(task.model.emission)), object)
+    found[task.values] = task.inverses[0]
     return found
 
 
 def theta_1(task: Task) -> np.ndarray:
     """Θ^(1) of Claims D.3 and D.10: a row for each h in H*, to Pr(H_i = h | …), and one to the rest."""
-    n_own = len(task.essential) * len(task.values)
-    return np.concatenate([theta_2(task).sum(1), task.inverse[n_own:].sum(0, keepdims=True)])
+    return np.concatenate([theta_2(task).sum(0), task.inverses[1].sum(0, keepdims=True)])
 
 
 def key(task: Task) -> tuple[np.ndarray, np.ndarray]:
     """Query q and Θ^(K) of Lemmas D.2 and D.9: 1 on H*, and Θ^(1); qᵀK is the probability of H*."""
-    return np.array([*full(len(task.essential)), 0], object), theta_1(task)
+    return np.array([*[1] * len(task.essential), 0], object), theta_1(task)
 
 
 def value(task: Task, probs: np.ndarray, embedding: np.ndarray) -> object:
     """V of Lemmas D.4 and D.13: bᵀ((Θ^(V) Ḡ_i) ⊙ φ(e)), with b = Bᵀμ and B the sum over S*."""
-    read = (theta_2(task) @ probs).T * embedding[:, task.essential]  # (M, S*)
-    return task.mu @ read.sum(1)
+    return task.mu @ (theta_2(task) @ probs * embedding[:, task.essential]).sum(1)
 
 
 class Evidence:
-    """What a task's model makes of evidence, (t, K, H): `chance` is its probability, `left` that of all but position i.
+    """What a task's model makes of a text, with the prompt (D.6) before it if `prompted`. Positions count from 0.
 
-    Positions count from 0. `probs` are Ḡ_1, …, Ḡ_t.
+    `chance` is its probability, `left` that of all but position i, and `target` is μᵀP[M_{j*} | evidence]. At each
+    position `probs` are Ḡ_i, `latents` P[M_{J_i}, H_i | all evidence but that of i], (M, H), and `values` V. The state
+    is `sure` where P[H_i | evidence but that of i] exists and is supported in H*.
     """
 
-    def __init__(self, task: Task, rows: Rows):
-        self.task, self.rows = task, rows
-        self.at_start, *self.tables = others(task.model, rows)
+    def __init__(self, task: Task, x: list[int], prompted: bool = False):
+        model, self.rows = task.model, [prompt(task)] * prompted + task.model.rows(x)
+        self.at_start, *self.tables = others(model, self.rows)
         self.chance, self.left = self.at_start.sum(), np.array([table.sum() for table in self.tables], object)
-        self.probs = [prediction(task.model, table) for table in self.tables]
-
-    def latent(self, i: int) -> np.ndarray:
-        """P[M_{J_i}, H_i | all evidence but that of i], (M, H)."""
-        return normalised(self.task.model.looked_up(self.tables[i]))
-
-    @property
-    def target(self) -> object:
-        """μᵀP[M_{j*} | evidence]."""
-        return self.task.mu @ normalised(self.task.model.of_cell(self.at_start, self.task.cell))
-
-    @property
-    def values(self) -> np.ndarray:
-        """V at every position."""
-        embeddings = map(self.task.model.unlift, self.rows)
-        return np.array([value(self.task, *pair) for pair in zip(self.probs, embeddings, strict=True)], object)
-
-    @property
-    def sure(self) -> np.ndarray:
-        """The positions where P[H_i | evidence but that of i] exists and is supported in H*."""
-        laws = np.array([table.sum(0) for table in self.tables], object)
-        return np.flatnonzero(laws.any(1) & ~np.delete(laws, self.task.essential, 1).any(1))
+        self.target = task.mu @ normalised(model.of_cell(self.at_start, task.cell))
+        self.probs = [prediction(model, table) for table in self.tables]
+        self.latents = [normalised(model.looked_up(table)) for table in self.tables]
+        given = zip(self.probs, map(model.unlift, self.rows), strict=True)
+        self.values = np.array([value(task, *pair) for pair in given], object)
+        outside = [np.delete(latent, task.essential, 1).any() for latent in self.latents]
+        self.sure = np.flatnonzero((self.left != 0) & ~np.array(outside))
 
 
-def gated_text(rng: random.Random, task: Task, length: int, prompted_too: bool = False) -> list[int]:
-    """A possible x with a gate before its last position; with `prompted_too` (z̃, x) is possible as well."""
+def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -> tuple[Evidence, Evidence]:
+    """A possible text behind the prompt (D.6) and alone.
+
+    Either with a gate before its last position and possible behind the prompt too, or `excluded` by the prompt, as
+    M_{j*} is surely outside supp(μ).
+    """
 
     def wanted(x: list[int]) -> bool:
-        return task.gate in x[:-1] and (not prompted_too or other_than(task.model, prompted(task, x), 0).any())
+        if excluded:
+            return OUTSIDE in x
+        return GATE in x[:-1] and others(task.model, [prompt(task), *task.model.rows(x)])[0].any()
 
-    return possible_text(rng, task.model, length, wanted)
-
-
-def excluded_text(rng: random.Random, task: Task, length: int) -> list[int]:
-    """A possible x for which (z̃, x) is impossible: M_{j*} is surely outside supp(μ)."""
-    return possible_text(rng, task.model, length, lambda x: task.outside in x)
-
-
-def with_and_without_prompt(rng: random.Random, task: Task, length: int) -> tuple[Evidence, Evidence]:
-    """A text with a gate behind the prompt (D.6), where it is possible, and alone."""
-    x = gated_text(rng, task, length, prompted_too=True)
-    return Evidence(task, prompted(task, x)), Evidence(task, task.model.rows(x))
+    x = possible_text(rng, task.model, length, wanted)
+    return Evidence(task, x, prompted=True), Evidence(task, x)
 
 
 def mixed(table: Joint, i: int) -> np.ndarray:
@@ -219,41 +167,38 @@ def mixed(table: Joint, i: int) -> np.ndarray:
 
 def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> Differences:
     """P[X_i | X_-i = x_-i] = W P[M_{J_i}, J_i, S_i | X_-i = x_-i], which is (D.1), by enumeration of all texts."""
-    model = some_task(rng, n_states, sparse=False, at_rest=False).model
-    length = max([1] + [t for t in range(2, length + 1) if entries(model, t, t) <= MOST_ENTRIES])
-    prior = model.memory.reshape((model.n_values,) * model.n_cells)
-    table = Joint(model.transition, model.emission, model.initial, [None] * length, prior)
+    model = draw_task(rng, n_states).model
+    length = max([1] + [t for t in range(2, length + 1) if few_entries(model, t, t)])
+    table = Joint(model.transition, model.emission, model.initial, [None] * length, model.memory)
     for i in range(1, length + 1):
-        weights = mixed(table, i).reshape(len(model.emission) ** length, -1)
-        yield conditionals(table.token(i)) - weights @ model.emission.reshape(len(model.emission), -1).T
+        yield conditionals(table.token(i)) - np.tensordot(mixed(table, i), model.emission, ((1, 2), (1, 2)))
 
 
 def theta_differences(task: Task, text: Evidence, first: int) -> Differences:
     """How far Θ^(1) Ḡ_i and Θ^(2,s) Ḡ_i are from what Claims D.3 and D.10 say, from position `first`."""
     one, two = theta_1(task), theta_2(task)
     for i, probs in list(enumerate(text.probs))[first:]:
-        exact = text.latent(i)[:, task.essential]
+        exact = text.latents[i][:, task.essential]
         states = exact.sum(0)
         yield one @ probs - np.array([*states, 1 - states.sum()], object)
-        yield two @ probs - exact.T
+        yield two @ probs - exact
 
 
 def identity_claim_d_3(rng: random.Random, n_states: int, length: int) -> Differences:
-    """Θ^(1) G_i(x) has Pr(H_i = h | x_-i) for h in H* and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i]."""
-    task = some_task(rng, n_states, sparse=False, at_rest=False)
-    yield from theta_differences(task, Evidence(task, task.model.rows(possible_text(rng, task.model, length))), 0)
+    """Θ^(1) G_i(x) has Pr(H_i = h | x_-i), h in H*, and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i]."""
+    task = draw_task(rng, n_states)
+    yield from theta_differences(task, Evidence(task, possible_text(rng, task.model, length)), 0)
 
 
 def identity_claim_d_10(rng: random.Random, n_states: int, length: int) -> Differences:
     """Claim D.3 for Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5."""
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    yield from theta_differences(task, with_and_without_prompt(rng, task, length)[0], 1)
+    task = draw_task(rng, n_states, prompted=True)
+    yield from theta_differences(task, texts(rng, task, length)[0], 1)
 
 
 def identity_lemma_d_4(rng: random.Random, n_states: int, length: int) -> Differences:
-    """V(G_i(x), e(x_i)) = r_{x,i} μᵀP[M_{j*} | x], r_{x,i} = Pr(x) / Pr(x_-i), at every position that is surely in H*."""
-    task = some_task(rng, n_states, sparse=False, at_rest=False)
-    text = Evidence(task, task.model.rows(gated_text(rng, task, length)))
+    """V(G_i(x), e(x_i)) = r_{x,i} μᵀP[M_{j*} | x], r_{x,i} = Pr(x) / Pr(x_-i), where the state is surely in H*."""
+    _, text = texts(rng, draw_task(rng, n_states), length)
     yield (text.values - text.chance / text.left * text.target)[text.sure]
 
 
@@ -262,13 +207,13 @@ def identity_lemma_d_13(rng: random.Random, n_states: int, length: int) -> Diffe
 
     There without the prompt, that is in Î. And V = 0 at every i > 1 for another input, whose (z̃, x) is impossible.
     """
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    text, plain = with_and_without_prompt(rng, task, length)
+    task = draw_task(rng, n_states, prompted=True)
+    text, plain = texts(rng, task, length)
     positions = plain.sure + 1
     joints = task.mu @ task.model.of_cell(text.at_start, task.cell) / text.left[positions]
     yield text.values[positions] - joints
     yield joints - plain.chance / text.left[positions] * plain.target
-    yield Evidence(task, prompted(task, excluded_text(rng, task, length))).values[1:]
+    yield texts(rng, task, length, excluded=True)[0].values[1:]
 
 
 def head_differences(task: Task, text: Evidence, plain: Evidence, first: int) -> Differences:
@@ -279,66 +224,64 @@ def head_differences(task: Task, text: Evidence, plain: Evidence, first: int) ->
     """
     attended, (query, matrix) = text.sure[text.sure >= first], key(task)
     for i in range(first, len(text.rows)):
-        inside = 1 if i in attended else text.latent(i)[:, task.essential].sum()
+        inside = 1 if i in attended else text.latents[i][:, task.essential].sum()
         yield query @ (matrix @ text.probs[i]) - inside
     yield (text.values[attended] - plain.chance / text.left[attended] * plain.target).sum() / len(attended)
 
 
 def identity_theorem_4_3(rng: random.Random, n_states: int, length: int) -> Differences:
     """The attention head of Theorem 4.3 on G(x): the positions it attends to and its score."""
-    task = some_task(rng, n_states, sparse=False, at_rest=False)
-    text = Evidence(task, task.model.rows(gated_text(rng, task, length)))
+    task = draw_task(rng, n_states)
+    _, text = texts(rng, task, length)
     yield from head_differences(task, text, text, first=0)
 
 
 def attention_differences(rng: random.Random, task: Task, length: int) -> Differences:
     """The head of Theorems D.6 and 4.6 where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
-    yield from head_differences(task, *with_and_without_prompt(rng, task, length), first=1)
-    x = excluded_text(rng, task, length)
-    yield Evidence(task, prompted(task, x)).values[1:]
-    yield Evidence(task, task.model.rows(x)).target
+    yield from head_differences(task, *texts(rng, task, length), first=1)
+    text, plain = texts(rng, task, length, excluded=True)
+    yield text.values[1:]
+    yield plain.target
 
 
 def identity_theorem_d_6(rng: random.Random, n_states: int, length: int) -> Differences:
     """The prompt (D.6) and the attention head of Theorem D.6, with two cells or three."""
-    yield from attention_differences(rng, some_task(rng, n_states, True, True, cells=(2, 3)), length)
+    yield from attention_differences(rng, draw_task(rng, n_states, prompted=True, cells=(2, 3)), length)
 
 
 def identity_theorem_4_6(rng: random.Random, n_states: int, length: int) -> Differences:
     """The prompt (D.6) and the attention head of Theorem 4.6, with one cell."""
-    yield from attention_differences(rng, some_task(rng, n_states, True, True, cells=(1,)), length)
+    yield from attention_differences(rng, draw_task(rng, n_states, prompted=True, cells=(1,)), length)
 
 
 def identity_lemma_d_7(rng: random.Random, n_states: int, length: int) -> Differences:
     """For (u, η(e(x))), u any lifted vector: τ_i = P[H̃_i, X̂_-i = x̂_-i], and Ḡ_i the conditional, at every position."""
-    model = some_task(rng, n_states, sparse=False, at_rest=False).model
+    model = draw_task(rng, n_states).model
     yield from prompted_differences(rng, model, [draw_prompt(rng, model)], length)
 
 
 def identity_proposition_d_8(rng: random.Random, n_states: int, length: int) -> Differences:
     """P[M, H_i, X_{i+1:i+t} = x] = P[M, H_0, X_{1:t} = x] from a stationary start, i from 1 to 3."""
-    model = some_task(rng, n_states, sparse=True, at_rest=True).model
-    x, i = possible_text(rng, model, length), rng.randint(1, 3)
-    yield other_than(model, model.rows([MASK] * i + x), i) - other_than(model, model.rows(x), 0)
+    model = draw_task(rng, n_states, prompted=True).model
+    rows, i = model.rows(possible_text(rng, model, length)), rng.randint(1, 3)
+    yield others(model, [model.ones] * i + rows)[i] - others(model, rows)[0]
 
 
 def identity_proposition_d_11(rng: random.Random, n_states: int, length: int) -> Differences:
     """P[M_{j*} = m, X̂_-i = x̂_-i] = 0 for m outside supp(μ), at every i > 1."""
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    for table in others(task.model, prompted(task, possible_text(rng, task.model, length)))[2:]:
+    task = draw_task(rng, n_states, prompted=True)
+    for table in Evidence(task, possible_text(rng, task.model, length), prompted=True).tables[1:]:
         yield task.model.of_cell(table, task.cell)[task.mu == 0]
 
 
 def identity_claim_d_14(rng: random.Random, n_states: int, length: int) -> Differences:
     """μᵀP[M_{j*} | X̂ = x̂] Pr(X̂_1 = z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | x]."""
-    text, plain = with_and_without_prompt(rng, some_task(rng, n_states, sparse=True, at_rest=True), length)
+    text, plain = texts(rng, draw_task(rng, n_states, prompted=True), length)
     yield text.target * text.chance / text.left[0] - plain.target
 
 
 def identity_claim_d_15(rng: random.Random, n_states: int, length: int) -> Differences:
     """Where (z̃, x) is impossible, μᵀP[M_{j*} | x] = 0; and Ḡ_i = 0 wherever (z̃, x)_-i is impossible."""
-    task = some_task(rng, n_states, sparse=True, at_rest=True)
-    x = excluded_text(rng, task, length)
-    text = Evidence(task, prompted(task, x))
-    yield np.array([text.chance, Evidence(task, task.model.rows(x)).target], object)
+    text, plain = texts(rng, draw_task(rng, n_states, prompted=True), length, excluded=True)
+    yield np.array([text.chance, plain.target], object)
     yield np.array(text.probs, object)[text.left == 0]

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import product
 
 import numpy as np
 
-from companion.evidence.enumeration import Joint
+from companion.evidence.enumeration import Joint, normalised
 from companion.evidence.exact.rational import (
-    MASK,
     Model,
     fractions,
     left_inverse,
     marginals,
-    normalised,
-    other_than,
     others,
     over,
     possible_text,
@@ -40,24 +36,21 @@ MOST_ENTRIES = 3000
 
 def vanilla(rng: random.Random, n_states: int, n_tokens: int) -> Model:
     """A random model without memory and without zeros."""
-    transition = random_columns(rng, np.ones((n_states, n_states)))
-    emission = random_columns(rng, np.ones((n_states, n_tokens)))
+    transition, emission = (random_columns(rng, np.ones((n_states, n))) for n in (n_states, n_tokens))
     return Model(transition, emission[:, None], random_column(rng, [1] * n_states), fractions([1]))
 
 
-def start(model: Model, x: list[int]) -> np.ndarray:
-    """P[H_0, X_{1:T} = x], (H,)."""
-    return other_than(model, model.rows(x), 0)[0]
-
-
-def full(size: int) -> list[int]:
-    return [1] * size
+def beside(model: Model, before: list[np.ndarray], x: list[int]) -> tuple[np.ndarray, np.ndarray, object]:
+    """P[H_0 | x], (H,); P[H_i, evidence], (1, H), i the number of rows `before` x; and r_x = Pr(x) / Pr(evidence)."""
+    rows = model.rows(x)
+    here, later = others(model, rows)[0][0], others(model, [*before, *rows])[len(before)]
+    return normalised(here), later, here.sum() / later.sum()
 
 
 def joint_table(rng: random.Random, n_u: int, n_v: int, n_z: int) -> np.ndarray:
     """Pr(u, v, z) with U ⊥ V | Z."""
     u_given_z, v_given_z = (random_columns(rng, np.ones((n_z, n))) for n in (n_u, n_v))
-    return random_column(rng, full(n_z)) * u_given_z[:, None] * v_given_z[None]
+    return random_column(rng, [1] * n_z) * u_given_z[:, None] * v_given_z[None]
 
 
 def identity_proposition_3_4(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -73,65 +66,53 @@ def identity_proposition_3_4(rng: random.Random, n_states: int, length: int) -> 
 
 def diagonal_b_1(model: Model, i: int) -> np.ndarray:
     """The diagonal of D in Claim B.1: P[H_i] / P[H_0]."""
-    return over(marginals(model, i)[i], model.initial)
+    return marginals(model, i)[i] / model.initial
 
 
 def identity_claim_b_1(rng: random.Random, n_states: int, length: int) -> Differences:
     """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x], with r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x)."""
     model, i = vanilla(rng, n_states, 3), rng.randint(1, 3)
-    x = possible_text(rng, model, length)
-    here, later = start(model, x), other_than(model, model.rows([MASK] * i + x), i)[0]
-    yield normalised(later) - here.sum() / later.sum() * diagonal_b_1(model, i) * normalised(here)
+    belief, later, ratio = beside(model, [model.ones] * i, possible_text(rng, model, length))
+    yield normalised(later) - ratio * diagonal_b_1(model, i) * belief
 
 
 def head_3_3(model: Model, mu: np.ndarray) -> np.ndarray:
     """b = W†ᵀ D⁻¹ μ of Theorem 3.3, for a left inverse W† of W."""
-    return left_inverse(model.emission[:, 0]).T @ over(mu, diagonal_b_1(model, 1))
+    return left_inverse(model.emission[:, 0]).T @ (mu / diagonal_b_1(model, 1))
 
 
 def identity_theorem_3_3(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀG_1(∅, x) = r_x μᵀP[H_0 | x]."""
     model = vanilla(rng, n_states, n_states + 1)
-    mu, x = random_weights(rng, full(n_states)), possible_text(rng, model, length)
-    rows = model.rows([MASK, *x])
-    here, later = start(model, x), other_than(model, rows, 1)
-    ratio = here.sum() / later.sum()
-    yield head_3_3(model, mu) @ prediction(model, later) - ratio * mu @ normalised(here)
+    mu = random_weights(rng, [1] * n_states)
+    belief, later, ratio = beside(model, [model.ones], possible_text(rng, model, length))
+    yield head_3_3(model, mu) @ prediction(model, later) - ratio * mu @ belief
 
 
-def tau_differences(model: Model, rows: list[np.ndarray]) -> Differences:
-    """τ_i = P[H̃_i, X̂_-i = x̂_-i] for every i, and Ḡ_i = W P[M_{J_i}, H_i | X̂_-i = x̂_-i]."""
-    for found, table in zip(tau(model, rows), others(model, rows)[1:], strict=True):
-        yield found - table
-        yield model.mixture(normalised(model.unlift(found))) - prediction(model, table)
+def few_entries(model: Model, length: int, n_tokens: int) -> bool:
+    """Whether the joint table of this length, `n_tokens` of its positions free, has no more than MOST_ENTRIES."""
+    return model.memory.size * len(model.emission) ** n_tokens * model.n_states ** (length + 1) <= MOST_ENTRIES
 
 
 def enumerated_differences(model: Model, before: list[np.ndarray], length: int) -> Differences:
-    """The same for every text of a length behind the rows `before`, and P[H̃_0, x̂], by enumeration."""
-    cells = (model.n_values,) * model.n_cells
-    table = Joint(
-        model.transition, model.emission, model.initial, [*before, *[None] * length], model.memory.reshape(cells)
-    )
-    names, first = [f"m{j}" for j in range(model.n_cells)], len(before) + 1
-    at_start = table.given_input(*names, "h0")
-    left_out = [table.left_out(i, *names, f"h{i}") for i in range(first, first + length)]
-    for k, x in enumerate(product(range(len(model.emission)), repeat=length)):
-        rows = [*before, *model.rows(x)]
-        yield others(model, rows)[0].ravel() - at_start[k].ravel()
-        for found, exact in zip(tau(model, rows)[first - 1 :], left_out, strict=True):
-            yield found.ravel() - exact[k].ravel()
-
-
-def entries(model: Model, length: int, n_tokens: int) -> int:
-    """Of the joint table of this length, `n_tokens` of its positions free."""
-    return len(model.memory) * len(model.emission) ** n_tokens * model.n_states ** (length + 1)
+    """How far both recursions are from sums over all paths, for every text of a length behind the rows `before`."""
+    rows = [*before, *model.rows(np.indices((len(model.emission),) * length).reshape(length, -1))]
+    names, shape = [f"m{j}" for j in range(model.memory.ndim)], (-1, *model.lookup.shape)
+    table = Joint(model.transition, model.emission, model.initial, [*before, *[None] * length], model.memory)
+    yield others(model, rows)[0] - table.given_input(*names, "h0").reshape(shape)
+    for i, found in enumerate(tau(model, rows)[len(before) :], len(before) + 1):
+        yield found - table.left_out(i, *names, f"h{i}").reshape(shape)
 
 
 def prompted_differences(rng: random.Random, model: Model, before: list[np.ndarray], length: int) -> Differences:
-    """Lemma C.1 or D.7 behind the rows `before`, on one text, or on all of them where they are few."""
-    if entries(model, length + len(before), length) <= MOST_ENTRIES:
+    """Lemma C.1 or D.7 behind the rows `before`, on one text, and on all of them where they are few."""
+    if few_entries(model, length + len(before), length):
         yield from enumerated_differences(model, before, length)
-    yield from tau_differences(model, [*before, *model.rows(possible_text(rng, model, length))])
+    rows = [*before, *model.rows(possible_text(rng, model, length))]
+    for found, table in zip(tau(model, rows), others(model, rows)[1:], strict=True):
+        yield found - table
+        weights = model.looked_up(table)  # of (m, h), where Ḡ_i is printed with their mean over the other cells
+        yield prediction(model, found) - np.tensordot(model.emission, normalised(weights), 2)
 
 
 def draw_prompt(rng: random.Random, model: Model) -> np.ndarray:
@@ -141,33 +122,22 @@ def draw_prompt(rng: random.Random, model: Model) -> np.ndarray:
 
 
 def identity_lemma_c_1(rng: random.Random, n_states: int, length: int) -> Differences:
-    """For the embeddings (u, ones, e(x)): τ_i = P[H_i, X̂_-i = x̂_-i], Ḡ_i = W P[H_i | X̂_-i = x̂_-i], at every position."""
+    """For (u, ones, e(x)), at every position: τ_i = P[H_i, X̂_-i = x̂_-i], Ḡ_i = W P[H_i | X̂_-i = x̂_-i]."""
     model = vanilla(rng, n_states, 3)
     yield from prompted_differences(rng, model, [draw_prompt(rng, model), model.ones], length)
 
 
-def diagonal_c_2(model: Model) -> np.ndarray:
-    """The diagonal of D in Lemma C.2: 1 / P[H_0]."""
-    return 1 / model.initial
-
-
-def prompt_joint(model: Model, prompt: np.ndarray) -> np.ndarray:
-    """P[X̂_1 = z̃, H_2] = A (u ⊙ P[H_1])."""
-    return model.transition @ (prompt * marginals(model, 1)[1])
-
-
-def behind(model: Model, prompt: np.ndarray, x: list[int]) -> list[np.ndarray]:
-    """(u, ones, e(x))."""
-    return [prompt.reshape(1, -1), *model.rows([MASK, *x])]
+def reach(model: Model, prompt: np.ndarray) -> np.ndarray:
+    """d = D P[X̂_1 = z̃, H_2] = A (u ⊙ P[H_1]) / P[H_0], (H,), with the D of Lemma C.2."""
+    return model.transition @ (prompt * marginals(model, 1)[1]) / model.initial
 
 
 def identity_lemma_c_2(rng: random.Random, n_states: int, length: int) -> Differences:
     """P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] = r_x D (P[X̂_1 = z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} = x)."""
     model = vanilla(rng, n_states, 3)
     x, prompt = possible_text(rng, model, length), draw_prompt(rng, model)[0]
-    here, later = start(model, x), other_than(model, behind(model, prompt, x), 2)[0]
-    right = diagonal_c_2(model) * prompt_joint(model, prompt) * normalised(here)
-    yield normalised(later) - here.sum() / later.sum() * right
+    belief, later, ratio = beside(model, [prompt, model.ones], x)
+    yield normalised(later) - ratio * reach(model, prompt) * belief
 
 
 def relaxed(rng: random.Random, n_states: int) -> tuple[Model, np.ndarray, list[int]]:
@@ -180,71 +150,56 @@ def relaxed(rng: random.Random, n_states: int) -> tuple[Model, np.ndarray, list[
         patterns[h, rng.choice(essential)] = 1
     patterns[block[-1]] = inside
     emission = random_columns(rng, np.ones((n_states, max(2, len(essential)))))
-    transition, law = random_columns(rng, patterns), random_column(rng, full(n_states))
+    transition, law = random_columns(rng, patterns), random_column(rng, [1] * n_states)
     model = Model(transition, emission[:, None], law, fractions([1]))
     return model, np.isin(range(n_states), block).astype(int), essential
 
 
-def prompt_3_6(block: np.ndarray) -> np.ndarray:
-    """u of Theorem 3.6: the indicator of B."""
-    return fractions(block)
-
-
 def head_3_6(model: Model, block: np.ndarray, essential: list[int], mu: np.ndarray) -> np.ndarray:
     """b of Theorem 3.6, from a left inverse of the columns of W in H* alone."""
-    weights = over(mu, diagonal_c_2(model) * prompt_joint(model, block))
-    return left_inverse(model.emission[:, 0, essential]).T @ weights[essential]
+    return left_inverse(model.emission[:, 0, essential]).T @ over(mu, reach(model, block))[essential]
 
 
 def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2(u, ones, e(x)) = r_x μᵀP[H_0 | x], with the r_x of Lemma C.2 and supp(μ) inside H*."""
     model, block, essential = relaxed(rng, n_states)
     mu = random_weights(rng, np.isin(range(n_states), essential).astype(int))
-    x = possible_text(rng, model, length)
-    here, later = start(model, x), other_than(model, behind(model, prompt_3_6(block), x), 2)
-    ratio = here.sum() / later.sum()
-    yield head_3_6(model, block, essential, mu) @ prediction(model, later) - ratio * mu @ normalised(here)
+    belief, later, ratio = beside(model, [block, model.ones], possible_text(rng, model, length))
+    yield head_3_6(model, block, essential, mu) @ prediction(model, later) - ratio * mu @ belief
 
 
 # Beyond the paper
 
 
-def scores(model: Model, head: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """ν = d ⊙ Wᵀb."""
-    return reach * (head @ model.emission[:, 0])
-
-
 def identity_exactness(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2 dᵀp = νᵀp, for any model, prompt and head, with d = A (u ⊙ P[H_1]) / P[H_0] and p = P[H_0 | x]."""
     model = vanilla(rng, n_states, 3)
-    prompt, head = random_weights(rng, full(n_states), signed=False), random_weights(rng, full(3))
-    x = possible_text(rng, model, length)
-    reach, belief = diagonal_c_2(model) * prompt_joint(model, prompt), normalised(start(model, x))
-    score = head @ prediction(model, other_than(model, behind(model, prompt, x), 2))
-    yield score * (reach @ belief) - scores(model, head, reach) @ belief
+    prompt, head = random_weights(rng, [1] * n_states, signed=False), random_weights(rng, [1] * 3)
+    belief, later, _ = beside(model, [prompt, model.ones], possible_text(rng, model, length))
+    reached = reach(model, prompt)
+    yield head @ prediction(model, later) * (reached @ belief) - reached * (head @ model.emission[:, 0]) @ belief
 
 
 def prompt_for_reach(model: Model, reach: np.ndarray) -> np.ndarray:
     """u with A (u ⊙ P[H_1]) / P[H_0] = d, for a permutation A, whose inverse is Aᵀ."""
-    return over(model.transition.T @ (reach * model.initial), marginals(model, 1)[1])
+    return model.transition.T @ (reach * model.initial) / marginals(model, 1)[1]
 
 
 def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2 dᵀp = μᵀp behind the prompt with d = μ / Wᵀb, for a permutation A and any μ and b."""
     plain, order = vanilla(rng, n_states, 3), rng.sample(range(n_states), n_states)
     model = Model(fractions(np.eye(n_states, dtype=int)[order]), plain.emission, plain.initial, plain.memory)
-    mu, head = (random_weights(rng, full(size)) for size in (n_states, 3))
-    reach = over(mu, head @ model.emission[:, 0])
-    x = possible_text(rng, model, length)
-    rows = behind(model, prompt_for_reach(model, reach), x)
-    score = head @ prediction(model, other_than(model, rows, 2))
-    yield score * (reach @ start(model, x)) - mu @ start(model, x)
+    mu, head = (random_weights(rng, [1] * size) for size in (n_states, 3))
+    reached = mu / (head @ model.emission[:, 0])
+    rows = [prompt_for_reach(model, reached), model.ones]
+    belief, later, _ = beside(model, rows, possible_text(rng, model, length))
+    yield head @ prediction(model, later) * (reached @ belief) - mu @ belief
 
 
 def identity_several_classes(rng: random.Random, n_states: int, length: int) -> Differences:
     """The scores of two classes' heads are in the proportion of their μ_kᵀP[H_0 | x]."""
     model = vanilla(rng, n_states, n_states + 1)
-    tasks, x = [random_weights(rng, full(n_states)) for _ in range(2)], possible_text(rng, model, length)
-    probs, law = prediction(model, other_than(model, model.rows([MASK, *x]), 1)), start(model, x)
-    one, other = (head_3_3(model, mu) @ probs for mu in tasks)
-    yield one * (tasks[1] @ law) - other * (tasks[0] @ law)
+    tasks = [random_weights(rng, [1] * n_states) for _ in range(2)]
+    belief, later, _ = beside(model, [model.ones], possible_text(rng, model, length))
+    one, other = (head_3_3(model, mu) @ prediction(model, later) for mu in tasks)
+    yield one * (tasks[1] @ belief) - other * (tasks[0] @ belief)

@@ -1,1 +1,1 @@
-"""Statements about zeros, decided for all patterns of zeros of small models, in bit masks alone."""
+"""Statements about zeros, decided for all patterns of zeros of small models, by models of ones and zeros."""

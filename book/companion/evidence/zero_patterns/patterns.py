@@ -9,165 +9,129 @@ nothing, and keeps columns of W from being zero).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import pairwise, product
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from companion.evidence.exact import rational
-from companion.evidence.zero_patterns.supports import (
-    MaskTables,
-    Rows,
-    Size,
-    World,
-    bits,
-    inside,
-    into,
-    latent_supports,
-    members,
-    possible,
-    stays_full,
-    subsets,
-    without,
-)  # fmt: skip
+from companion.evidence.enumeration import Joint
+from companion.evidence.exact.rational import Model, marginals, tau
+from companion.evidence.zero_patterns.supports import Size, anywhere, members, stays_full, subsets, supports
 
-Failures = Iterator[dict | None]
-"""For each instance that the hypotheses admit None, or how it fails."""
-Check = Callable[[World, Rows], Failures]
-"""For a model and the lifted rows of an input."""
+Rows = list[np.ndarray]
+"""For each position of an input its lifted evidence, (n, K, H) for n inputs."""
+Cases = Iterator[tuple[np.ndarray, np.ndarray, Callable[[int], dict]]]
+"""An instance of a statement for n inputs: which its hypotheses admit, where it holds, the choice for input k."""
+Check = Callable[[Model, Rows], Cases]
+
+
+def possible(model: Model, rows: Rows) -> np.ndarray:
+    """Whether the evidence has positive probability."""
+    return anywhere(supports(model, rows)[0])
 
 
 # Section 3
 
 
-def marginal(model: World, i: int) -> int:
-    """The support of P[H̃_i]."""
-    mask = model.prior
-    for _ in range(i):
-        mask = model.ahead[mask]
-    return mask
-
-
-def pattern_claim_b_1(model: World, rows: Rows) -> Failures:
-    """P[H_i | X_{i+1:T+i} = x] and D P[H_0 | X_{1:T} = x] have one support, i = 1, 2, 3; so r_x is not 0 or infinite."""
-    here = latent_supports(model, rows)[0]
+def pattern_claim_b_1(model: Model, rows: Rows) -> Cases:
+    """P[H_i | X_{i+1:T+i} = x] and D P[H_0 | X_{1:T} = x] have one support, i = 1, 2, 3; so 0 < r_x < ∞."""
+    here = supports(model, rows)[0]
     for i in (1, 2, 3):
-        later = latent_supports(model, (model.tables.full,) * i + rows)[i]
-        yield None if later == marginal(model, i) & here else {"i": i}
+        later, law = supports(model, [model.ones] * i + rows)[i], np.outer(model.memory, marginals(model, i)[i]) > 0
+        yield True, ~anywhere(later ^ law & here), lambda k: {"i": i}
 
 
-def path_supports(model: World, rows: Rows) -> list[int]:
-    """The support of τ_1, …, τ_t by going through every path: one counts for position i if no other row rules it out."""
-    reached, n = [0] * len(rows), model.tables.n_states
-    for path in product(range(n), repeat=len(rows) + 1):
-        if all(model.columns[a] >> b & 1 for a, b in pairwise(path)):
-            broken = [i for i, row in enumerate(rows) if not row >> path[i + 1] & 1]
-            for i in range(len(rows)) if not broken else broken if len(broken) == 1 else ():
-                reached[i] |= 1 << path[i + 1]
-    return reached
+def path_supports(model: Model, length: int) -> list[np.ndarray]:
+    """The support of τ_1, …, τ_t for every input of a length, (inputs, 1, H), by going through every path."""
+    table = Joint(model.transition, model.emission[:, 0], model.initial, [None] * length)
+    return [table.left_out(i, f"h{i}")[:, None] > 0 for i in range(1, length + 1)]
 
 
-def message_supports(model: World, rows: Rows) -> list[int]:
-    """The support of τ_1, …, τ_t by the messages (C.1), in floats with 1 for every entry that is not zero."""
-    n = model.tables.n_states
-    transition = np.array([bits(mask, n) for mask in into(model.columns)], float)
-    chain = rational.Model(transition, np.ones((1, 1, n)), np.ones(n), np.ones(1))
-    tau = rational.tau(chain, [np.array([bits(mask, n)], float) for mask in rows])
-    return [sum(1 << h for h in np.flatnonzero(table)) for table in tau]
-
-
-def pattern_lemma_c_1(model: World, rows: Rows) -> Failures:
+def pattern_lemma_c_1(model: Model, rows: Rows) -> Cases:
     """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
-    for prompt in range(1 << model.tables.n_states):
-        masks = (prompt, model.tables.full, *rows)
-        yield None if message_supports(model, masks) == path_supports(model, masks) else {"u": members(prompt)}
+    n_rows, paths = len(model.emission), path_supports(model, len(rows) + 2)
+    for u, prompt in enumerate(model.emission):  # the last of all rows is of ones
+        left = [table.reshape(n_rows, n_rows, -1, 1, model.n_states)[u, -1] for table in paths]
+        messages = tau(model, [prompt, model.ones, *rows])
+        differ = [anywhere((a > 0) ^ b) for a, b in zip(messages, left, strict=True)]
+        yield True, ~np.any(differ, 0), lambda k: {"u": members(prompt)}
 
 
-def prompt_joint(model: World, prompt: int) -> int:
-    """The support of P[X̂_1 = z̃, H_2]."""
-    return model.ahead[prompt & marginal(model, 1)]
-
-
-def pattern_lemma_c_2(model: World, rows: Rows) -> Failures:
+def pattern_lemma_c_2(model: Model, rows: Rows) -> Cases:
     """supp P[H_2, z̃, X̂_{3:T+2} = x] is supp P[X̂_1 = z̃, H_2] ∩ supp P[H_0 | x], for every u and possible x."""
-    here = latent_supports(model, rows)[0]
-    for prompt in range(1 << model.tables.n_states) if here else ():
-        later = latent_supports(model, (prompt, model.tables.full, *rows))[2]
-        yield None if later == prompt_joint(model, prompt) & here else {"u": members(prompt)}
+    here = supports(model, rows)[0]
+    for (prompt,) in model.emission:
+        later = supports(model, [prompt, model.ones, *rows])[2]
+        joint = model.transition @ (prompt * marginals(model, 1)[1]) > 0
+        yield anywhere(here), ~anywhere(later ^ joint & here), lambda k: {"u": members(prompt)}
 
 
-def essential_states(model: World, block: int) -> int:
+def essential_states(model: Model, block: np.ndarray) -> np.ndarray:
     """H* of Assumption 3.5: the states that B leads to."""
-    return model.ahead[block]
+    return model.transition @ block > 0
 
 
-def pattern_theorem_3_6(model: World, rows: Rows) -> Failures:
-    """For every B and μ with support in H*, and possible x: Ḡ_2 sees only H*; if (z̃, x) is impossible, supp(μ) misses x."""
-    here = latent_supports(model, rows)[0]
-    for block in subsets(model.tables.full) if here else ():
-        essential, masks = essential_states(model, block), (block, model.tables.full, *rows)
-        seen, likely = latent_supports(model, masks)[2], possible(model, masks)
+def pattern_theorem_3_6(model: Model, rows: Rows) -> Cases:
+    """For B, μ with support in H*, possible x: Ḡ_2 sees only H*; if (z̃, x) is impossible, supp(μ) misses x."""
+    here = supports(model, rows)[0]
+    for block in subsets(np.ones(model.n_states, bool)):
+        essential, behind = essential_states(model, block), [block, model.ones, *rows]
+        seen, likely = ~anywhere(supports(model, behind)[2] & ~essential), possible(model, behind)
         for mu in subsets(essential):
-            holds = inside(seen, essential) and (likely or not mu & here)
-            yield None if holds else {"B": members(block), "supp(mu)": members(mu)}
+            holds = seen & (likely | ~anywhere(mu & here))
+            yield anywhere(here), holds, lambda k: {"B": members(block), "supp(mu)": members(mu)}
 
 
 # Section 4. By symmetry j* is the first cell, so that state (j*, s) has index s.
 
 
-def prompt(tables: MaskTables, mu: int) -> int:
-    """u of (D.6), lifted, for a set of values, supp(μ)."""
-    return tables.having[mu]
+def prompt(model: Model, mu: np.ndarray) -> np.ndarray:
+    """u of (D.6), (K, H), for a set of values, supp(μ)."""
+    return model.ones * mu[model.values[0], None]
 
 
-def prompts(model: World, rows: Rows) -> Iterator[tuple[int, Rows, list[int]]]:
+def prompts(model: Model, rows: Rows) -> Iterator[tuple[np.ndarray, Rows, list[np.ndarray]]]:
     """Every support of μ with ê(x) and the supports of P[H̃_i, x̂_-i]."""
-    for mu in subsets((1 << model.tables.n_values) - 1):
-        masks = (prompt(model.tables, mu), *rows)
-        yield mu, masks, latent_supports(model, masks)
+    for mu in subsets(np.ones(len(model.memory), bool)):
+        behind = [prompt(model, mu), *rows]
+        yield mu, behind, supports(model, behind)
 
 
-def syntax_sets(tables: MaskTables) -> list[int]:
-    """Every H* = {j*} × S*, as masks of states."""
-    return subsets((1 << tables.n_syntax) - 1)
+def essential_sets(model: Model) -> np.ndarray:
+    """Every H* = {j*} × S*, as indicators of states; the whole cell first."""
+    return subsets(np.arange(model.n_states) < model.n_states // model.memory.ndim)
 
 
-@lru_cache
-def entries(tables: MaskTables, values: int, states: int) -> int:
-    """The mask of the (m, h) with m and h in the given sets."""
-    return sum(1 << m * tables.n_states + h for m in members(values) for h in members(states))
+def concentrated(latent: np.ndarray, essential: np.ndarray) -> np.ndarray:
+    """Whether the support of H̃_i is not empty and H_i is in H* there: J_i is j* and S_i in S*, as Î has it."""
+    return anywhere(latent) & ~anywhere(latent & ~essential)
 
 
-def concentrated(tables: MaskTables, states: int, essential: int) -> bool:
-    """Whether J_i is j* and S_i is in S*, as Î has it, from the support of H_i."""
-    return tables.cells[states] == 1 and inside(tables.syntax[states], essential)
+def memory_values(model: Model, latent: np.ndarray) -> np.ndarray:
+    """The support of M_{j*}, (n, M)."""
+    return model.of_cell(latent, 0) > 0
 
 
-def value_support(model: World, latent: int, row: int, values: int, essential: int) -> int:
-    """The (m, h) at which (Θ^(V) Ḡ_i) ⊙ φ(ê_i) is not zero, from the support of τ_i."""
-    tables = model.tables
-    return tables.looked_up[latent] & tables.looked_up[row] & entries(tables, values, essential)
+def value_support(model: Model, latent: np.ndarray, row: np.ndarray, essential: np.ndarray) -> np.ndarray:
+    """The (m, h), h in H*, at which (Θ^(V) Ḡ_i) ⊙ φ(ê_i) is not zero, from the support of τ_i."""
+    return (model.looked_up(latent) > 0) & (model.looked_up(row) > 0) & essential
 
 
-def pattern_theorem_4_3(model: World, rows: Rows) -> Failures:
+def pattern_theorem_4_3(model: Model, rows: Rows) -> Cases:
     """Where x is in R of (4.3), the value at each i of Î reads P[M_{j*} | x]: the same m are possible."""
-    tables, latents = model.tables, latent_supports(model, rows)
-    n, every = tables.n_states, (1 << tables.n_values) - 1
-    for essential in syntax_sets(tables) if latents[0] else ():
-        for i, latent in enumerate(latents[1:], start=1):
-            if concentrated(tables, tables.states[latent], essential):
-                read = value_support(model, latent, rows[i - 1], every, essential)
-                values = sum(1 << m for m in range(tables.n_values) if read >> m * n & (1 << n) - 1)
-                yield None if values == tables.value[latents[0]] else {"S*": members(essential), "i": i}
+    here, *latents = supports(model, rows)
+    for essential in essential_sets(model):
+        for i, (latent, row) in enumerate(zip(latents, rows, strict=True), 1):
+            read = value_support(model, latent, row, essential).any(-1)
+            holds = (read == memory_values(model, here)).all(-1)
+            yield anywhere(here) & concentrated(latent, essential), holds, lambda k: {"S*": members(essential), "i": i}
 
 
-def pattern_proposition_d_11(model: World, rows: Rows) -> Failures:
+def pattern_proposition_d_11(model: Model, rows: Rows) -> Cases:
     """supp P[M_{j*} | X̂_-i = x̂_-i] is inside supp(μ), for i > 1 and x̂_-i possible."""
     for mu, _, latents in prompts(model, rows):
-        for i, latent in enumerate(latents[2:], start=2):
-            if latent:
-                yield None if inside(model.tables.value[latent], mu) else {"supp(mu)": members(mu), "i": i}
+        for i, latent in enumerate(latents[2:], 2):
+            holds = ~(memory_values(model, latent) & ~mu).any(-1)
+            yield anywhere(latent), holds, lambda k: {"supp(mu)": members(mu), "i": i}
 
 
 def unprompted(i: int) -> int:
@@ -175,54 +139,63 @@ def unprompted(i: int) -> int:
     return i - 1
 
 
-def pattern_claim_d_12(model: World, rows: Rows) -> Failures:
+def pattern_claim_d_12(model: Model, rows: Rows) -> Cases:
     """supp P[H_i | X̂_-i = x̂_-i] is inside supp P[H_{i-1} | X_-(i-1) = x_-(i-1)], for i > 1 and x̂_-i possible."""
-    states, plain = model.tables.states, latent_supports(model, rows)
+    plain = supports(model, rows)
     for mu, _, latents in prompts(model, rows):
-        for i, latent in enumerate(latents[2:], start=2):
-            if latent:
-                holds = inside(states[latent], states[plain[unprompted(i)]])
-                yield None if holds else {"supp(mu)": members(mu), "i": i}
+        for i, latent in enumerate(latents[2:], 2):
+            holds = ~(latent.any(1) & ~plain[unprompted(i)].any(1)).any(-1)
+            yield anywhere(latent), holds, lambda k: {"supp(mu)": members(mu), "i": i}
 
 
-def pattern_lemma_d_13(model: World, rows: Rows) -> Failures:
+def pattern_lemma_d_13(model: Model, rows: Rows) -> Cases:
     """If x̂ is impossible, every product that V sums, at every i > 1, is zero; with S* everything, so for every S*."""
-    for mu, masks, latents in prompts(model, rows):
-        for i, latent in enumerate(latents[2:] if not possible(model, masks) else (), start=2):
-            read = value_support(model, latent, masks[i - 1], mu, (1 << model.tables.n_syntax) - 1)
-            yield None if not read else {"supp(mu)": members(mu), "i": i}
+    for mu, behind, latents in prompts(model, rows):
+        excluded = ~possible(model, behind)
+        for i, (latent, row) in enumerate(zip(latents[2:], rows, strict=True), 2):
+            read = value_support(model, latent, row, essential_sets(model)[0])[:, mu]
+            yield excluded, ~anywhere(read), lambda k: {"supp(mu)": members(mu), "i": i}
 
 
-def pattern_claim_d_15(model: World, rows: Rows) -> Failures:
-    """x possible and x̂ not: then P[M_{j*} | x] misses supp(μ). And τ_i, so Ḡ_i, is zero exactly where x̂_-i is impossible."""
-    here = latent_supports(model, rows)[0]
-    for mu, masks, latents in prompts(model, rows):
-        if here and not possible(model, masks):
-            yield None if not model.tables.value[here] & mu else {"supp(mu)": members(mu)}
-        for i, latent in enumerate(latents[1:], start=1):
-            holds = (latent != 0) == possible(model, without(model, masks, i))
-            yield None if holds else {"supp(mu)": members(mu), "i": i}
+def pattern_claim_d_15(model: Model, rows: Rows) -> Cases:
+    """For x possible and x̂ not, P[M_{j*} | x] misses supp(μ); τ_i, so Ḡ_i, is zero just where x̂_-i is impossible."""
+    here = supports(model, rows)[0]
+    for mu, behind, latents in prompts(model, rows):
+        excluded = anywhere(here) & ~possible(model, behind)
+        yield excluded, ~(memory_values(model, here) & mu).any(-1), lambda k: {"supp(mu)": members(mu)}
+        for i, latent in enumerate(latents[1:], 1):
+            left = possible(model, [*behind[: i - 1], model.ones, *behind[i:]])
+            yield True, anywhere(latent) == left, lambda k: {"supp(mu)": members(mu), "i": i}
 
 
-def attention(model: World, rows: Rows, right: Callable[[list[int], list[int]], bool]) -> Failures:
+def attention(model: Model, rows: Rows, right: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Cases:
     """For x in Z: whether the positions Î of (D.8), if any, and those attended to, I, are as they should be."""
-    tables, plain, positions = model.tables, latent_supports(model, rows), range(2, len(rows) + 2)
-    for mu, masks, latents in prompts(model, rows):
-        for essential in syntax_sets(tables) if all(latents[2:]) else ():
-            printed = [i for i in positions if concentrated(tables, tables.states[plain[unprompted(i)]], essential)]
-            if printed:
-                attended = [i for i in positions if inside(tables.states[latents[i]], essential)]
-                sets = {"supp(mu)": mu, "S*": essential}
-                failure = {"I-hat": printed, "I": attended, "x-hat possible": latents[-1] & masks[-1] != 0}
-                yield None if right(printed, attended) else {k: members(v) for k, v in sets.items()} | failure
+    plain = supports(model, rows)
+    for mu, behind, latents in prompts(model, rows):
+        in_z = np.all([anywhere(latent) for latent in latents[2:]], 0)
+        likely = possible(model, behind)
+        for essential in essential_sets(model):
+            printed = np.array([concentrated(plain[unprompted(i)], essential) for i in range(2, len(latents))])
+            attended = np.array([concentrated(latent, essential) for latent in latents[2:]])
+            yield (
+                in_z & printed.any(0),
+                right(printed, attended).all(0),
+                lambda k: {
+                    "supp(mu)": members(mu),
+                    "S*": members(essential),
+                    "I-hat": [i + 2 for i in members(printed[:, k])],
+                    "I": [i + 2 for i in members(attended[:, k])],
+                    "x-hat possible": bool(likely[k]),
+                },
+            )
 
 
-def pattern_lemma_d_9(model: World, rows: Rows) -> Failures:
+def pattern_lemma_d_9(model: Model, rows: Rows) -> Cases:
     """Î is inside I."""
-    return attention(model, rows, lambda printed, attended: set(printed) <= set(attended))
+    return attention(model, rows, lambda printed, attended: ~printed | attended)
 
 
-def printed_pattern_lemma_d_9(model: World, rows: Rows) -> Failures:
+def printed_pattern_lemma_d_9(model: Model, rows: Rows) -> Cases:
     """Î = I."""
     return attention(model, rows, lambda printed, attended: printed == attended)
 
@@ -241,7 +214,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Decision:
-    """`patterns` pairs of a model's support and an input, `cases` instances in them that the hypotheses admit, all decided.
+    """`patterns` pairs of a model's support and an input, `cases` instances that the hypotheses admit, all decided.
 
     `example` is the first failure; where the statement as printed fails, the smallest pattern on which the head in its
     proof departs from it.
@@ -277,55 +250,48 @@ PATTERNS: dict[str, Pattern] = {
 """By the name that the paper prints."""
 
 
-def describe(model: World, x: tuple[int, ...], failure: dict) -> dict:
+def describe(model: Model, x: np.ndarray, failure: dict) -> dict:
     """A pattern to be read: supports as 0 and 1, A by rows, W by token and value of the cell, then what fails."""
-    tables, tokens = model.tables, sorted(set(x))
-    n = tables.n_states
+    tokens, positions = np.unique(x, return_inverse=True)
     return {
-        "A": [bits(mask, n) for mask in into(model.columns)],
-        "P[M]": [model.prior >> k * n & 1 for k in range(len(tables.joint))],
-        "W": [[bits(row >> m * n, n) for m in range(tables.n_values)] for row in tokens],
-        "x": [tokens.index(row) for row in x],
+        "A": model.transition.astype(int).tolist(),
+        "P[M]": model.memory.astype(int).ravel().tolist(),
+        "W": model.emission[tokens].tolist(),
+        "x": positions.tolist(),
         **failure,
     }
 
 
-def complexity(description: dict) -> tuple[int, int, int]:
-    """What makes one pattern smaller than another: fewer states, a shorter input, fewer zeros."""
-    zeros = str([description[name] for name in ("A", "P[M]", "W")]).count("0")
-    return len(description["A"]), len(description["x"]), zeros
+def instances(check: Check, sizes: tuple[Size, ...]) -> Iterator[tuple[int, list[dict]]]:
+    """For every model, length and instance: how many inputs the hypotheses admit, and every failure."""
+    for size in sizes:
+        for model in size.models():
+            for x in size.inputs():
+                for admitted, holds, failure in check(model, model.rows(x)):
+                    admitted, holds, _ = np.broadcast_arrays(admitted, holds, x[0])
+                    failing = members(admitted & ~holds)
+                    yield int(admitted.sum()), [describe(model, x[:, k], failure(k)) for k in failing]
 
 
 def smallest_failure(check: Check, sizes: tuple[Size, ...]) -> dict | None:
-    """The pattern of least complexity on which a statement fails."""
-    best = None
-    for size in sizes:
-        inputs = size.inputs()
-        for model in size.worlds():
-            for x in inputs:
-                if best and (size.n_states, len(x)) > complexity(best)[:2]:
-                    break  # inputs only get longer
-                for failure in filter(None, check(model, model.tables.lifted(x))):
-                    best = min(filter(None, (best, describe(model, x, failure))), key=complexity)
-    return best
-
-
-def instances(check: Check, sizes: tuple[Size, ...]) -> Iterator[tuple[World, Rows, dict | None]]:
-    """Every model, input and instance that the hypotheses admit, with None, or how the statement fails there."""
-    for size in sizes:
-        for model, x in product(size.worlds(), size.inputs()):
-            for failure in check(model, model.tables.lifted(x)):
-                yield model, x, failure
+    """A pattern on which a statement fails, of fewest states, then of the shortest input, then of fewest zeros."""
+    for n_states, length in sorted({(size.n_states, length) for size in sizes for length in size.lengths}):
+        alike = [size for size in sizes if size.n_states == n_states and length in size.lengths]
+        found = instances(check, [replace(size, lengths=(length,)) for size in alike])
+        failures = [failure for _, some in found for failure in some]
+        if failures:
+            return min(failures, key=lambda failure: str([failure[name] for name in ("A", "P[M]", "W")]).count("0"))
+    return None
 
 
 def decide(name: str) -> Decision:
     """Go through every pattern of a statement's sizes."""
-    statement, cases, failures = PATTERNS[name], 0, 0
+    statement = PATTERNS[name]
     example = smallest_failure(statement.printed, statement.sizes) if statement.printed else None
-    for model, x, failure in instances(statement.check, statement.sizes):
-        cases += 1
-        if failure is not None:
-            failures += 1
-            example = describe(model, x, failure) if failures == 1 else example
-    patterns = sum(sum(1 for _ in size.worlds()) * len(size.inputs()) for size in statement.sizes)
-    return Decision(patterns, cases, "; ".join(map(str, statement.sizes)), failures, example)
+    cases, failures = 0, []
+    for count, some in instances(statement.check, statement.sizes):
+        cases += count
+        failures += some
+    patterns = sum(sum(1 for _ in size.models()) * sum(x.shape[1] for x in size.inputs()) for size in statement.sizes)
+    example = failures[0] if failures else example
+    return Decision(patterns, cases, "; ".join(map(str, statement.sizes)), len(failures), example)
