@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.appendix_e import joint_shape, softmax_of_uniform
-from hmmlib.models.chains import chain_period
-from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
 from hmmlib.validation import as_generator, integer, number
 
 MOST_DRAWS = 10_000
