@@ -61,7 +61,7 @@ def random_memory_hmm(
 ) -> MemoryHMM:  # fmt: skip
     """A memory model as in appendix E: each (m, h) has an emission distribution; the memory's prior is nearly uniform.
 
-    The transition matrix mixes `permutations` permutations, as many as there are states if None. ValueError as in `random_hmm`.
+    The transition matrix mixes `permutations` permutations, by default `n_states`. ValueError as in `random_hmm`.
     """
     n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
     shape = joint_shape(n_memory, n_cells)

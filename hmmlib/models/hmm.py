@@ -110,14 +110,11 @@ def recast(distribution: Tensor, device, dtype) -> Tensor:
 
 def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
     """φ of (D.4): (…, M^N * H) to (…, M*H), the mean over the memory cells that a state does not look up."""
-    n_syntax = lifted.shape[-1] // (n_memory**n_cells * n_cells)
-    table = lifted.reshape(*lifted.shape[:-1], *(n_memory,) * n_cells, n_cells, n_syntax)
-    axes = range(lifted.ndim - 1, lifted.ndim - 1 + n_cells)
-    means = []
+    n_syntax, means = lifted.shape[-1] // (n_memory**n_cells * n_cells), []
     for cell in range(n_cells):
-        others = [axis for axis in axes if axis != axes[cell]]
-        part = table[..., cell, :]
-        means.append(part.mean(others) if others else part)  # (D.4)
+        memory = n_memory**cell, n_memory, n_memory ** (n_cells - 1 - cell)
+        table = lifted.reshape(*lifted.shape[:-1], *memory, n_cells, n_syntax)
+        means.append(table[..., cell, :].mean((-4, -2)))  # (D.4)
     return torch.stack(means, dim=-2).flatten(-3)
 
 
@@ -177,17 +174,10 @@ class _Chain:
         law = eliminated(self.transition[closed][:, closed])
         return torch.zeros_like(self.initial).index_copy(0, closed, law)
 
-    def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor | None:
-        return None
-
     def sample(
-        self,
-        n: int,
-        length: int,
-        seed: int | torch.Generator = 0,
-        states: bool = True,
+        self, n: int, length: int, seed: int | torch.Generator = 0, states: bool = True,
         dtype: torch.dtype = torch.int64,
-    ) -> Sample:
+    ) -> Sample:  # fmt: skip
         """Draw `n` independent sequences of `length` tokens. In a memory model each has a memory, drawn once and kept.
 
         The same seed gives the same draws on the same platform. `states=False` and a small `dtype` of tokens and states
@@ -198,7 +188,7 @@ class _Chain:
         if dtype not in INTEGERS or largest - 1 > torch.iinfo(dtype).max:
             raise ValueError(f"dtype must be an integer type of torch that holds 0 to {largest - 1}, not {dtype}")
         generator = as_generator(seed, self.device)
-        memory = self._sample_memory(n, generator)
+        memory = self._sample_memory(n, generator) if isinstance(self, MemoryHMM) else None
         known = torch.zeros(n, 1, dtype=torch.int64, device=self.device) if memory is None else memory
         tables = self.transition, self.emission.flatten(1), self.initial
         return Sample(*draw(*tables, known, length, generator, states, dtype), memory)
@@ -225,17 +215,11 @@ class HMM(_Chain):
     """
 
     def __init__(
-        self,
-        transition: Float[ArrayLike, "S S"],
-        emission: Float[ArrayLike, "X S"],
-        initial: Float[ArrayLike, " S"],
-        *,
-        columns: bool | None = None,
-    ):
-        if columns is not None and columns is not True:
-            raise ValueError(f"columns must be True or left out (for rows, HMM.from_rows is there), not {columns!r}")
+        self, transition: Float[ArrayLike, "S S"], emission: Float[ArrayLike, "X S"], initial: Float[ArrayLike, " S"],
+        *, columns: bool = False,
+    ):  # fmt: skip
         self._set_chain(transition, emission, initial, 2, hint=rows.TAKE_ROWS)
-        if columns is None:
+        if not columns:
             rows.ask_orientation(self.transition, self.emission, self.initial)
 
     def __repr__(self) -> str:
@@ -249,8 +233,8 @@ class HMM(_Chain):
 
         There `transmat[h, h']` (S, S) leads from h to h', `emissionprob` is (S, X), and `startprob` (S,) is the
         distribution of the state that emits the first token. Here that state is H_1, so P[H_0] has to solve
-        A P[H_0] = startprob. A distribution that does so to rounding is taken, and `n_states` is S. If there is none, or
-        a gradient is asked for, `n_states` is S + 1: from the last state, which nothing enters, `startprob` leads on.
+        A P[H_0] = startprob. A distribution that does so to rounding is taken, and `n_states` is S. If there is none,
+        or a gradient is asked for, it is S + 1: from the last state, which nothing enters, `startprob` leads on.
         Such a chain is not regular (Assumption 3.2), so that the theorems do not cover it.
         ValueError if a shape does not fit, an entry is negative or not finite, or a row does not sum to 1.
         """
@@ -259,8 +243,8 @@ class HMM(_Chain):
     def to_rows(self) -> rows.Rows:
         """The model in rows, with the same probabilities of all texts: what `from_rows` takes, with its shapes.
 
-        `startprob` is A P[H_0], the law of H_1. A last state that is H_0 for sure, and that nothing enters, emits nothing
-        and is left out: so what `from_rows` was given comes back.
+        `startprob` is A P[H_0], the law of H_1. A last state that is H_0 for sure, and that nothing enters, emits
+        nothing and is left out: so what `from_rows` was given comes back.
         """
         return rows.to_rows(self.transition, self.emission, self.initial)
 
@@ -328,12 +312,9 @@ class MemoryHMM(_Chain):
     """
 
     def __init__(
-        self,
-        transition: Float[ArrayLike, "H H"],
-        emission: Float[ArrayLike, "X M H"],
-        initial: Float[ArrayLike, " H"],
+        self, transition: Float[ArrayLike, "H H"], emission: Float[ArrayLike, "X M H"], initial: Float[ArrayLike, " H"],
         memory: Float[ArrayLike, "*cells"],
-    ):
+    ):  # fmt: skip
         self._set_chain(transition, emission, initial, 3)
         memory = as_tensor("memory", memory)
         self.n_cells, self.n_memory = memory.ndim, self.emission.shape[1]

@@ -1,7 +1,7 @@
 """The other convention, of hmmlearn and dynamax: rows that sum to 1, and a start that emits the first token.
 
-Between the two conventions lies more than a transpose. There, the start distribution is that of the state that emits the
-first token; here, P[H_0] comes one step before it. So a model in rows is a model in columns where A P[H_0] is its start.
+That is more than a transpose. There, the start distribution is that of the state that emits the first token; here,
+P[H_0] comes one step before it. So a model in rows is a model in columns where A P[H_0] is its start.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def of_one_kind(**arrays: Tensor) -> None:
 
 
 def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tensor]:
-    """A, W and P[H_0] of the model with the same law of texts: of the same states where that can be, else with one more.
+    """A, W and P[H_0] of the model with the same law of texts: of the same states where that can be, or with one more.
 
     The one more comes last, is H_0 and nothing else, and has `startprob` as its column of A. It is taken too where a
     gradient is asked for, which the solution of A P[H_0] = startprob would not have.
@@ -125,7 +125,7 @@ def ask_orientation(transition: Tensor, emission: Tensor, initial: Tensor) -> No
     moves = (tables["transition"] @ start - start).abs().max() > tolerance
     if lopsided or (len(both_ways) == 2 and moves):
         warnings.warn(
-            f"rows and columns of {' and '.join(lopsided or both_ways)} sum to 1, and by rows this would be another model. "
+            f"rows and columns of {' and '.join(lopsided or both_ways)} sum to 1, and by rows this is another model. "
             "The arrays are taken by columns, with initial = P[H_0], one step before the first token. Say so with "
             "HMM(..., columns=True); or, if they are rows, with HMM.from_rows(startprob, transmat, emissionprob)",
             UnclearOrientation,
