@@ -36,13 +36,6 @@ class Chain(NamedTuple):
     prior_exponent: np.ndarray  # … and exponents of two (K,)
 
 
-class Evidence(NamedTuple):
-    """Evidence, given by number: each position of each sequence has one of R rows."""
-
-    rows: np.ndarray  # (R, K * S); entry k * S + s where the memory has its value k and the state is s
-    index: np.ndarray  # (n, T); -1 is the last row
-
-
 class Query(NamedTuple):
     """The variable whose law is sought, and the positions at which it is."""
 
@@ -59,13 +52,6 @@ class Scaling(NamedTuple):
     powers: np.ndarray  # 2^-2bound, …, 2^bound
     bound: int  # the largest exponent of two
     every: int  # after how many steps a message is scaled that is not LOW before
-
-
-class Results(NamedTuple):
-    """What `run_chain` writes, at P positions."""
-
-    laws: np.ndarray  # (n, P, D) or (n, P, X); zeros where v has probability zero
-    sizes: np.ndarray  # (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written
 
 
 @compiled
@@ -152,12 +138,11 @@ def gather(tau, query, sums, out):
 
 
 @reduction
-def write(weights, columns, top, scratch, answer, results, begin, at):
+def write(weights, columns, top, scratch, answer, laws, sizes, begin, at):
     """Divide each row of weights (sequences, D) by its sum, multiply by the columns if there are any, and store it.
 
     Row c goes to laws[begin + c, at], and its sum's mantissa and exponent to sizes[begin + c, at], if it has room.
     """
-    out, sizes = results.laws, results.sizes
     total(weights, scratch)
     for c in range(len(weights)):
         mine, mass = weights[c], scratch[c]
@@ -168,13 +153,13 @@ def write(weights, columns, top, scratch, answer, results, begin, at):
                 mine[d] /= mass
             mass = weights.dtype.type(1)
         inverse = 1 / mass if mass > 0 else weights.dtype.type(0)
-        target = mine if len(columns) else out[begin + c, at]
+        target = mine if len(columns) else laws[begin + c, at]
         for d in range(len(mine)):
             target[d] = mine[d] * inverse
     if len(columns):
         np.dot(weights, columns, answer)  # (D.1)
         for c in range(len(weights)):
-            copy(answer[c], out[begin + c, at])
+            copy(answer[c], laws[begin + c, at])
 
 
 class _Room(NamedTuple):
@@ -218,7 +203,7 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
 
 
 @compiled
-def backward_pass(index, begin, last, chain, rows, query, scaling, room, results):
+def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, sizes):
     """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position; write laws where passes meet."""
     first, back, powers, bound = query.first, chain.back, scaling.powers, scaling.bound
     stored, product, exponent, scratch = room.stored, room.product, room.exponent, room.scratch
@@ -242,16 +227,23 @@ def backward_pass(index, begin, last, chain, rows, query, scaling, room, results
             else:
                 weigh(tau, both, chain, scaling, scratch, top)
                 gather(tau, query, room.sums, weights)
-            write(weights, query.columns, top, scratch, room.answer, results, begin, at)
+            write(weights, query.columns, top, scratch, room.answer, laws, sizes, begin, at)
         if i > first:
             np.dot(product, back, message)
             rescale(message, exponent, powers, bound, scratch, i % scaling.every == 0)
 
 
 @compiled
-def run_chain(chain, evidence, query, scaling, results):
-    """Write P[H_i, v] / P[v] of every sequence to the results, at P positions of the chain from the first asked for."""
-    n, values, positions = len(evidence.index), len(chain.prior), results.laws.shape[1]
+def run_chain(chain, rows, index, query, scaling, laws, sizes):
+    """Write P[H_i, v] / P[v] at P positions of the chain, from the first asked for, and P[v].
+
+    Args:
+        rows, index: the evidence. Positions of sequences, `index` (n, T), have rows (R, K * S), whose
+            entry k * S + s is for the memory's value k and the state s; -1 is the last row.
+        laws: (n, P, D) or (n, P, X), to be written; zeros where v has probability zero.
+        sizes: (n, P, 2), for mantissas and exponents of two of P[v]; or (n, P, 0), and nothing is written.
+    """
+    n, values, positions = len(index), len(chain.prior), laws.shape[1]
     width, last = len(chain.initial) * values, query.first + positions - 1
     most = max(1, min(n, max(ENTRIES // width, 8 // values), STORED // (width * positions)))
     together = -(-n // -(-n // most))  # as many blocks, but all of about the same size
@@ -263,7 +255,7 @@ def run_chain(chain, evidence, query, scaling, results):
         product=np.empty((lanes, states), kind),
         tau=np.empty((lanes, states), kind),
         sums=np.empty((len(query.groups), states), kind),
-        weights=np.empty((together, len(columns) if len(columns) else results.laws.shape[2]), kind),
+        weights=np.empty((together, len(columns) if len(columns) else laws.shape[2]), kind),
         answer=np.empty((together, columns.shape[1]), kind),
         exponent=np.empty(lanes, np.int64),
         top=np.empty(together, np.int64),
@@ -271,6 +263,6 @@ def run_chain(chain, evidence, query, scaling, results):
     )
     for block in range(0, n, together):
         begin = min(block, n - together)  # the last block is as wide as the others
-        index = evidence.index[begin : begin + together]
-        forward_pass(index, last, chain, evidence.rows, query, scaling, room)
-        backward_pass(index, begin, last, chain, evidence.rows, query, scaling, room, results)
+        here = index[begin : begin + together]
+        forward_pass(here, last, chain, rows, query, scaling, room)
+        backward_pass(here, begin, last, chain, rows, query, scaling, room, laws, sizes)

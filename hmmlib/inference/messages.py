@@ -5,10 +5,10 @@ torch. On a CPU, where no gradient is asked for, compiled loops (`compiled`) do 
 
 What is impossible has probability 0, exactly. In float64, probabilities from 1e-100 up have a relative error below
 1e-12 at any length, where the entries of A, of P[H_0] and of each row of evidence (relative to its largest) are 0 or
-from 1e-100 up, and the text does not contradict itself beyond that: at each position, the states that the text before it
-leaves and those that the text after it needs must share 1e-100 of their weight. That is so for every text where A has
-no zeros, and for a text drawn from the model but for a chance of some 1e-100. Beyond, and in float32 beyond 1e-30, what
-is so unlikely may count as impossible. `possible_given_others` is right in any case.
+from 1e-100 up, and the text does not contradict itself beyond that: at each position, the states that the text before
+it leaves and those that the text after it needs must share 1e-100 of their weight. That is so for every text where A
+has no zeros, and for a text drawn from the model but for a chance of some 1e-100. Beyond, and in float32 beyond 1e-30,
+what is so unlikely may count as impossible. `possible_given_others` is right in any case.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _latent(model: HMM | MemoryHMM) -> _Variable:
 
 def _token(model: HMM | MemoryHMM) -> _Variable:
     """The variable X_i, whose law given the latent is a column of W."""
-    return _latent(model)._replace(columns=model.emission.reshape(model.n_tokens, -1))
+    return _latent(model)._replace(columns=model.emission.flatten(1))
 
 
 def _cell(model: MemoryHMM, cell: int) -> _Variable:
@@ -185,11 +185,12 @@ def _in_loops(model, evidence: _Evidence, at: slice, own: bool, variable: _Varia
     chain = loops.Chain(*_arrays(model.transition.T, model.transition, model.initial, *torch.frexp(prior)))
     query = loops.Query(*_arrays(variable.groups, entries, columns.T), first, own)
     scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], 4 if dtype == torch.float64 else 1)
-    (rows,), (index,), results = _arrays(rows.squeeze(1)), _arrays(evidence.index), _arrays(laws, sizes)
+    arrays = _arrays(evidence.index, laws, sizes)
+    (rows,) = _arrays(rows.squeeze(1))
 
     def work(part: slice) -> None:
-        written = loops.Results(*(array[part] for array in results))
-        loops.run_chain(chain, loops.Evidence(rows, index[part]), query, scaling, written)
+        index, *results = (array[part] for array in arrays)
+        loops.run_chain(chain, rows, index, query, scaling, *results)
 
     with backend.flushing(dtype):
         backend.side_by_side(work, n, torch.get_num_threads() if n * length * rows.shape[1] > SMALL else 1)

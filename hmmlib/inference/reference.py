@@ -1,13 +1,14 @@
 """τ, G, Ḡ, posteriors and likelihood as the paper prints them (Section 2, appendices C and D.2), written to be read.
 
 `messages` computes the same fast and at any length, and the tests compare it with this module. Here the paper's own
-messages are passed, by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i made of them. A memory model
-is run as the chain H̃_i = (M_1, …, M_N, H_i), with all its |M|^N * |H| states. Two things are added to what is printed:
-the messages go on to H_0, which emits nothing, so that v_0 is ones; and 0 / 0 is 0 wherever something is divided, as the
-paper says of (D.3) and of Ḡ. The first and the last case of (C.1) are the middle one, as a message there is P[H_i].
+messages are passed, by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i made of them. A memory
+model is run as the chain H̃_i = (M_1, …, M_N, H_i), with all its |M|^N * |H| states. Two things are added to what is
+printed: the messages go on to H_0, which emits nothing, so that v_0 is ones; and 0 / 0 is 0 wherever something is
+divided, as the paper says of (D.3) and Ḡ. The first and last case of (C.1) are the middle one: a message is P[H_i].
 
-This is for short sequences and small models: it computes in float64 without any scaling, so that the probability of a
-text of some hundred tokens becomes zero. Arguments and shapes are those of the functions of the same name in `messages`.
+This is for short sequences and small models: it computes in float64 without any scaling, so that the probability of
+a text of some hundred tokens becomes zero. Arguments and shapes are those of the functions of the same name in
+`messages`.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def _from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
 
 
 def left_and_right(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> tuple[Tensor, ...]:
-    """P[H_i], and the messages δ← from i + 1 and δ→ from i - 1, for i = 0, …, t: (t + 1, S, n), a column for each sequence.
+    """P[H_i], (t + 1, S, 1), and the messages δ← from i + 1 and δ→ from i - 1, (t + 1, S, n), for i = 0, …, t.
 
-    P[H_i] has one column for all. ValueError as `masked_token_probs_from_embeddings` raises it.
+    ValueError as `masked_token_probs_from_embeddings` raises it.
     """
     v, (A, start) = _from_start(model, embeddings), _chain(model)
     t = len(v) - 1
