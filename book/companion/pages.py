@@ -67,7 +67,7 @@ EQUATIONS = (
     Equation("C.2", "τ behind a prompt", APPENDIX_C, "book/companion/evidence/random_models/appendix_c.py"),
     Equation("D.1", "Gᵢ as a mixture of columns", APPENDIX_D_1, "hmmlib/inference/messages.py"),
     Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", APPENDIX_D_1, "hmmlib/theory/theorems.py"),
-    Equation("D.3", "τ of the lifted chain", APPENDIX_D_2, "hmmlib/inference/messages.py"),
+    Equation("D.3", "τ of the lifted chain", APPENDIX_D_2, "hmmlib/inference/forward_backward.py"),
     Equation("D.4", "reverse lifting φ", APPENDIX_D_2, "hmmlib/models/hmm.py"),
     Equation("D.5", "τ behind a lifted prompt", APPENDIX_D_2, "book/companion/evidence/random_models/appendix_d3.py"),
     Equation("D.6", "the prompt", APPENDIX_D_3, "hmmlib/theory/theorems.py"),

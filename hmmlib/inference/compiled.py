@@ -1,7 +1,7 @@
 """Both passes over a chain, compiled for CPUs. Torch would run them as many small operations.
 
-The loops work on a block of *lanes* at a time, few enough for its messages to stay in the cache. A lane is one sequence, or
-for a memory model one sequence with one joint value of the memory. A step of the chain is then one product of matrices.
+The loops work on a block of *lanes* at a time, few enough for its messages to stay in the cache. A lane is one
+sequence, with one joint value of the memory if there is one. A step of the chain is then one product of matrices.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg  # noqa: F401  (the library that computes numba's products: loaded here so that its threads can be limited)
+import scipy.linalg  # noqa: F401  (it computes numba's products: loaded here so that its threads can be limited)
 
 from hmmlib.models.compiled import compiled, reduction
 
 ENTRIES = 2**11
 """Entries of a message in a block, about: more would leave the first cache, fewer would be many calls."""
 STORED = 2**20
-"""Entries of all messages that a block of several sequences stores, at most, where the chain is long; in each thread."""
+"""Entries of all messages that a block of several sequences stores, at most; in each thread."""
 NEVER = -(2**62)
 """The exponent of zero."""
 TINY = 2.0**-100
@@ -27,20 +27,13 @@ LOW = 2.0**-20
 
 
 class Chain(NamedTuple):
-    """A chain, and the prior of the memory. The chain is run once for each of the memory's K values; K is 1 without memory."""
+    """A chain, and the prior of the memory: it is run once for each of the memory's K values; K is 1 without memory."""
 
     step: np.ndarray  # (S, S), the transpose of A: a message is a row
     back: np.ndarray  # (S, S), A
     initial: np.ndarray  # P[H_0], (S,)
     prior: np.ndarray  # P[M] as mantissas (K,) …
     prior_exponent: np.ndarray  # … and exponents of two (K,)
-
-
-class Evidence(NamedTuple):
-    """Evidence, given by number: each position of each sequence has one of R rows."""
-
-    rows: np.ndarray  # (R, K * S); entry k * S + s where the memory has its value k and the state is s
-    index: np.ndarray  # (n, T); -1 is the last row
 
 
 class Query(NamedTuple):
@@ -61,23 +54,9 @@ class Scaling(NamedTuple):
     every: int  # after how many steps a message is scaled that is not LOW before
 
 
-class Results(NamedTuple):
-    """What `run_chain` writes, at P positions."""
-
-    laws: np.ndarray  # (n, P, D) or (n, P, X); zeros where v has probability zero
-    sizes: np.ndarray  # (n, P, 2), mantissa and exponent of two of P[v]; or (n, P, 0), and nothing is written
-
-
-@compiled
-def fill(values, value):
-    """Set every entry to `value`."""
-    for b in range(len(values)):
-        values[b] = value
-
-
 @compiled
 def copy(values, out):
-    """Copy values to out. An assignment to a slice takes seconds to compile, because of its message on shapes that differ."""
+    """Copy values to out. An assignment of a slice takes seconds to compile, for its message on shapes that differ."""
     for b in range(len(values)):
         out[b] = values[b]
 
@@ -159,12 +138,11 @@ def gather(tau, query, sums, out):
 
 
 @reduction
-def write(weights, columns, top, scratch, answer, results, begin, at):
+def write(weights, columns, top, scratch, answer, laws, sizes, begin, at):
     """Divide each row of weights (sequences, D) by its sum, multiply by the columns if there are any, and store it.
 
     Row c goes to laws[begin + c, at], and its sum's mantissa and exponent to sizes[begin + c, at], if it has room.
     """
-    out, sizes = results.laws, results.sizes
     total(weights, scratch)
     for c in range(len(weights)):
         mine, mass = weights[c], scratch[c]
@@ -175,13 +153,13 @@ def write(weights, columns, top, scratch, answer, results, begin, at):
                 mine[d] /= mass
             mass = weights.dtype.type(1)
         inverse = 1 / mass if mass > 0 else weights.dtype.type(0)
-        target = mine if len(columns) else out[begin + c, at]
+        target = mine if len(columns) else laws[begin + c, at]
         for d in range(len(mine)):
             target[d] = mine[d] * inverse
     if len(columns):
         np.dot(weights, columns, answer)  # (D.1)
         for c in range(len(weights)):
-            copy(answer[c], out[begin + c, at])
+            copy(answer[c], laws[begin + c, at])
 
 
 class _Room(NamedTuple):
@@ -201,32 +179,12 @@ class _Room(NamedTuple):
 
 
 @compiled
-def make_room(together, lanes, chain, query, results):
-    """Make the arrays for blocks of so many sequences and lanes."""
-    kind, states, positions, columns = chain.initial.dtype, len(chain.initial), results.laws.shape[1], query.columns
-    depth = len(columns) if len(columns) else results.laws.shape[2]
-    return _Room(
-        np.empty((positions, lanes, states), kind),
-        np.empty((positions, lanes), np.int64),
-        np.empty((2, lanes, states), kind),
-        np.empty((lanes, states), kind),
-        np.empty((lanes, states), kind),
-        np.empty((len(query.groups), states), kind),
-        np.empty((together, depth), kind),
-        np.empty((together, columns.shape[1]), kind),
-        np.empty(lanes, np.int64),
-        np.empty(together, np.int64),
-        np.empty(lanes, kind),
-    )
-
-
-@compiled
 def forward_pass(index, last, chain, rows, query, scaling, room):
-    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position asked for; store it from the first."""
+    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position; store it from the first."""
     # Fields that every step needs are read once: each reading counts a reference.
     first, step, powers, bound = query.first, chain.step, scaling.powers, scaling.bound
     turns, stored, product, exponent, scratch = room.turns, room.stored, room.product, room.exponent, room.scratch
-    fill(exponent, 0)
+    exponent[:] = 0
     message = turns[0]
     for i in range(last + 1):
         after = stored[i - first] if i >= first else turns[1 - i % 2]
@@ -245,12 +203,12 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
 
 
 @compiled
-def backward_pass(index, begin, last, chain, rows, query, scaling, room, results):
-    """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position asked for, where both passes meet."""
+def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, sizes):
+    """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position; write laws where passes meet."""
     first, back, powers, bound = query.first, chain.back, scaling.powers, scaling.bound
     stored, product, exponent, scratch = room.stored, room.product, room.exponent, room.scratch
     tau, weights, top, direct = room.tau, room.weights, room.top, len(query.entries) == 0
-    fill(exponent, 0)
+    exponent[:] = 0
     message = room.turns[0]
     message[:] = 1
     for i in range(index.shape[1], first - 1, -1):
@@ -269,22 +227,42 @@ def backward_pass(index, begin, last, chain, rows, query, scaling, room, results
             else:
                 weigh(tau, both, chain, scaling, scratch, top)
                 gather(tau, query, room.sums, weights)
-            write(weights, query.columns, top, scratch, room.answer, results, begin, at)
+            write(weights, query.columns, top, scratch, room.answer, laws, sizes, begin, at)
         if i > first:
             np.dot(product, back, message)
             rescale(message, exponent, powers, bound, scratch, i % scaling.every == 0)
 
 
 @compiled
-def run_chain(chain, evidence, query, scaling, results):
-    """Write P[H_i, v] / P[v] of every sequence to the results, at P positions of the chain from the first that is asked for."""
-    n, values, positions = len(evidence.index), len(chain.prior), results.laws.shape[1]
+def run_chain(chain, rows, index, query, scaling, laws, sizes):
+    """Write P[H_i, v] / P[v] at P positions of the chain, from the first asked for, and P[v].
+
+    Args:
+        rows, index: the evidence. Positions of sequences, `index` (n, T), have rows (R, K * S), whose
+            entry k * S + s is for the memory's value k and the state s; -1 is the last row.
+        laws: (n, P, D) or (n, P, X), to be written; zeros where v has probability zero.
+        sizes: (n, P, 2), for mantissas and exponents of two of P[v]; or (n, P, 0), and nothing is written.
+    """
+    n, values, positions = len(index), len(chain.prior), laws.shape[1]
     width, last = len(chain.initial) * values, query.first + positions - 1
     most = max(1, min(n, max(ENTRIES // width, 8 // values), STORED // (width * positions)))
     together = -(-n // -(-n // most))  # as many blocks, but all of about the same size
-    room = make_room(together, together * values, chain, query, results)
+    lanes, states, kind, columns = together * values, len(chain.initial), chain.initial.dtype, query.columns
+    room = _Room(
+        stored=np.empty((positions, lanes, states), kind),
+        stored_exponent=np.empty((positions, lanes), np.int64),
+        turns=np.empty((2, lanes, states), kind),
+        product=np.empty((lanes, states), kind),
+        tau=np.empty((lanes, states), kind),
+        sums=np.empty((len(query.groups), states), kind),
+        weights=np.empty((together, len(columns) if len(columns) else laws.shape[2]), kind),
+        answer=np.empty((together, columns.shape[1]), kind),
+        exponent=np.empty(lanes, np.int64),
+        top=np.empty(together, np.int64),
+        scratch=np.empty(lanes, kind),
+    )
     for block in range(0, n, together):
         begin = min(block, n - together)  # the last block is as wide as the others
-        index = evidence.index[begin : begin + together]
-        forward_pass(index, last, chain, evidence.rows, query, scaling, room)
-        backward_pass(index, begin, last, chain, evidence.rows, query, scaling, room, results)
+        here = index[begin : begin + together]
+        forward_pass(here, last, chain, rows, query, scaling, room)
+        backward_pass(here, begin, last, chain, rows, query, scaling, room, laws, sizes)

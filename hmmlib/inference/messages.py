@@ -1,19 +1,14 @@
 """Conditional probabilities read off the messages (appendices C and D.2): fast, and at any length.
 
-`reference` has the same formulas as the paper prints them; read that first. Inference sees *evidence*, not tokens, and
-`forward_backward` says how messages are passed and scaled. There are two ways to read probabilities off them. On a CPU,
-where no gradient is asked for, compiled loops (`compiled`) go through all sequences without a temporary. Everything else
-goes through torch (`aggregated_messages`).
+`reference` has the same formulas as the paper prints them; read that first. `forward_backward` passes the messages in
+torch. On a CPU, where no gradient is asked for, compiled loops (`compiled`) do it, without a temporary.
 
-Once its memory is given, a memory model is an ordinary hidden Markov model. So it is run as |M|^N of them, all with the
-same A. The lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
-
-What is impossible has probability 0, exactly. In float64, probabilities from 1e-100 up have a relative error below 1e-12 at
-any length, where the entries of A, of P[H_0] and of each row of evidence (relative to its largest) are 0 or from 1e-100 up,
-and the text does not contradict itself beyond that: at each position, the states that the text before it leaves and those
-that the text after it needs must share 1e-100 of their weight. That is so for every text where A has no zeros, and for a
-text drawn from the model but for a chance of some 1e-100. Beyond, and in float32 beyond 1e-30, what is so unlikely may count
-as impossible. `possible_given_others` is right in any case.
+What is impossible has probability 0, exactly. In float64, probabilities from 1e-100 up have a relative error below
+1e-12 at any length, where the entries of A, of P[H_0] and of each row of evidence (relative to its largest) are 0 or
+from 1e-100 up, and the text does not contradict itself beyond that: at each position, the states that the text before
+it leaves and those that the text after it needs must share 1e-100 of their weight. That is so for every text where A
+has no zeros, and for a text drawn from the model but for a chance of some 1e-100. Beyond, and in float32 beyond 1e-30,
+what is so unlikely may count as impossible. `possible_given_others` is right in any case.
 """
 
 from __future__ import annotations
@@ -29,16 +24,9 @@ from torch.nn.functional import one_hot
 
 from hmmlib import backend
 from hmmlib.backend import fresh
-from hmmlib.inference.forward_backward import (
-    IMPOSSIBLE,
-    MAX_EXPONENT,
-    both_passes,
-    chain_weights,
-    exponent_of,
-    scaled,
-)
+from hmmlib.inference.forward_backward import MAX_EXPONENT, aggregated_messages, both_passes, lifted_size, rescaled
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import MASK, as_tensor, as_tokens, integer, of_shape, of_type
+from hmmlib.validation import MASK, as_tensor, as_tokens, integer, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -55,43 +43,8 @@ def compiled_loops():
     return backend.loops("hmmlib.inference.compiled")
 
 
-def aggregated_messages(
-    model: HMM | MemoryHMM, evidence: Float[Tensor, "n T S"], at: slice = slice(1, None), own: bool = False
-) -> tuple[Tensor, Tensor]:
-    """τ_i of (C.1), or of (D.3) for a memory model, at the positions `at` of the chain H_0, …, H_T.
-
-    Args:
-        evidence: embeddings (n, T, S), or lifted, (n, T, M^N * H).
-        own: whether the evidence of position i itself counts too. Then the result is P[H_i, v], or P[M, H_i, v].
-
-    Returns:
-        Mantissas (n, positions, S) or (n, positions, M^N * H) and exponents of two (n, positions, 1).
-    """
-    of_type("model", model, HMM, MemoryHMM)
-    of_shape("evidence", evidence, (None, None, lifted_size(model)))
-    lanes = lifted_size(model) // model.n_states  # one chain for each joint value of the memory
-    rows = evidence.to(model.dtype).transpose(0, 1).unflatten(2, (lanes, model.n_states)).flatten(1, 2)
-    tau, exponent = chain_weights(model.transition, model.initial, rows, at, own, lanes)
-    if isinstance(model, HMM):
-        return tau.transpose(0, 1), exponent.transpose(0, 1)
-    tau, exponent = tau.unflatten(1, (-1, lanes)), exponent.unflatten(1, (-1, lanes))
-    # P[M] times the message given M; all values of the memory then get the exponent of the largest.
-    prior = model.memory.reshape(-1, 1)
-    size = exponent + exponent_of(prior)
-    possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior > 0)
-    top = torch.where(possible, size, IMPOSSIBLE).amax(2, keepdim=True)
-    top = torch.where(top == IMPOSSIBLE, 0, top)
-    tau = (tau * scaled(scaled(prior, -exponent_of(prior)), size - top)).flatten(2)  # (D.3)
-    return tau.transpose(0, 1), top.squeeze(2).transpose(0, 1)
-
-
-def lifted_size(model: HMM | MemoryHMM) -> int:
-    """How many entries a message has: S, or |M|^N * |H| for a memory model."""
-    return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
-
-
 def as_embeddings(name: str, model: HMM | MemoryHMM, values, ndim: int) -> Tensor:
-    """Embeddings or a prompt, checked: nonnegative, with as many entries on the last axis as those of tokens, or lifted."""
+    """Embeddings or a prompt, checked: nonnegative, as wide as those of tokens, or lifted."""
     of_type("model", model, HMM, MemoryHMM)
     values = as_tensor(name, values, ndim, empty=ndim > 1, like=model.initial)
     widths = sorted({model.emission[0].numel(), lifted_size(model)})
@@ -114,16 +67,14 @@ def as_evidence(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -
 def prompted(
     model: HMM | MemoryHMM, prompt: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"]
 ) -> Float[Tensor, "n T+1 S"]:
-    """The embeddings behind a prompt, ê(x) = (u, e(x_1), …, e(x_T)), as in (4.4), or as in (3.2) if `tokens` begin with MASK.
+    """The embeddings behind a prompt, ê(x) = (u, e(x_1), …, e(x_T)), as in (4.4); in (3.2) `tokens` begin with MASK.
 
     Args:
         prompt: u, one vector: (S,) for an HMM; (M*H,) or lifted, (M^N * H,), for a memory model.
         tokens: (n, T).
 
-    Returns:
-        Embeddings (n, T + 1, S), (n, T + 1, M*H) or (n, T + 1, M^N * H), as wide as the prompt.
-
-    ValueError for a prompt or tokens of the wrong shape or with a bad entry.
+    Returns embeddings as wide as the prompt, (n, T + 1, S), (n, T + 1, M*H) or (n, T + 1, M^N * H). ValueError for a
+    prompt or tokens of the wrong shape or with a bad entry.
     """
     prompt = as_embeddings("prompt", model, prompt, 1)
     embeddings = model.embed(tokens)
@@ -148,16 +99,16 @@ class _Variable(NamedTuple):
 
 
 def _evidence(model: HMM | MemoryHMM, tokens, prompt=None) -> _Evidence:
-    """The evidence of tokens, or of `prompted(model, prompt, tokens)`: a row for each token, for the prompt, and of ones."""
+    """The evidence of tokens, or of `prompted(model, prompt, tokens)`: rows for the prompt, each token, and MASK."""
     of_type("model", model, HMM, MemoryHMM)
     tokens = as_tokens(tokens, model.n_tokens, model.device)
     words = torch.tensor([*range(model.n_tokens), MASK], device=model.device)[:, None]
     if prompt is None:
         return _Evidence(_lifted(model, model.embed(words)[:, 0]), tokens)
-    rows = prompted(model, prompt, words).transpose(0, 1).reshape(2 * len(words), -1)
-    first = torch.zeros_like(tokens[:, :1])  # the rows begin with the prompt, once for each word
-    numbers = torch.where(tokens == MASK, -1, tokens + len(words))
-    return _Evidence(_lifted(model, rows), torch.cat([first, numbers], 1))
+    rows = prompted(model, prompt, words)
+    rows = torch.cat([rows[:1, 0], rows[:, 1]])
+    numbers = torch.where(tokens == MASK, -1, tokens + 1)
+    return _Evidence(_lifted(model, rows), torch.cat([torch.zeros_like(tokens[:, :1]), numbers], 1))
 
 
 def _state(model: HMM | MemoryHMM) -> _Variable:
@@ -167,10 +118,7 @@ def _state(model: HMM | MemoryHMM) -> _Variable:
 
 
 def _latent(model: HMM | MemoryHMM) -> _Variable:
-    """The variable H_i; in a memory model (M_{J_i}, J_i, S_i), with the index m * H + h.
-
-    That is φ of (D.4), whose factor cancels in a law.
-    """
+    """The variable H_i; in a memory model (M_{J_i}, J_i, S_i), m * H + h: φ of (D.4), whose factor cancels in a law."""
     if isinstance(model, HMM):
         return _state(model)
     states = torch.arange(model.n_states, device=model.device)
@@ -181,7 +129,7 @@ def _latent(model: HMM | MemoryHMM) -> _Variable:
 
 def _token(model: HMM | MemoryHMM) -> _Variable:
     """The variable X_i, whose law given the latent is a column of W."""
-    return _latent(model)._replace(columns=model.emission.reshape(model.n_tokens, -1))
+    return _latent(model)._replace(columns=model.emission.flatten(1))
 
 
 def _cell(model: MemoryHMM, cell: int) -> _Variable:
@@ -200,17 +148,14 @@ def _read(
         (n, positions, D) or (n, positions, X), zeros where v has probability zero; and P[v], its mantissa and exponent
         of two, (n, positions, 2), if `sized` (and `own`), else without meaning.
     """
-    tensors = [model.transition, model.initial, model.emission, evidence.rows]
-    tensors += [model.memory] if isinstance(model, MemoryHMM) else []
-    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    asked = (part.requires_grad for part in (evidence.rows, *vars(model).values()) if isinstance(part, Tensor))
+    differentiable = torch.is_grad_enabled() and any(asked)
     if differentiable or model.device.type != "cpu" or compiled_loops() is None or not evidence.index.numel():
         return _in_torch(model, evidence, at, own, variable)
     return _in_loops(model, evidence, at, own, variable, sized)
 
 
-def _in_torch(
-    model: HMM | MemoryHMM, evidence: _Evidence, at: slice, own: bool, variable: _Variable
-) -> tuple[Tensor, Tensor]:
+def _in_torch(model, evidence: _Evidence, at: slice, own: bool, variable: _Variable) -> tuple[Tensor, Tensor]:
     """As `_read`, by operations of torch: differentiable, and on any device."""
     laws, sizes = [], []
     for index in evidence.index.split(max(1, BLOCK // (evidence.index.shape[1] * evidence.rows.shape[1]))):
@@ -227,13 +172,10 @@ def _in_torch(
     return torch.cat(laws) + 0 * evidence.rows[0, 0], torch.cat(sizes)
 
 
-def _in_loops(
-    model: HMM | MemoryHMM, evidence: _Evidence, at: slice, own: bool, variable: _Variable, sized: bool
-) -> tuple[Tensor, Tensor]:
+def _in_loops(model, evidence: _Evidence, at: slice, own: bool, variable: _Variable, sized: bool):
     """As `_read`, by compiled loops."""
     loops, dtype, (n, length) = compiled_loops(), model.dtype, evidence.index.shape
-    scale = exponent_of(evidence.rows.amax(-1, keepdim=True))
-    rows = scaled(evidence.rows, -scale)
+    rows, scale = rescaled(evidence.rows.unsqueeze(1), torch.zeros((), dtype=torch.int64, device="cpu"))
     prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=dtype, device="cpu")
     columns = fresh(0, 0, dtype=dtype) if variable.columns is None else variable.columns
     entries = variable.entries[: 0 if isinstance(model, HMM) else None]
@@ -243,16 +185,17 @@ def _in_loops(
     chain = loops.Chain(*_arrays(model.transition.T, model.transition, model.initial, *torch.frexp(prior)))
     query = loops.Query(*_arrays(variable.groups, entries, columns.T), first, own)
     scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], 4 if dtype == torch.float64 else 1)
-    (rows,), (index,), results = _arrays(rows), _arrays(evidence.index), _arrays(laws, sizes)
+    arrays = _arrays(evidence.index, laws, sizes)
+    (rows,) = _arrays(rows.squeeze(1))
 
     def work(part: slice) -> None:
-        written = loops.Results(*(array[part] for array in results))
-        loops.run_chain(chain, loops.Evidence(rows, index[part]), query, scaling, written)
+        index, *results = (array[part] for array in arrays)
+        loops.run_chain(chain, rows, index, query, scaling, *results)
 
     with backend.flushing(dtype):
         backend.side_by_side(work, n, torch.get_num_threads() if n * length * rows.shape[1] > SMALL else 1)
     if sized:
-        sizes[..., 1] += scale[evidence.index].sum((1, 2))[:, None]
+        sizes[..., 1] += scale.flatten()[evidence.index].sum(1, keepdim=True)
     return laws, sizes
 
 
@@ -273,9 +216,9 @@ def latent_given_others(
 ) -> Float[Tensor, "n T S"]:
     """The latent at every position given all other tokens: P[H_i | X_{-i} = x_{-i}], (n, T, S).
 
-    In a memory model it is P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H). With a `prompt` everything is conditioned on
-    the fake token too, the shape is (n, T + 1, …), and position i of x becomes i + 1. Where x_{-i} has probability zero, it
-    is the zero vector. ValueError as `prompted` raises it.
+    In a memory model it is P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H). A `prompt` is conditioned on too; then
+    the shape is (n, T + 1, …), and position i of x becomes i + 1. Where x_{-i} has probability zero, it is the zero
+    vector. ValueError as `prompted` raises it.
     """
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _latent(model))[0]
 
@@ -283,7 +226,7 @@ def latent_given_others(
 def possible_given_others(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Bool[Tensor, "n T S"]:
-    """Whether each entry of `latent_given_others` is positive, from zeros alone: right also where a float would underflow."""
+    """Whether each entry of `latent_given_others` is positive, from zeros alone: right also where floats underflow."""
     evidence, variable = _evidence(model, tokens, prompt), _latent(model)
 
     def support(values: Tensor) -> Tensor:
@@ -302,17 +245,13 @@ def possible_given_others(
 def masked_token_probs_from_embeddings(
     model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]
 ) -> Float[Tensor, "n T X"]:
-    """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, or the zero vector if ‖τ_i‖₁ = 0. `reference` has it as printed.
+    """Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, or the zero vector if ‖τ_i‖₁ = 0.
 
     Args:
         embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
 
-    Returns:
-        (n, T, X). Gradients go backwards to `embeddings`, and are right at zeros too. If ‖τ_i‖₁ = 0 there is no derivative,
-        and the gradient is zero.
-
-    Raises:
-        ValueError: a negative or non-finite entry, or a last axis of another length.
+    Returns (n, T, X). Gradients go backwards to `embeddings`, and are right at zeros too; if ‖τ_i‖₁ = 0 there is no
+    derivative, and the gradient is zero. ValueError for a negative or non-finite entry, or another last axis.
     """
     evidence = as_evidence(model, embeddings)
     index = torch.arange(evidence[..., 0].numel(), device=model.device).reshape(evidence.shape[:2])
@@ -322,12 +261,11 @@ def masked_token_probs_from_embeddings(
 def masked_token_probs(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Float[Tensor, "n T X"]:
-    """The ideal masked language model G of Section 2, (n, T, X): row i is P[X_i | X_{-i} = x_{-i}], whatever token stands at i.
+    """The ideal masked language model G of Section 2, (n, T, X): row i is P[X_i | X_{-i} = x_{-i}].
 
-    It is Ḡ of the embeddings of `tokens`, (n, T); `reference.masked_token_probs` computes it as the paper prints it. Positions
-    that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector. With a `prompt`, it is
-    Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X).
-    ValueError for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1, or a bad prompt.
+    Positions that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector. With a
+    `prompt`, it is Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X). ValueError for a bad prompt, and for tokens
+    that are no integers, out of range, or not of shape (n, T) with T at least 1.
     """
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _token(model))[0]
 
@@ -353,7 +291,7 @@ def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int 
 
 
 def log_likelihood(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, " n"]:
-    """log Pr(X_{1:T} = x) in nats, (n,). It is minus infinity where x has probability zero. MASK positions are summed over."""
+    """log Pr(X_{1:T} = x) in nats, (n,); minus infinity where x has probability zero. MASK is summed over."""
     _, sizes = _read(model, _evidence(model, tokens), slice(1), True, _state(model), sized=True)
     mantissa, exponent = sizes.squeeze(1).unbind(-1)
     possible = mantissa > 0  # the logarithm of zero would make the gradient of all others NaN

@@ -1,15 +1,14 @@
 """τ, G, Ḡ, posteriors and likelihood as the paper prints them (Section 2, appendices C and D.2), written to be read.
 
-`messages` computes the same fast and at any length, and the tests compare it with this module. Here the paper's own messages
-are passed, by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i made of them. A memory model is run as the
-chain H̃_i = (M_1, …, M_N, H_i). Two things are added to what is printed. The messages go on to H_0, which emits nothing, so
-that v_0 is ones. And 0 / 0 is 0 wherever something is divided: the paper says so of (D.3) and of Ḡ, and for the chain in
-reverse it concerns states that are never reached. The first and the last case of (C.1) are the middle one, because there a
-message is P[H_i] itself.
+`messages` computes the same fast and at any length, and the tests compare it with this module. Here the paper's own
+messages are passed, by its letters: P[H_i], δ← from i + 1 to i, δ→ from i - 1 to i, and τ_i made of them. A memory
+model is run as the chain H̃_i = (M_1, …, M_N, H_i), with all its |M|^N * |H| states. Two things are added to what is
+printed: the messages go on to H_0, which emits nothing, so that v_0 is ones; and 0 / 0 is 0 wherever something is
+divided, as the paper says of (D.3) and Ḡ. The first and last case of (C.1) are the middle one: a message is P[H_i].
 
-This is for short sequences and small models only. It computes in float64 without any scaling, so that the probability of a
-text of some hundred tokens falls below the smallest float, and the result becomes zeros. And H̃ has |M|^N * |H| states, which
-are multiplied out. Arguments and shapes are those of the functions of the same name in `messages`; results are float64.
+This is for short sequences and small models: it computes in float64 without any scaling, so that the probability of
+a text of some hundred tokens becomes zero. Arguments and shapes are those of the functions of the same name in
+`messages`.
 """
 
 from __future__ import annotations
@@ -34,12 +33,11 @@ def _quotient(part: Tensor, total: Tensor) -> Tensor:
 
 
 def _normalised(vectors: Tensor) -> Tensor:
-    """Each vector (last axis) divided by its 1-norm; the zero vector stays what it is."""
     return _quotient(vectors, vectors.sum(-1, keepdim=True))
 
 
 def _chain(model: HMM | MemoryHMM) -> tuple[Tensor, Tensor]:
-    """P[H_i | H_{i-1}] and P[H_0], or those of H̃ for a memory model: a step of H̃ changes h and leaves the memory as it is."""
+    """P[H_i | H_{i-1}] and P[H_0], or those of H̃ for a memory model: a step of H̃ leaves the memory as it is."""
     transition, initial = model.transition.double(), model.initial.double()
     if isinstance(model, HMM):
         return transition, initial
@@ -54,10 +52,9 @@ def _from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
 
 
 def left_and_right(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> tuple[Tensor, ...]:
-    """P[H_i], and the messages δ← from i + 1 and δ→ from i - 1, for i = 0, …, t.
+    """P[H_i], (t + 1, S, 1), and the messages δ← from i + 1 and δ→ from i - 1, (t + 1, S, n), for i = 0, …, t.
 
-    It takes and refuses what `masked_token_probs_from_embeddings` does. All results are (t + 1, S, n), with a column for each
-    sequence; P[H_i] has one column for all.
+    ValueError as `masked_token_probs_from_embeddings` raises it.
     """
     v, (A, start) = _from_start(model, embeddings), _chain(model)
     t = len(v) - 1
@@ -81,7 +78,7 @@ def _tau_from_start(model: HMM | MemoryHMM, embeddings) -> Tensor:
 
 
 def tau(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Float[Tensor, "n T S"]:
-    """τ_i(v) of (C.1), or of (D.3) for a memory model, (n, T, S) or (n, T, M^N * H): P[H_i, X_{-i} = x_{-i}] for tokens."""
+    """τ_i(v) of (C.1), or of (D.3), (n, T, S) or (n, T, M^N * H): P[H_i, X_{-i} = x_{-i}] for tokens."""
     return _tau_from_start(model, embeddings)[1:].permute(2, 0, 1)
 
 
@@ -93,13 +90,9 @@ def _phi(model: HMM | MemoryHMM, taus: Tensor) -> Tensor:
 def masked_token_probs_from_embeddings(
     model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]
 ) -> Float[Tensor, "n T X"]:
-    """Ḡ_i(v) = W τ_i(v) / ‖τ_i(v)‖₁, with φ(τ_i(v)) for τ_i(v) in a memory model.
-
-    The shape is (n, T, X). It is the zero vector where ‖τ_i(v)‖₁ = 0.
-    """
-    taus = _phi(model, tau(model, embeddings))
+    """Ḡ_i(v) = W τ_i(v) / ‖τ_i(v)‖₁, (n, T, X), with φ(τ_i(v)) in a memory model; zeros where ‖τ_i(v)‖₁ = 0."""
     W = model.emission.double().flatten(1)
-    return _normalised(taus) @ W.T  # (D.1)
+    return _normalised(_phi(model, tau(model, embeddings))) @ W.T  # (D.1)
 
 
 def _embedded(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
@@ -117,12 +110,12 @@ def masked_token_probs(
 def latent_given_others(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Float[Tensor, "n T S"]:
-    """P[H_i | X_{-i} = x_{-i}], (n, T, S), or P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H), for a memory model."""
+    """P[H_i | X_{-i} = x_{-i}], (n, T, S), or P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H)."""
     return _normalised(_phi(model, tau(model, _embedded(model, tokens, prompt))))
 
 
 def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T+1 S"]:
-    """P[H_i | X_{1:T} = x] for i from 0 to T, (n, T + 1, n_states): τ_i ⊙ e(x_i), summed over the memory, and scaled."""
+    """P[H_i | X_{1:T} = x] for i from 0 to T, (n, T + 1, n_states): τ_i ⊙ e(x_i), summed over the memory, scaled."""
     embeddings = _embedded(model, tokens)
     joint = (_tau_from_start(model, embeddings) * _from_start(model, embeddings)).permute(2, 0, 1)
     return _normalised(joint.unflatten(-1, (-1, model.n_states)).sum(-2))

@@ -7,11 +7,8 @@ from numba import njit
 
 # A product and the sum that it goes into may be rounded once.
 compiled = njit(nogil=True, cache=True, fastmath={"contract"})
-
-
 # Sums, least and largest entries of a row may be taken in any order.
 reduction = njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "nnan"})
-
 
 GUIDES = 256
 """Into how many equal parts a distribution function is cut, so that a search begins near its end."""
@@ -19,7 +16,7 @@ GUIDES = 256
 
 @compiled
 def guide(cumulative):
-    """For each row of distribution functions (R, K) and each g, how many entries are at most g / GUIDES: (R, GUIDES)."""
+    """How many entries of each row of distribution functions (R, K) are at most g / GUIDES, for each g: (R, GUIDES)."""
     start = np.zeros((cumulative.shape[0], GUIDES), np.int32)
     for r in range(cumulative.shape[0]):
         k = 0
@@ -41,10 +38,7 @@ def choose_one(cumulative, start, row, uniform):
 
 @compiled
 def walk(cumulative, start, uniform, current, out):
-    """Move the chains on from the states `current` (n,), which change in place, and write each step to `out` (n, steps).
-
-    Each row of `uniform` (steps, n) is one step.
-    """
+    """Move chains on from the states `current` (n,), in place, by `uniform` (steps, n); write to `out` (n, steps)."""
     for i in range(uniform.shape[0]):
         for c in range(len(current)):
             current[c] = choose_one(cumulative, start, current[c], uniform[i, c])
@@ -53,7 +47,7 @@ def walk(cumulative, start, uniform, current, out):
 
 @compiled
 def emit(cumulative, start, uniform, states, memory, n_states, out):
-    """Draw a token for each of the states, (n, T), from row m * S + state, where m is the value of the cell looked up."""
+    """Draw a token for each of the states (n, T), from row m * S + state, where the cell looked up holds m."""
     n_syntax = n_states // memory.shape[1]
     for c in range(out.shape[0]):
         for i in range(out.shape[1]):

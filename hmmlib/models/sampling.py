@@ -1,13 +1,13 @@
-"""Draws from a chain: first the states, one after the other, then a token for each. Distribution functions are inverted.
+"""Draws from a chain: first the states, one by one, then a token for each, by inverting distribution functions.
 
-The compiled loops (`compiled`) and torch take the same random numbers in the same order, so that they draw the same. The
-loops hold two blocks of those numbers at a time, and the states in no more bytes than they need.
+The compiled loops (`compiled`) and torch take the same random numbers in the same order, so that they draw the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ def compiled_loops():
 
 
 def choose(cumulative: Tensor, uniform: Tensor) -> Tensor:
-    """Invert distribution functions (…, K), one a row, at the numbers (…,). A value of probability zero is never chosen."""
+    """Invert distribution functions (…, K), one a row, at numbers (…,); what has probability zero is never chosen."""
     return torch.searchsorted(cumulative, uniform.unsqueeze(-1).contiguous(), right=True).squeeze(-1)
 
 
@@ -52,21 +52,16 @@ def draw(
     return way(*rows, memory, length, generator, states, dtype)
 
 
-def _uniform(shape: tuple[int, int], like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=generator, dtype=like.dtype, device=like.device)
-
-
 def _in_torch(step, emission, first, memory, length, generator, states, dtype):
     n, n_states = len(memory), len(step)
-    drawn = torch.empty(n, length + 1, dtype=torch.int64, device=step.device)
-    uniform = _uniform((length + 1, n), step, generator)
+    uniforms = partial(torch.rand, generator=generator, dtype=step.dtype, device=step.device)
+    drawn, uniform = torch.empty(n, length + 1, dtype=torch.int64, device=step.device), uniforms(length + 1, n)
     drawn[:, 0] = choose(first.expand(n, -1).contiguous(), uniform[0])
     for i in range(1, length + 1):
         drawn[:, i] = choose(step[drawn[:, i - 1]], uniform[i])
     cell = drawn[:, 1:] // (n_states // memory.shape[1])
     column = memory.gather(1, cell) * n_states + drawn[:, 1:]
-    uniform = _uniform((n, length), step, generator)
-    blocks = zip(column.split(64, dim=1), uniform.split(64, dim=1), strict=True)
+    blocks = zip(column.split(64, dim=1), uniforms(n, length).split(64, dim=1), strict=True)
     tokens = torch.cat([choose(emission[row], u) for row, u in blocks], dim=1)
     return tokens.to(dtype), drawn.to(dtype) if states else None
 
@@ -77,6 +72,7 @@ def _in_loops(step, emission, first, memory, length, generator, states, dtype):
     drawn, tokens = fresh(n, length + 1, dtype=small), fresh(n, length, dtype=dtype)
     starts = [(rows.numpy(), loops.guide(rows.numpy())) for rows in (first, step, emission)]
     current, memory = torch.zeros(n, dtype=torch.int64, device="cpu").numpy(), memory.contiguous().numpy()
+    threads = torch.get_num_threads() if n * length > BLOCK else 1
 
     def walk(i: int, uniform: Tensor, part: slice) -> None:
         loops.walk(*starts[1 if i else 0], uniform.numpy()[:, part], current[part], drawn.numpy()[part, i:])
@@ -86,32 +82,23 @@ def _in_loops(step, emission, first, memory, length, generator, states, dtype):
         numbers, seen = uniform.numpy()[part], drawn.numpy()[here, 1:]
         loops.emit(*starts[2], numbers, seen, memory[here], n_states, tokens.numpy()[here])
 
-    threads = torch.get_num_threads() if n * length > BLOCK else 1
-    _overlapped(walk, range(1), n, True, step.dtype, generator, threads)
-    _overlapped(walk, range(1, length + 1), n, True, step.dtype, generator, threads)
-    _overlapped(emit, range(n), length, False, step.dtype, generator, threads)
+    def overlapped(work: Callable[[int, Tensor, slice], None], rows: range, columns: int, across: bool) -> None:
+        """Call work(first row, random numbers, part) for blocks of rows, while the next block's numbers are drawn.
+
+        The threads share the columns of a block if `across`, else its rows.
+        """
+        some = max(1, BLOCK // columns)
+        buffers = [torch.empty(min(some, len(rows)), columns, dtype=step.dtype, device="cpu") for _ in range(2)]
+        running = iter(())
+        with ThreadPoolExecutor(threads) as pool:
+            for k, begin in enumerate(rows[::some]):
+                uniform = buffers[k % 2][: rows.stop - begin]
+                torch.rand(uniform.shape, generator=generator, out=uniform)
+                list(running)  # the block before is done
+                running = pool.map(partial(work, begin, uniform), backend.shares(uniform.shape[across], threads))
+            list(running)
+
+    overlapped(walk, range(1), n, True)
+    overlapped(walk, range(1, length + 1), n, True)
+    overlapped(emit, range(n), length, False)
     return tokens, drawn.to(dtype) if states else None
-
-
-def _overlapped(
-    work: Callable[[int, Tensor, slice], None], rows: range, columns: int, across: bool, dtype: torch.dtype,
-    generator: torch.Generator, threads: int,
-) -> None:  # fmt: skip
-    """Call work(first row, random numbers, part) for blocks of rows, while the next block's numbers are drawn.
-
-    The threads share the columns of a block if `across`, else its rows.
-    """
-    some = max(1, BLOCK // columns)
-    buffers = [torch.empty(min(some, len(rows)), columns, dtype=dtype, device="cpu") for _ in range(2)]
-    running: list[Future] = []
-    with ThreadPoolExecutor(threads) as pool:
-        for k, begin in enumerate(rows[::some]):
-            uniform = buffers[k % 2][: rows.stop - begin]
-            torch.rand(uniform.shape, generator=generator, out=uniform)
-            for done in running:
-                done.result()
-            running = [
-                pool.submit(work, begin, uniform, part) for part in backend.shares(uniform.shape[across], threads)
-            ]
-    for done in running:
-        done.result()

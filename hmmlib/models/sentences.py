@@ -1,14 +1,14 @@
-"""Models with words for tokens and parts of speech for syntax states: Example 4.1, and a farm small enough to enumerate.
+"""Models with words for tokens and parts of speech for syntax states: Example 4.1, and a farm that can be enumerated.
 
-In Example 4.1 a text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from it. A
-sentence opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
+In Example 4.1 a text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from
+it. A sentence opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
 
     article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
 
 A Markov chain must know which side of the verb it is on, so prepositions and articles come twice, as early and late.
-A phrase keeps its cell, and so does the full stop. Assumption 3.2 asks that every pair of a cell and a part of speech is
-in use, so each pair has words of its own, and none is forbidden. After a full stop the next sentence of the same text
-begins. A text begins like a sentence. Rarely it begins in the middle of one, so that P[H_0] has full support.
+A phrase keeps its cell, and so does the full stop. Assumption 3.2 asks that every pair of a cell and a part of speech
+is in use, so each pair has words of its own. A text rarely begins in the middle of a sentence, so that P[H_0] has full
+support.
 """
 
 from __future__ import annotations
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 
 CELLS = ("subject", "location", "sentiment")
 VALUES = (("cow", "sailor", "child"), ("pasture", "harbour", "kitchen"), ("happy", "sad", "angry"))
-SYNTAX = (
-    "article", "noun", "preposition", "verb", "late preposition", "late article", "object", "adverb", "stop",
-)  # fmt: skip
-
 CONTENT_WORDS = {
     ("subject", "noun"): ("cow calf", "sailor captain", "child girl"),
     ("subject", "verb"): ("rolled chewed", "whistled rowed", "played skipped"),
@@ -59,6 +55,19 @@ LATE = EARLY | {"location": "on near"}
 PHRASE = {"subject": 0.1, "location": 0.6, "sentiment": 0.3}  # which cell an added phrase is about
 VERB = {"subject": 0.7, "location": 0.15, "sentiment": 0.15}
 ADVERB = {"subject": 0.15, "location": 0.1, "sentiment": 0.75}
+STEPS = {
+    "article": [("noun", None, 1.0)],
+    "noun": [("preposition", PHRASE, 0.4), ("verb", VERB, 0.6)],
+    "preposition": [("article", None, 1.0)],
+    "verb": [("late preposition", PHRASE, 0.65), ("adverb", ADVERB, 0.25), ("stop", None, 0.1)],
+    "late preposition": [("late article", None, 1.0)],
+    "late article": [("object", None, 1.0)],
+    "object": [("late preposition", PHRASE, 0.15), ("adverb", ADVERB, 0.5), ("stop", None, 0.35)],
+    "adverb": [("stop", None, 1.0)],
+    "stop": [("article", {"subject": 1.0}, 1.0)],
+}
+"""What can follow each syntax state, with which cell (None is the same one), and how likely."""
+SYNTAX = tuple(STEPS)
 HOME = 3.0  # how much likelier a subject is at the location of its own index than at another
 ASTRAY = 0.01  # the part of P[H_0] that is spread over all states; the rest is on full stops
 
@@ -85,9 +94,8 @@ class Sentences:
             raise ValueError("the text has no words")
         for word in found:
             if word not in self.words and word != "[mask]":
-                near = difflib.get_close_matches(word, self.words, n=3, cutoff=0.5)
-                hint = f"; near matches: {', '.join(near)}" if near else "; no near matches"
-                raise ValueError(f"{word!r} is not one of the model's {len(self.words)} words{hint}")
+                near = ", ".join(difflib.get_close_matches(word, self.words, cutoff=0.5)) or "none"
+                raise ValueError(f"{word!r} is not one of the model's {len(self.words)} words; near matches: {near}")
         return torch.tensor([[MASK if word == "[mask]" else self.words.index(word) for word in found]])
 
     def decode(self, tokens: Int[ArrayLike, "n T"]) -> list[str]:
@@ -102,31 +110,8 @@ class Sentences:
         return list(zip(self.decode(tokens), named, strict=True))
 
 
-def _steps(cell: str, syntax: str) -> dict[tuple[str, str], float]:
-    """The states that can follow a state, with their probabilities."""
-
-    def spread(cells: dict[str, float], syntax: str, share: float) -> dict[tuple[str, str], float]:
-        return {(to, syntax): share * part for to, part in cells.items()}
-
-    if syntax == "stop":
-        return {("subject", "article"): 1.0}
-    if syntax == "noun":
-        return spread(PHRASE, "preposition", 0.4) | spread(VERB, "verb", 0.6)
-    if syntax == "verb":
-        more = spread(PHRASE, "late preposition", 0.65) | spread(ADVERB, "adverb", 0.25)
-        return more | {(cell, "stop"): 0.1}
-    if syntax == "object":
-        more = spread(PHRASE, "late preposition", 0.15) | spread(ADVERB, "adverb", 0.5)
-        return more | {(cell, "stop"): 0.35}
-    after = {
-        "article": "noun", "preposition": "article", "late preposition": "late article", "late article": "object",
-        "adverb": "stop",
-    }  # fmt: skip
-    return {(cell, after[syntax]): 1.0}
-
-
 def _words(cell: str, syntax: str, value: int) -> dict[str, float]:
-    """The words of a state when its cell holds a value, with probabilities. Articles, prepositions and stops ignore it."""
+    """The words of a state when its cell holds a value, with their probabilities."""
     if (cell, syntax) in CONTENT_WORDS:
         groups, likely = [group.split() for group in CONTENT_WORDS[cell, syntax]], RELIABILITY[syntax]
         shares = [likely if k == value else (1 - likely) / (len(groups) - 1) for k in range(len(groups))]
@@ -146,9 +131,10 @@ def sentences() -> Sentences:
         for word, share in column.items():
             emission[words.index(word), m, h] = share
     transition = torch.zeros(len(states), len(states), dtype=torch.float64)
-    for h, state in enumerate(states):
-        for following, share in _steps(*state).items():
-            transition[states.index(following), h] = share
+    for h, (cell, syntax) in enumerate(states):
+        for following, cells, share in STEPS[syntax]:
+            for other, part in (cells or {cell: 1.0}).items():
+                transition[states.index((other, following)), h] = share * part
     stops = torch.tensor([syntax == "stop" for _, syntax in states], dtype=torch.float64)
     initial = (1 - ASTRAY) * stops / stops.sum() + ASTRAY / len(states)
     home = 1 + (HOME - 1) * torch.eye(n_values, dtype=torch.float64)
@@ -156,29 +142,26 @@ def sentences() -> Sentences:
     return Sentences(MemoryHMM(transition, emission, initial, memory / memory.sum()), words, CELLS, VALUES, SYNTAX)
 
 
-FARM_WORDS = "dog hen cat barn yard a the"
-FARM_STEPS = ((0.5, 1, 0, 0), (0.25, 0, 0.5, 0), (0, 0, 0, 1), (0.25, 0, 0.5, 0))
-FARM_MEMORY = ((0.2, 0.1, 0.1), (0.1, 0.1, 0.1), (0, 0.1, 0.2))
-ANIMAL_NOUNS = ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0))
-PLACE_NOUNS = ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0))
-CAT_WORDS = (0, 0, 0.5, 0, 0, 0.5, 0)
-FUNCTION_WORDS = {"animal": (0, 0, 0, 0, 0, 0.5, 0.5), "place": (0, 0, 0, 0, 0, 0, 1)}
-"""The emission distributions of the farm's states: nouns depend on the memory, function words do not."""
+FARM = (
+    ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0)),  # animal, noun
+    ((0, 0, 0, 0, 0, 0.5, 0.5),) * 3,  # animal, small word
+    ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0)),  # place, noun
+    ((0, 0, 0, 0, 0, 0, 1),) * 3,  # place, small word
+)
+"""The emission distributions of the farm's states, for each value of the cell."""
 
 
 def farm(difficult_cats: bool = False) -> Sentences:
-    """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start (appendix D).
+    """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start.
 
     The animal's nouns are recoverable (Assumption 4.2), though animals emit "barn" too. With `difficult_cats` the noun
-    and the small word of a cat are "cat" or "a", alike: then they are not, but by Assumption D.5 where μ does not weigh cats.
+    and the small word of a cat are "cat" or "a", alike: then they are so only by Assumption D.5, for a μ without cats.
     """
     cells, values = ("animal", "place"), (("dog", "hen", "cat"), ("inside", "between", "outside"))
-    emission = torch.empty(7, 3, 4, dtype=torch.float64)
-    for state, columns in enumerate(
-        (ANIMAL_NOUNS, [FUNCTION_WORDS["animal"]] * 3, PLACE_NOUNS, [FUNCTION_WORDS["place"]] * 3)
-    ):
-        emission[:, :, state] = torch.tensor(columns, dtype=torch.float64).T
+    emission = torch.tensor(FARM, dtype=torch.float64).permute(2, 1, 0).contiguous()
     if of_type("difficult_cats", difficult_cats, bool):
-        emission[:, 2, :2] = torch.tensor(CAT_WORDS, dtype=torch.float64)[:, None]
-    model = MemoryHMM(FARM_STEPS, emission, [0.4, 0.2, 0.2, 0.2], FARM_MEMORY)
-    return Sentences(model, FARM_WORDS.split(), cells, values, ("noun", "small word"))
+        emission[:, 2, :2] = torch.tensor([0, 0, 0.5, 0, 0, 0.5, 0], dtype=torch.float64)[:, None]
+    steps = [[0.5, 1, 0, 0], [0.25, 0, 0.5, 0], [0, 0, 0, 1], [0.25, 0, 0.5, 0]]
+    memory = [[0.2, 0.1, 0.1], [0.1, 0.1, 0.1], [0, 0.1, 0.2]]
+    model = MemoryHMM(steps, emission, [0.4, 0.2, 0.2, 0.2], memory)
+    return Sentences(model, ["dog", "hen", "cat", "barn", "yard", "a", "the"], cells, values, ("noun", "small word"))

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import Tensor
 
-from hmmlib.models.chains import chain_period
-from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
 from hmmlib.theory.ranks import Verdict, all_of, independent, of_bool, rounding, trivial_intersection
 from hmmlib.validation import SUM_TOLERANCE, as_indices, as_weights, integer, of_type
 

@@ -41,7 +41,7 @@ MEMORY_EMISSION = np.stack([EMISSION, EMISSION], 1)
         (TRANSITION, EMISSION, [INITIAL], r"initial must have 1 dimension, not shape \(1, 2\)"),
         (TRANSITION, EMISSION, [1.0], r"transition must have shape \(1, 1\) to match initial, not \(2, 2\)"),
         ([[0.9, 0.5, 1.0], [0.1, 0.5, 0.0]], EMISSION, INITIAL, r"transition must have shape \(2, 2\)"),
-        (TRANSITION, np.ones((1, 3)), INITIAL, r"emission must have shape \(any, 2\) to match initial"),
+        (TRANSITION, np.ones((1, 3)), INITIAL, r"emission must have shape \(…, 2\) to match initial"),
         (TRANSITION, MEMORY_EMISSION, INITIAL, "emission must have 2 dimensions"),
         (TRANSITION, np.array(EMISSION, dtype=np.float32), INITIAL, "must share one dtype and one device"),
         (TRANSITION, [[1, 1j]], INITIAL, "emission must hold real numbers"),

@@ -75,7 +75,7 @@ def test_a_mask_goes_in_and_comes_out():
         ("the cows rolled", "'cows' is not one of the model's 80 words; near matches: cow"),
         ("the pastur", "'pastur' .* near matches: pasture"),
         ("the cow, happily", "'cow,'"),
-        ("the xyzzy", "'xyzzy' is not one of the model's 80 words; no near matches"),
+        ("the xyzzy", "'xyzzy' is not one of the model's 80 words; near matches: none"),
         ("  ", "the text has no words"),
     ],
 )

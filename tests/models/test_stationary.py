@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hmmlib.models import chains
+from hmmlib.models import hmm
 from hmmlib.models.hmm import HMM
 
 
@@ -28,9 +28,9 @@ def exactly_stationary(transition: torch.Tensor) -> list[Fraction]:
 @pytest.mark.parametrize(("kind", "accurate"), [(torch.float64, 1e-12), (torch.float32, 1e-4)])
 def test_chains_whose_rates_lie_far_apart_have_their_stationary_law(kind, accurate, monkeypatch):
     again = []
-    in_logarithms = chains._eliminated_in_logarithms
+    in_logarithms = hmm._eliminated_in_logarithms
     monkeypatch.setattr(
-        chains, "_eliminated_in_logarithms", lambda rates: (again.append(rates), in_logarithms(rates))[1]
+        hmm, "_eliminated_in_logarithms", lambda rates: (again.append(rates), in_logarithms(rates))[1]
     )
     generator, tiny = torch.Generator().manual_seed(0), torch.finfo(kind).tiny
     for _ in range(200):
@@ -39,7 +39,7 @@ def test_chains_whose_rates_lie_far_apart_have_their_stationary_law(kind, accura
         there = torch.rand(n, n, generator=generator) < 0.5
         there[torch.arange(1, n), torch.arange(n - 1)] = there[0, n - 1] = True  # a cycle, so no state is ever lost
         rates = torch.where(there, powers.exp(), 0).to(kind)
-        found, exact = chains.eliminated(rates), exactly_stationary(rates)
+        found, exact = hmm.eliminated(rates), exactly_stationary(rates)
         assert all(abs(found[k].item() / float(exact[k]) - 1) < accurate for k in range(n) if exact[k] > tiny), rates
     assert 20 < len(again) < 180
 

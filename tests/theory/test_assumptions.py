@@ -9,9 +9,8 @@ import scipy.linalg
 import torch
 
 from hmmlib.models.appendix_e import random_memory_hmm
-from hmmlib.models.chains import chain_period
 from hmmlib.models.families import recoverable_memory_hmm, sparse_columns, sparse_hmm, sparse_memory_hmm
-from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
 from hmmlib.theory.assumptions import (
     AssumptionError,
     assumption_3_1,
