@@ -69,7 +69,6 @@ def test_what_a_trial_measures(result, memory_result):
                 assert 0 <= share <= 1
                 assert count == pytest.approx(round(count), abs=1e-9), name
         assert 0.5 <= found.majority_rate <= 1
-        assert found.one_class == (found.majority_rate == 1)
         assert found.excess_loss == found.network_loss - found.best_loss > 0
         assert found.divergence > 0
     phases = ["pretraining", "exact model", "head tuning", "exact ladder", "prompt tuning"]
@@ -216,7 +215,7 @@ def test_the_parts_of_a_trial_follow_its_spec():
 def test_seconds_are_those_since_the_phase_before(monkeypatch):
     ticks, reports = iter([10.0, 10.25, 13.0, 13.12345]), []
     monkeypatch.setattr(trials.time, "perf_counter", lambda: next(ticks))
-    trial = Trial(TrialSpec("smoke", **TINY), lambda *what: reports.append(what))
+    trial = Trial(TrialSpec("smoke", **TINY), report=lambda *what: reports.append(what))
     for phase in ("first", "second", "third"):
         trial.end_phase(phase)
     assert trial.seconds == {"first": 0.25, "second": 2.75, "third": 0.12}
