@@ -74,6 +74,8 @@ KINDS = ("certain", "spread", "near tie", "clear", "weighed", "not weighed")
 BY_CERTAINTY = {"all": Distance, "certain": Distance | None, "spread": Distance | None}
 GROUPS = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
 """Groups of states, of which `votes` has how many there are, and how many are right."""
+KNOWN = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
+"""What `probes` read off each layer."""
 CERTIFIED = each(("certified", "right", "certified but wrong"), ShareOfTest) | {"distance": DistanceL1}
 
 requested = partial(Measurement, vanilla=True, on_request=True)
@@ -157,7 +159,7 @@ def readouts(
     seeds: Seeds,
     tick: Callable,
 ) -> dict:
-    """How near each family comes to the predictions behind the tuned prompt, fitted on training and judged on test ones.
+    """How near each family, fitted on training texts, comes to the predictions behind the tuned prompt on test texts.
 
     Distances are mean total variations: "free" is that of a network of p, "constant" that of the same prediction for
     every text, and the "floor" is how far the network is from W p without a prompt. Labels are those that the tuned
@@ -265,7 +267,7 @@ def cuts(task: Task, network: Module, tuned: Tuned) -> dict:
     probes={
         f"{what}{where}": by_layer(kind)
         for where in ("", ", behind the prompt", ", fresh weights")
-        for what, kind in (("belief", Explained), ("label", ShareOfTest), ("label by belief", ShareOfTest))
+        for what, kind in KNOWN.items()
     }
     | {"guess": ShareOfTest}
 )
@@ -289,13 +291,12 @@ def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned
         (", behind the prompt", network, tuned.prompt),
         (", fresh weights", untrained, None),
     ):
-        rows = [table.setdefault(f"{what}{where}", {}) for what in ("belief", "label", "label by belief")]
         for layer, hidden in enumerate(tuning.all_hidden_at_mask(which, task.tokens, prompt)):
             inputs, _, test = task.split(hidden)
             read = linear_probe(inputs, beliefs[0])(test)
             found = explained(read, beliefs[2]), right(inputs, test), mean((read @ task.mu >= 0) == truth)
-            for row, value in zip(rows, found, strict=True):
-                row[f"layer {layer}"] = value
+            for what, value in zip(KNOWN, found, strict=True):
+                table.setdefault(f"{what}{where}", {})[f"layer {layer}"] = value
     return dict(probes=table | {"guess": right(untuned[0], untuned[2])})
 
 

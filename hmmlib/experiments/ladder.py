@@ -49,7 +49,7 @@ class Built:
 class Rung:
     """Test accuracies at one size |H|: of the more frequent label, of what was trained, and of what a theorem builds.
 
-    `theorem_3_3` and `theorem_3_6` are None where the assumption does not certainly hold; `refusal` is why the first is.
+    `theorem_3_3` and `theorem_3_6` are None where the assumption does not certainly hold; `refusal` is why.
     `n_essential` is the size of the set H* of Theorem 3.6. `prompt` is the trained u.
     """
 

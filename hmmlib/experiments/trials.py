@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,6 @@ from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
-from hmmlib.training.tuning import Tuning
 from hmmlib.validation import integer, of_type, one_of
 
 
@@ -93,9 +91,9 @@ class TrialResult:
         return self.network_loss - self.best_loss
 
 
-NOT_MEASURED = ("spec", "seeds", "seconds", "environment", "added")
-ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in NOT_MEASURED)
-"""What every result holds, in the order of its file."""
+OTHERS = ("spec", "seeds", "seconds", "environment", "added")
+ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in OTHERS)
+"""What every result has measured, in the order of its file."""
 WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "tick"}
 """What a trial has before its network is pretrained."""
 
@@ -110,10 +108,10 @@ def trial_seeds(seed: int) -> dict[str, int]:
 def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
     """The model of appendix E that a trial is about."""
     seed = trial_seeds(of_type("spec", spec, TrialSpec).seed)["model"]
+    sizes, joint = (spec.n_states, spec.n_tokens), spec.size if spec.permutations == "joint" else None
     if spec.n_memory == 1:
-        return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
-    how = dict(temperature=spec.temperature, permutations=spec.size if spec.permutations == "joint" else None)
-    return random_memory_hmm(spec.n_memory, spec.n_states, spec.n_tokens, seed, **how)
+        return random_hmm(*sizes, seed, spec.temperature)
+    return random_memory_hmm(spec.n_memory, *sizes, seed, temperature=spec.temperature, permutations=joint)
 
 
 def build_network(spec: TrialSpec) -> torch.nn.Module:
@@ -132,9 +130,8 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
 class Parts:
     """Functions that make parts of a trial in the place of the library's own; what is None is the library's.
 
-    - `model(spec)`: the model that writes the text.
+    - `model(spec)`: the model that writes the text. `task(spec, model)`: inputs, labels and posteriors.
     - `network(spec, model)`: a network that has learned from its text, as `readers.as_reader` takes it.
-    - `task(spec, model)`: inputs, labels and posteriors.
     - `tuner(network, tokens, labels, plan, seed, tick)`: what is tuned on the training examples, as by `adapters.tune`.
 
     Such a trial is stored under the name in its spec's field `own`. TypeError for a part that is no function.
@@ -143,7 +140,7 @@ class Parts:
     model: Callable[[TrialSpec], HMM | MemoryHMM] | None = None
     network: Callable[[TrialSpec, HMM | MemoryHMM], torch.nn.Module | readers.Reader] | None = None
     task: Callable[[TrialSpec, HMM | MemoryHMM], labels.Task] | None = None
-    tuner: Callable[[readers.Reader, Tensor, Tensor, Tuning, int, Callable[[], None]], Tuned] | None = None
+    tuner: Callable[[readers.Reader, Tensor, Tensor, tuning.Tuning, int, Callable[[], None]], Tuned] | None = None
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
@@ -175,25 +172,24 @@ class Trial:
             found = "there are none" if spec.own else "it names none"
             raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
         self.seeds, self.device = trial_seeds(spec.seed), backend.pick(device)
-        self.on_report, self.checkpoint, self.networks, self.wanted = report, checkpoint, networks, wanted
+        self.checkpoint, self.networks, self.wanted = checkpoint, networks, wanted
+        self.on_report = report or (lambda phase, share: None)
         self.stages = {stage for one in wanted if one.has(spec) for stage in one.stages}
-        self.milestones: dict[int, dict[str, Tensor]] = {}
-        self.seconds, self.phase, self._begun = {}, "pretraining", time.perf_counter()
+        self.milestones, self.seconds, self.phase, self._begun = {}, {}, "pretraining", time.perf_counter()
 
     def report(self, phase: str, share: float) -> None:
         """Report how far the trial is; KeyboardInterrupt where it is to end."""
         backend.stop_if_interrupted()
-        if self.on_report:
-            self.on_report(phase, share)
+        self.on_report(phase, share)
 
     def tick(self) -> None:
         """To be called now and then by what takes long: it ends the trial where its time is over."""
         self.report(self.phase, 1.0)
 
     def end_phase(self, phase: str) -> None:
-        """Note the seconds since the phase before ended."""
+        """Count the seconds since this was last called to a phase."""
         now = time.perf_counter()
-        self.seconds[phase], self._begun = round(now - self._begun, 2), now
+        self.seconds[phase], self._begun = round(self.seconds.get(phase, 0.0) + now - self._begun, 2), now
         self.report(phase, 1.0)
 
     @cached_property
@@ -279,14 +275,14 @@ class Trial:
 
     def measure(self) -> dict[str, float | int | str | dict | None]:
         """What its measurements give, by name; None for those that such trials do not have."""
-        measured = dict.fromkeys(name for one in self.wanted for name in one.names)
-        has = [one for one in self.wanted if one.has(self.spec)]
-        for phase, group in groupby(has, key=lambda one: one.phase):
-            self.phase = phase
-            for one in group:
+        measured = {}
+        for one in self.wanted:
+            measured |= dict.fromkeys(one.names)
+            if one.has(self.spec):
+                self.phase = one.phase
                 found = one.function(**{stage: getattr(self, stage) for stage in one.stages})
                 measured |= {name: found[name] for name in one.names}
-            self.end_phase(phase)
+                self.end_phase(one.phase)
         return measured
 
 
@@ -336,7 +332,7 @@ def run_trial(
         **{name: measured.pop(name) for name in ORIGINAL},
         seeds=trial.seeds,
         seconds=trial.seconds,
-        environment=environment(trial.device, spec.precision) | {"date": _today()},
+        environment=environment(trial.device, spec.precision) | {"date": f"{datetime.now(UTC):%Y-%m-%d}"},
         added=measured,
     )
 
@@ -363,14 +359,14 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
                 if checkpoint:
                     checkpoints.remove(checkpoint)
                 made = ", ".join(f"{name} {result.environment.get(name)}" for name in ("device", "machine", "torch"))
-                theirs = f"the result's is {result.backbone}, from {made}"
-                raise ValueError(f"the network that is pretrained here is {backbone}, {theirs}")
+                other = f"the network that is pretrained here is {backbone}, the result's is {result.backbone}"
+                raise ValueError(f"{other}, from {made}")
             trial.end_phase("pretraining")
         measured = trial.measure()
     finally:
         torch.set_num_threads(threads)
     here = environment(trial.device, result.spec.precision)
-    source = f"{_today()}, commit {here['commit']}, library {here['library']}"
+    source = f"{datetime.now(UTC):%Y-%m-%d}, commit {here['commit']}, library {here['library']}"
     return dataclasses.replace(
         result,
         added=result.added | measured,
@@ -379,26 +375,19 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
     )
 
 
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
 @cache
 def git_commit() -> str | None:
     """The commit of the library's checkout when first asked, `+` where tracked files differ; None elsewhere."""
-    if not provenance.in_checkout():
-        return None
-    done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
-    return done.stdout.strip() if done.returncode == 0 else None
+    done = provenance.in_checkout() and provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
+    return done.stdout.strip() if done and done.returncode == 0 else None
 
 
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
-    bits = backend.sixteen_bits(device, precision)
     return {
         "device": backend.name(device),
-        "precision": str(bits or torch.float32).removeprefix("torch."),
+        "precision": str(backend.sixteen_bits(device, precision) or torch.float32).removeprefix("torch."),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

@@ -224,7 +224,7 @@ def other_examples(spec, model):
 def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_own_name(tmp_path):
     phases, parts = [], Parts(network=someone_elses, tuner=lora)
     result = run_trial(MINE, lambda phase, share: phases.append(phase), parts=parts)
-    assert phases.count("prompt tuning") == 3, "before each of two batches, and at the end"
+    assert phases.count("prompt tuning") == 4, "before each of two batches, and after the tuned and the untrained prompt"
     assert result.network_loss > result.best_loss, "a network that has learned nothing"
     more = measure(result, ["readout_distances", "solvable"], parts=parts)
     assert set(more.readout_distances) >= {"reweighted", "relabelled", "floor"}

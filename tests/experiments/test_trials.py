@@ -91,7 +91,7 @@ def test_progress_is_reported_in_order(result):
     assert reports[:4] == [("pretraining", (step + 1) / 4) for step in range(4)]
     assert list(dict.fromkeys(reports[4:])) == [(phase, 1.0) for phase in result.seconds]  # the end of each
     batches = result.spec.epochs * -(-result.spec.train // result.spec.tuning().batch)
-    assert reports.count(("prompt tuning", 1.0)) == batches + 1  # before each, and the end
+    assert reports.count(("prompt tuning", 1.0)) == batches + 2  # before each, and after the tuned and the untrained prompt
     with pytest.raises(KeyError, match="enough"):
         run_trial(result.spec, lambda phase, share: {}["enough"])
 
