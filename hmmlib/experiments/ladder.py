@@ -6,8 +6,7 @@ No network is pretrained, so what tuning falls short of here is not the network'
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +26,7 @@ from hmmlib.validation import one_of
 
 @dataclass(frozen=True)
 class Built:
-    """Accuracy of a head that a theorem builds, on all inputs and on those that it decides: whose score is above rounding.
+    """Accuracy of a head that a theorem builds, on all inputs and on those that it decides.
 
     A score is exact to about the rounding unit times ‖b‖₁; `decided` is the share of inputs above 64 times that. On
     those the theorem should be right without exception. `condition` is that of the left inverse.
@@ -41,17 +40,17 @@ class Built:
     @classmethod
     def judge(cls, head: LinearHead, probs: Tensor, labels: Tensor) -> Built:
         clear = head(probs).abs() > 64 * torch.finfo(probs.dtype).eps * head.weights.abs().sum()
-        right = head.label(probs) == labels
-        among = right[clear].double().mean().item() if clear.any() else 1.0
-        return cls(right.double().mean().item(), clear.double().mean().item(), among, head.condition)
+        right = (head.label(probs) == labels).double()
+        among = right[clear].mean().item() if clear.any() else 1.0
+        return cls(right.mean().item(), clear.double().mean().item(), among, head.condition)
 
 
 @dataclass(frozen=True)
 class Rung:
     """Test accuracies at one size |H|: of the more frequent label, of what was trained, and of what a theorem builds.
 
-    `theorem_3_3` and `theorem_3_6` are None where the assumption fails; `refusal` then says why. `n_essential` is the
-    size of the set H* that Theorem 3.6 was given. `prompt` is the trained u.
+    `theorem_3_3` and `theorem_3_6` are None where the assumption does not certainly hold; `refusal` is why.
+    `n_essential` is the size of the set H* of Theorem 3.6. `prompt` is the trained u.
     """
 
     n_states: int
@@ -83,15 +82,17 @@ def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
     return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
 
 
-@contextmanager
-def only_where_floats_can_tell() -> Iterator[None]:
-    """Within it a construction raises its UserWarning where floats cannot tell whether its assumption holds.
+def built_if_certain(construct: Callable, *given) -> tuple[object | None, str]:
+    """What a theorem's construction gives, and ""; None and the reason, where its assumption does not certainly hold.
 
-    What a trial measures of a construction, as all stored results have it, exists only where the assumption certainly holds.
+    All stored results have it so: nothing of a construction where floats are too close to tell.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*too close to tell", UserWarning)
-        yield
+        try:
+            return construct(*given), ""
+        except (AssumptionError, UserWarning) as error:
+            return None, str(error)
 
 
 def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: str = "before") -> Rung:
@@ -106,28 +107,21 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: Tuning, seed: int, law: st
     rule = LABEL_RULES[one_of("law", law, LABEL_RULES)]
     origin = rule.origin(model)
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
-    train_posteriors, _, test_posteriors = task.split(task.posteriors)
+    train_posteriors, _, posteriors = task.split(task.posteriors)
     head = tune_head(train, train_labels, plan, seed)
     prompt, behind = tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
-    linear, prompted, refusal, share = None, None, "", labels.double().mean().item()
     essential = essential_states(origin, task.mu)
-    with only_where_floats_can_tell():
-        try:
-            linear = Built.judge(rule.head(model, task.mu), test, labels)
-        except (AssumptionError, UserWarning) as error:
-            refusal = str(error)
-        with suppress(AssumptionError, UserWarning):
-            if essential is not None:
-                u, built = theorem_3_6(origin, task.mu, essential)
-                prompted = Built.judge(built, probs_behind_prompt(origin, test_posteriors, u), labels)
+    linear, refusal = built_if_certain(rule.head, model, task.mu)
+    prompted, _ = built_if_certain(theorem_3_6, origin, task.mu, essential) if essential else (None, "")
+    share = labels.double().mean().item()
     return Rung(
         n_states=model.n_states,
         seed=seed,
         majority=max(share, 1 - share),
         head=accuracy(head, test, labels),
-        prompt_and_head=accuracy(behind, probs_behind_prompt(origin, test_posteriors, prompt), labels),
-        theorem_3_3=linear,
-        theorem_3_6=prompted,
+        prompt_and_head=accuracy(behind, probs_behind_prompt(origin, posteriors, prompt), labels),
+        theorem_3_3=linear and Built.judge(linear, test, labels),
+        theorem_3_6=prompted and Built.judge(prompted[1], probs_behind_prompt(origin, posteriors, prompted[0]), labels),
         n_essential=prompted and len(essential),
         refusal=refusal,
         prompt=prompt.tolist(),

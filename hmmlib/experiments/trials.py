@@ -9,12 +9,11 @@ import dataclasses
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -22,42 +21,35 @@ import torch
 from torch import Tensor
 
 from hmmlib import __version__, backend
-from hmmlib.experiments import labels, provenance
+from hmmlib.experiments import labels, measurements, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.fields import (
-    Amount,
-    Count,
-    Hexadecimal,
-    Seconds,
-    ShareOfTest,
-    ShareOfValidation,
-)
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
+from hmmlib.experiments.fields import Amount, Count, Hexadecimal, Seconds, ShareOfTest, ShareOfValidation
+from hmmlib.experiments.measurements import Measurement, Split
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.inference.messages import masked_token_probs
+from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
-from hmmlib.training.tuning import Tuning
 from hmmlib.validation import integer, of_type, one_of
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase, in the call
-    that finished it.
+    """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase, in the
+    call that finished it.
 
-    Accuracies are on the test examples, after the last step of tuning. None stands where a quantity does not exist: prompts
-    are tuned on vanilla models only, and a theorem builds a head or prompt only where its assumptions hold.
+    Accuracies are on the test examples, after the last step of tuning. None stands where a quantity does not exist:
+    prompts are tuned on vanilla models only, and a theorem builds a head or prompt only where its assumptions hold.
 
-    - `head_accuracy`: a linear head on the network's distribution at the mask. `prompt_accuracy`: the same behind a tuned
-      prompt; `untrained_prompt_accuracy`: behind one left as it was drawn. `attention_accuracy`: an attention head on the
-      distributions at all positions.
+    - `head_accuracy`: a linear head on the network's distribution at the mask. `prompt_accuracy`: the same behind a
+      tuned prompt; `untrained_prompt_accuracy`: behind one left as it was drawn. `attention_accuracy`: an attention
+      head on the distributions at all positions.
     - `exact_…`: the same heads, tuned in the same way, on the exact G.
     - `ladder_…`: a head, and one prompt vector with a head, tuned on the exact Ḡ in more passes
-      (`presets.LADDER_NUMBERS`). `built_…`: the head of Theorem 3.3, prompt and head of Theorem 3.6, also on the exact Ḡ.
+      (`presets.LADDER_NUMBERS`). `built_…`: the head of Theorem 3.3, prompt and head of Theorem 3.6, also on that Ḡ.
     - `divergence`: from the exact distribution at the mask to the network's. `backbone`: the network's fingerprint.
     - `added`: what later measurements gave, by name. Each is an attribute too, None in results that lack it.
     """
@@ -89,7 +81,7 @@ class TrialResult:
 
     def __getattr__(self, name: str) -> float | str | dict | None:
         """What a later measurement gave; None where this result lacks it."""
-        if name in measured_names():
+        if name in measurements.measured_names():
             return self.added.get(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -98,10 +90,12 @@ class TrialResult:
         """How far the network's masked-token loss lies above the least there is, nats."""
         return self.network_loss - self.best_loss
 
-    @property
-    def one_class(self) -> bool:
-        """Whether all test labels agree."""
-        return self.majority_rate == 1
+
+OTHERS = ("spec", "seeds", "seconds", "environment", "added")
+ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in OTHERS)
+"""What every result has measured, in the order of its file."""
+WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "tick"}
+"""What a trial has before its network is pretrained."""
 
 
 def trial_seeds(seed: int) -> dict[str, int]:
@@ -114,10 +108,10 @@ def trial_seeds(seed: int) -> dict[str, int]:
 def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
     """The model of appendix E that a trial is about."""
     seed = trial_seeds(of_type("spec", spec, TrialSpec).seed)["model"]
+    sizes, joint = (spec.n_states, spec.n_tokens), spec.size if spec.permutations == "joint" else None
     if spec.n_memory == 1:
-        return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
-    how = dict(temperature=spec.temperature, permutations=spec.size if spec.permutations == "joint" else None)
-    return random_memory_hmm(spec.n_memory, spec.n_states, spec.n_tokens, seed, **how)
+        return random_hmm(*sizes, seed, spec.temperature)
+    return random_memory_hmm(spec.n_memory, *sizes, seed, temperature=spec.temperature, permutations=joint)
 
 
 def build_network(spec: TrialSpec) -> torch.nn.Module:
@@ -132,30 +126,21 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
     return labels.draw_task(model, spec.task_length, sizes, trial_seeds(spec.seed)["task"], spec.labels, spec.places)
 
 
-def network_key(spec: TrialSpec, device: torch.device) -> str:
-    """A key of all that a pretrained network depends on: spec, code, and the machine as far as it changes numbers."""
-    here = environment(device, spec.precision)
-    facts = [here[name] for name in ("device", "precision", "machine", "threads", "torch", "transformers")]
-    words = repr((spec.network_hash, provenance.library_digest(provenance.OF_NETWORKS), facts))
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
-
-
 @dataclass(frozen=True)
 class Parts:
     """Functions that make parts of a trial in the place of the library's own; what is None is the library's.
 
-    - `model(spec)`: the model that writes the text.
-    - `network(spec, model)`: a network that has learned from its text, as `readers.as_reader` takes it. None is pretrained.
-    - `task(spec, model)`: inputs, labels and posteriors.
-    - `tuner(network, tokens, labels, plan, seed, tick)`: what is tuned on the training examples, as `adapters.tune` gives it.
+    - `model(spec)`: the model that writes the text. `task(spec, model)`: inputs, labels and posteriors.
+    - `network(spec, model)`: a network that has learned from its text, as `readers.as_reader` takes it.
+    - `tuner(network, tokens, labels, plan, seed, tick)`: what is tuned on the training examples, as by `adapters.tune`.
 
-    The spec says in its field `own` by what name such a trial is stored. TypeError for a part that is no function.
+    Such a trial is stored under the name in its spec's field `own`. TypeError for a part that is no function.
     """
 
     model: Callable[[TrialSpec], HMM | MemoryHMM] | None = None
     network: Callable[[TrialSpec, HMM | MemoryHMM], torch.nn.Module | readers.Reader] | None = None
     task: Callable[[TrialSpec, HMM | MemoryHMM], labels.Task] | None = None
-    tuner: Callable[[readers.Reader, Tensor, Tensor, Tuning, int, Callable[[], None]], Tuned] | None = None
+    tuner: Callable[[readers.Reader, Tensor, Tensor, tuning.Tuning, int, Callable[[], None]], Tuned] | None = None
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
@@ -164,45 +149,47 @@ class Parts:
 
 
 class Trial:
-    """What a trial has, stage by stage (`measurements.STAGES`): each is made when first asked for, and held from then on.
+    """What a trial has, which is what measurements may ask for: each part is made when first needed, and then held.
 
-    With a folder `networks` the pretrained network is stored there, and is taken from there where the same code has made it
-    on such a machine. Where `milestones` are wanted it is pretrained here all the same; where pretraining goes on from a
-    checkpoint, only the milestones after it are had.
+    With a folder `networks` the pretrained network is stored there, and is taken from there where the same code has
+    made it on such a machine; but where `milestones` are wanted, it is pretrained here all the same. These are the
+    network's weights after each tenth of its pretraining, by the number of steps: where that goes on from a
+    checkpoint, only those after it. `seeds` are those of each random draw, by name.
     """
 
     def __init__(
         self,
         spec: TrialSpec,
+        wanted: Sequence[Measurement] = (),
         report: Callable[[str, float], None] | None = None,
         device: str = "auto",
         checkpoint: Path | None = None,
         networks: Path | None = None,
         parts: Parts | None = None,
-        measurements: Iterable[Measurement] = (),
     ):
         self.spec, self.parts = of_type("spec", spec, TrialSpec), of_type("parts", parts or Parts(), Parts)
         if (self.parts != Parts()) != bool(spec.own):
             found = "there are none" if spec.own else "it names none"
             raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
         self.seeds, self.device = trial_seeds(spec.seed), backend.pick(device)
-        self.checkpoint, self.on_report = checkpoint, report
-        self.stored_network = networks and networks / f"{network_key(spec, self.device)}.safetensors"
-        self.measurements = [one for one in measurements if one.has(spec)]
-        self.stages = {stage for one in self.measurements for stage in one.stages}
-        self.milestones: dict[int, dict[str, Tensor]] = {}
-        self.seconds, self._begun, self.tick = {}, time.perf_counter(), lambda: None
+        self.checkpoint, self.networks, self.wanted = checkpoint, networks, wanted
+        self.on_report = report or (lambda phase, share: None)
+        self.stages = {stage for one in wanted if one.has(spec) for stage in one.stages}
+        self.milestones, self.seconds, self.phase, self._begun = {}, {}, "pretraining", time.perf_counter()
 
     def report(self, phase: str, share: float) -> None:
-        """Say how far the trial is; KeyboardInterrupt where it is to end."""
+        """Report how far the trial is; KeyboardInterrupt where it is to end."""
         backend.stop_if_interrupted()
-        if self.on_report:
-            self.on_report(phase, share)
+        self.on_report(phase, share)
+
+    def tick(self) -> None:
+        """To be called now and then by what takes long: it ends the trial where its time is over."""
+        self.report(self.phase, 1.0)
 
     def end_phase(self, phase: str) -> None:
-        """Note the seconds since the phase before ended."""
+        """Count the seconds since this was last called to a phase."""
         now = time.perf_counter()
-        self.seconds[phase], self._begun = round(now - self._begun, 2), now
+        self.seconds[phase], self._begun = round(self.seconds.get(phase, 0.0) + now - self._begun, 2), now
         self.report(phase, 1.0)
 
     @cached_property
@@ -215,13 +202,20 @@ class Trial:
 
     @cached_property
     def exact(self) -> Tensor:
+        """The exact G on the task's inputs, (n, T, X)."""
         return masked_token_probs(self.model, self.task.tokens)
 
     @cached_property
+    def beliefs(self) -> Split:
+        """The exact P[H_1 | X_{-1}] of a vanilla model, (n, S)."""
+        return self.task.split(posterior(self.model, self.task.tokens, at=1))
+
+    @cached_property
     def network(self) -> torch.nn.Module | readers.Reader:
+        """The pretrained network."""
         if self.parts.network:
             return readers.as_reader(self.parts.network(self.spec, self.model))
-        network, plan, path = build_network(self.spec).to(self.device), self.spec.pretraining(), self.stored_network
+        network, plan, stored = build_network(self.spec).to(self.device), self.spec.pretraining(), self.stored_network()
         milestones, done = "milestones" in self.stages, None
 
         def report(step: int, loss: float) -> None:
@@ -231,16 +225,26 @@ class Trial:
                 self.milestones[done] = {name: t.detach().cpu().clone() for name, t in network.state_dict().items()}
             self.report("pretraining", done / plan.steps)
 
-        if path and not milestones and (found := checkpoints.load(path, {})):
+        if stored and not milestones and (found := checkpoints.load(stored, {})):
             network.load_state_dict(found[0])
             return network
         pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
-        if path and not path.exists():
-            checkpoints.save(path, network.state_dict(), {})
+        if stored and not stored.exists():
+            checkpoints.save(stored, network.state_dict(), {})
         return network
+
+    def stored_network(self) -> Path | None:
+        """A file named by all that the network depends on: spec, code, and the machine as far as it changes numbers."""
+        if not self.networks:
+            return None
+        here = environment(self.device, self.spec.precision)
+        facts = [here[name] for name in ("device", "precision", "machine", "threads", "torch", "transformers")]
+        words = repr((self.spec.network_hash, provenance.library_digest(provenance.OF_NETWORKS), facts))
+        return self.networks / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.safetensors"
 
     @cached_property
     def tuned(self) -> Tuned:
+        """What is tuned on the network by the spec's tuner, and the head tuned with it."""
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
         spec, how = self.spec, (tokens, truth, self.spec.tuning(), self.seeds["tuning"])
         if self.parts.tuner:
@@ -248,20 +252,37 @@ class Trial:
         return tune(spec.tuner, self.network, *how, spec.prompt_length, spec.prompt_start, spec.rank, tick=self.tick)
 
     @cached_property
+    def tuned_head(self) -> LinearHead:
+        """That head, in float64 over the model's tokens alone."""
+        return LinearHead(self.tuned.head.weights[: self.model.n_tokens].cpu().double())
+
+    @cached_property
     def outputs(self) -> Tensor:
+        """The network's distributions on the task's inputs, (n, T, X and special ids)."""
         return tuning.all_probs(self.network, self.task.tokens)
 
+    @cached_property
+    def untuned(self) -> Split:
+        """The network's distributions at the mask, without what is tuned, (n, X), in float64."""
+        return measurements.over_tokens(
+            self.task, tuning.all_probs_at_mask(self.network, self.task.tokens), self.model.n_tokens
+        )
+
+    @cached_property
+    def prompted(self) -> Split:
+        """The same with the tuned prompt, or what else the spec's tuner has tuned."""
+        return measurements.over_tokens(self.task, self.tuned.probs(self.task.tokens), self.model.n_tokens)
+
     def measure(self) -> dict[str, float | int | str | dict | None]:
-        """What its measurements give, by name."""
+        """What its measurements give, by name; None for those that such trials do not have."""
         measured = {}
-        for phase, group in groupby(self.measurements, key=lambda one: one.phase):
-            self.tick = lambda phase=phase: self.report(phase, 1.0)
-            for one in group:
+        for one in self.wanted:
+            measured |= dict.fromkeys(one.names)
+            if one.has(self.spec):
+                self.phase = one.phase
                 found = one.function(**{stage: getattr(self, stage) for stage in one.stages})
-                if set(found) != set(one.names):
-                    raise RuntimeError(f"{one.function.__name__} gives {', '.join(found)}, not {', '.join(one.names)}")
-                measured |= found
-            self.end_phase(phase)
+                measured |= {name: found[name] for name in one.names}
+                self.end_phase(one.phase)
         return measured
 
 
@@ -280,8 +301,8 @@ def run_trial(
     networks: Path | None = None,
     parts: Parts | None = None,
 ) -> TrialResult:
-    """Run one trial: all measurements but those on request. The same spec gives the same numbers on the same machine (threads
-    and versions included).
+    """Run one trial: all measurements but those on request. The same spec gives the same numbers on the same machine
+    (threads and versions included).
 
     Args:
         report: called as report(phase, share done) while it runs. What it raises ends the trial.
@@ -297,13 +318,13 @@ def run_trial(
         FloatingPointError: pretraining diverges.
         ValueError: there is no such device or measurement, or the checkpoint is another run's.
     """
-    asked = {one.function for one in measurements_of(on_request(also))}
-    wanted = [one for one in MEASUREMENTS if not one.on_request or one.function in asked]
-    trial = Trial(spec, report, device, checkpoint, networks, parts, wanted)
+    asked = measurements.measurements_of(on_request(also))
+    wanted = [one for one in measurements.MEASUREMENTS if one in asked or not one.on_request]
+    trial = Trial(spec, wanted, report, device, checkpoint, networks, parts)
     network = trial.network
     trial.end_phase("pretraining")
     _ = trial.exact  # its seconds are the exact model's
-    measured = dict.fromkeys(name for one in wanted for name in one.names) | trial.measure()
+    measured = trial.measure()
     if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
     return TrialResult(
@@ -311,51 +332,41 @@ def run_trial(
         **{name: measured.pop(name) for name in ORIGINAL},
         seeds=trial.seeds,
         seconds=trial.seconds,
-        environment=environment(trial.device, spec.precision) | {"date": _today()},
+        environment=environment(trial.device, spec.precision) | {"date": f"{datetime.now(UTC):%Y-%m-%d}"},
         added=measured,
     )
 
 
 @backend.interrupts_between_steps()
-def measure(
-    result: TrialResult,
-    names: Sequence[str],
-    report: Callable[[str, float], None] | None = None,
-    device: str = "auto",
-    checkpoint: Path | None = None,
-    networks: Path | None = None,
-    parts: Parts | None = None,
-) -> TrialResult:
-    """The result with these measurements added. No more of the trial is run than they need; all else in the result stays.
+def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None = None, **how) -> TrialResult:
+    """The result with these measurements added. No more of the trial is run than they need; all else in it stays.
 
     Args:
-        names: those of measurements that came after the result was stored. The others are as `run_trial` takes them.
+        names: those of measurements that came after the result was stored.
+        checkpoint, how: report, device, networks and parts, as `run_trial` takes them.
 
-    ValueError for a name that no measurement gives, for one that every result has, and where a network is needed and the one
-    that is pretrained here is not the result's, as other machines and versions make other networks.
+    ValueError for a name that no later measurement gives, and where a network is needed and the one that is pretrained
+    here is not the result's, as other machines and versions make other networks.
     """
-    wanted = measurements_of(names)
-    if fixed := sorted(set(names) & set(ORIGINAL)):
-        raise ValueError(f"names must be those of later measurements: every result has {', '.join(fixed)}")
+    for name in names:
+        one_of("each of names", name, sorted(measurements.measured_names() - set(ORIGINAL)))
     threads = torch.get_num_threads()
-    torch.set_num_threads(
-        of_type("result", result, TrialResult).environment["threads"]
-    )  # with others the last digits differ
+    torch.set_num_threads(of_type("result", result, TrialResult).environment["threads"])  # or the last digits differ
     try:
-        trial = Trial(result.spec, report, device, checkpoint, networks, parts, wanted)
-        if {"network", "outputs", "tuned"} & trial.stages:
+        trial = Trial(result.spec, measurements.measurements_of(names), checkpoint=checkpoint, **how)
+        if trial.stages - WITHOUT_NETWORK:
             if (backbone := bert.fingerprint(trial.network)) != result.backbone:
                 if checkpoint:
                     checkpoints.remove(checkpoint)
                 made = ", ".join(f"{name} {result.environment.get(name)}" for name in ("device", "machine", "torch"))
-                both = f"the network that is pretrained here is {backbone}, the result's is {result.backbone}"
-                raise ValueError(f"{both}, from {made}")
+                other = f"the network that is pretrained here is {backbone}, the result's is {result.backbone}"
+                raise ValueError(f"{other}, from {made}")
             trial.end_phase("pretraining")
-        measured = dict.fromkeys(name for one in wanted for name in one.names) | trial.measure()
+        measured = trial.measure()
     finally:
         torch.set_num_threads(threads)
     here = environment(trial.device, result.spec.precision)
-    source = f"{_today()}, commit {here['commit']}, library {here['library']}"
+    source = f"{datetime.now(UTC):%Y-%m-%d}, commit {here['commit']}, library {here['library']}"
     return dataclasses.replace(
         result,
         added=result.added | measured,
@@ -364,31 +375,19 @@ def measure(
     )
 
 
-_NOT_MEASURED = {"spec", "seeds", "seconds", "environment", "added"}
-ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in _NOT_MEASURED)
-"""What every result holds, in the order of its file."""
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
 @cache
 def git_commit() -> str | None:
-    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ; None elsewhere."""
-    if not provenance.in_checkout():
-        return None
-    done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
-    return done.stdout.strip() if done.returncode == 0 else None
+    """The commit of the library's checkout when first asked, `+` where tracked files differ; None elsewhere."""
+    done = provenance.in_checkout() and provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
+    return done.stdout.strip() if done and done.returncode == 0 else None
 
 
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
-    bits = backend.sixteen_bits(device, precision)
     return {
         "device": backend.name(device),
-        "precision": str(bits or torch.float32).removeprefix("torch."),
+        "precision": str(backend.sixteen_bits(device, precision) or torch.float32).removeprefix("torch."),
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

@@ -8,8 +8,7 @@ import torch
 from runs import TINY
 
 from hmmlib.experiments import trials
-from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.network_outputs import FAMILIES
+from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import is_stored, load_result, save_result
 from hmmlib.experiments.sweeps import run_missing, sweep

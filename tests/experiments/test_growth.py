@@ -58,20 +58,20 @@ assert as_field("weight_decay", "0.5") == 0.5
 MEASUREMENT = [
     (
         "experiments/measurements.py",
-        '@measurement("divergence"',
-        '''@measurement("posterior_entropy")
+        '@Measurement("divergence"',
+        '''@Measurement("posterior_entropy")
 def posterior_entropy(task: Task) -> dict:
     """Entropy of what the labels weigh, nats, mean over test inputs."""
     return dict(posterior_entropy=torch.special.entr(task.split(task.posteriors)[2]).sum(1).mean().item())
 
 
-@measurement("confidence")
+@Measurement("confidence")
 def confidence(task: Task, outputs: Tensor) -> dict:
     """The network's largest probability at the mask, mean over test inputs."""
     return dict(confidence=task.split(outputs[:, 0])[2].amax(1).double().mean().item())
 
 
-@measurement("divergence"''',
+@Measurement("divergence"''',
     )
 ]
 MEASUREMENT_SHOWN = """

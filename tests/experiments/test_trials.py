@@ -69,7 +69,6 @@ def test_what_a_trial_measures(result, memory_result):
                 assert 0 <= share <= 1
                 assert count == pytest.approx(round(count), abs=1e-9), name
         assert 0.5 <= found.majority_rate <= 1
-        assert found.one_class == (found.majority_rate == 1)
         assert found.excess_loss == found.network_loss - found.best_loss > 0
         assert found.divergence > 0
     phases = ["pretraining", "exact model", "head tuning", "exact ladder", "prompt tuning"]
@@ -92,7 +91,7 @@ def test_progress_is_reported_in_order(result):
     assert reports[:4] == [("pretraining", (step + 1) / 4) for step in range(4)]
     assert list(dict.fromkeys(reports[4:])) == [(phase, 1.0) for phase in result.seconds]  # the end of each
     batches = result.spec.epochs * -(-result.spec.train // result.spec.tuning().batch)
-    assert reports.count(("prompt tuning", 1.0)) == batches + 1  # before each, and the end
+    assert reports.count(("prompt tuning", 1.0)) == batches + 2  # before each, and after the tuned and the untrained prompt
     with pytest.raises(KeyError, match="enough"):
         run_trial(result.spec, lambda phase, share: {}["enough"])
 
@@ -216,7 +215,7 @@ def test_the_parts_of_a_trial_follow_its_spec():
 def test_seconds_are_those_since_the_phase_before(monkeypatch):
     ticks, reports = iter([10.0, 10.25, 13.0, 13.12345]), []
     monkeypatch.setattr(trials.time, "perf_counter", lambda: next(ticks))
-    trial = Trial(TrialSpec("smoke", **TINY), lambda *what: reports.append(what))
+    trial = Trial(TrialSpec("smoke", **TINY), report=lambda *what: reports.append(what))
     for phase in ("first", "second", "third"):
         trial.end_phase(phase)
     assert trial.seconds == {"first": 0.25, "second": 2.75, "third": 0.12}
