@@ -88,12 +88,10 @@ STORE = "result store; if left out mine/results, and what it lacks is looked for
 Store = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help=STORE)]
 ALSO = "a measurement on request, such as probes; `all` for every one but on_the_way, which takes longest"
 Also = Annotated[list[str] | None, typer.Option(help=ALSO)]
-NETWORKS = "keep pretrained networks here, for other tasks on them"
-Networks = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help=NETWORKS)]
-RERUN = "run again what is stored, where the library may have changed since"
-Rerun = Annotated[bool, typer.Option("--rerun", help=RERUN)]
-CHANGES = "another field of the spec, such as steps=1100"
-Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=CHANGES)]
+Networks = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here")]
+Rerun = Annotated[bool, typer.Option("--rerun", help="run again what another state of the library has stored")]
+CHANGE = "another field of the spec, such as steps=1100"
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=CHANGE)]
 
 
 def _fields(changes: list[str] | None) -> dict:

@@ -156,8 +156,8 @@ def loops(name: str) -> ModuleType | None:
         return None
 
 
-def fresh(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor without values, on the CPU. Unlike torch, numpy asks for large pages: a sixth of the time."""
+def uninitialized(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of any values, on the CPU. Unlike torch, numpy asks for large pages: a sixth of the time."""
     return torch.from_numpy(np.empty(shape, torch.empty(0, dtype=dtype, device="cpu").numpy().dtype))
 
 

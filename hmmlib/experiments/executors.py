@@ -5,6 +5,7 @@ Each gives a future for a trial, and can ask all that run to end with a checkpoi
 
 from __future__ import annotations
 
+import atexit
 import logging
 import multiprocessing
 import os
@@ -116,6 +117,7 @@ def _end_with(pipe: Connection) -> None:
         time.sleep(GRACE)
         os._exit(1)
 
+    atexit.register(os._exit, 0)  # at once: torch takes a second to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all processes: it is for the first
     threading.Thread(target=wait_and_end, daemon=True).start()
 
@@ -180,8 +182,8 @@ class RayCluster(InThisProcess):
     def connect(self, device: str) -> None:
         """Join the cluster, or start Ray on this machine, where it listens on 127.0.0.1 alone.
 
-        OSError where there is no cluster, or where Ray, imported before, would listen on all addresses of this machine.
-        ValueError where a trial fits on no node.
+        OSError where Ray, imported before, would listen on all addresses of this machine; ValueError where a trial fits
+        on no node.
         """
         settings = {"RAY_USAGE_STATS_ENABLED": "0"}
         if self.address is None:
@@ -196,10 +198,7 @@ class RayCluster(InThisProcess):
         if self.address is None and (here := ray.util.get_node_ip_address()) not in ("127.0.0.1", "::1"):
             raise OSError(f"Ray was imported before and would listen beyond this machine, as {here}: use a new process")
         where = {"address": self.address} if self.address else {"address": "local", "include_dashboard": False}
-        try:
-            ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, TimeoutError) as error:
-            raise OSError(f"no Ray cluster answers at {self.address or 'this machine'}: {error}") from None
+        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
         self.ray, self.errors = ray, (*InThisProcess.errors, ray.exceptions.RayError)
         if self.gpus is None:
             self.gpus = float(device != "cpu" and "GPU" in ray.cluster_resources())

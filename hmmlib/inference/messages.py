@@ -28,7 +28,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from hmmlib import backend
-from hmmlib.backend import fresh
 from hmmlib.inference.forward_backward import (
     IMPOSSIBLE,
     MAX_EXPONENT,
@@ -235,11 +234,11 @@ def _in_loops(
     scale = exponent_of(evidence.rows.amax(-1, keepdim=True))
     rows = scaled(evidence.rows, -scale)
     prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=dtype, device="cpu")
-    columns = fresh(0, 0, dtype=dtype) if variable.columns is None else variable.columns
+    columns = backend.uninitialized(0, 0, dtype=dtype) if variable.columns is None else variable.columns
     entries = variable.entries[: 0 if isinstance(model, HMM) else None]
     first, stop, _ = at.indices(length + 1)
-    laws = fresh(n, stop - first, len(columns) or len(variable.entries), dtype=dtype)
-    sizes = fresh(n, stop - first, 2 * sized, dtype=dtype)
+    laws = backend.uninitialized(n, stop - first, len(columns) or len(variable.entries), dtype=dtype)
+    sizes = backend.uninitialized(n, stop - first, 2 * sized, dtype=dtype)
     chain = loops.Chain(*_arrays(model.transition.T, model.transition, model.initial, *torch.frexp(prior)))
     query = loops.Query(*_arrays(variable.groups, entries, columns.T), first, own)
     scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], 4 if dtype == torch.float64 else 1)
