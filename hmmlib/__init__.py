@@ -8,8 +8,8 @@
     posterior(model, tokens, at=0)                          # P[H_0 | tokens]: (100, 6)
     theorem_3_3(model, mu=[1, -1, 0, 0, 0, 0])              # the linear head that Theorem 3.3 constructs
 
-Everything that you call can be imported from here, the root. `help(hmmlib.theorem_3_3)` says what it takes and gives, and the
-book's page *Reference* has all of it, with links to the pages that derive it. What to call, by task:
+Everything that you call can be imported from here, the root; `help(hmmlib.theorem_3_3)` says what it takes and gives,
+as does the book's page *Reference*. What to call, by task:
 
     Draw a model, or make your own       random_hmm, random_memory_hmm, essential_hmm, HMM, MemoryHMM
     Draw text from it                    HMM.sample, MemoryHMM.sample
@@ -34,8 +34,8 @@ The code lives in rooms, each of which uses only those above it:
     training     a BERT-like network, and others' networks; heads and prompts tuned on them
     experiments  specs, trials, their store, sweeps, the table of results
 
-The modules `validation`, `backend` and `files` serve every room. `hmmlib --help`, or `python -m hmmlib --help`, shows the
-command line. What checks the paper's statements, and the figures of the book, are in the package `companion` beside it.
+The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help` shows the command line.
+What checks the paper's statements, and the figures of the book, are in the package `companion` beside it.
 """
 
 import importlib
@@ -59,7 +59,7 @@ __all__ = sorted(_MODULE)
 
 
 def __getattr__(name: str) -> Any:
-    """The names that others call, each loaded with its module when first asked for: torch and transformers are large."""
+    """The names that others call, each loaded with its module when first asked for: torch is large."""
     if name not in _MODULE:
         raise AttributeError(f"module 'hmmlib' has no attribute {name!r}")
     return getattr(importlib.import_module(f"hmmlib.{_MODULE[name]}"), name)

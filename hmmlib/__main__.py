@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from hmmlib import __version__
-from hmmlib.experiments.presets import PANELS, TRIALS
-from hmmlib.options import (
-    Also,
-    Changes,
-    Device,
-    Minutes,
-    Networks,
-    OnceAMinute,
-    Panel,
-    Preset,
-    Rerun,
-    Seed,
-    Sizes,
-    Store,
-    Trials,
-    console,
-    errors,
-    exit_code_130_if_interrupted,
-    line,
-    progress,
-    usage_errors,
-)
+from hmmlib.experiments.presets import PANELS, PRESETS, TRIALS
+from hmmlib.terminal import console, errors, line, progress, trial_once_a_minute
+
+# What takes torch is imported where a command needs it: --help need not wait a second for it.
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 debugging = False
@@ -60,6 +45,55 @@ if find_spec("companion"):  # the book's part of the package is missing where a 
     app.command("ledger")(import_module("companion.__main__").ledger)
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What an option cannot be is an error of usage: exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def exit_code_130_if_interrupted() -> Iterator[None]:
+    """Ctrl-C ends what is inside after its step, with exit code 130 and a line on what to do. A warning is a line."""
+    from hmmlib import backend
+
+    try:
+        with backend.interrupts_between_steps(), backend.warnings_in_one_line():
+            yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note("interrupted; what is finished is kept: run it again to go on")
+        for note in interrupt.__notes__:
+            line(f"hmmlib: {note}", errors)
+        raise typer.Exit(130) from None
+
+
+def folder(text: str) -> Path:
+    """The value of an option that names a folder; an unset variable of a shell leaves it empty."""
+    if not text:
+        raise typer.BadParameter("it must name a folder, not ''")
+    return Path(text)
+
+
+Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="size of everything")]
+Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="the points of that panel of Figure 3")]
+Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; as many as in the paper if left out")]
+SIZE = "with --panel: only its points of this |M||H|; may stand more than once"
+Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help=SIZE)]
+Seed = Annotated[int, typer.Option(min=0, help="seed of the trial, of a panel its first")]
+Minutes = Annotated[float | None, typer.Option(min=0, help="stop after so many minutes; everything finished is kept")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
+STORE = "result store; if left out mine/results, and what it lacks is looked for in results"
+Store = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help=STORE)]
+ALSO = "a measurement on request, such as probes; `all` for every one but on_the_way, which takes longest"
+Also = Annotated[list[str] | None, typer.Option(help=ALSO)]
+Networks = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here")]
+Rerun = Annotated[bool, typer.Option("--rerun", help="run again what another state of the library has stored")]
+CHANGE = "another field of the spec, such as steps=1100"
+Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=CHANGE)]
+
+
 def _fields(changes: list[str] | None) -> dict:
     """`NAME=VALUE` pairs as fields of a TrialSpec; its own checks judge name and value."""
     from hmmlib.experiments.specs import as_field
@@ -77,36 +111,30 @@ def _fields(changes: list[str] | None) -> dict:
     return fields
 
 
-def _panel(preset: str, panel: str, trials: int | None, changes: list[str] | None, sizes: list[int] | None, seed: int):
-    """The specs of a panel."""
-    from hmmlib.experiments.specs import panel_specs
-
-    fields = _fields(changes)
-    return panel_specs(preset, panel, trials or TRIALS[panel], sizes=sizes or None, first_seed=seed, **fields)
-
-
-def _on_request(names: list[str] | None) -> list[str]:
-    """Names of measurements on request; `all` stands for every one but on_the_way."""
+def _how(store, device: str, minutes: float | None, rerun: bool, also: list[str] | None, networks: Path | None) -> dict:
+    """What `run_missing` takes, from options that two commands have."""
     from hmmlib.experiments.beyond import ON_REQUEST
+    from hmmlib.experiments.store import PROJECT
+    from hmmlib.experiments.sweeps import deadline
+    from hmmlib.validation import one_of
 
-    for name in names or []:
-        if name not in ("all", *ON_REQUEST):
-            raise ValueError(f"--also must be all, or one of {', '.join(ON_REQUEST)}, not {name!r}")
-    every = [name for name in ON_REQUEST if name != "on_the_way"] if "all" in (names or []) else []
-    return list(dict.fromkeys([*every, *(name for name in names or [] if name != "all")]))
+    also = [one_of("--also", name, ("all", *ON_REQUEST)) for name in also or []]
+    every = [name for name in ON_REQUEST if name != "on_the_way"] if "all" in also else []
+    also = list(dict.fromkeys(name for name in (*every, *also) if name != "all"))
+    how = dict(store=store or PROJECT, device=device, until=deadline(minutes), say=line)
+    return how | dict(rerun=rerun, also=also, networks=networks)
 
 
 def _conclude(outcome, specs) -> None:
     """Say what became of everything, and why what failed did. Exit 1 where a trial failed."""
     from hmmlib.experiments.sweeps import describe
 
-    line(
-        f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, {len(outcome.taken)} are being run by another process, "
-        f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
-    )
-    names = {spec.hash: describe(spec) for spec in specs}
-    for failed, reason in outcome.failed.items():
-        line(f"hmmlib: {names[failed]} failed: {reason}", errors)
+    words = ["run", "were stored", "are being run by another process", "are left", "failed"]
+    groups = outcome.ran, outcome.stored, outcome.taken, outcome.left, outcome.failed
+    line(", ".join(f"{len(group)} {word}" for group, word in zip(groups, words, strict=True)))
+    for spec in specs:
+        if spec.hash in outcome.failed:
+            line(f"hmmlib: {describe(spec)} failed: {outcome.failed[spec.hash]}", errors)
     if outcome.failed:
         raise typer.Exit(1)
 
@@ -135,9 +163,8 @@ def trial(
 ) -> None:
     """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
     from hmmlib.backend import pick
-    from hmmlib.experiments.specs import TrialSpec
-    from hmmlib.experiments.store import PROJECT
-    from hmmlib.experiments.sweeps import deadline, describe, run_missing
+    from hmmlib.experiments.specs import TrialSpec, panel_specs
+    from hmmlib.experiments.sweeps import describe, run_missing
 
     with usage_errors():
         if missing != (panel is not None):
@@ -147,29 +174,29 @@ def trial(
         if not missing and (trials or size or workers > 1):
             raise ValueError("--trials, --size and --workers are for --missing")
         pick(device)
-        how = dict(store=store or PROJECT, device=device, until=deadline(max_minutes), workers=workers)
-        how |= dict(rerun=rerun, also=_on_request(also), networks=networks)
+        how = _how(store, device, max_minutes, rerun, also, networks)
+        fields = _fields(changes)
         if missing:
-            specs = _panel(preset, panel, trials, changes, size, seed)
+            specs = panel_specs(preset, panel, trials or TRIALS[panel], sizes=size or None, first_seed=seed, **fields)
         else:
-            specs = [TrialSpec(preset, n_states or 10, seed, n_memory or 1, **_fields(changes))]
+            specs = [TrialSpec(preset, n_states or 10, seed, n_memory or 1, **fields)]
     if workers > 1:  # each process writes for itself
-        outcome = run_missing(specs, say=line, on_progress=OnceAMinute().of_trial, **how)
+        outcome = run_missing(specs, workers=workers, on_progress=trial_once_a_minute, **how)
     else:
         with progress("starting") as update:
 
             def show(spec, phase, share):
                 update(f"{describe(spec)}: {phase} {share:.0%}")
 
-            outcome = run_missing(specs, say=line, on_progress=show, **how)
-    if missing:
+            outcome = run_missing(specs, on_progress=show, **how)
+    if missing or outcome.failed:
         _conclude(outcome, specs)
     else:
         _conclude_one(outcome, specs[0], how["store"])
 
 
 def _conclude_one(outcome, spec, store) -> None:
-    """Say where the result of a spec lies, and whether it was run now or stored before, by what code. Exit 1 without one."""
+    """Say where the result lies, and whether it was run now or stored before, by what code. Exit 1 without one."""
     from hmmlib.experiments.provenance import has_changed, stored_by
     from hmmlib.experiments.store import load_result, result_path
     from hmmlib.experiments.sweeps import describe, summary
@@ -177,8 +204,6 @@ def _conclude_one(outcome, spec, store) -> None:
     if outcome.left:
         line("the time is over; run the same command again to go on")
         return
-    if outcome.failed:
-        _conclude(outcome, [spec])
     if outcome.taken:
         line(f"hmmlib: {describe(spec)} is being run by another process", errors)
         raise typer.Exit(1)
@@ -190,13 +215,13 @@ def _conclude_one(outcome, spec, store) -> None:
         again = "" if has_changed(result) is False else " (--rerun runs it again)"
         line(f"{describe(spec)}: {summary(result)}")
         line(f"not run now, but {stored_by(result)}{again}:")
-    console.print(str(path), style="dim", highlight=False, markup=False, soft_wrap=True)
+    line(str(path))
 
 
 @app.command()
 @exit_code_130_if_interrupted()
 def sweep(
-    panel: Annotated[Literal[tuple(PANELS)], typer.Option(help="the points of that panel of Figure 3")],
+    panel: Panel,
     preset: Preset = "quick",
     trials: Trials = None,
     seed: Seed = 0,
@@ -218,24 +243,22 @@ def sweep(
 ) -> None:
     """Run with Ray what the store lacks of a panel: one trial of every point before the second of any."""
     from hmmlib.backend import as_name, pick
-    from hmmlib.experiments.executors import reachable
-    from hmmlib.experiments.store import PROJECT
-    from hmmlib.experiments.sweeps import deadline
-    from hmmlib.experiments.sweeps import sweep as run
+    from hmmlib.experiments.executors import RayCluster
+    from hmmlib.experiments.specs import panel_specs
+    from hmmlib.experiments.sweeps import run_missing
 
     with usage_errors():
-        specs = _panel(preset, panel, trials, changes, size, seed)
-        how = dict(rerun=rerun, also=_on_request(also), networks=networks)
+        more = dict(sizes=size or None, first_seed=seed) | _fields(changes)
+        specs = panel_specs(preset, panel, trials or TRIALS[panel], **more)
+        how = _how(store, device, max_minutes, rerun, also, networks)
         (as_name if address else pick)(device)  # a cluster may have what this machine lacks
-        until = deadline(max_minutes)
-        if address is not None:
-            reachable(address)
+        cluster = RayCluster(address, cpus, gpus)
     try:
         with progress("starting Ray") as update:
-            outcome = run(specs, store or PROJECT, until, address, cpus, gpus, device, line, update, **how)
-            _conclude(outcome, specs)
+            outcome = run_missing(specs, cluster=cluster, show=update, **how)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
+    _conclude(outcome, specs)
 
 
 @app.command()
@@ -253,15 +276,16 @@ def info(device: Device = "auto") -> None:
 def main() -> None:
     """Run the command line; an error is one line on stderr and exit code 1, with `--debug` a traceback."""
     if sys.stdout:  # there is none where it was closed
-        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end what was asked for
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end the work
     try:
         app()
     except Exception as error:
         if debugging:
             raise
         expected = isinstance(error, ValueError | OSError | FloatingPointError | RuntimeError)
-        name = "" if expected else f"{type(error).__name__}: "
-        hint = "" if expected else " (python -m hmmlib --debug … shows where)"
+        name, hint = (
+            ("", "") if expected else (f"{type(error).__name__}: ", " (python -m hmmlib --debug … shows where)")
+        )
         raise SystemExit(f"hmmlib: {name}{' '.join(str(error).splitlines())}{hint}") from None
 
 

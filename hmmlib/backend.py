@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from types import ModuleType
@@ -23,13 +23,9 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 """What can be asked for; "cuda:1" and the like too."""
 
 
-def _available(name: str) -> bool:
-    return {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}[name]
-
-
 def as_name(name: str) -> str:
     """`name` where some machine may have such a device; ValueError otherwise."""
-    if not isinstance(name, str) or name.split(":")[0] not in DEVICES:
+    if not isinstance(name, str) or not re.fullmatch(r"auto|(cpu|cuda|mps)(:\d{1,2})?", name):
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}")
     return name
 
@@ -39,15 +35,13 @@ def pick(name: str = "auto") -> torch.device:
 
     ValueError for an unknown name, or a device that this machine does not have.
     """
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if as_name(name) == "auto":
-        return torch.device(next(each for each in ("cuda", "mps", "cpu") if _available(each)))
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}") from None
-    present = [each for each in ("cpu", "cuda", "mps") if _available(each)]
-    if device.type not in present or (device.index or 0) >= max(1, torch.cuda.device_count()):
-        raise ValueError(f"device {name!r} is not on this machine, which has {', '.join(present)}")
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if there[kind]))
+    device = torch.device(name)
+    if not there[device.type] or (device.index or 0) >= max(1, torch.cuda.device_count()):
+        present = ", ".join(kind for kind in there if there[kind])
+        raise ValueError(f"device {name!r} is not on this machine, which has {present}")
     return device
 
 
@@ -75,9 +69,7 @@ def name(device: torch.device) -> str:
 
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
-    """Within it this library's warnings are one line each, "hmmlib: …", without the line of source that they come from: for who
-    asked for a command and not for its source. Other libraries' stay as they are.
-    """
+    """Within it this library's warnings are one line each, "hmmlib: …"; those of others stay as they are."""
     before, library = warnings.formatwarning, Path(__file__).parent
 
     def in_one_line(message, category, filename, lineno, line=None) -> str:
@@ -104,15 +96,15 @@ def ask_to_stop(*_) -> None:
 
 
 def stop_if_interrupted() -> None:
-    """KeyboardInterrupt where that was asked for: for loops to call between two steps, where what was done can be kept."""
+    """KeyboardInterrupt where that was asked for: for loops to call between two steps, where work can be kept."""
     if Interrupts.asked:
         raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupts_between_steps() -> Iterator[None]:
-    """Within it, also as a decorator, the first Ctrl-C sets a flag for `stop_if_interrupted`: nothing is raised within a step,
-    nor in an import that would swallow it. A second one does what it would have done without this.
+    """Within it, also as a decorator, the first Ctrl-C sets a flag for `stop_if_interrupted`: nothing is raised within
+    a step, nor in an import that would swallow it. A second one does what it would have done without this.
 
     Signals arrive in a process's main thread: in another thread, and where Ctrl-C is ignored, nothing is changed.
     """
@@ -137,31 +129,24 @@ def interrupts_between_steps() -> Iterator[None]:
 
 
 @cache
-def _tell_of_compiling() -> None:
-    """Say what takes so long where loops are compiled: numba does that once, and keeps what it has compiled."""
-    from numba.core import event
-
-    class Telling(event.Listener):
-        told = False
-
-        def on_start(self, event) -> None:
-            if not self.told:
-                print(
-                    "hmmlib: compiling its loops for this machine, once; some 15 seconds", file=sys.stderr, flush=True
-                )
-            self.told = True
-
-        def on_end(self, event) -> None:
-            pass
-
-    event.register("numba:compile", Telling())
+def _announce_compiling() -> None:
+    print("hmmlib: compiling its loops for this machine, once; some 15 seconds", file=sys.stderr, flush=True)
 
 
 @cache
 def loops(name: str) -> ModuleType | None:
-    """A module of compiled loops, loaded when first needed; None where numba is missing or cannot work: torch does it all."""
+    """A module of compiled loops, loaded when first needed; None where numba is missing or cannot work."""
     try:
-        _tell_of_compiling()
+        from numba.core import event
+
+        class Listener(event.Listener):
+            def on_start(self, event) -> None:
+                _announce_compiling()
+
+            def on_end(self, event) -> None:
+                pass
+
+        event.register("numba:compile", Listener())
         return importlib.import_module(name)
     except ImportError as error:
         if (error.name or "").startswith("hmmlib"):
@@ -171,29 +156,25 @@ def loops(name: str) -> ModuleType | None:
         return None
 
 
-def fresh(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor without values, on the CPU. Unlike torch, numpy asks for large pages, which take a sixth of the time."""
+def uninitialized(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of any values, on the CPU. Unlike torch, numpy asks for large pages: a sixth of the time."""
     return torch.from_numpy(np.empty(shape, torch.empty(0, dtype=dtype, device="cpu").numpy().dtype))
 
 
-@cache
-def _libraries():
-    """Those with threads of their own that are loaded when the first loop runs: by then the one that multiplies is."""
-    from threadpoolctl import ThreadpoolController  # where there are no compiled loops it may be missing
-
-    return ThreadpoolController()
-
-
 class _OneThread:
-    """A context in which products of matrices stay on the thread that asks, for all who are in it, until the last leaves."""
+    """A context in which products of matrices stay on the thread that asks, until the last who is in it leaves."""
 
     def __init__(self):
-        self.lock, self.users = Lock(), 0
+        self.lock, self.users, self.libraries = Lock(), 0, None
 
     def __enter__(self) -> None:
         with self.lock:
+            if not self.libraries:  # only now is the one that multiplies loaded
+                from threadpoolctl import ThreadpoolController
+
+                self.libraries = ThreadpoolController()
             if not self.users:
-                self.limit = _libraries().limit(limits=1, user_api="blas")
+                self.limit = self.libraries.limit(limits=1, user_api="blas")
             self.users += 1
 
     def __exit__(self, *_) -> None:
@@ -208,13 +189,11 @@ ONE_THREAD = _OneThread()
 
 @contextmanager
 def flushing(dtype: torch.dtype) -> Iterator[None]:
-    """In float32, what is below the smallest normal number counts as zero meanwhile, in this thread and those it begins.
+    """In float32, what is below the smallest normal number counts as zero meanwhile, in this thread and its own.
 
-    Some processors take twenty times as long for products of such numbers, and in float32 nobody asks for them. Where the
-    caller has chosen this already, it stays so.
+    Some processors take twenty times as long for such products. Where the caller has chosen this, it stays so.
     """
-    least = np.float32(1e-45)
-    chosen = dtype != torch.float32 or least * np.float32(1) == 0
+    chosen = dtype != torch.float32 or np.float32(1e-45) * np.float32(1) == 0
     if not chosen:
         torch.set_flush_denormal(True)
     try:
@@ -226,18 +205,14 @@ def flushing(dtype: torch.dtype) -> Iterator[None]:
 
 def shares(n: int, threads: int) -> list[slice]:
     """The indices 0 … n - 1 in equal parts, at most one for each thread."""
-    edges = [n * k // threads for k in range(threads + 1)]
-    return [slice(a, b) for a, b in pairwise(edges) if b > a]
+    parts = [slice(n * k // threads, n * (k + 1) // threads) for k in range(threads)]
+    return [part for part in parts if part.stop > part.start]
 
 
 def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
     """work(share) for equal shares of n sequences, a thread for each."""
     first, *rest = shares(n, threads)
-    if not rest:  # a pool would take longer than a short call
-        with ONE_THREAD:
-            work(first)
-        return
-    with ONE_THREAD, ThreadPoolExecutor(len(rest)) as pool:
-        others = pool.map(work, rest)
+    with ONE_THREAD, ThreadPoolExecutor(len(rest)) if rest else nullcontext() as pool:
+        others = pool.map(work, rest) if rest else []  # a pool would take longer than a short call
         work(first)
         list(others)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 
 def writable_folder(name: str, folder: str | Path) -> Path:
-    """The folder, made where it is not there. OSError, which names it and the cause, where no file can be written in it."""
+    """The folder, made where it is not there. OSError, which names it, where nothing can be written in it."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,9 +37,8 @@ def write_whole(path: Path, text: str) -> Path:
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException as error:
-        if temporary:
-            with suppress(OSError):  # a disk that has become read-only; the name says that it is no result
-                os.unlink(temporary)
+        with suppress(OSError, TypeError):  # there is none, or the disk has become read-only
+            os.unlink(temporary)
         if isinstance(error, OSError):
             raise OSError(f"{path} could not be written: {error}") from error
         raise
@@ -46,24 +46,19 @@ def write_whole(path: Path, text: str) -> Path:
 
 
 def parse_json(content: bytes) -> object:
-    """What a JSON text stands for, in UTF-8 and to the letter: no name twice in an object, and neither NaN nor Infinity.
-
-    ValueError, in one line, which says what is wrong.
+    """What a JSON text stands for, in UTF-8 and to the letter. ValueError, in one line, for a name that is twice in an
+    object, for NaN and Infinity, and for what is no JSON.
     """
+
+    def without_repeats(pairs: list[tuple[str, object]]) -> dict:
+        if twice := [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]:
+            raise ValueError(f"{twice[0]} stands in it twice")
+        return dict(pairs)
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no number of JSON")
+
     try:
-        return json.loads(content.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        return json.loads(content.decode(), object_pairs_hook=without_repeats, parse_constant=refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-
-
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict:
-    """An object of JSON. ValueError where a name stands twice in it."""
-    names = dict(pairs)
-    if len(names) < len(pairs):
-        twice = next(name for name in names if sum(other == name for other, _ in pairs) > 1)
-        raise ValueError(f"{twice} stands in it twice")
-    return names
-
-
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")

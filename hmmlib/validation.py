@@ -64,22 +64,22 @@ def of_shape(name: str, value: Tensor, shape: tuple, why: str = "") -> Tensor:
 
 def as_seed(seed: int, other: str = "") -> int:
     """`seed` where torch can be seeded with it; ValueError otherwise, which names what `other` is accepted."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be an integer from 0 to 2**63 - 1{other}, not {seed!r}")
     return int(seed)
 
 
 def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
     """A generator on `device`, freshly seeded, or the one given."""
-    if isinstance(seed, torch.Generator):
-        if seed.device.type != torch.device(device).type:
-            raise ValueError(f"seed must be a generator on {device}, where the model is, not on {seed.device}")
-        return seed
-    return torch.Generator(device).manual_seed(as_seed(seed, " or a torch.Generator"))
+    if not isinstance(seed, torch.Generator):
+        return torch.Generator(device).manual_seed(as_seed(seed, " or a torch.Generator"))
+    if seed.device.type != torch.device(device).type:
+        raise ValueError(f"seed must be a generator on {device}, where the model is, not on {seed.device}")
+    return seed
 
 
 def _tensor(name: str, value, wanted: str) -> Tensor:
-    """A tensor as it is, any other array as a copy, since what is checked must not change later. ValueError for neither."""
+    """A tensor as it is, any other array as a copy, as what is checked must not change later. Else ValueError."""
     if isinstance(value, Tensor):
         return value
     try:
@@ -90,12 +90,7 @@ def _tensor(name: str, value, wanted: str) -> Tensor:
 
 
 def as_tensor(
-    name: str,
-    value,
-    ndim: int | None = None,
-    empty: bool = False,
-    like: Tensor | None = None,
-    signed: bool = False,
+    name: str, value, ndim: int | None = None, empty: bool = False, like: Tensor | None = None, signed: bool = False
 ) -> Tensor:
     """`value` as a float64 tensor (float32 stays float32), or of the dtype and device of `like`.
 
@@ -105,8 +100,8 @@ def as_tensor(
     value = _tensor(name, value, "an array of numbers")
     if value.dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
-    value = value if value.dtype == torch.float32 else value.to(torch.float64)
-    given, value = value, value if like is None else value.to(like)
+    given = value if value.dtype == torch.float32 else value.to(torch.float64)
+    value = given if like is None else given.to(like)
     if ndim is not None and value.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, not shape {tuple(value.shape)}")
     if value.numel() == 0:
@@ -127,7 +122,7 @@ TRANSPOSED = "; its rows do, so pass the transpose: here column h is the distrib
 
 
 def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRANSPOSED) -> Tensor:
-    """Probabilities that sum to 1 over the first axis (the only axis a caller flattens to, for a joint table), or `axis`.
+    """Probabilities that sum to 1 over the first axis, or `axis`.
 
     ValueError otherwise, which ends in the hint where a table sums to 1 over its other axis.
     """
@@ -150,29 +145,20 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
-    unsigned, tokens = tokens.dtype == torch.uint64, tokens.to(device=device, dtype=torch.int64)
-    least = 0 if unsigned else MASK  # what is too large for int64 has become negative
-    if tokens.numel() and (tokens.min() < least or tokens.max() >= n_tokens):
-        bad = tokens[(tokens < least) | (tokens >= n_tokens)][0].item()
-        bad += 2**64 if unsigned and bad < 0 else 0
+    tokens = tokens.to(device=device, dtype=torch.int64)
+    if tokens.numel() and (tokens.min() < MASK or tokens.max() >= n_tokens):
+        bad = tokens[(tokens < MASK) | (tokens >= n_tokens)][0]
         raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {bad}")
     return tokens
 
 
 def as_weights(mu, length: int, like: Tensor) -> Tensor:
     """μ as a tensor (length,), of the dtype and device of `like`. ValueError for another shape, NaN, or only zeros."""
-    mu = _tensor("mu", mu, f"an array of real numbers, of shape ({length},)")
-    if mu.is_complex() or mu.dtype == torch.bool:
-        raise ValueError(f"mu must hold real numbers, not {mu.dtype}")
-    if mu.shape != (length,):
-        raise ValueError(
-            f"mu must have shape ({length},), one weight for each state or memory value, not {tuple(mu.shape)}"
-        )
-    given, mu = mu, mu.to(like)
-    if not torch.isfinite(mu).all():
-        raise ValueError("mu must be finite, but holds NaN or infinity")
+    given = as_tensor("mu", mu, signed=True)
+    of_shape("mu", given, (length,), ", one weight for each state or memory value")
     if not given.any():
         raise ValueError("mu must not be all zero: every input would get label 1")
+    mu = as_tensor("mu", given, like=like, signed=True)
     if mu.count_nonzero() < given.count_nonzero():
         raise ValueError(f"mu must have no weight so small that it is zero as {mu.dtype}")
     return mu
@@ -180,17 +166,14 @@ def as_weights(mu, length: int, like: Tensor) -> Tensor:
 
 def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
     """A nonempty set of indices from 0 to `below` - 1, sorted. ValueError for anything else."""
-    values = values
     values = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
     try:
-        found = sorted(values)
-    except (TypeError, ValueError, RuntimeError):
+        found = sorted(integer(f"each of {name}", value, 0, below - 1) for value in values)
+    except TypeError:
         raise ValueError(f"{name} must be a sequence of integers, not {values!r}") from None
-    if any(isinstance(v, bool) or not isinstance(v, int | np.integer) or not 0 <= v < below for v in found):
-        raise ValueError(f"{name} must hold integers from 0 to {below - 1}, not {found}")
     if not found or len(set(found)) < len(found):
         raise ValueError(f"{name} must name at least one index, and none twice, not {found}")
-    return [int(v) for v in found]
+    return found
 
 
 def as_labels(labels, n: int) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hmmlib.options import console, errors, progress
+from hmmlib.terminal import console, errors, progress
 
 if TYPE_CHECKING:
     from companion.evidence.ledger import Entry

@@ -1,6 +1,6 @@
 """Running the trials that a store lacks: in this process, in several side by side, or with Ray on a cluster.
 
-Whoever begins them claims each trial before it runs and stores its result, so that any number of processes may work on one
+Whoever begins a trial claims it before it runs and stores its result, so that any number of processes may work on one
 store, and a worker elsewhere need not see it.
 """
 
@@ -10,12 +10,13 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hmmlib import backend
-from hmmlib.experiments.executors import Answer, Here, OnRay, SideBySide
+from hmmlib.experiments.executors import GRACE, InThisProcess, RayCluster, SideBySide, TimeUp, reason_of
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import (
     PROJECT,
@@ -49,7 +50,7 @@ class Outcome:
 
 
 def deadline(minutes: float | None) -> float:
-    """When a time box ends, as time.monotonic() gives it: no change of the clock moves it. ValueError for less than 0."""
+    """When a time box ends, as time.monotonic() gives it. ValueError for less than 0."""
     return float("inf") if minutes is None else time.monotonic() + 60 * number("max-minutes", minutes, 0)
 
 
@@ -77,18 +78,18 @@ def what_is_kept(spec: TrialSpec, store: Store | str | Path) -> str:
 
 
 def pace(specs: Sequence[TrialSpec], store: Store | Path, seconds: Sequence[float], workers: int) -> str:
-    """How many results there are, and about how long the others will take at the pace of the trials so far, if any."""
+    """How many results there are, and how long the others will take at the pace of the trials so far, if any."""
     stored = sum(result_path(spec, store).exists() for spec in specs)
     if stored == len(specs) or not seconds:
         return f"[{stored} of {len(specs)} stored]"
-    minutes = (len(specs) - stored) * sum(seconds) / len(seconds) / workers / 60
+    minutes = (len(specs) - stored) * sum(seconds) / len(seconds) / max(1, workers) / 60
     return f"[{stored} of {len(specs)} stored, about {minutes:.0f} min left]"
 
 
 def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
-    """Store a result, and only then delete its checkpoint: where it cannot be stored, its network must not be lost with it.
+    """Store a result, and then delete its checkpoint, where there may be room for it.
 
-    Where storing fails, the result is kept in the system's temporary folder; the OSError says where, or why it is not there.
+    Where it cannot be stored, it is kept in the system's temporary folder: the OSError says where, or why it is not.
     """
     checkpoint = checkpoint_path(result.spec, store)
     try:
@@ -98,101 +99,96 @@ def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
             rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmlib-rescued")
         except OSError as again:
             raise OSError(f"{error}; nor could the result be kept elsewhere: {again}") from error
-        with suppress(OSError):  # where its checkpoint was, there may be room for it
+        try:
             checkpoints.remove(checkpoint)
             path = save_result(result, store)
             rescued.unlink()
-            return path
-        raise OSError(f"{error}; the finished result is kept in {rescued}") from error
+        except OSError:
+            raise OSError(f"{error}; the finished result is kept in {rescued}") from error
     with suppress(OSError):  # a result that is stored must not fail for it
         checkpoints.remove(checkpoint)
     return path
 
 
 class _Sweep:
-    """The trials that are asked for: those that wait, those that run, each with its claim, and what became of the others."""
+    """Trials that wait, trials that run, each with its claim, and what became of the others."""
 
-    def __init__(
-        self,
-        specs: Sequence[TrialSpec],
-        store: Store | str | Path,
-        rerun: bool,
-        also: Sequence[str],
-        networks: Path | None,
-        say: Callable[[str], None],
-    ):
-        self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
-        self.store, self.say = as_folders(store).resolve(), say
-        self.wanted = self.store, rerun, on_request(also)  # what a result must have to count as stored
-        self.networks = networks and writable_folder("networks", networks)
-        self.outcome, self.queue, self.running, self.seconds = Outcome(), deque(), {}, []
-        for spec in self.specs:
-            if is_stored(spec, *self.wanted):
+    def __init__(self, specs: Sequence[TrialSpec], wanted: tuple[Store, bool, list[str]], say: Callable[[str], None]):
+        """`wanted` is what `is_stored` takes: a store, whether to run again, and what a result must have."""
+        self.specs, self.wanted, self.store, self.say = specs, wanted, wanted[0], say
+        self.outcome, self.queue, self.seconds = Outcome(), deque(), []
+        self.claims: dict[TrialSpec, tuple[Claim, float]] = {}
+        self.futures: dict[Future, TrialSpec] = {}
+        for spec in specs:
+            if is_stored(spec, *wanted):
                 self.outcome.stored.append(spec.hash)
             else:
                 self.queue.append(spec)
 
     @backend.interrupts_between_steps()
-    def run(self, executor: Here | SideBySide | OnRay, until: float, show: Callable[[str], None] | None) -> None:
-        """Keep the executor busy until nothing is left, or the time is over."""
+    def run(self, executor: InThisProcess, how: tuple, until: float, show: Callable[[str], None] | None) -> None:
+        """Keep the executor busy until nothing is left, or the time is over; `how` goes to `run_or_measure`."""
+        self.executor, self.how = executor, how
         try:
-            while (self.queue or self.running) and time.monotonic() < until:
-                while self.queue and len(self.running) < executor.room():
-                    self.start(self.queue.popleft(), executor)
-                if self.running:
-                    self.settle(executor.answers(self.running))
+            while (self.queue or self.claims) and time.monotonic() < until:
+                while self.queue and len(self.claims) < executor.room():
+                    self.start(self.queue.popleft())
+                if self.claims:
+                    self.settle(wait(self.futures, 1.0, FIRST_COMPLETED).done)
                 elif self.queue:
                     time.sleep(1)  # a node has died; another may come
                 backend.stop_if_interrupted()
                 if show:
-                    workers = max(1, len(self.running))
-                    show(f"{len(self.running)} running {pace(self.specs, self.store, self.seconds, workers)}")
-            self.settle(executor.stop(self.running))
-            self.outcome.left += [spec.hash for spec in (*(spec for spec, *_ in self.running.values()), *self.queue)]
+                    running = len(self.claims)
+                    show(f"{running} running {pace(self.specs, self.store, self.seconds, running)}")
+            self.stop()
+            self.outcome.left += [spec.hash for spec in (*self.claims, *self.queue)]
         except KeyboardInterrupt as interrupt:
-            self.settle(executor.stop(self.running))
-            for spec, *_ in self.running.values():
+            self.stop()
+            for spec in self.claims:
                 interrupt.add_note(what_is_kept(spec, self.store))
             raise
         finally:
             executor.close()
-            for _, claim, _ in self.running.values():
+            for claim, _ in self.claims.values():
                 claim.release()
 
-    def start(self, spec: TrialSpec, executor: Here | SideBySide | OnRay) -> None:
-        claim = Claim.take(spec, *self.wanted)
-        if claim is None:  # it may have been finished a moment ago
+    def start(self, spec: TrialSpec) -> None:
+        if claim := Claim.take(spec, *self.wanted):
+            self.claims[spec] = claim, time.monotonic()
+            self.futures[self.executor.submit(spec, *kept(spec, *self.wanted), *self.how)] = spec
+        else:  # it may have been finished a moment ago
             stored = is_stored(spec, *self.wanted)
             (self.outcome.stored if stored else self.outcome.taken).append(spec.hash)
-        else:
-            trial = executor.start(spec, *kept(spec, *self.wanted))
-            self.running[trial] = spec, claim, time.monotonic()
 
-    def settle(self, answers: Iterable[tuple[object, Answer]]) -> None:
+    def stop(self) -> None:
+        """Ask all that run to end, and give them the time to do so."""
+        self.executor.stop(self.futures)
+        self.settle(wait(self.futures, GRACE).done, stopping=True)
+
+    def settle(self, done: Iterable[Future], stopping: bool = False) -> None:
         """Store what trials brought, or note why they brought nothing."""
-        for trial, (how, what) in answers:
-            spec, claim, start = self.running.pop(trial)
+        for future in done:
+            spec = self.futures.pop(future)
+            claim, start = self.claims[spec]
             try:
-                if how == "ran":
-                    store_safely(what, self.store)
-            except (ArithmeticError, ValueError) as error:
-                how, what = "failed", str(error)
-            finally:
-                claim.release()
-            several = len(self.specs) > 1
-            if how == "ran":
-                self.outcome.ran.append(spec.hash)
-                self.seconds.append(time.monotonic() - start)
-                workers = 1 + len(self.running)
-                among = f" {pace(self.specs, self.store, self.seconds, workers)}" if several else ""
-                self.say(f"{describe(spec)}: {summary(what)}{among}")
-            elif how == "left":
+                store_safely(result := future.result(), self.store)
+            except TimeUp:
                 self.outcome.left.append(spec.hash)
                 self.say(what_is_kept(spec, self.store))
+            except self.executor.errors as error:
+                if stopping:  # it was cancelled, or ended without an answer
+                    continue
+                self.outcome.failed[spec.hash] = reason_of(error)
+                if len(self.specs) > 1:
+                    self.say(f"{describe(spec)} failed: {reason_of(error)}")
             else:
-                self.outcome.failed[spec.hash] = what
-                if several:
-                    self.say(f"{describe(spec)} failed: {what}")
+                self.outcome.ran.append(spec.hash)
+                self.seconds.append(time.monotonic() - start)
+                among = pace(self.specs, self.store, self.seconds, len(self.claims)) if len(self.specs) > 1 else ""
+                self.say(f"{describe(spec)}: {summary(result)} {among}".rstrip())
+            del self.claims[spec]
+            claim.release()
 
 
 def run_missing(
@@ -206,64 +202,37 @@ def run_missing(
     rerun: bool = False,
     also: Sequence[str] = (),
     networks: Path | None = None,
+    cluster: RayCluster | None = None,
+    show: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run, in the order given, the specs whose result file is missing and that no other process is running.
 
     Args:
-        until: when to stop, as time.monotonic() gives it. What then runs keeps a checkpoint and goes on at the next call.
+        until: when to stop, as time.monotonic() gives it. What then runs keeps a checkpoint for the next call.
         say: called with a line for each trial.
-        on_progress: called as on_progress(spec, phase, share) while a trial runs; by several workers, as a pickled copy.
-        workers: 1 runs trials in this process; more, in so many processes side by side, each with its share of the cores.
+        on_progress: called as on_progress(spec, phase, share) while a trial runs on this machine, by whoever runs it.
+        workers: 1 runs trials in this process; more, in so many processes, each with its share of the cores.
         rerun: whether to run again what is stored by a library that is not known to be as it is now.
         also: measurements on request; a stored result that lacks one is measured again, and keeps all else.
-        networks: a folder where pretrained networks are kept, as `run_trial` has it.
+        networks: a folder for pretrained networks, as `run_trial` has it; each node of a cluster has its own.
+        cluster: where to run, as many trials at once as it has room for, in place of this machine.
+        show: called about once a second with the state of the sweep; in this process after each trial.
 
     Raises:
-        OSError: a result cannot be written; everything finished is kept, the message says where.
-        ValueError: there is no such device, or a file in the store is no result.
+        OSError: a result cannot be written, or no cluster answers; everything finished is kept, the message says where.
+        ValueError: there is no such device, a trial fits on no node, or a file in the store is no result.
         KeyboardInterrupt: it was interrupted; notes say what is kept of the trials that were running.
     """
-    backend.pick(device)
+    (backend.as_name if cluster else backend.pick)(device)
     integer("workers", workers, 1)
-    sweep = _Sweep(specs, store, rerun, also, networks, say)
-    workers, how = min(workers, len(sweep.queue)), dict(store=sweep.store, device=device, networks=sweep.networks)
-    sweep.run(Here(until, on_progress, how) if workers < 2 else SideBySide(workers, on_progress, how), until, None)
-    return sweep.outcome
-
-
-def sweep(
-    specs: Sequence[TrialSpec],
-    store: Store | str | Path = PROJECT,
-    until: float = float("inf"),
-    address: str | None = None,
-    cpus: float = 1.0,
-    gpus: float | None = None,
-    device: str = "auto",
-    say: Callable[[str], None] = print,
-    show: Callable[[str], None] | None = None,
-    rerun: bool = False,
-    also: Sequence[str] = (),
-    networks: Path | None = None,
-) -> Outcome:
-    """Run with Ray what the store lacks, in the order given, as many trials at once as the cluster has room for.
-
-    Args:
-        address: of an existing cluster; None starts Ray on this executor.
-        cpus: cores of a trial. gpus: GPUs of a trial, a fraction to let several share one; None takes a whole one where the
-            cluster has any, unless the device is the CPU.
-        show: called about once a second with the state of the sweep.
-        until, say, rerun, also, networks: as `run_missing` has them; each node keeps its networks in a folder of its own.
-
-    Raises:
-        OSError: the address does not answer, or a result cannot be written; what is finished is kept.
-        ValueError: cpus or gpus is negative, or more than the cluster has.
-    """
-    if not number("cpus", cpus, 0):
-        raise ValueError("cpus must be more than 0")
-    number("gpus", 0 if gpus is None else gpus, 0)
-    backend.as_name(device)
-    sweep = _Sweep(specs, store, rerun, also, networks, say)
-    if sweep.queue:
-        how = dict(store=sweep.store, device=device, networks=sweep.networks)
-        sweep.run(OnRay(address, cpus, gpus, how), until, show)
+    specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
+    sweep = _Sweep(specs, (as_folders(store).resolve(), rerun, on_request(also)), say)
+    how = sweep.store, device, networks and writable_folder("networks", networks)
+    workers = min(workers, len(sweep.queue))
+    if sweep.queue and cluster:
+        cluster.connect(device)
+        sweep.run(cluster, (*how, None, float("inf")), until, show)
+    elif sweep.queue:
+        executor = SideBySide(workers) if workers > 1 else InThisProcess()
+        sweep.run(executor, (*how, on_progress, until), until, show)
     return sweep.outcome

@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from hmmlib import backend
-from hmmlib.backend import fresh
 from hmmlib.inference.forward_backward import MAX_EXPONENT, aggregated_messages, both_passes, lifted_size, rescaled
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import MASK, as_tensor, as_tokens, integer, of_type
@@ -177,11 +176,11 @@ def _in_loops(model, evidence: _Evidence, at: slice, own: bool, variable: _Varia
     loops, dtype, (n, length) = compiled_loops(), model.dtype, evidence.index.shape
     rows, scale = rescaled(evidence.rows.unsqueeze(1), torch.zeros((), dtype=torch.int64, device="cpu"))
     prior = model.memory.flatten() if isinstance(model, MemoryHMM) else torch.ones(1, dtype=dtype, device="cpu")
-    columns = fresh(0, 0, dtype=dtype) if variable.columns is None else variable.columns
+    columns = backend.uninitialized(0, 0, dtype=dtype) if variable.columns is None else variable.columns
     entries = variable.entries[: 0 if isinstance(model, HMM) else None]
     first, stop, _ = at.indices(length + 1)
-    laws = fresh(n, stop - first, len(columns) or len(variable.entries), dtype=dtype)
-    sizes = fresh(n, stop - first, 2 * sized, dtype=dtype)
+    laws = backend.uninitialized(n, stop - first, len(columns) or len(variable.entries), dtype=dtype)
+    sizes = backend.uninitialized(n, stop - first, 2 * sized, dtype=dtype)
     chain = loops.Chain(*_arrays(model.transition.T, model.transition, model.initial, *torch.frexp(prior)))
     query = loops.Query(*_arrays(variable.groups, entries, columns.T), first, own)
     scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], 4 if dtype == torch.float64 else 1)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from hmmlib import backend
-from hmmlib.backend import fresh
 
 BLOCK = 2**20
 """Random numbers drawn at a time."""
@@ -69,7 +68,8 @@ def _in_torch(step, emission, first, memory, length, generator, states, dtype):
 def _in_loops(step, emission, first, memory, length, generator, states, dtype):
     loops, n, n_states = compiled_loops(), len(memory), len(step)
     small = torch.uint8 if n_states <= 256 else torch.int32
-    drawn, tokens = fresh(n, length + 1, dtype=small), fresh(n, length, dtype=dtype)
+    drawn = backend.uninitialized(n, length + 1, dtype=small)
+    tokens = backend.uninitialized(n, length, dtype=dtype)
     starts = [(rows.numpy(), loops.guide(rows.numpy())) for rows in (first, step, emission)]
     current, memory = torch.zeros(n, dtype=torch.int64, device="cpu").numpy(), memory.contiguous().numpy()
     threads = torch.get_num_threads() if n * length > BLOCK else 1

@@ -177,9 +177,6 @@ def test_unsigned_and_strided_arrays_are_as_good_as_others():
     tokens, expected = good_calls.TOKENS, hmmlib.posteriors(PLAIN, good_calls.TOKENS)
     for same in (np.uint64(tokens), np.array(tokens)[::-1][::-1], torch.tensor(tokens, dtype=torch.uint8)):
         assert torch.equal(hmmlib.posteriors(PLAIN, same), expected)
-    for beyond in (2**64 - 1, 2**63):
-        with pytest.raises(ValueError, match=f"tokens must be 0 to 3.*found {beyond}"):
-            hmmlib.posteriors(PLAIN, np.uint64([[beyond]]))
 
 
 def test_nobody_can_change_a_model_or_a_head_from_outside():

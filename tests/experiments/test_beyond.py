@@ -11,7 +11,7 @@ from hmmlib.experiments import trials
 from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import is_stored, load_result, save_result
-from hmmlib.experiments.sweeps import run_missing, sweep
+from hmmlib.experiments.sweeps import run_missing
 from hmmlib.experiments.trials import ORIGINAL, measure, run_trial
 
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
@@ -171,9 +171,8 @@ def test_a_rerun_measures_again_what_another_library_added(result, kept, tmp_pat
 
 def test_a_folder_for_networks_that_is_none_is_refused_before_any_work(tmp_path):
     (tmp_path / "file").write_text("mine")
-    for call in (run_missing, sweep):
-        with pytest.raises(OSError, match=r"networks must be a folder where files can be written, not .*file: "):
-            call([SPEC], store=tmp_path / "store", networks=tmp_path / "file")
+    with pytest.raises(OSError, match=r"networks must be a folder where files can be written, not .*file: "):
+        run_missing([SPEC], store=tmp_path / "store", networks=tmp_path / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -1,4 +1,4 @@
-"""Sweeps with Ray, in a process of their own: a worker that dies, an interrupt, and who can reach what listens meanwhile."""
+"""Sweeps with Ray, in a process of their own: a worker that dies, an interrupt, and who can reach what listens."""
 
 import json
 import shutil
@@ -10,9 +10,10 @@ from dataclasses import asdict
 import pytest
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
+from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, checkpoint_path
-from hmmlib.experiments.sweeps import Outcome, run_missing, sweep
+from hmmlib.experiments.sweeps import Outcome, run_missing
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
@@ -28,12 +29,12 @@ from pathlib import Path
 import psutil
 from hmmlib.experiments import executors
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.sweeps import sweep
+from hmmlib.experiments.sweeps import run_missing
 
 store, specs = Path(sys.argv[1]), [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
-died, waiting, attempt = store / "died", store / "waiting", executors._attempt_in_a_worker
+died, waiting, attempt = store / "died", store / "waiting", executors._run_in_worker
 
-def at_step_2(*job, **how):
+def at_step_2(*job):
     '''The first worker that comes to its second step dies; one of seed 9 waits there until it is asked to end.'''
     import time
     from hmmlib import backend
@@ -51,9 +52,9 @@ def at_step_2(*job, **how):
                 time.sleep(0.01)
 
     pretraining.Run.step = signalling
-    return attempt(*job, **how)
+    return attempt(*job)
 
-executors._attempt_in_a_worker = at_step_2
+executors._run_in_worker = at_step_2
 report, listening = {}, set()
 
 def look(state):
@@ -65,16 +66,16 @@ def look(state):
         listening.update((process.name(), end.laddr.ip) for end in ends if end.status == psutil.CONN_LISTEN)
 
 try:
-    sweep(specs, store, cpus=4096)
+    run_missing(specs, store, cluster=executors.RayCluster(cpus=4096))
 except ValueError as error:
     report["too large"] = str(error)
-report["outcome"] = vars(sweep(specs, store, device="cpu", say=str, show=look))
+report["outcome"] = vars(run_missing(specs, store, "cpu", say=str, cluster=executors.RayCluster(), show=look))
 report["listening"] = sorted(listening)
 try:
     long = TrialSpec(**{**json.loads(sys.argv[2])[0], "seed": 9})
     interrupt = lambda state: waiting.exists() and os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sweep([long], store, device="cpu", say=str, show=interrupt)
+    run_missing([long], store, "cpu", say=str, cluster=executors.RayCluster(), show=interrupt)
 except KeyboardInterrupt:
     report["interrupted"] = True
 print(json.dumps(report))
@@ -121,7 +122,7 @@ def test_trials_that_fail_say_why(swept):
 
 
 def test_a_trial_must_fit_on_one_node(swept):
-    assert swept[0]["too large"].startswith("no trial fits: it asks for 4096 cores and 0 GPUs, and a node has ")
+    assert swept[0]["too large"].startswith("no trial fits: no node has the 4096 cores and 0 GPUs")
 
 
 def test_an_interrupt_ends_the_workers_with_checkpoints(swept):
@@ -140,7 +141,11 @@ def test_a_sweep_on_this_machine_listens_on_loopback_alone(swept):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray listens on loopback by itself")
 def test_a_ray_that_would_listen_on_all_addresses_is_not_started(folder):
-    call = [sys.executable, "-c", "import ray\nfrom hmmlib.experiments.executors import connect\nconnect(None)"]
+    call = [
+        sys.executable,
+        "-c",
+        "import ray\nfrom hmmlib.experiments.executors import RayCluster\nRayCluster().connect('cpu')",
+    ]
     done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=60)
     assert done.returncode == 1
     assert "OSError: Ray was imported before and would listen beyond this machine" in done.stderr
@@ -148,5 +153,7 @@ def test_a_ray_that_would_listen_on_all_addresses_is_not_started(folder):
 
 def test_what_is_stored_needs_no_ray(tmp_path, monkeypatch):
     run_missing(SPECS, tmp_path, say=str)
-    monkeypatch.setattr("hmmlib.experiments.executors.connect", lambda address: pytest.fail("Ray was started"))
-    assert sweep([*SPECS, *SPECS], tmp_path) == Outcome(stored=[spec.hash for spec in SPECS])
+    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
+    assert run_missing([*SPECS, *SPECS], tmp_path, cluster=RayCluster()) == Outcome(
+        stored=[spec.hash for spec in SPECS]
+    )

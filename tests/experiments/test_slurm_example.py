@@ -141,8 +141,7 @@ def accepted(call: list[str], monkeypatch) -> bool:
     def nothing(*_, **__):
         raise OSError("accepted")
 
-    for name in ("run_missing", "sweep"):
-        monkeypatch.setattr(sweeps, name, lambda *_, **__: Outcome())
+    monkeypatch.setattr(sweeps, "run_missing", lambda *_, **__: Outcome())
     monkeypatch.setattr(ledger, "run_all", nothing)
     monkeypatch.setattr(backend, "pick", lambda name="auto": None)
     done = CliRunner().invoke(app, [part.replace("$k", "0") for part in call])

@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 import sweep_hooks
@@ -15,10 +17,10 @@ from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 
 from hmmlib import backend
 from hmmlib.experiments import executors, sweeps
-from hmmlib.experiments.executors import slots
+from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, as_store, checkpoint_path, load_result, result_path
-from hmmlib.experiments.sweeps import Outcome, deadline, describe, pace, run_missing, store_safely, summary, sweep
+from hmmlib.experiments.sweeps import Outcome, deadline, describe, pace, run_missing, store_safely, summary
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
@@ -160,33 +162,33 @@ def test_another_runs_checkpoint_fails_by_name_and_the_rest_goes_on(tmp_path, mo
 def test_a_damaged_result_stops_all_before_any_work_and_stays_as_it_is(results, tmp_path, monkeypatch):
     damaged = store_safely(results[1], tmp_path)
     damaged.write_bytes(content := damaged.read_bytes()[:-40])
-    monkeypatch.setattr(executors, "connect", lambda address: pytest.fail("Ray was started"))
-    for call in (run_missing, sweep):
+    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
+    for cluster in (None, RayCluster()):
         with pytest.raises(ValueError, match=f"{damaged} is no readable result"):
-            call(SPECS, tmp_path)
+            run_missing(SPECS, tmp_path, cluster=cluster)
     assert [path.name for path in damaged.parent.iterdir()] == [damaged.name]
     assert damaged.read_bytes() == content
 
 
 BAD = [
-    (run_missing, dict(device="quantum"), "device must be one of"),
-    (run_missing, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
-    (sweep, dict(device="quantum"), "device must be one of"),
-    (sweep, dict(cpus=0), "cpus must be more than 0"),
-    (sweep, dict(cpus=float("nan")), "cpus must be a number of 0 or more, not nan"),
-    (sweep, dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
-    (sweep, dict(address="nowhere"), "address must be HOST:PORT or auto, not 'nowhere'"),
-    (sweep, dict(address="host:port"), "address must be HOST:PORT or auto, not 'host:port'"),
-    (sweep, dict(address="http://host:80"), "address must be HOST:PORT or auto, not 'http://host:80'"),
-    (sweep, dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
-    *((call, dict(also=["rain"]), "each of also must be one of .*, not 'rain'") for call in (run_missing, sweep)),
+    (dict(device="quantum"), "device must be one of"),
+    (dict(workers=0), "workers must be an integer of 1 or more, not 0"),
+    (dict(also=["rain"]), "each of also must be one of .*, not 'rain'"),
+    (dict(device="quantum", cluster=RayCluster()), "device must be one of"),
+    (dict(cpus=0), "cpus must be more than 0"),
+    (dict(cpus=float("nan")), "cpus must be a number of 0 or more, not nan"),
+    (dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
+    (dict(address="nowhere"), "address must be HOST:PORT or auto, not 'nowhere'"),
+    (dict(address="host:port"), "address must be HOST:PORT or auto, not 'host:port'"),
+    (dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
 ]
 
 
-@pytest.mark.parametrize(("call", "arguments", "error"), BAD, ids=lambda part: getattr(part, "__name__", str(part)))
-def test_bad_arguments_are_refused_before_any_work(call, arguments, error, tmp_path):
+@pytest.mark.parametrize(("arguments", "error"), BAD, ids=str)
+def test_bad_arguments_are_refused_before_any_work(arguments, error, tmp_path):
+    call = RayCluster if arguments.keys() & {"cpus", "gpus", "address"} else partial(run_missing, SPECS, tmp_path)
     with pytest.raises((ValueError, OSError), match=error):
-        call(SPECS, tmp_path, **arguments)
+        call(**arguments)
     assert not any(tmp_path.iterdir())
 
 
@@ -232,7 +234,7 @@ def test_a_killed_worker_costs_its_trial_alone_which_can_be_run_again(results, t
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 2)  # one core for each, as in the test's process
     outcome = run_missing(SPECS, tmp_path, workers=2, say=str, on_progress=sweep_hooks.die)
     assert sorted(outcome.ran) == sorted(SPECS[k].hash for k in (0, 2, 3))
-    assert outcome.failed == {SPECS[1].hash: "its process died (exit code -9): run it again"}
+    assert outcome.failed == {SPECS[1].hash: "its process died: run it again"}
     assert run_missing(SPECS, tmp_path, say=str).ran == [SPECS[1].hash]
     assert stored(tmp_path) == {f"{result.spec.hash}.json": numbers(result) for result in results}
 
@@ -267,7 +269,9 @@ def test_workers_end_with_the_command_and_keep_their_work(results, tmp_path, mon
     ],
 )
 def test_how_many_trials_fit_on_the_nodes_of_a_cluster(nodes, cpus, gpus, expected):
-    assert slots(nodes, cpus, gpus) == expected
+    cluster = RayCluster(None, cpus, gpus)
+    cluster.ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": node} for node in nodes])
+    assert cluster.room() == expected
 
 
 # A machine with little more than torch and transformers.

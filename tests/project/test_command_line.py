@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from runs import TINY, numbers, stored
 from safetensors.torch import save_file
 
 from hmmlib import backend
+from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import Claim, Store, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.sweeps import Outcome, describe, run_missing
@@ -52,7 +54,7 @@ REFUSED = [
     *((f"trial {words}", "--trials, --size and --workers are for --missing")
       for words in ("--trials 3", "--size 4", "--workers 3")),
     ("trial --panel left --missing --size 7", "sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"),
-    ("trial --also rain", "--also must be all, or one of exact_prompt_accuracy"),
+    ("trial --also rain", "--also must be one of all, exact_prompt_accuracy"),
     ("trial --panel left --missing --n-states 4", "a panel has its own --n-states and --n-memory"),
     ("trial --panel middle --missing", "'--panel'", "'middle' is not one of 'left', 'right'"),
     ("trial --panel left --missing --workers 0", "'--workers'", "greater than or equal to 1"),
@@ -90,7 +92,7 @@ def test_a_damaged_result_is_one_line_and_exit_code_1(words, how, call, tmp_path
     damaged = text[:200] if how == "cut short" else text.replace('"n_states": 4', '"n_states": 5')
     assert damaged != text
     path.write_text(damaged)
-    monkeypatch.setattr("hmmlib.experiments.executors.connect", lambda address: pytest.fail("Ray was started"))
+    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
     one_line(call(*words.split(), "--preset", "smoke", "--store", tmp_path, *CHANGES), f"{path} is no readable result")
     assert path.read_text() == damaged
     assert [file.name for file in path.parent.glob("*.json")] == [path.name]
@@ -230,14 +232,13 @@ def test_the_missing_trials_of_a_panel(call, tmp_path):
 def test_what_is_handed_on(call, tmp_path, monkeypatch):
     given = []
 
-    def record(specs, *rest, **named):
-        given.append((specs, rest, named))
+    def record(specs, **named):
+        given.append((specs, named))
         return Outcome()
 
-    monkeypatch.setattr("hmmlib.experiments.sweeps.sweep", record)
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: BytesIO())
     monkeypatch.setattr("hmmlib.experiments.sweeps.run_missing", record)
     monkeypatch.setattr("hmmlib.experiments.sweeps.deadline", lambda minutes: minutes)
-    monkeypatch.setattr("hmmlib.experiments.executors.reachable", lambda address: None)
     words = ["--panel", "right", "--preset", "smoke", "--max-minutes", 1.5, "--store", tmp_path, "--set", "steps=7"]
     asked = ["--size", 20, "--also", "votes", "--networks", tmp_path / "networks", "--rerun"]
     assert call("sweep", *words)[0] == 0
@@ -245,16 +246,18 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     assert call("sweep", *words, *more, *asked)[0] == 0
     assert call("trial", "--missing", "--workers", 3, *words)[0] == 0
     assert call("trial", "--missing", "--workers", 3, *words, *asked)[0] == 0
-    (plain, first, none), (few, second, all_asked), (here, _, how), (_, _, also) = given
+    (plain, first), (few, second), (here, how), (_, also) = given
     assert plain == here == panel_specs("smoke", "right", 5, steps=7), "as many as in the paper"
     assert few == panel_specs("smoke", "right", 2, sizes=[20], first_seed=3, steps=7)
-    assert first[:6] == (tmp_path, 1.5, None, 1.0, None, "auto")
-    assert second[:6] == (tmp_path, 1.5, "head:6379", 2.0, 0.25, "cuda")
-    assert none == {"rerun": False, "also": [], "networks": None}
-    assert all_asked == {"rerun": True, "also": ["votes"], "networks": tmp_path / "networks"}
-    expected = {"store": tmp_path, "device": "auto", "until": 1.5, "workers": 3}
-    assert how.items() >= (expected | none).items()
-    assert also.items() >= (expected | all_asked).items()
+    clusters = [vars(named["cluster"]) for named in (first, second)]
+    assert clusters[0] == {"address": None, "cpus": 1.0, "gpus": None}
+    assert clusters[1] == {"address": "head:6379", "cpus": 2.0, "gpus": 0.25}
+    none = {"store": tmp_path, "until": 1.5, "device": "auto", "rerun": False, "also": [], "networks": None}
+    all_asked = none | {"rerun": True, "also": ["votes"], "networks": tmp_path / "networks"}
+    assert first.items() >= none.items()
+    assert second.items() >= (all_asked | {"device": "cuda"}).items()
+    assert how.items() >= (none | {"workers": 3}).items()
+    assert also.items() >= (all_asked | {"workers": 3}).items()
 
 
 def test_info_names_what_a_result_depends_on(call):

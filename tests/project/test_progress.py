@@ -1,7 +1,6 @@
 """Where a command is: on a terminal a line that changes, elsewhere a line a minute; and where the ledger goes."""
 
 from functools import partial
-from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,7 @@ from rich.console import Console
 from runs import CHANGES
 
 import hmmlib
-from hmmlib import options
+from hmmlib import terminal
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.sweeps import Outcome
 
@@ -27,24 +26,21 @@ def test_the_version(call):
 def clock(monkeypatch):
     """A clock that goes on only where it is told to."""
     times = [1000.0]
-    monkeypatch.setattr(options, "time", SimpleNamespace(monotonic=lambda: times[0]))
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: times[0]))
+    monkeypatch.setattr(terminal, "_last", times[0])
     return times
 
 
 def test_a_line_once_a_minute_and_none_before_the_first(clock, capsys):
-    say = options.OnceAMinute(clock[0])
     for seconds, heard in ((0, False), (59, False), (1, True), (59, False), (2, True), (600, True)):
         clock[0] += seconds
-        say(f"after {seconds}")
+        terminal.once_a_minute(f"after {seconds}")
         assert capsys.readouterr() == ("", f"after {seconds}\n" if heard else "")
 
 
-def test_it_can_be_sent_to_another_process(clock, capsys):
-    here, there = Pipe()
-    here.send(options.OnceAMinute(clock[0]).of_trial)
-    sent = there.recv()
+def test_where_a_trial_is(clock, capsys):
     clock[0] += 61
-    sent(TrialSpec("smoke", n_states=3), "pretraining", 0.5)
+    terminal.trial_once_a_minute(TrialSpec("smoke", n_states=3), "pretraining", 0.5)
     assert capsys.readouterr() == ("", "smoke |H| = 3, seed 0: pretraining 50%\n")
 
 
@@ -52,7 +48,7 @@ def test_it_can_be_sent_to_another_process(clock, capsys):
 def test_without_a_terminal_a_trial_says_where_it_is(words, call, tmp_path, monkeypatch):
     code, out, err = call(*words, "--store", tmp_path / "quiet")
     assert (code, err) == (0, "")
-    monkeypatch.setattr(options, "MINUTE", 0.0)
+    monkeypatch.setattr(terminal, "MINUTE", 0.0)
     code, again, err = call(*words, "--store", tmp_path / "slow")
     assert code == 0
     assert len(again.splitlines()) == len(out.splitlines())
@@ -64,12 +60,12 @@ def test_side_by_side_each_process_says_where_it_is(call, tmp_path, monkeypatch)
     given = []
     monkeypatch.setattr("hmmlib.experiments.sweeps.run_missing", lambda *_, **how: given.append(how) or Outcome())
     assert call(*PANEL, "--workers", 2, "--store", tmp_path)[0] == 0
-    assert isinstance(given[0]["on_progress"].__self__, options.OnceAMinute)
+    assert given[0]["on_progress"] is terminal.trial_once_a_minute
 
 
 def test_on_a_terminal_no_line_is_left_behind(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(options, "MINUTE", 0.0)
-    monkeypatch.setattr(options, "console", Console(force_terminal=True, width=200))
+    monkeypatch.setattr(terminal, "MINUTE", 0.0)
+    monkeypatch.setattr(terminal, "console", Console(force_terminal=True, width=200))
     code, out, err = call(*TRIAL, "--store", tmp_path)
     assert (code, err) == (0, "")
     assert "\x1b[2K" in out, "a line was shown and taken back"

@@ -213,11 +213,11 @@ def test_tasks_cells_and_states_that_do_not_fit_are_refused():
         (of_tasks, [0.0, 0.0], "mu must not be all zero"),
         (of_cells, 2, "cell must be an integer from 0 to 1, not 2$"),
         (of_cells, True, "cell must be an integer from 0 to 1, not True$"),
-        (of_syntax, [2], "syntax must hold integers from 0 to 1, not"),
+        (of_syntax, [2], "each of syntax must be an integer from 0 to 1, not 2"),
         (
             [lambda states: theorem_3_6(essential(), [1.0, 0, 0], states)],
             [3],
-            "essential must hold integers from 0 to 2",
+            "each of essential must be an integer from 0 to 2",
         ),
         ([lambda cell: ground_truth(essential(), [1.0, 0, 0], text, cell)], 1, "cell must be an integer from 0 to 0"),
     ]:

@@ -177,5 +177,5 @@ def test_weights_follow_the_precision_of_the_model():
         lambda: assumption_3_5(chain, [least, 1.0, 1.0], [1, 2]),
         lambda: essential_states(chain, [least, 0.0, 1.0]),
     ):
-        with pytest.raises(ValueError, match=r"^mu must have no weight so small that it is zero as torch\.float32"):
+        with pytest.raises(ValueError, match=r"^mu must .* so small that .* zero as torch\.float32"):
             call()
