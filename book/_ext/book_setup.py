@@ -59,7 +59,7 @@ def show_executed(app, docname, source):
 
 
 def number_as_the_paper(app, env):
-    """Overwrite the running numbers of boxes and equations labelled `paper-…`, or `ours-…`, with those in their labels."""
+    """Overwrite the running numbers of boxes and equations labelled `paper-…` or `ours-…` by those in the labels."""
     changed = set()
 
     def put(docname, kind, key, label):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bs4 import BeautifulSoup, SoupStrainer
 from docutils import nodes
+from page_facts import within
 
 KINDS = "Theorem|Lemma|Claim|Proposition|Assumption|Corollary|Example"
 NUMBER = r"[0-9A-E]\.[0-9]+"
@@ -59,10 +60,7 @@ def link_mentions(app, doctree, docname) -> None:
         return nodes.reference("", text, refuri=f"{uri}#{anchor}", internal=True, classes=["mention"])
 
     for text in list(doctree.findall(nodes.Text)):
-        node = text.parent
-        while node is not None and not isinstance(node, NO_LINKS_IN):
-            node = node.parent
-        if node is None and (pieces := linked(text, known, link)):
+        if not within(text, NO_LINKS_IN) and (pieces := linked(text, known, link)):
             text.parent.replace(text, pieces)
 
 
@@ -92,7 +90,7 @@ def fragment(element) -> str:
 
 
 def boxes(text: str) -> list[str]:
-    """The outermost elements of a page that are a statement or an equation: cut out, as parsing whole pages takes long."""
+    """The outermost elements of a page that are a statement or an equation, cut out: parsing whole pages takes long."""
     cut, end = [], 0
     while start := OPENED.search(text, end):
         depth = 0

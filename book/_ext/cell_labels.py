@@ -1,4 +1,4 @@
-"""Tables of the class `stacked` on a phone: each row is a block of its own, and each of its cells says its column's name.
+"""Tables of the class `stacked` on a phone: each row is a block, and each of its cells has its column's name.
 
 A cell carries the name as an attribute, which companion.css shows where the page is narrow.
 """

@@ -36,19 +36,16 @@ NOT_READ = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
 """Code, and what is counted by the piece or not seen as text."""
 
 
+def within(node: nodes.Node | None, kinds) -> bool:
+    """Whether a node, or one that it stands in, is of these classes."""
+    return node is not None and (isinstance(node, kinds) or within(node.parent, kinds))
+
+
 def reading_minutes(doctree: nodes.document) -> int:
     """Minutes to read a page's text and formulas, without its code; at least one."""
-    seconds = 0.0
-    for node in doctree.findall(lambda n: isinstance(n, nodes.Text | nodes.math_block | nodes.image)):
-        if not isinstance(node, nodes.Text):
-            seconds += SECONDS_A_DISPLAY
-            continue
-        parent = node.parent
-        while parent is not None and not isinstance(parent, NOT_READ):
-            parent = parent.parent
-        if parent is None:
-            seconds += 60 * len(node.astext().split()) / WORDS_A_MINUTE
-    return max(1, ceil(seconds / 60))
+    words = sum(len(text.split()) for text in doctree.findall(nodes.Text) if not within(text, NOT_READ))
+    displays = sum(isinstance(node, nodes.math_block | nodes.image) for node in doctree.findall())
+    return max(1, ceil(words / WORDS_A_MINUTE + displays * SECONDS_A_DISPLAY / 60))
 
 
 def in_words(seconds: float) -> str:
@@ -67,23 +64,20 @@ def runtime(srcdir: str, pagename: str) -> str:
 def facts(app, pagename: str, doctree: nodes.document) -> str:
     """The line as HTML. Times of running are of the run that is shown on the page."""
     options = app.config.html_theme_options
-    source = f"{options['repository_url']}/blob/{options['repository_branch']}/{pagename}"
-    name = pagename.split("/")[-1]
-    paper = f'<a href="{PAPER}">{", ".join(filter(None, ["the paper", part_of_the_paper(name)]))}</a>'
-    parts = [f"{reading_minutes(doctree)} min to read", paper]
-    if pagename.startswith("book/api"):  # no page to be read through
-        parts = parts[1:]
+    source = f"{options['repository_url']}/blob/{options['repository_branch']}/{pagename}.md"
+    part = part_of_the_paper(pagename.split("/")[-1])
+    parts = [f'<a href="{PAPER}">{", ".join(filter(None, ["the paper", part]))}</a>', f'<a href="{source}">source</a>']
+    if not pagename.startswith("book/api"):  # no page to be read through
+        parts.insert(0, f"{reading_minutes(doctree)} min to read")
     if not pagename.startswith("notebooks/"):
-        return f'<p class="facts">{" · ".join(parts)} · <a href="{source}.md">source</a></p>'
+        return f'<p class="facts">{" · ".join(parts)}</p>'
     where = "/".join(options["repository_url"].split("/")[-2:])
-    colab = f"{app.config.html_theme_options['launch_buttons']['colab_url']}/github/{where}"
-    notebook = f"{colab}/blob/{options['repository_branch']}/{pagename}.ipynb"
-    command = f"papermill {pagename}.ipynb mine/out.ipynb {example(app.srcdir, pagename)}"
-    parts += [
+    colab = f"{options['launch_buttons']['colab_url']}/github/{where}/blob/{options['repository_branch']}"
+    parts[2:2] = [
         f"{runtime(app.srcdir, pagename)} to run, when this page was built",
-        f'<a href="{notebook}">open in Colab</a>',
-        f'<a href="{source}.md">source</a>',
+        f'<a href="{colab}/{pagename}.ipynb">open in Colab</a>',
     ]
+    command = f"papermill {pagename}.ipynb mine/out.ipynb {example(app.srcdir, pagename)}"
     return (
         f'<div class="facts"><p>{" · ".join(parts)}</p><details><summary>Rerun it with other numbers</summary>'
         f"<p>In a shell, from the project's folder and in its environment, with any of the parameters below:</p>"

@@ -54,31 +54,31 @@ def inlined(svg: str, alternative: str) -> str:
     return svg.replace("<svg", f'<svg class="picture" role="img" aria-label="{html.escape(alternative)}"', 1)
 
 
-def in_a_box(svg: str, alternative: str) -> nodes.raw:
-    """The picture in a box like that of a notebook's output, which scrolls where the page is narrow."""
-    return nodes.raw("", f'<div class="cell_output">{inlined(svg, alternative)}</div>', format="html")
+def in_a_box(content: str) -> nodes.raw:
+    """A picture in a box like that of a notebook's output, which scrolls where the page is narrow."""
+    return nodes.raw("", f'<div class="cell_output">{content}</div>', format="html")
 
 
 MOVING = re.compile(r'<div class="moving" id="(moving-\w+)">')
 """How a figure that moves begins, with its name; its script has the name once more, in quotation marks."""
 
 STILL = re.compile(r'<p class="still">(.*?)</p>', re.DOTALL)
-"""What a figure that moves says where scripts do not run."""
+"""What a figure that moves has as text where scripts do not run."""
 
 
 def moving(figure: str, own: str, small: bool) -> nodes.raw:
-    """A figure that moves, in a box like that of a notebook's output, its name made longer by what is its own on this page."""
+    """A figure that moves, in such a box; its name is made longer by what is its own on this page."""
     name = MOVING.match(figure)[1]
     figure = figure.replace(f'"{name}"', f'"{name}-{own}"')
     if small:
         figure = figure.replace('class="moving"', 'class="moving small"', 1)
-    return nodes.raw("", f'<div class="cell_output"><div class="text_html">{figure}</div></div>', format="html")
+    return in_a_box(f'<div class="text_html">{figure}</div>')
 
 
 class PictureFrom(SphinxDirective):
-    """A picture that an executed notebook made, on another page: `{picture-from} EXECUTED.ipynb`, a path in the project.
+    """A picture that an executed notebook made, on another page: `{picture-from} build/executed/NOTEBOOK.ipynb`.
 
-    The text is how the picture's alternative text begins or, for a figure that moves, what it says where scripts do not
+    The text is how the picture's alternative text begins or, for a figure that moves, its text where scripts do not
     run. A warning where there is no such picture, or several. `:small:` leaves of a figure that moves its controls, its
     first drawing and the sentence beside it.
     """
@@ -107,7 +107,7 @@ class PictureFrom(SphinxDirective):
             made = [out.get("data", {}) for out in cell.get("outputs", [])]
             drawn = ["".join(data["image/svg+xml"]) for data in made if "image/svg+xml" in data]
             if alternative.startswith(begins) and drawn:
-                yield in_a_box(drawn[0], alternative)
+                yield in_a_box(inlined(drawn[0], alternative))
             for figure in ("".join(data.get("text/html", "")) for data in made):
                 still = STILL.search(figure) if MOVING.match(figure) else None
                 if still and html.unescape(still[1]).startswith(begins):

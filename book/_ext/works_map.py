@@ -60,8 +60,7 @@ class WorksMap(SphinxDirective):
 
     def run(self):
         page, bib = Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir, "book", "references.bib")
-        for source in (bib, Path(__file__)):
-            self.env.note_dependency(str(source))
+        self.env.note_dependency(str(bib))
         start = self.arguments[0].split()
         found = questions(page.read_text(encoding="utf8"))
         cited = {key for _, keys in found for key in keys}
