@@ -130,6 +130,11 @@ class _Chain:
         of_shape("emission", self.emission, (..., self.n_states), " to match initial")
         rows.of_one_kind(transition=self.transition, emission=self.emission, initial=self.initial)
 
+    def __repr__(self) -> str:
+        names = ("n_cells", "n_memory", "n_states", "n_tokens")
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in names if hasattr(self, name))
+        return f"{type(self).__name__}({sizes})"
+
     @property
     def dtype(self) -> torch.dtype:
         return self.transition.dtype
@@ -167,8 +172,7 @@ class _Chain:
         rounding, or to that of logarithms where near-zeros leave the range of a float. No gradient goes through it.
         """
         reach = reachable(self.transition)
-        returns = (~reach | reach.T).all(0)  # column h: whatever h reaches, reaches h
-        closed = returns.nonzero().squeeze(-1)
+        closed = (~reach | reach.T).all(0).nonzero().squeeze(-1)  # h, where whatever h reaches, reaches h
         if not reach[closed][:, closed].all():
             raise ValueError("there is more than one stationary distribution: transition has several closed classes")
         law = eliminated(self.transition[closed][:, closed])
@@ -221,9 +225,6 @@ class HMM(_Chain):
         self._set_chain(transition, emission, initial, 2, hint=rows.TAKE_ROWS)
         if not columns:
             rows.ask_orientation(self.transition, self.emission, self.initial)
-
-    def __repr__(self) -> str:
-        return f"HMM(n_states={self.n_states}, n_tokens={self.n_tokens})"
 
     @classmethod
     def from_rows(
@@ -326,10 +327,6 @@ class MemoryHMM(_Chain):
             raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
         self.n_syntax = self.n_states // self.n_cells
         rows.of_one_kind(transition=self.transition, memory=self.memory)
-
-    def __repr__(self) -> str:
-        sizes = "n_cells", "n_memory", "n_states", "n_tokens"
-        return f"MemoryHMM({', '.join(f'{name}={getattr(self, name)}' for name in sizes)})"
 
     def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor:
         uniform = torch.rand(n, generator=generator, dtype=self.dtype, device=self.device)
