@@ -14,17 +14,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from hmmlib.experiments.fields import (
-    Amount,
-    CountOfStates,
-    Distance,
-    DistanceL1,
-    Explained,
-    ShareOfTest,
-    as_type,
-    by_layer,
-    each,
-)
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
 from hmmlib.experiments.ladder import ladder_plan, only_where_floats_can_tell
 from hmmlib.experiments.measurements import MEASUREMENTS, measurement
@@ -41,7 +30,18 @@ from hmmlib.experiments.network_outputs import (
     network_outputs,
     predictions,
 )
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import (
+    Amount,
+    CountOfStates,
+    Distance,
+    DistanceL1,
+    Explained,
+    ShareOfTest,
+    TrialSpec,
+    as_type,
+    by_layer,
+    each,
+)
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import AssumptionError, essential_states
 from hmmlib.theory.certificates import (

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmmlib.experiments.fields import Amount, Anything, ShareOfTest, by_step
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import Amount, Anything, ShareOfTest, TrialSpec, by_step
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert, readers, tuning
 from hmmlib.training.adapters import Tuned

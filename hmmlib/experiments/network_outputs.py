@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from hmmlib.experiments.fields import Distance, Share, ShareOfTest, each
 from hmmlib.experiments.labels import Task
+from hmmlib.experiments.specs import Distance, Share, ShareOfTest, each
 from hmmlib.inference.messages import posterior
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead

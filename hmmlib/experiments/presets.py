@@ -1,4 +1,4 @@
-"""The presets: at what size a trial runs. Each is a table of numbers and choices, any of which a TrialSpec can override."""
+"""The presets: at what size a trial runs. A TrialSpec can override any of their numbers and choices."""
 
 from __future__ import annotations
 
@@ -41,11 +41,9 @@ PRESETS: dict[str, dict] = {
 """Each preset's numbers; any of them can be overridden in a TrialSpec."""
 
 PANELS: dict[str, list[dict[str, int]]] = {
-    "left": [dict(n_states=n) for n in (4, 8, 10, 15, 25, 30)],
-    "right": [
-        point for m in (2, 3, 5, 7) for point in (dict(n_states=4, n_memory=m), dict(n_states=4 * m))
-    ],
-}  # fmt: skip
+    "left": [dict(n_states=n, n_memory=1) for n in (4, 8, 10, 15, 25, 30)],
+    "right": [dict(n_states=n, n_memory=m) for k in (2, 3, 5, 7) for n, m in ((4, k), (4 * k, 1))],
+}
 """The points of Figure 3. A vanilla model of the right panel is one of the left panel's kind, and shares its results."""
 
 TRIALS = {"left": 20, "right": 5}

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 LIBRARY = Path(__file__).resolve().parents[1]
 SOURCES = ("backend.py", "models", "inference", "theory", "training", "experiments")
 """The part of the library that computes a trial, below `hmmlib`, but for these files:"""
-NOT_COMPUTING = tuple(
-    f"experiments/{name}.py" for name in ("executors", "fields", "provenance", "results", "store", "sweeps")
-)
+NOT_COMPUTING = tuple(f"experiments/{name}.py" for name in ("executors", "provenance", "results", "store", "sweeps"))
 OF_NETWORKS = (
     "backend.py",
     "models",
@@ -70,7 +68,7 @@ def in_checkout() -> bool:
 
 
 def has_changed(result: TrialResult) -> bool | None:
-    """Whether the library has changed since it made a result; None for results from before version 0.2.0, which do not tell."""
+    """Whether the library has changed since it made a result; None for results from before version 0.2.0 without digest."""
     digest = result.environment.get("library")
     return None if digest is None else digest != library_digest()
 
@@ -78,15 +76,14 @@ def has_changed(result: TrialResult) -> bool | None:
 def added_elsewhere(result: TrialResult, name: str) -> bool:
     """Whether a measurement was added to a result by another state of the library."""
     source = result.environment.get(f"{name} measured")
-    return source is not None and not str(source).endswith(f"library {library_digest()}")
+    return source is not None and not source.endswith(f"library {library_digest()}")
 
 
 def stored_by(*results: TrialResult) -> str:
-    """In words, when results were stored, as far as they tell, and by what commits, of which the commonest is named."""
-    environments = [result.environment for result in results]
-    days = sorted({str(environment["date"]) for environment in environments if environment.get("date")})
-    commits = Counter(str(environment.get("commit")) for environment in environments)
+    """In words, when results were stored, and by what commits, of which the commonest is named."""
+    days = sorted(filter(None, (result.environment.get("date") for result in results)))
+    when = f" on {days[0]}" if len({*days}) == 1 else f" from {days[0]} to {days[-1]}" if days else ""
+    commits = Counter(str(result.environment.get("commit")) for result in results)
     commit, others = commits.most_common(1)[0][0], len(commits) - 1
-    when = f" on {days[0]}" if len(days) == 1 else f" from {days[0]} to {days[-1]}" if days else ""
     by = commit if re.fullmatch(r"[0-9a-f]+\+?", commit) else "an unknown commit"
     return f"stored{when} by {by}" + f" and {others} other commit{'s' * (others > 1)}" * bool(others)

@@ -1,31 +1,26 @@
-"""What fixes a trial: a TrialSpec, its hash, and the specs that make up a panel of Figure 3."""
+"""What fixes a trial: a TrialSpec, its hash, the specs that make up a panel of Figure 3, and the types of its fields.
+
+Types of a result's fields are here too: pydantic checks both, in `checked`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from functools import cache
 from typing import Annotated, Literal, get_type_hints
 
-from pydantic import Field
+import numpy as np
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, with_config
+from typing_extensions import TypedDict  # comes with pydantic, which asks for it before Python 3.12
 
 from hmmlib import backend
-from hmmlib.experiments.fields import (
-    Count,
-    Positive,
-    PositiveOrZero,
-    PositiveShare,
-    Seed,
-    Share,
-    ShareBelowOne,
-    Size,
-    TwoOrMore,
-    Word,
-    checked,
-)
 from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.training.adapters import TUNERS
@@ -34,8 +29,117 @@ from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
 from hmmlib.validation import integer, one_of
 
+MOST = 2**31 - 1
+"""The largest size or count of a trial: what torch is sure to take."""
+LARGEST = 1e30
+"""The largest rate or bound that training takes: far beyond any of use, and far from where float32 ends."""
+ROUNDING = 1e-5
+"""How far below zero rounding may bring a divergence that is zero."""
 MOST_TRIALS = 10_000
 """The most trials of a point, as more would take long to list."""
+
+
+def _of_the_spec(wrong: Callable) -> AfterValidator:
+    """A check against the spec that `checked` is given, if any: `wrong(value, spec)` is what is wrong with the value."""
+
+    def validate(value, info: ValidationInfo):
+        if info.context is not None and (message := wrong(value, info.context)):
+            raise ValueError(message)
+        return value
+
+    return AfterValidator(validate)
+
+
+def _multiple_of_one(part: str) -> AfterValidator:
+    def wrong(value, spec):
+        n = getattr(spec, part)
+        return abs(value - round(value * n) / n) > 1e-12 and f"must be a multiple of 1/{n}, of the {n} {part} examples"
+
+    return _of_the_spec(wrong)
+
+
+def _day(text: str) -> str:
+    if date.fromisoformat(text).isoformat() != text:
+        raise ValueError("must be a day, such as 2026-01-31")
+    return text
+
+
+Size = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+TwoOrMore = Annotated[int, Field(ge=2, le=MOST)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST)]
+Share = Annotated[float, Field(ge=0, le=1)]
+ShareOfTest = Annotated[Share, _multiple_of_one("test")]
+ShareOfValidation = Annotated[Share, _multiple_of_one("validation")]
+CountOfStates = Annotated[Count, _of_the_spec(lambda n, spec: n > spec.n_states and f"must be 0 to {spec.n_states}")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Amount = Annotated[Finite, Field(ge=-ROUNDING)]
+Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING)]
+DistanceL1 = Annotated[float, Field(ge=-ROUNDING, le=2 + ROUNDING)]
+Explained = Annotated[Finite, Field(le=1 + ROUNDING)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[Line, Field(min_length=1)]
+Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Day = Annotated[str, AfterValidator(_day)]
+Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] | None
+"""What a measurement may give that declares no more."""
+Kind = object
+"""A type as above, or a dict of kinds: a table with just these names."""
+
+
+def each(names: Iterable[str], kind: Kind) -> dict[str, Kind]:
+    """A table with just these names, all of one kind."""
+    return dict.fromkeys(names, kind)
+
+
+def as_type(kind: Kind, extra: Literal["forbid", "allow"] = "forbid"):
+    """The type that pydantic checks for a kind; `extra` is for names that a table has besides."""
+    if not isinstance(kind, dict):
+        return kind
+    table = TypedDict("Table", {name: as_type(of) for name, of in kind.items()})
+    return with_config(ConfigDict(extra=extra))(table)
+
+
+def by_step(kind: Kind):
+    """A table whose rows are named by numbers of steps, up to the spec's."""
+
+    def wrong(table, spec):
+        other = [step for step in table if not re.fullmatch("[1-9][0-9]{0,9}", step) or int(step) > spec.steps]
+        return other and f"its rows must be numbers of steps, 1 to {spec.steps}, not {reprlib.repr(other[0])}"
+
+    return Annotated[dict[str, as_type(kind)], _of_the_spec(wrong)]
+
+
+def by_layer(kind: Kind, first: int = 0, others: tuple[str, ...] = ()):
+    """A table with a row for each layer of the spec's network, from the first on, and for these others."""
+
+    def wrong(table, spec):
+        names = {*others, *(f"layer {layer}" for layer in range(first, spec.layers + 1))}
+        return names != table.keys() and f"its rows must be {', '.join(sorted(names))}"
+
+    return Annotated[dict[str, as_type(kind)], _of_the_spec(wrong)]
+
+
+_adapter = cache(TypeAdapter)
+
+
+def checked(name: str, field_type, value, spec: TrialSpec | None = None, strict: bool = True):
+    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1; if not `strict`, text is read as a number.
+
+    ValueError where it is none of the type, or not what goes with the spec: it names what is wrong, and what was found.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    try:
+        return _adapter(field_type).validate_python(value, strict=strict, context=spec)
+    except ValidationError as error:
+        first = error.errors()[0]
+        parts = [str(part) for part in first["loc"] if not str(part).startswith(("dict[", "constrained-"))]
+        message = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{'.'.join([name, *parts])}: {message}, not {reprlib.repr(first['input'])}") from None
+
+
 OF_THE_TASK = (
     "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch", "tuning_warmup",
     "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads", "attention_positions", "evaluation",
@@ -67,7 +171,7 @@ class TrialSpec:
 
     preset: Literal[tuple(PRESETS)] = "quick"
     n_states: Size = 10
-    seed: Seed = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     n_memory: Size = 1
     n_tokens: TwoOrMore = 10
     temperature: Positive = 0.01
@@ -75,7 +179,7 @@ class TrialSpec:
     layers: Size = FROM_PRESET
     width: Size = FROM_PRESET
     heads: Size = FROM_PRESET
-    dropout: ShareBelowOne = FROM_PRESET
+    dropout: Annotated[float, Field(ge=0, lt=1)] = FROM_PRESET
     specials: Size = FROM_PRESET
     weights: Literal["own", "shared"] = FROM_PRESET
     documents: Count = FROM_PRESET
@@ -83,7 +187,7 @@ class TrialSpec:
     steps: Size = FROM_PRESET
     batch: Size = FROM_PRESET
     length: Size = FROM_PRESET
-    masked: PositiveShare = FROM_PRESET
+    masked: Annotated[float, Field(gt=0, le=1)] = FROM_PRESET
     masking: Literal[MASKINGS] = FROM_PRESET
     learning_rate: Positive = FROM_PRESET
     muon_rate: PositiveOrZero = FROM_PRESET
@@ -108,7 +212,7 @@ class TrialSpec:
     evaluation: Size = FROM_PRESET
     tuner: Literal[TUNERS] = field_added_later(default="prompt")
     rank: Size = field_added_later(default=8)
-    own: Word = field_added_later(default="")
+    own: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$")] = field_added_later(default="")
 
     def __post_init__(self) -> None:
         preset = PRESETS[one_of("preset", self.preset, PRESETS)]
@@ -135,13 +239,12 @@ class TrialSpec:
     @property
     def hash(self) -> str:
         """16 hexadecimal digits that the spec's content gives."""
-        return hashlib.sha256(json.dumps(self.content(), sort_keys=True).encode()).hexdigest()[:16]
+        return _digest(self.content())
 
     @property
     def network_hash(self) -> str:
         """16 hexadecimal digits of the fields that the pretrained network hangs on, alike where only the task differs."""
-        fields = {name: value for name, value in self.content().items() if name not in OF_THE_TASK}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+        return _digest({name: value for name, value in self.content().items() if name not in OF_THE_TASK})
 
     @property
     def size(self) -> int:
@@ -165,18 +268,8 @@ TYPES = get_type_hints(TrialSpec, include_extras=True)
 """The type of each field, in the order of the fields."""
 
 
-def field_type(name: str):
-    """The type of a field of a TrialSpec. ValueError for an unknown name."""
-    if name not in TYPES:
-        near = difflib.get_close_matches(name, TYPES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(TYPES)}"
-        raise ValueError(f"unknown field {name!r}: {hint}")
-    return TYPES[name]
-
-
-def panel_points(panel: str) -> list[dict[str, int]]:
-    """The models of a panel of Figure 3, as fields of a TrialSpec. ValueError for an unknown panel."""
-    return PANELS[one_of("panel", panel, PANELS)]
+def _digest(fields: dict) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def panel_specs(
@@ -184,22 +277,19 @@ def panel_specs(
 ) -> list[TrialSpec]:
     """The specs of a panel, or of its points with these |M||H|: one trial of each point first, then the second of each.
 
-    Seeds count up from `first_seed`. ValueError where TrialSpec raises it, and for a size that no point has.
+    Seeds count up from `first_seed`; `changes` are other fields of the specs. ValueError for an unknown panel, for a size that
+    no point has, and where TrialSpec raises it; TypeError for what the panel itself fixes.
     """
-    points = panel_points(panel)
-    if sizes is not None:
-        size_of = [point["n_states"] * point.get("n_memory", 1) for point in points]
-        if other := sorted(set(sizes) - set(size_of)):
-            raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(set(size_of))))}, not {other[0]}")
-        points = [point for point, size in zip(points, size_of, strict=True) if size in sizes]
-    fixed = sorted({"preset", "seed", "n_states", "n_memory"} & changes.keys())
-    if fixed:
-        raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")
+    points = PANELS[one_of("panel", panel, PANELS)]
+    there = {point["n_memory"] * point["n_states"] for point in points}
+    if other := set(sizes or ()) - there:
+        raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(there)))}, not {min(other)}")
+    points = [point for point in points if sizes is None or point["n_memory"] * point["n_states"] in sizes]
     first = integer("first_seed", first_seed, 0)
     seeds = range(first, first + integer("trials", trials, 1, MOST_TRIALS))
-    return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in seeds for point in points]
+    return [TrialSpec(preset, seed=seed, **point, **changes) for seed in seeds for point in points]
 
 
 def as_field(name: str, text: str) -> int | float | str:
     """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
-    return checked(name, field_type(name), text, strict=False)
+    return checked(name, TYPES[one_of("field", name, TYPES)], text, strict=False)

@@ -21,12 +21,12 @@ from hmmlib.experiments.store import (
     PROJECT,
     Claim,
     Store,
-    as_folders,
+    as_store,
     checkpoint_path,
     is_stored,
-    kept,
     result_path,
     save_result,
+    stored_and_lacking,
 )
 from hmmlib.experiments.trials import TrialResult, on_request
 from hmmlib.files import writable_folder
@@ -122,7 +122,7 @@ class _Sweep:
         say: Callable[[str], None],
     ):
         self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
-        self.store, self.say = as_folders(store).resolve(), say
+        self.store, self.say = as_store(store).resolve(), say
         self.wanted = self.store, rerun, on_request(also)  # what a result must have to count as stored
         self.networks = networks and writable_folder("networks", networks)
         self.outcome, self.queue, self.running, self.seconds = Outcome(), deque(), {}, []
@@ -165,7 +165,7 @@ class _Sweep:
             stored = is_stored(spec, *self.wanted)
             (self.outcome.stored if stored else self.outcome.taken).append(spec.hash)
         else:
-            trial = executor.start(spec, *kept(spec, *self.wanted))
+            trial = executor.start(spec, *stored_and_lacking(spec, *self.wanted))
             self.running[trial] = spec, claim, time.monotonic()
 
     def settle(self, answers: Iterable[tuple[object, Answer]]) -> None:

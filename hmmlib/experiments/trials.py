@@ -24,16 +24,16 @@ from torch import Tensor
 from hmmlib import __version__, backend
 from hmmlib.experiments import labels, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.fields import (
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
+from hmmlib.experiments.specs import (
     Amount,
     Count,
     Hexadecimal,
     Seconds,
     ShareOfTest,
     ShareOfValidation,
+    TrialSpec,
 )
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
-from hmmlib.experiments.specs import TrialSpec
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM

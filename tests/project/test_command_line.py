@@ -36,7 +36,7 @@ REFUSED = [
     ("trial --preset huge", "'--preset'", "'huge' is not one of 'smoke', 'quick', 'laptop', 'gpu', 'paper', 'released-code'"),
     ("trial --device quantum", "device must be one of auto, cpu, cuda, mps, or cuda:N, not 'quantum'"),
     ("trial --device cuda:99", "'cuda:99' is not on this machine"),
-    ("trial --set step=7", "unknown field 'step': did you mean 'steps'?"),
+    ("trial --set step=7", "field must be one of preset, n_states", "not 'step'"),
     ("trial --set steps", "--set takes NAME=VALUE, not 'steps'"),
     ("trial --set steps=few", "steps: Input should be a valid integer", "not 'few'"),
     ("trial --set steps=0", "steps", "0"),

@@ -15,7 +15,6 @@ from hmmlib.experiments.store import (
     BEYOND,
     PROJECT,
     Store,
-    as_folders,
     as_store,
     checkpoint_path,
     is_stored,
@@ -46,7 +45,7 @@ def changed(
 
 def _here(store: Store | str | Path) -> Store:
     """The store, or a folder `results` here where none of its folders is there, as in Colab."""
-    store = as_folders(store)
+    store = as_store(store)
     return store if any(folder.is_dir() for folder in store.folders) else as_store("results")
 
 
