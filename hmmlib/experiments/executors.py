@@ -61,7 +61,7 @@ def attempt(
 
     What ends this trial alone is no error.
     """
-    checkpoint = checkpoint_path(spec, store) if as_store(store).folder.is_dir() else None
+    checkpoint = checkpoint_path(spec, store) if as_store(store)[0].is_dir() else None
     try:
         how = dict(report=report, device=device, checkpoint=checkpoint, networks=networks)
         return "ran", measure(stored, lacking, **how) if stored else run_trial(spec, also=lacking, **how)

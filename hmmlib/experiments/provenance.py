@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LIBRARY = Path(__file__).resolve().parents[1]
 SOURCES = ("backend.py", "models", "inference", "theory", "training", "experiments")
 """The part of the library that computes a trial, below `hmmlib`, but for these files:"""
-NOT_COMPUTING = tuple(f"experiments/{name}.py" for name in ("executors", "provenance", "results", "store", "sweeps"))
+NOT_COMPUTING = [f"experiments/{name}.py" for name in ("executors", "provenance", "results", "store", "sweeps")]
 OF_NETWORKS = (
     "backend.py",
     "models",
@@ -53,22 +53,22 @@ def library_digest(sources: Sequence[str] = SOURCES) -> str:
     return hashlib.sha256("".join(words).encode()).hexdigest()[:16]
 
 
-def git(*words: str) -> subprocess.CompletedProcess | None:
-    """A command of git in the library's folder; None where there is no git."""
+@cache
+def git_commit() -> str | None:
+    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ.
+
+    None where git does not track the library: where it is installed, be that within some other repository.
+    """
     try:
-        return subprocess.run(["git", "-C", str(LIBRARY), *words], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+        for words in (("ls-files", "--error-unmatch", *SOURCES), ("describe", "--always", "--abbrev=12", "--dirty=+")):
+            done = subprocess.run(["git", "-C", LIBRARY, *words], capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
         return None
-
-
-def in_checkout() -> bool:
-    """Whether git tracks the library where it lies: not where it is installed, be that within some other repository."""
-    tracked = git("ls-files", "--error-unmatch", *SOURCES)
-    return tracked is not None and not tracked.returncode
+    return done.stdout.strip()
 
 
 def has_changed(result: TrialResult) -> bool | None:
-    """Whether the library has changed since it made a result; None for results from before version 0.2.0 without digest."""
+    """Whether the library has changed since it made a result; None for the oldest results, which have no digest."""
     digest = result.environment.get("library")
     return None if digest is None else digest != library_digest()
 

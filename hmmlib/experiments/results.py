@@ -1,4 +1,4 @@
-"""Results as a table: a row for each trial, a column for each field of its spec and each number that it measured."""
+"""Results as a table, a row for each trial; and means with their intervals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -27,15 +26,14 @@ OF_THE_TEXT = (*OF_THE_MODEL, "n_tokens", "temperature", "permutations")
 """The fields of a spec that fix the model, which is drawn for `share_learned`."""
 
 
-def results(preset: str, folder: Store | str | Path | None = None) -> DataFrame:
+def results(preset: str, folder: Store | None = None) -> DataFrame:
     """All stored results of a preset, a row for each trial: of the project's store, or of another folder.
 
-    Columns are the fields of `TrialSpec` and what was measured, under its name; nested numbers have dotted names, such as
+    Columns are the fields of `TrialSpec` and what was measured, by name; nested numbers have dotted names, such as
     `text_kinds.spread`, `seconds.pretraining` and `environment.device`. What a trial lacks is NaN. Derived columns:
 
     - `size`: |M||H|, the axis of Figure 3's panels.
-    - `changes`: the fields that are not the preset's own but for model and seed, such as "steps=100 tuner=lora"; "" for
-      none.
+    - `changes`: the fields, but for model and seed, that are not the preset's own, such as "steps=100"; or "".
     - `gain`: prompt minus head in one trial, which share model, network and task.
     - `excess_loss`: how far the network's masked-token loss lies above the least there is, nats.
 
@@ -44,8 +42,7 @@ def results(preset: str, folder: Store | str | Path | None = None) -> DataFrame:
         shown = results("quick").query("changes == ''").groupby("n_states")
         shown[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
 
-    Rows are ordered by memory values, hidden states, then seed. ValueError for an unknown preset, or a file that is no
-    result.
+    Rows are ordered as `load_results` has them. ValueError for an unknown preset, or a file that is no result.
     """
     return as_table(load_results(preset, PROJECT if folder is None else folder))
 
@@ -126,9 +123,9 @@ def _quantile(freedom: float) -> float:
 
 
 def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
-    """Mean and 95% interval (Student's t) of the values that are there; of shares, the interval is shown within 0 and 1.
+    """Mean and 95% interval (Student's t) of the values; of shares, the interval is shown within 0 and 1.
 
-    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").gain.agg(mean_ci)`; a
+    Missing values (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").gain.agg(mean_ci)`; a
     column of a name such as `head_accuracy` or `majority_rate` has shares, where nothing else is said.
 
     TypeError for what are no numbers, ValueError for infinite ones, and for a share that is not from 0 to 1.
@@ -165,8 +162,8 @@ def spec_of(row: pd.Series) -> TrialSpec:
 def share_learned(table: DataFrame) -> pd.Series:
     """The share of what there was to learn that the network of each trial has learned, a column for a table of results.
 
-    It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the least that there
-    is, the exact G's, and below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms each.
+    It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the exact G's, and
+    below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms each.
     """
     positions = table.document_length.where(table.document_length > 0, table.length)
     rows = zip(positions, *(table[name] for name in OF_THE_TEXT), strict=True)

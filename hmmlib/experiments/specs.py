@@ -29,39 +29,29 @@ from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
 from hmmlib.validation import integer, one_of
 
-MOST = 2**31 - 1
-"""The largest size or count of a trial: what torch is sure to take."""
-LARGEST = 1e30
-"""The largest rate or bound that training takes: far beyond any of use, and far from where float32 ends."""
-ROUNDING = 1e-5
-"""How far below zero rounding may bring a divergence that is zero."""
-MOST_TRIALS = 10_000
-"""The most trials of a point, as more would take long to list."""
+MOST = 2**31 - 1  # the largest size or count: what torch is sure to take
+LARGEST = 1e30  # the largest rate or bound: far beyond any of use, and far from where float32 ends
+ROUNDING = 1e-5  # how far below zero rounding may bring a divergence that is zero
+MOST_TRIALS = 10_000  # of a point, as more would take long to list
 
 
-def _of_the_spec(wrong: Callable) -> AfterValidator:
-    """A check against the spec that `checked` is given, if any: `wrong(value, spec)` is what is wrong with the value."""
+def _of_the_spec(fits: Callable, words: str) -> AfterValidator:
+    """A check against the spec that `checked` is given, if any: `fits(value, spec)`."""
 
     def validate(value, info: ValidationInfo):
-        if info.context is not None and (message := wrong(value, info.context)):
-            raise ValueError(message)
+        if info.context is not None and not fits(value, info.context):
+            raise ValueError(f"must be {words}")
         return value
 
     return AfterValidator(validate)
 
 
 def _multiple_of_one(part: str) -> AfterValidator:
-    def wrong(value, spec):
+    def fits(share, spec):
         n = getattr(spec, part)
-        return abs(value - round(value * n) / n) > 1e-12 and f"must be a multiple of 1/{n}, of the {n} {part} examples"
+        return abs(share - round(share * n) / n) < 1e-12
 
-    return _of_the_spec(wrong)
-
-
-def _day(text: str) -> str:
-    if date.fromisoformat(text).isoformat() != text:
-        raise ValueError("must be a day, such as 2026-01-31")
-    return text
+    return _of_the_spec(fits, f"a multiple of one of the {part} examples")
 
 
 Size = Annotated[int, Field(ge=1, le=MOST)]
@@ -72,7 +62,7 @@ PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
 ShareOfTest = Annotated[Share, _multiple_of_one("test")]
 ShareOfValidation = Annotated[Share, _multiple_of_one("validation")]
-CountOfStates = Annotated[Count, _of_the_spec(lambda n, spec: n > spec.n_states and f"must be 0 to {spec.n_states}")]
+CountOfStates = Annotated[Count, _of_the_spec(lambda n, spec: n <= spec.n_states, "n_states at most")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[Finite, Field(ge=-ROUNDING)]
 Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING)]
@@ -82,19 +72,17 @@ Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[Line, Field(min_length=1)]
 Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-Day = Annotated[str, AfterValidator(_day)]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(date.fromisoformat)]
 Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] | None
 """What a measurement may give that declares no more."""
-Kind = object
-"""A type as above, or a dict of kinds: a table with just these names."""
 
 
-def each(names: Iterable[str], kind: Kind) -> dict[str, Kind]:
-    """A table with just these names, all of one kind."""
+def each(names: Iterable[str], kind) -> dict:
+    """A table with just these names, all of one kind: a type, or a dict of kinds, which is a table too."""
     return dict.fromkeys(names, kind)
 
 
-def as_type(kind: Kind, extra: Literal["forbid", "allow"] = "forbid"):
+def as_type(kind, extra: Literal["forbid", "allow"] = "forbid"):
     """The type that pydantic checks for a kind; `extra` is for names that a table has besides."""
     if not isinstance(kind, dict):
         return kind
@@ -102,48 +90,43 @@ def as_type(kind: Kind, extra: Literal["forbid", "allow"] = "forbid"):
     return with_config(ConfigDict(extra=extra))(table)
 
 
-def by_step(kind: Kind):
+def by_step(kind):
     """A table whose rows are named by numbers of steps, up to the spec's."""
-
-    def wrong(table, spec):
-        other = [step for step in table if not re.fullmatch("[1-9][0-9]{0,9}", step) or int(step) > spec.steps]
-        return other and f"its rows must be numbers of steps, 1 to {spec.steps}, not {reprlib.repr(other[0])}"
-
-    return Annotated[dict[str, as_type(kind)], _of_the_spec(wrong)]
+    fits = _of_the_spec(lambda rows, spec: rows.keys() <= {str(n + 1) for n in range(spec.steps)}, "rows by steps")
+    return Annotated[dict[str, as_type(kind)], fits]
 
 
-def by_layer(kind: Kind, first: int = 0, others: tuple[str, ...] = ()):
+def by_layer(kind, first: int = 0, others: tuple[str, ...] = ()):
     """A table with a row for each layer of the spec's network, from the first on, and for these others."""
 
-    def wrong(table, spec):
-        names = {*others, *(f"layer {layer}" for layer in range(first, spec.layers + 1))}
-        return names != table.keys() and f"its rows must be {', '.join(sorted(names))}"
+    def fits(rows, spec):
+        return rows.keys() == {*others, *(f"layer {layer}" for layer in range(first, spec.layers + 1))}
 
-    return Annotated[dict[str, as_type(kind)], _of_the_spec(wrong)]
+    return Annotated[dict[str, as_type(kind)], _of_the_spec(fits, f"rows for all layers, and for {', '.join(others)}")]
 
 
 _adapter = cache(TypeAdapter)
 
 
 def checked(name: str, field_type, value, spec: TrialSpec | None = None, strict: bool = True):
-    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1; if not `strict`, text is read as a number.
+    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1; if not `strict`, text is read as one.
 
-    ValueError where it is none of the type, or not what goes with the spec: it names what is wrong, and what was found.
+    ValueError where it is none of the type, or does not go with the spec: it names the field, and what was found.
     """
     value = value.item() if isinstance(value, np.generic) else value
     try:
         return _adapter(field_type).validate_python(value, strict=strict, context=spec)
     except ValidationError as error:
         first = error.errors()[0]
-        parts = [str(part) for part in first["loc"] if not str(part).startswith(("dict[", "constrained-"))]
+        parts = [str(part) for part in first["loc"] if not re.match(r"dict\[|constrained-", str(part))]
         message = first["msg"].removeprefix("Value error, ")
         raise ValueError(f"{'.'.join([name, *parts])}: {message}, not {reprlib.repr(first['input'])}") from None
 
 
 OF_THE_TASK = (
-    "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch", "tuning_warmup",
-    "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads", "attention_positions", "evaluation",
-    "tuner", "rank",
+    "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch",
+    "tuning_warmup", "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads",
+    "attention_positions", "evaluation", "tuner", "rank",
 )  # fmt: skip
 """Fields that matter only once the network is pretrained."""
 FROM_PRESET = None
@@ -224,17 +207,14 @@ class TrialSpec:
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
         if self.length < (needed := self.task_length + self.prompt_length):
-            raise ValueError(
-                f"length must be at least task_length + prompt_length = {needed}, so that every position has been trained; "
-                f"it is {self.length}"
-            )
+            raise ValueError(f"length must be at least task_length + prompt_length = {needed}, not {self.length}")
         if self.documents and self.document_length < self.length:
             raise ValueError(f"document_length must be at least length = {self.length}, not {self.document_length}")
 
     def content(self) -> dict[str, int | float | str]:
         """The fields that hash and files have: all but those that were added later and have their default."""
-        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        return {field.name: value for field, value in values if field.metadata.get(ADDED_LATER) != value}
+        later = {field.name: field.metadata.get(ADDED_LATER) for field in dataclasses.fields(self)}
+        return {name: value for name, value in vars(self).items() if later[name] != value}
 
     @property
     def hash(self) -> str:
@@ -243,7 +223,7 @@ class TrialSpec:
 
     @property
     def network_hash(self) -> str:
-        """16 hexadecimal digits of the fields that the pretrained network hangs on, alike where only the task differs."""
+        """The same for the fields that the pretrained network hangs on, alike where only the task differs."""
         return _digest({name: value for name, value in self.content().items() if name not in OF_THE_TASK})
 
     @property
@@ -275,10 +255,10 @@ def _digest(fields: dict) -> str:
 def panel_specs(
     preset: str, panel: str, trials: int, *, sizes: Sequence[int] | None = None, first_seed: int = 0, **changes
 ) -> list[TrialSpec]:
-    """The specs of a panel, or of its points with these |M||H|: one trial of each point first, then the second of each.
+    """The specs of a panel, or of its points with these |M||H|: one trial of each point, then the second of each.
 
-    Seeds count up from `first_seed`; `changes` are other fields of the specs. ValueError for an unknown panel, for a size that
-    no point has, and where TrialSpec raises it; TypeError for what the panel itself fixes.
+    Seeds count up from `first_seed`; `changes` are other fields. ValueError for an unknown panel, a size that no point
+    has, and where TrialSpec raises it; TypeError for what the panel itself fixes.
     """
     points = PANELS[one_of("panel", panel, PANELS)]
     there = {point["n_memory"] * point["n_states"] for point in points}
@@ -291,5 +271,5 @@ def panel_specs(
 
 
 def as_field(name: str, text: str) -> int | float | str:
-    """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
+    """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is none."""
     return checked(name, TYPES[one_of("field", name, TYPES)], text, strict=False)

@@ -9,23 +9,22 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal, get_type_hints
+from typing import Annotated, Literal, NotRequired, get_type_hints
 
 from filelock import FileLock, Timeout
+from pydantic import Field
 
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.labels import REDRAWS
 from hmmlib.experiments.measurements import MEASUREMENTS, measurements_of
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
-from hmmlib.experiments.specs import Anything, Day, Hexadecimal, Line, Size, Text, TrialSpec, as_type, checked
+from hmmlib.experiments.specs import Anything, Day, Hexadecimal, Line, Size, Text, TrialSpec, as_type, checked, each
 from hmmlib.experiments.trials import ORIGINAL, TrialResult, trial_seeds
 from hmmlib.files import parse_json, write_whole
 from hmmlib.validation import of_type, one_of
@@ -37,112 +36,87 @@ STORE = ROOT / "results"
 TYPES = get_type_hints(TrialResult, include_extras=True)
 del TYPES["spec"], TYPES["added"]
 """The type of each field that every result's file has under its name."""
-FILE = as_type(
-    {"format": Literal[FORMAT]}
-    | dict.fromkeys(TYPES, object)
-    | dict.fromkeys(("spec", "seeds", "seconds", "environment"), dict),
-    extra="allow",
-)
+OBJECTS = each(("spec", "seeds", "seconds", "environment"), dict)
+FILE = as_type({"format": Literal[FORMAT]} | each(TYPES, object) | OBJECTS, extra="allow")
 """What is checked of a file that is read. Of its numbers no more: `save_result` has done it."""
-ENVIRONMENT = {
-    "device": Text,
+NOTED = each(("device", "python", "torch", "transformers"), Text) | {
     "precision": Literal["float32", "float16", "bfloat16"],
     "machine": Line,
     "threads": Size,
-    "python": Text,
-    "torch": Text,
-    "transformers": Text,
     "commit": Text | None,
+    "hmmlib": NotRequired[Text],
+    "library": NotRequired[Hexadecimal],
+    "date": NotRequired[Day],
 }
-"""What every result has in its environment, and the type of each: `trials.environment` gives it."""
-ENVIRONMENT_LATER = {"hmmlib": Text, "library": Hexadecimal, "date": Day}
-"""What the oldest results lack there."""
-CHANCE = 20
-"""Nats of luck: a network is by that much better than the best, summed over the sequences that both are judged by, with a
-probability below e^-20. For on each, the mean of log q/p over what is masked has an exponential whose mean is at most 1."""
+ENVIRONMENT = as_type(NOTED, extra="allow")
+"""What results have in their environment, and the type of each; the oldest results lack the last three."""
+ADDED_BY = tuple[Day, Annotated[str, Field(pattern=r"^commit \S+, library [0-9a-f]{16}$")]]
+"""The parts of what an environment has of each measurement that was added later."""
+LUCK = 20
+"""Nats of luck: a network is by that much better than the best, summed over the sequences that both are judged by, with
+a probability below e^-20. For on each, the mean of log q/p over what is masked has an exponential of mean 1 at most."""
 SUMS = 1e-9
 """How far rounding may take a sum of shares from what it should be."""
 
 
-@dataclass(frozen=True)
-class Store:
-    """A folder that results are written to; they are looked for there first, then in other folders."""
-
-    folder: Path
-    others: tuple[Path, ...] = ()
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Where results are looked for, in order."""
-        return self.folder, *self.others
-
-    def resolve(self) -> Store:
-        """The same store with absolute paths, so that it stays where it is when a process changes its folder."""
-        return Store(self.folder.resolve(), tuple(other.resolve() for other in self.others))
+Store = str | Path | tuple[Path, ...]
+"""A folder that results are written to; of several, the first, and results are looked for in all, in their order."""
 
 
-def _of_project() -> Store:
+def _of_project() -> tuple[Path, ...]:
     """The user's own folder, which HMMLIB_MINE may name, then the project's.
 
-    In a checkout those are mine/results, which git ignores, and the committed results. What is installed may be replaced at
-    any time, so there it is the system's place for a user's data. Beside a copied folder `hmmlib` it is `results`.
+    In a checkout those are mine/results, which git ignores, and the committed results. What is installed may be
+    replaced, so there it is the system's place for a user's data. Beside a copied folder `hmmlib` it is `results`.
     """
     named = os.environ.get("HMMLIB_MINE")
     if any(ROOT.glob("hmmlib-*.dist-info")):
         from platformdirs import user_data_path  # what is installed has it
 
-        return Store(Path(named or user_data_path("hmmlib", appauthor=False) / "results"))
+        return (Path(named or user_data_path("hmmlib", appauthor=False) / "results"),)
     if named or (ROOT / "pyproject.toml").is_file():
-        return Store(Path(named or ROOT / "mine" / "results"), (STORE,))
-    return Store(STORE)
+        return Path(named or ROOT / "mine" / "results"), STORE
+    return (STORE,)
 
 
 PROJECT = _of_project()
 """Where results are written and looked for when no store is named."""
-BEYOND, CHOICES = (
-    Store(PROJECT.folder / name, tuple(folder / name for folder in PROJECT.others)) for name in ("beyond", "choices")
-)
-"""The same for trials whose networks were pretrained on another machine, and for those by which settings were chosen, on
-seeds of their own."""
+BEYOND, CHOICES = (tuple(folder / name for folder in PROJECT) for name in ("beyond", "choices"))
+"""The same for trials of networks from another machine, and for those by which settings were chosen, on other seeds."""
 
 
-def as_store(store: Store | str | Path) -> Store:
-    """The store, whether its folder exists or not.
+def as_store(store: Store) -> tuple[Path, ...]:
+    """The folders of a store, whether they exist or not, with absolute paths, which no change of the folder moves.
 
-    TypeError for what is no path, ValueError for an empty one, NotADirectoryError where a folder of it is something else.
+    TypeError for what is no path, ValueError for an empty one, NotADirectoryError where a folder is something else.
     """
-    if store == "":  # Path("") would be the folder that one happens to be in
-        raise ValueError("store must name a folder, not ''")
-    store = store if isinstance(store, Store) else Store(Path(of_type("store", store, str, os.PathLike)))
-    for folder in store.folders:
-        _unless_another(folder)
-    return store
+    folders = store if isinstance(store, tuple) else (store,)
+    for folder in folders:
+        if of_type("store", folder, str, os.PathLike) == "":  # Path("") would be the folder that one happens to be in
+            raise ValueError("store must name a folder, not ''")
+        if os.path.lexists(folder) and not os.path.isdir(folder):
+            raise NotADirectoryError(f"store must be a folder, or not yet there; {folder} is something else")
+    return tuple(Path(folder).absolute() for folder in folders)
 
 
-def _unless_another(folder: Path) -> Path:
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise NotADirectoryError(f"store must be a folder, or not yet there; {folder} is something else")
-    return folder
+def _folder(spec: TrialSpec, store: Store) -> Path:
+    """Where results of a spec's preset are written."""
+    return as_store(store)[0] / of_type("spec", spec, TrialSpec).preset
 
 
-def result_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
+def result_path(spec: TrialSpec, store: Store = PROJECT) -> Path:
     """Where the result of a spec lies, or would be written."""
     name = f"{of_type('spec', spec, TrialSpec).preset}/{spec.hash}.json"
-    paths = [folder / name for folder in as_store(store).folders]
+    paths = [folder / name for folder in as_store(store)]
     return next(filter(os.path.lexists, paths), paths[0])
 
 
-def _folder(spec: TrialSpec, store: Store | str | Path) -> Path:
-    """Where results of a spec's preset are written."""
-    return as_store(store).folder / of_type("spec", spec, TrialSpec).preset
-
-
-def checkpoint_path(spec: TrialSpec, store: Store | str | Path = PROJECT) -> Path:
+def checkpoint_path(spec: TrialSpec, store: Store = PROJECT) -> Path:
     """Where an unfinished trial keeps its network."""
     return _folder(spec, store) / ".unfinished" / f"{spec.hash}.safetensors"
 
 
-def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Path:
+def save_result(result: TrialResult, store: Store = PROJECT) -> Path:
     """Write a result, whole or not at all: OSError, which names the file, where it cannot be written.
 
     ValueError where it has what no trial gives, such as an infinite loss.
@@ -160,25 +134,30 @@ def save_result(result: TrialResult, store: Store | str | Path = PROJECT) -> Pat
 def check_result(result: TrialResult) -> None:
     """ValueError where no trial could give such a result; it names the field, what was found and what is accepted.
 
-    Of a trial with parts of one's own, which may be of other sizes than the spec's, nothing is asked that hangs on sizes.
+    Of a trial with parts of one's own, of other sizes than the spec's perhaps, nothing is asked that hangs on sizes.
     """
     spec, sizes = result.spec, None if result.spec.own else result.spec
     for name, field_type in TYPES.items():
         checked(name, field_type, getattr(result, name), sizes)
-    measured = {name: one for one in MEASUREMENTS for name in one.names}
+    measured, phases = {name: one for one in MEASUREMENTS for name in one.names}, {"pretraining"}
     for name, value in ({name: getattr(result, name) for name in ORIGINAL} | result.added).items():
         one = measured.get(name)
         if one is None:
             checked(name, Anything, value)
         elif not one.has(spec):
             checked(name, None, value)
-        elif name in result.added:
-            checked(name, _type_of_added(name), value, sizes)
-        elif value is None and not name.startswith("built_"):
-            raise ValueError(f"{name} must be there for such a trial, not None")
-    _check_environment(result)
-    phases = {one.phase for name, one in measured.items() if one.has(spec) and name in (*ORIGINAL, *result.added)}
-    for true, otherwise in _what_must_hold(result, {"pretraining", *phases}):
+        else:
+            phases.add(one.phase)
+            if name in result.added:
+                checked(name, _type_of_added(name), value, sizes)
+            elif value is None and not name.startswith("built_"):
+                raise ValueError(f"{name} must be there for such a trial, not None")
+    checked("environment", dict[Line, Line | int | None], result.environment)
+    checked("environment", ENVIRONMENT, result.environment)
+    for name, value in result.environment.items():
+        if name.endswith(" measured"):
+            checked(f"environment.{name}", ADDED_BY, tuple(str(value).split(", ", 1)))
+    for true, otherwise in _what_must_hold(result, phases):
         if not true:
             raise ValueError(otherwise)
 
@@ -188,21 +167,6 @@ def _type_of_added(name: str):
     return as_type(measurements_of([name])[0].kinds[name])
 
 
-def _check_environment(result: TrialResult) -> None:
-    """What later versions note in an environment as well may be there."""
-    environment = checked("environment", dict[Line, Line | int | None], result.environment)
-    if lacks := [name for name in ENVIRONMENT if name not in environment]:
-        raise ValueError(f"environment lacks {', '.join(lacks)}")
-    for name, value in environment.items():
-        checked(f"environment.{name}", (ENVIRONMENT | ENVIRONMENT_LATER).get(name, object), value)
-        if name.endswith(" measured"):
-            day, _, rest = str(value).partition(", ")
-            checked(f"environment.{name}", Day, day)
-            fits = re.fullmatch(r"commit \S+, library [0-9a-f]{16}", rest)
-            if not fits or name.removesuffix(" measured") not in result.added:
-                raise ValueError(f"environment.{name} must say by what code a measurement was added, not {value!r}")
-
-
 def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[bool, str]]:
     """What numbers of a result have to do with each other: whether it is so, and what is wrong otherwise.
 
@@ -210,22 +174,19 @@ def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[boo
     """
     spec, best, found = result.spec, result.best_loss, result.seconds.keys()
     yield phases <= found, f"seconds lacks {', '.join(sorted(phases - found))}"
+    later = {name.removesuffix(" measured") for name in result.environment if name.endswith(" measured")}
+    yield later <= result.added.keys(), f"environment has {', '.join(later)} measured, which are not there"
     yield result.majority_rate >= 0.5, f"majority_rate must be 0.5 to 1, not {result.majority_rate}"
     yield result.redraws <= REDRAWS or spec.own, f"redraws must be at most {REDRAWS}, not {result.redraws}"
     seeds = trial_seeds(spec.seed)
     yield result.seeds == seeds, f"seeds must be {seeds}, as seed {spec.seed} gives them, not {result.seeds}"
-    for name, loss in {"network_loss": result.network_loss, "log n_tokens": math.log(spec.n_tokens)}.items():
-        fits = best <= loss + CHANCE / spec.evaluation or (spec.own and name == "log n_tokens")
-        luck = f"{CHANCE}/{spec.evaluation} more, for luck on {spec.evaluation} sequences"
-        yield fits, f"best_loss must be at most {name}, {loss}, and {luck}, not {best}"
+    most = min(result.network_loss, math.inf if spec.own else math.log(spec.n_tokens)) + LUCK / spec.evaluation
+    yield best <= most, f"best_loss must be at most network_loss and log n_tokens, with luck {most}, not {best}"
     if kinds := result.text_kinds:
         for one, other in (("near tie", "clear"), ("weighed", "not weighed"), ("certain", "spread")):
-            total = kinds[one] + kinds[other]
-            fits = total <= 1 + SUMS and (total >= 1 - SUMS or one == "certain")
-            yield (
-                fits,
-                f"text_kinds: {one} and {other} must be {'at most ' * (one == 'certain')}1 together, not {total}",
-            )
+            share, least = kinds[one] + kinds[other], 0 if one == "certain" else 1
+            fits = least - SUMS <= share <= 1 + SUMS
+            yield fits, f"text_kinds: {one} and {other} must be {least} to 1 together, not {share}"
     if rows := result.accuracies_by_kind:  # up to two examples: the head is tuned again, rounded otherwise
         for who, accuracy in (("head", result.head_accuracy), ("prompt", result.prompt_accuracy)):
             fits = abs(rows[who]["all"] - accuracy) <= 2 / spec.test + SUMS
@@ -240,7 +201,7 @@ def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[boo
 
 
 def load_result(path: Path) -> TrialResult:
-    """Read one result. ValueError that names the file where it is no JSON, of another format, incomplete, or misnamed."""
+    """Read one result. ValueError, naming the file, where it is no JSON, of another format, incomplete or misnamed."""
     path = Path(path)
     try:
         if os.path.lexists(path) and not path.is_file():  # a pipe, say, would never end
@@ -260,24 +221,24 @@ def load_result(path: Path) -> TrialResult:
     return TrialResult(spec=spec, **{name: content[name] for name in TYPES}, added=added)
 
 
-def load_results(preset: str, store: Store | str | Path = PROJECT) -> list[TrialResult]:
-    """All stored results of a preset, ordered by memory values, hidden states, then seed; `results` has them as a table.
+def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
+    """All stored results of a preset, ordered by memory values, hidden states, then seed; `results` has their table.
 
     Of several folders the first one's file counts. ValueError for an unknown preset, or a file that is no result.
     """
     one_of("preset", preset, PRESETS)
-    folders = [_unless_another(folder / preset) for folder in reversed(as_store(store).folders)]
-    files = {path.name: path for folder in folders for path in sorted(folder.glob("*.json"))}
+    folders = as_store(tuple(folder / preset for folder in as_store(store)))
+    files = {path.name: path for folder in reversed(folders) for path in sorted(folder.glob("*.json"))}
     return sorted(map(load_result, files.values()), key=attrgetter("spec.n_memory", "spec.n_states", "spec.seed"))
 
 
 def stored_and_lacking(
-    spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False, also: Collection[str] = ()
+    spec: TrialSpec, store: Store = PROJECT, rerun: bool = False, also: Collection[str] = ()
 ) -> tuple[TrialResult | None, list[str]]:
     """The stored result of a spec, and which of the measurements that are `also` asked for it lacks.
 
-    With `rerun` a result counts only if the library is known not to have changed since, and a measurement that another state
-    of the library has added counts as lacking; what a result had that no longer counts is asked for again.
+    With `rerun` a result counts only if the library is known not to have changed since, and a measurement that another
+    state of the library has added counts as lacking; what a result had that no longer counts is asked for again.
 
     ValueError, naming the file, where what is there is no result.
     """
@@ -290,28 +251,23 @@ def stored_and_lacking(
     return result, [name for name in also if name not in result.added or (rerun and added_elsewhere(result, name))]
 
 
-def is_stored(
-    spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False, also: Collection[str] = ()
-) -> bool:
-    """Whether the result of a spec is there and lacks nothing that is `also` asked for. ValueError where it is no result.
-
-    With `rerun` it counts only if it was made, and added to, by the library as it is now.
-    """
+def is_stored(spec: TrialSpec, store: Store = PROJECT, rerun: bool = False, also: Collection[str] = ()) -> bool:
+    """Whether the result of a spec is there and lacks nothing, as `stored_and_lacking` has it."""
     result, lacking = stored_and_lacking(spec, store, rerun, also)
     return result is not None and not lacking
 
 
 class Claim(FileLock):
-    """The right to run a spec, held by one process at a time, on any machine that shares the store; a death gives it up.
+    """The right to run a spec, held by one process at a time on all machines that share the store; a death gives it up.
 
     Use as `if (claim := Claim.take(spec, store)): …; claim.release()`.
     """
 
     @classmethod
     def take(
-        cls, spec: TrialSpec, store: Store | str | Path = PROJECT, rerun: bool = False, also: Collection[str] = ()
+        cls, spec: TrialSpec, store: Store = PROJECT, rerun: bool = False, also: Collection[str] = ()
     ) -> Claim | None:
-        """The claim, or None where another process holds it, or has finished the spec meanwhile, as `is_stored` says."""
+        """The claim, or None where another process holds it or has finished the spec meanwhile, as `is_stored` says."""
         folder = _folder(spec, store) / ".claims"
         folder.mkdir(parents=True, exist_ok=True)
         claim = cls(folder / f"{spec.hash}.lock")

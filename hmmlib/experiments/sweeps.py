@@ -122,7 +122,7 @@ class _Sweep:
         say: Callable[[str], None],
     ):
         self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
-        self.store, self.say = as_store(store).resolve(), say
+        self.store, self.say = as_store(store), say
         self.wanted = self.store, rerun, on_request(also)  # what a result must have to count as stored
         self.networks = networks and writable_folder("networks", networks)
         self.outcome, self.queue, self.running, self.seconds = Outcome(), deque(), {}, []

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
@@ -373,15 +373,6 @@ def _today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-@cache
-def git_commit() -> str | None:
-    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ; None elsewhere."""
-    if not provenance.in_checkout():
-        return None
-    done = provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
-    return done.stdout.strip() if done.returncode == 0 else None
-
-
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
@@ -395,6 +386,6 @@ def environment(device: torch.device | None = None, precision: str = "single") -
         "torch": torch.__version__,
         "transformers": version("transformers"),
         "hmmlib": __version__,
-        "commit": git_commit(),
+        "commit": provenance.git_commit(),
         "library": provenance.library_digest(),
     }

@@ -12,7 +12,7 @@ from record import tried
 
 from hmmlib.experiments.measurements import MEASUREMENTS
 from hmmlib.experiments.specs import Anything, TrialSpec
-from hmmlib.experiments.store import ENVIRONMENT, ENVIRONMENT_LATER, STORE, load_result, save_result
+from hmmlib.experiments.store import NOTED, STORE, load_result, save_result
 from hmmlib.experiments.trials import ORIGINAL, environment
 
 pytestmark = pytest.mark.outside
@@ -256,4 +256,4 @@ def test_every_measurement_says_what_it_gives_and_each_is_damaged():
 
 
 def test_what_results_must_note_of_their_environment_is_what_trials_note():
-    assert {*environment(), "date"} == {*ENVIRONMENT, *ENVIRONMENT_LATER}
+    assert {*environment(), "date"} == {*NOTED}

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from hmmlib import backend
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, Store, checkpoint_path, load_result, result_path, save_result
+from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.sweeps import Outcome, describe, run_missing
 from hmmlib.experiments.trials import environment, run_trial
 from hmmlib.training import checkpoints
@@ -74,7 +74,7 @@ REFUSED = [
     ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
-    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", Store(tmp_path / "mine", (tmp_path / "store",)))
+    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", (tmp_path / "mine", tmp_path / "store"))
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
 
