@@ -58,17 +58,6 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     return rows[:n] - rows[n:]
 
 
-def _hidden_first_token(model, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    tokens = model.sample(n, length, generator).tokens
-    tokens[:, 0] = MASK
-    return tokens, tokens
-
-
-def _mask_before_text(model, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    text = model.sample(n, length - 1, generator).tokens
-    return F.pad(text, (1, 0), value=MASK), text
-
-
 def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
     """(W†)ᵀμ, for labels that weigh the state at the mask itself: there is no step from H_0 to undo."""
     columns = assumption_3_1(model)
@@ -79,7 +68,7 @@ def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
 class LabelRule(NamedTuple):
     """How inputs are drawn, which posterior their labels weigh, and what the theory gives for a vanilla HMM then.
 
-    - `inputs(model, n, length, generator)`: tokens (n, length) that begin with MASK, and what is observed, (n, ·).
+    - `hidden`: whether the mask hides the first token of the text that is observed; otherwise it stands before it.
     - `posterior(model, observed)`: the distribution of the state that the labels weigh, (n, S). The labels of a memory
       model weigh P[M | observed] by every rule.
     - `head(model, mu)`: the head that the theory gives; AssumptionError where it gives none.
@@ -87,7 +76,7 @@ class LabelRule(NamedTuple):
     - `reach(model)`: the d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, p being that posterior, if there is one.
     """
 
-    inputs: Callable[[HMM | MemoryHMM, int, int, torch.Generator], tuple[Tensor, Tensor]]
+    hidden: bool
     posterior: Callable[[HMM, Tensor], Tensor]
     head: Callable[[HMM, Tensor], LinearHead]
     origin: Callable[[HMM], HMM]
@@ -96,24 +85,22 @@ class LabelRule(NamedTuple):
 
 LABEL_RULES = {
     "masked": LabelRule(
-        inputs=_hidden_first_token,
+        hidden=True,
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{-1}], Section 5
         head=_head_at_mask,
         origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
         reach=lambda model: torch.ones_like(model.initial),
     ),
     "before": LabelRule(
-        inputs=_mask_before_text,
+        hidden=False,
         posterior=lambda model, observed: posterior(model, observed, at=0),  # P[H_0 | X_{1:T} = x]
         head=theorem_3_3,
         origin=lambda model: model,
         reach=lambda model: claim_b_1(model, 1),
     ),
     "stepped": LabelRule(
-        inputs=_mask_before_text,
-        posterior=lambda model, observed: (
-            posterior(model, observed, at=1) @ model.transition
-        ),  # as the released scripts
+        hidden=False,
+        posterior=lambda model, observed: posterior(model, observed, at=1) @ model.transition,
         head=theorem_3_3,
         origin=lambda model: model,
     ),
@@ -148,7 +135,10 @@ def draw_task(
     sizes = tuple(integer("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
     if len(sizes) != 3 or not sizes[0]:
         raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
-    tokens, observed = rule.inputs(model, sum(sizes), integer("length", length, 2), generator)
+    observed = model.sample(sum(sizes), integer("length", length, 2) - (not rule.hidden), generator).tokens
+    if rule.hidden:
+        observed[:, 0] = MASK
+    tokens = observed if rule.hidden else F.pad(observed, (1, 0), value=MASK)
     posteriors = (memory_posterior if isinstance(model, MemoryHMM) else rule.posterior)(model, observed)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(posteriors.shape[1], generator, places)

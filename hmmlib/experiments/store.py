@@ -36,8 +36,8 @@ STORE = ROOT / "results"
 TYPES = get_type_hints(TrialResult, include_extras=True)
 del TYPES["spec"], TYPES["added"]
 """The type of each field that every result's file has under its name."""
-OBJECTS = each(("spec", "seeds", "seconds", "environment"), dict)
-FILE = as_type({"format": Literal[FORMAT]} | each(TYPES, object) | OBJECTS, extra="allow")
+TABLES = each(("spec", "seeds", "seconds", "environment"), dict)
+FILE = as_type({"format": Literal[FORMAT]} | each(TYPES, object) | TABLES, extra="allow")
 """What is checked of a file that is read. Of its numbers no more: `save_result` has done it."""
 NOTED = each(("device", "python", "torch", "transformers"), Text) | {
     "precision": Literal["float32", "float16", "bfloat16"],
