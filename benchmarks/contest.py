@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hmmlib.experiments.trials import git_commit
+from hmmlib.experiments.provenance import git_commit
 
 FOLDER = Path(__file__).resolve().parent
 PEERS = FOLDER.parent / "build" / "peers" / "bin" / "python"

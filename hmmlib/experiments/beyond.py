@@ -16,7 +16,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import Module
 
-from hmmlib.experiments.fields import (
+from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
+from hmmlib.experiments.ladder import built_if_certain, ladder_plan
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, Seeds, Split, over_tokens
+from hmmlib.experiments.specs import (
     Amount,
     CountOfStates,
     Distance,
@@ -24,14 +27,11 @@ from hmmlib.experiments.fields import (
     Explained,
     Share,
     ShareOfTest,
+    TrialSpec,
     as_type,
     by_layer,
     each,
 )
-from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
-from hmmlib.experiments.ladder import built_if_certain, ladder_plan
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, Seeds, Split, over_tokens
-from hmmlib.experiments.specs import TrialSpec
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import essential_states
 from hmmlib.theory.certificates import alternate, certificate, nearest_head, nearest_prompt, separating_head

@@ -54,7 +54,7 @@ def run_or_measure(
         if time.monotonic() >= until:
             raise TimeUp
 
-    checkpoint = checkpoint_path(spec, store) if store.folder.is_dir() else None
+    checkpoint = checkpoint_path(spec, store) if store[0].is_dir() else None
     how = dict(report=report, device=device, checkpoint=checkpoint, networks=networks)
     return measure(stored, lacking, **how) if stored else run_trial(spec, also=lacking, **how)
 

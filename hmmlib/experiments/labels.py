@@ -1,4 +1,4 @@
-"""Downstream tasks: texts that begin with a mask, the rule by which they are labelled, and the weights μ of appendix E."""
+"""Downstream tasks: texts that begin with a mask, the rule that labels them, and the weights μ of appendix E."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ REDRAWS = 20
 
 
 class Task(NamedTuple):
-    """A labelled data set. `tokens` (n, T) begin with MASK; `labels` (n,) bool; `mu`; `redraws` of μ; `sizes` sum to n.
+    """A labelled data set: `tokens`, (n, T), which begin with MASK; `labels`, (n,), bool; `redraws` of `mu`.
 
     `posteriors` are what the labels weigh: those of the label rule, (n, S), or of a memory model P[M | …], (n, |M|).
+    `sizes` of its training, validation and test part sum to n.
     """
 
     tokens: Tensor
@@ -37,9 +38,7 @@ class Task(NamedTuple):
     posteriors: Tensor
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Training, validation and test part of what has one entry for each sequence. ValueError for another number of them."""
-        if len(of_type("values", values, Tensor)) != sum(self.sizes):
-            raise ValueError(f"values must have {sum(self.sizes)} entries, as the task has, not {len(values)}")
+        """Training, validation and test part of what has one entry for each sequence."""
         return values.split(self.sizes)
 
 
@@ -50,7 +49,6 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     uniform over the 2n entries: distinct (with fewer entries than six, all are drawn), or drawn with replacement if
     `places` is "repeated", so that fewer than six may differ from zero.
     """
-    of_type("generator", generator, torch.Generator)
     rows = torch.zeros(2 * integer("n", n, 1), dtype=torch.float64)
     if one_of("places", places, PLACES) == "repeated":
         chosen = torch.randint(2 * n, (NONZERO,), generator=generator).unique()
@@ -60,29 +58,8 @@ def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Ten
     return rows[:n] - rows[n:]
 
 
-def _hidden_first_token(model, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(MASK, x_2, …, x_T), the first token of a sampled text hidden; what is observed is the same."""
-    tokens = model.sample(n, length, generator).tokens
-    tokens[:, 0] = MASK
-    return tokens, tokens
-
-
-def _mask_before_text(model, n: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(MASK, x), and the sampled text x that is observed: its H_0 is the state at the mask."""
-    text = model.sample(n, length - 1, generator).tokens
-    return F.pad(text, (1, 0), value=MASK), text
-
-
-def _one_step_back(model: HMM, text: Tensor) -> Tensor:
-    """Aᵀ P[H_1 | X_{1:T} = x], which the released scripts take for P[H_0 | X_{1:T} = x]."""
-    return posterior(model, text, at=1) @ model.transition
-
-
 def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
-    """(W†)ᵀμ, for labels that weigh the state at the mask itself: there is no step from H_0 to undo.
-
-    AssumptionError where Assumption 3.1 fails.
-    """
+    """(W†)ᵀμ, for labels that weigh the state at the mask itself: there is no step from H_0 to undo."""
     columns = assumption_3_1(model)
     columns.require()
     return LinearHead.reading(model.emission, mu, columns.condition)
@@ -91,16 +68,15 @@ def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
 class LabelRule(NamedTuple):
     """How inputs are drawn, which posterior their labels weigh, and what the theory gives for a vanilla HMM then.
 
-    - `inputs(model, n, length, generator)`: tokens (n, length) that begin with MASK, and what is observed, (n, ·).
-    - `posterior(model, observed)`: the distribution of the state that the labels weigh, (n, S). The labels of a memory model
-      weigh P[M | observed] by every rule.
+    - `hidden`: whether the mask hides the first token of the text that is observed; otherwise it stands before it.
+    - `posterior(model, observed)`: the distribution of the state that the labels weigh, (n, S). The labels of a memory
+      model weigh P[M | observed] by every rule.
     - `head(model, mu)`: the head that the theory gives; AssumptionError where it gives none.
     - `origin(model)`: the chain whose H_0 is that state, from which a prompt is read as in (3.3).
-    - `reach(model)`: the d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, p being that posterior; None where there is
-      no such d.
+    - `reach(model)`: the d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, p being that posterior, if there is one.
     """
 
-    inputs: Callable[[HMM | MemoryHMM, int, int, torch.Generator], tuple[Tensor, Tensor]]
+    hidden: bool
     posterior: Callable[[HMM, Tensor], Tensor]
     head: Callable[[HMM, Tensor], LinearHead]
     origin: Callable[[HMM], HMM]
@@ -109,22 +85,22 @@ class LabelRule(NamedTuple):
 
 LABEL_RULES = {
     "masked": LabelRule(
-        inputs=_hidden_first_token,
+        hidden=True,
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{-1}], Section 5
         head=_head_at_mask,
         origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
         reach=lambda model: torch.ones_like(model.initial),
     ),
     "before": LabelRule(
-        inputs=_mask_before_text,
+        hidden=False,
         posterior=lambda model, observed: posterior(model, observed, at=0),  # P[H_0 | X_{1:T} = x]
         head=theorem_3_3,
         origin=lambda model: model,
         reach=lambda model: claim_b_1(model, 1),
     ),
     "stepped": LabelRule(
-        inputs=_mask_before_text,
-        posterior=_one_step_back,
+        hidden=False,
+        posterior=lambda model, observed: posterior(model, observed, at=1) @ model.transition,
         head=theorem_3_3,
         origin=lambda model: model,
     ),
@@ -140,15 +116,16 @@ def draw_task(
     law: str = "masked",
     places: str = "distinct",
 ) -> Task:
-    """Sequences of `length` whose first token is MASK, labelled by μᵀ(posterior) ≥ 0: of M for a memory model (Section 5).
+    """Sequences of `length` whose first token is MASK, labelled by μᵀ(posterior) ≥ 0, that of M for a memory model.
 
     While all training labels agree, μ is drawn again, at most REDRAWS times; after that the one-class task stays.
 
     Args:
+        sizes: of the training, validation and test part.
         law: a row of LABEL_RULES. "masked": the first token of a sampled text is hidden, and the posterior is
-            P[H_1 | X_{-1}] (Section 5); "before": the text behind the mask is sampled from the start, and the posterior is
-            P[H_0 | X_{1:T} = x], as in (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the released
-            scripts compute it.
+            P[H_1 | X_{-1}] (Section 5); "before": the text behind the mask is sampled from the start, and the posterior
+            is P[H_0 | X_{1:T} = x], as in (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the
+            released scripts compute it.
         places: as in `draw_mu`.
 
     ValueError for a length below 2, sizes without a sequence to train on, or another word for law or places.
@@ -158,7 +135,10 @@ def draw_task(
     sizes = tuple(integer("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
     if len(sizes) != 3 or not sizes[0]:
         raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
-    tokens, observed = rule.inputs(model, sum(sizes), integer("length", length, 2), generator)
+    observed = model.sample(sum(sizes), integer("length", length, 2) - (not rule.hidden), generator).tokens
+    if rule.hidden:
+        observed[:, 0] = MASK
+    tokens = observed if rule.hidden else F.pad(observed, (1, 0), value=MASK)
     posteriors = (memory_posterior if isinstance(model, MemoryHMM) else rule.posterior)(model, observed)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(posteriors.shape[1], generator, places)

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hmmlib.experiments.fields import Amount, Anything, ShareOfTest, by_step
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.ladder import ladder_plan, rung
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import Amount, Anything, ShareOfTest, TrialSpec, by_step
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert, readers, tuning
 from hmmlib.training.adapters import Tuned
@@ -37,7 +36,7 @@ class Measurement:
         vanilla: whether only trials of vanilla models have it; in the others its names are None.
         prompts: whether only trials that tune a prompt have it.
         on_request: whether a trial makes it only where one of its names is asked for.
-        kinds: NAME=KIND is what a name may hold where a trial has it: a type of `fields`, or a dict of kinds, for a
+        kinds: NAME=KIND is what a name may hold where a trial has it: a type of `specs`, or a dict of kinds, for a
             table with just these names.
     """
 

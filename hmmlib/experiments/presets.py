@@ -1,4 +1,4 @@
-"""The presets: at what size a trial runs. Each is a table of numbers and choices, any of which a TrialSpec can override."""
+"""The presets: at what size a trial runs. A TrialSpec can override any of their numbers and choices."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _QUICK = _APPENDIX_E | dict(
 
 PRESETS: dict[str, dict] = {
     "smoke": _QUICK | dict(
-        layers=1, width=32, steps=60, batch=32, length=25, learning_rate=1e-2, muon_rate=0.04, warmup=10, task_length=17,
-        train=200, validation=50, test=100, epochs=3, tuning_batch=32, prompt_length=8, evaluation=100,
+        layers=1, width=32, steps=60, batch=32, length=25, learning_rate=1e-2, muon_rate=0.04, warmup=10,
+        task_length=17, train=200, validation=50, test=100, epochs=3, tuning_batch=32, prompt_length=8, evaluation=100,
     ),
     "quick": _QUICK,
     "laptop": _QUICK | dict(
@@ -41,12 +41,10 @@ PRESETS: dict[str, dict] = {
 """Each preset's numbers; any of them can be overridden in a TrialSpec."""
 
 PANELS: dict[str, list[dict[str, int]]] = {
-    "left": [dict(n_states=n) for n in (4, 8, 10, 15, 25, 30)],
-    "right": [
-        point for m in (2, 3, 5, 7) for point in (dict(n_states=4, n_memory=m), dict(n_states=4 * m))
-    ],
-}  # fmt: skip
-"""The points of Figure 3. A vanilla model of the right panel is one of the left panel's kind, and shares its results."""
+    "left": [dict(n_states=n, n_memory=1) for n in (4, 8, 10, 15, 25, 30)],
+    "right": [dict(n_states=n, n_memory=m) for k in (2, 3, 5, 7) for n, m in ((4, k), (4 * k, 1))],
+}
+"""The points of Figure 3. A vanilla model of the right panel is of the left panel's kind, and shares its results."""
 
 TRIALS = {"left": 20, "right": 5}
 """Trials of each point in the paper."""

@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 LIBRARY = Path(__file__).resolve().parents[1]
 SOURCES = ("backend.py", "models", "inference", "theory", "training", "experiments")
 """The part of the library that computes a trial, below `hmmlib`, but for these files:"""
-NOT_COMPUTING = tuple(
-    f"experiments/{name}.py" for name in ("executors", "fields", "provenance", "results", "store", "sweeps")
-)
+NOT_COMPUTING = [f"experiments/{name}.py" for name in ("executors", "provenance", "results", "store", "sweeps")]
 OF_NETWORKS = (
-    "backend.py",
-    "models",
-    "training",
-    *(f"experiments/{name}.py" for name in ("presets", "specs", "trials")),
-)
+    "backend.py", "models", "training", "experiments/presets.py", "experiments/specs.py", "experiments/trials.py"
+)  # fmt: skip
 """The part that a pretrained network hangs on."""
 
 
@@ -35,9 +30,7 @@ def code_of(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
-            node.body = [
-                line for line in body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-            ]
+            node.body = [one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
     return ast.dump(tree)
 
 
@@ -55,22 +48,22 @@ def library_digest(sources: Sequence[str] = SOURCES) -> str:
     return hashlib.sha256("".join(words).encode()).hexdigest()[:16]
 
 
-def git(*words: str) -> subprocess.CompletedProcess | None:
-    """A command of git in the library's folder; None where there is no git."""
+@cache
+def git_commit() -> str | None:
+    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ.
+
+    None where git does not track the library: where it is installed, be that within some other repository.
+    """
     try:
-        return subprocess.run(["git", "-C", str(LIBRARY), *words], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+        for words in (("ls-files", "--error-unmatch", *SOURCES), ("describe", "--always", "--abbrev=12", "--dirty=+")):
+            done = subprocess.run(["git", "-C", LIBRARY, *words], capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError):
         return None
-
-
-def in_checkout() -> bool:
-    """Whether git tracks the library where it lies: not where it is installed, be that within some other repository."""
-    tracked = git("ls-files", "--error-unmatch", *SOURCES)
-    return tracked is not None and not tracked.returncode
+    return done.stdout.strip()
 
 
 def has_changed(result: TrialResult) -> bool | None:
-    """Whether the library has changed since it made a result; None for results from before version 0.2.0, which do not tell."""
+    """Whether the library has changed since it made a result; None for the oldest results, which have no digest."""
     digest = result.environment.get("library")
     return None if digest is None else digest != library_digest()
 
@@ -78,15 +71,14 @@ def has_changed(result: TrialResult) -> bool | None:
 def added_elsewhere(result: TrialResult, name: str) -> bool:
     """Whether a measurement was added to a result by another state of the library."""
     source = result.environment.get(f"{name} measured")
-    return source is not None and not str(source).endswith(f"library {library_digest()}")
+    return source is not None and not source.endswith(f"library {library_digest()}")
 
 
 def stored_by(*results: TrialResult) -> str:
-    """In words, when results were stored, as far as they tell, and by what commits, of which the commonest is named."""
-    environments = [result.environment for result in results]
-    days = sorted({str(environment["date"]) for environment in environments if environment.get("date")})
-    commits = Counter(str(environment.get("commit")) for environment in environments)
+    """In words, when results were stored, and by what commits, of which the commonest is named."""
+    days = sorted(filter(None, (result.environment.get("date") for result in results)))
+    when = f" on {days[0]}" if len({*days}) == 1 else f" from {days[0]} to {days[-1]}" if days else ""
+    commits = Counter(str(result.environment.get("commit")) for result in results)
     commit, others = commits.most_common(1)[0][0], len(commits) - 1
-    when = f" on {days[0]}" if len(days) == 1 else f" from {days[0]} to {days[-1]}" if days else ""
     by = commit if re.fullmatch(r"[0-9a-f]+\+?", commit) else "an unknown commit"
     return f"stored{when} by {by}" + f" and {others} other commit{'s' * (others > 1)}" * bool(others)

@@ -1,72 +1,63 @@
-"""Results as a table: a row for each trial, a column for each field of its spec and each number that it measured."""
+"""Results as a table, a row for each trial; and means with their intervals."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
 from pandas import DataFrame
 
-from hmmlib.experiments.presets import PRESETS
-from hmmlib.experiments.specs import ADDED_LATER, TrialSpec
-from hmmlib.experiments.store import FORMAT, PROJECT, Store, result_files
+from hmmlib.experiments.presets import PANELS, PRESETS, TRIALS
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import PROJECT, Store, load_results
 from hmmlib.experiments.trials import ORIGINAL, TrialResult, draw_model
 from hmmlib.validation import one_of
 
 OF_THE_MODEL = ("preset", "n_states", "seed", "n_memory")
 """Fields of a spec that `changes` does not name."""
+OF_THE_TEXT = (*OF_THE_MODEL, "n_tokens", "temperature", "permutations")
+"""The fields of a spec that fix the model, which is drawn for `share_learned`."""
 
 
-def results(preset: str, folder: Store | str | Path | None = None) -> DataFrame:
+def results(preset: str, folder: Store | None = None) -> DataFrame:
     """All stored results of a preset, a row for each trial: of the project's store, or of another folder.
 
-    Columns are the fields of `TrialSpec` and what was measured, under its name; nested numbers have dotted names, such as
+    Columns are the fields of `TrialSpec` and what was measured, by name; nested numbers have dotted names, such as
     `text_kinds.spread`, `seconds.pretraining` and `environment.device`. What a trial lacks is NaN. Derived columns:
 
     - `size`: |M||H|, the axis of Figure 3's panels.
-    - `changes`: the fields that are not the preset's own but for model and seed, such as "steps=100 tuner=lora"; "" for none.
+    - `changes`: the fields, but for model and seed, that are not the preset's own, such as "steps=100"; or "".
     - `gain`: prompt minus head in one trial, which share model, network and task.
     - `excess_loss`: how far the network's masked-token loss lies above the least there is, nats.
 
     A mean with its 95% interval for each number of states:
 
-        results("quick").query("changes == ''").groupby("n_states")[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
+        shown = results("quick").query("changes == ''").groupby("n_states")
+        shown[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
 
-    Rows are ordered by memory values, hidden states, then seed. ValueError for an unknown preset, or a file that is no result.
+    Rows are ordered as `load_results` has them. ValueError for an unknown preset, or a file that is no result.
     """
-    rows = []
-    for path in result_files(preset, PROJECT if folder is None else folder):
-        try:
-            content = json.loads(path.read_bytes())
-            if content.pop("format") != FORMAT:
-                raise ValueError(f"its format is not {FORMAT}")
-            rows.append(content | {"spec": _defaults() | content["spec"]})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is no readable result: {error!r}") from error
-    return _table(rows)
+    return as_table(load_results(preset, PROJECT if folder is None else folder))
 
 
 def as_table(results: Iterable[TrialResult]) -> DataFrame:
-    """The same table of results that are at hand, in their order of memory values, hidden states and seed."""
-    rows = [asdict(result) for result in results]
-    return _table([row | row.pop("added") for row in rows])
-
-
-def _table(rows: Sequence[dict]) -> DataFrame:
-    """The table of rows, each of which has its spec, and all else that a result has."""
-    flat = [_flat(row["spec"]) | {"changes": _changes(row["spec"])} | _flat(row, but="spec") for row in rows]
-    names = (field.name for field in dataclasses.fields(TrialSpec))
-    names = dict.fromkeys([*names, "changes", *ORIGINAL, *(name for row in flat for name in row)])
-    table = DataFrame(flat, columns=list(names))
+    """The same table of results that are at hand."""
+    usual, rows = {preset: vars(TrialSpec(preset)) for preset in PRESETS}, []
+    for result in results:
+        spec = vars(result.spec)
+        changes = {name: value for name, value in spec.items() if value != usual[spec["preset"]][name]}
+        words = " ".join(f"{name}={value}" for name, value in changes.items() if name not in OF_THE_MODEL)
+        row = spec | {"changes": words} | vars(result) | result.added
+        rows.append(_flat({name: row[name] for name in row if name not in ("spec", "added")}))
+    first = [*(field.name for field in dataclasses.fields(TrialSpec)), "changes", *ORIGINAL]
+    table = DataFrame(rows, columns=list(dict.fromkeys([*first, *(name for row in rows for name in row)])))
     table = table.sort_values(["n_memory", "n_states", "seed"], kind="stable", ignore_index=True)
     derived = {
         "size": table.n_memory * table.n_states,
@@ -76,27 +67,15 @@ def _table(rows: Sequence[dict]) -> DataFrame:
     return pd.concat([table, DataFrame(derived)], axis=1)
 
 
-def _flat(row: dict, before: str = "", but: str = "") -> dict:
+def _flat(row: dict, before: str = "") -> dict:
     """The numbers and words of nested dicts by dotted names; NaN for what is not there."""
     flat = {}
     for name, value in row.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{name}.") if name != but else {}
+            flat |= _flat(value, f"{before}{name}.")
         else:
             flat[before + name] = math.nan if value is None else value
     return flat
-
-
-def _changes(spec: dict) -> str:
-    usual = _defaults() | PRESETS[spec["preset"]]
-    return " ".join(
-        f"{name}={value}" for name, value in spec.items() if name not in OF_THE_MODEL and value != usual[name]
-    )
-
-
-@cache
-def _defaults() -> dict:
-    return {field.name: field.metadata.get(ADDED_LATER, field.default) for field in dataclasses.fields(TrialSpec)}
 
 
 @dataclass(frozen=True)
@@ -133,20 +112,20 @@ class Interval:
     @property
     def deviation(self) -> float:
         """The standard deviation of the values, as the interval's width has it; NaN where there is no interval."""
-        return (self.high - self.low) / 2 / _half_width(self.n) if self.n > 1 else math.nan
+        return (self.high - self.low) / 2 / _quantile(self.n - 1) * math.sqrt(self.n) if self.n > 1 else math.nan
 
 
-def _half_width(n: int) -> float:
-    """Of the 95% interval of the mean of `n` values whose standard deviation is 1."""
+def _quantile(freedom: float) -> float:
+    """Half the width of a 95% interval, in standard errors."""
     from scipy.stats import t
 
-    return float(t.ppf(0.975, n - 1)) / math.sqrt(n)
+    return float(t.ppf(0.975, freedom))
 
 
 def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
-    """Mean and 95% interval (Student's t) of the values that are there; of shares, the interval is shown within 0 and 1.
+    """Mean and 95% interval (Student's t) of the values; of shares, the interval is shown within 0 and 1.
 
-    Missing ones (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").gain.agg(mean_ci)`; a
+    Missing values (NaN, None) are left out. For `DataFrame.agg` too: `results.groupby("size").gain.agg(mean_ci)`; a
     column of a name such as `head_accuracy` or `majority_rate` has shares, where nothing else is said.
 
     TypeError for what are no numbers, ValueError for infinite ones, and for a share that is not from 0 to 1.
@@ -159,22 +138,19 @@ def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
         raise ValueError(f"values must be finite, not {values}")
     if share and not ((values >= 0) & (values <= 1)).all():
         raise ValueError(f"values must be shares, from 0 to 1, not {values}")
-    n = len(values)
-    if not n:
+    if not (n := len(values)):
         return Interval(math.nan, math.nan, math.nan, 0, share)
     mean = math.fsum(values) / n
-    half = _half_width(n) * float(np.std(values, ddof=1)) if n > 1 else math.inf
+    half = _quantile(n - 1) / math.sqrt(n) * float(np.std(values, ddof=1)) if n > 1 else math.inf
     return Interval(mean, mean - half, mean + half, n, share)
 
 
 def difference_ci(one: Interval, other: Interval) -> Interval:
     """The difference of the means of two independent samples, with Welch's 95% interval; `n` counts both."""
-    from scipy.stats import t
-
     squares = [(found.deviation**2 / found.n, found.n - 1) for found in (one, other)]
     error = sum(square for square, _ in squares)
     freedom = error**2 / sum(square**2 / free for square, free in squares) if error else 1.0
-    mean, half = one.mean - other.mean, float(t.ppf(0.975, freedom)) * math.sqrt(error)
+    mean, half = one.mean - other.mean, _quantile(freedom) * math.sqrt(error)
     return Interval(mean, mean - half, mean + half, one.n + other.n)
 
 
@@ -186,27 +162,21 @@ def spec_of(row: pd.Series) -> TrialSpec:
 def share_learned(table: DataFrame) -> pd.Series:
     """The share of what there was to learn that the network of each trial has learned, a column for a table of results.
 
-    It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the least that there is,
-    the exact G's, and below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms for each.
+    It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the exact G's, and
+    below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms each.
     """
-    guess = [
-        _entropy_of_frequencies(*row)
-        for row in table[[*OF_THE_TEXT, "document_length", "length"]].itertuples(index=False)
-    ]
+    positions = table.document_length.where(table.document_length > 0, table.length)
+    rows = zip(positions, *(table[name] for name in OF_THE_TEXT), strict=True)
+    guess = [_entropy_of_frequencies(*row) for row in rows]
     return (guess - table.network_loss) / (guess - table.best_loss)
 
 
-OF_THE_TEXT = ("preset", "n_states", "seed", "n_memory", "n_tokens", "temperature", "permutations")
-"""The fields of a spec that fix the model, which is drawn for `share_learned`."""
-
-
 @cache
-def _entropy_of_frequencies(*fields) -> float:
-    """Of the tokens of a trial's model, in nats, over the positions of its documents."""
-    *of_the_text, document_length, length = fields
+def _entropy_of_frequencies(positions: int, *of_the_text) -> float:
+    """Of the tokens of a trial's model, in nats, over so many positions of a text."""
     spec = TrialSpec(**dict(zip(OF_THE_TEXT, of_the_text, strict=True)))
     model = draw_model(spec)
-    states = torch.stack([model.marginal(at) for at in range(1, (document_length or length) + 1)]).mean(0)
+    states = torch.stack([model.marginal(at) for at in range(1, positions + 1)]).mean(0)
     memory = model.memory if spec.n_memory > 1 else torch.ones(1, dtype=states.dtype)
     emission = model.emission.reshape(spec.n_tokens, spec.n_memory, spec.n_states)
     return torch.special.entr(torch.einsum("xmh,m,h->x", emission, memory, states)).sum().item()
@@ -218,9 +188,7 @@ def published(panel: str) -> DataFrame:
     ValueError for an unknown panel.
     """
     rows = pd.read_csv(files("hmmlib.experiments") / "figure3-reference.csv", comment="#")
-    rows = rows[rows.panel == one_of("panel", panel, ("left", "right"))]
+    rows = rows[rows.panel == one_of("panel", panel, PANELS)]
     shares = rows[["mean", "low", "high"]] / 100
-    rows = rows.assign(
-        interval=[Interval(*row, 20 if panel == "left" else 5) for row in shares.itertuples(index=False)]
-    )
+    rows = rows.assign(interval=[Interval(*row, TRIALS[panel]) for row in shares.itertuples(index=False)])
     return rows.pivot(index="x", columns="series", values="interval")

@@ -1,31 +1,26 @@
-"""What fixes a trial: a TrialSpec, its hash, and the specs that make up a panel of Figure 3."""
+"""What fixes a trial: a TrialSpec, its hash, the specs that make up a panel of Figure 3, and the types of its fields.
+
+Types of a result's fields are here too: pydantic checks both, in `checked`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from functools import cache
 from typing import Annotated, Literal, get_type_hints
 
-from pydantic import Field
+import numpy as np
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, with_config
+from typing_extensions import TypedDict  # comes with pydantic, which asks for it before Python 3.12
 
 from hmmlib import backend
-from hmmlib.experiments.fields import (
-    Count,
-    Positive,
-    PositiveOrZero,
-    PositiveShare,
-    Seed,
-    Share,
-    ShareBelowOne,
-    Size,
-    TwoOrMore,
-    Word,
-    checked,
-)
 from hmmlib.experiments.labels import LABEL_RULES, PLACES
 from hmmlib.experiments.presets import PANELS, PRESETS
 from hmmlib.training.adapters import TUNERS
@@ -34,12 +29,104 @@ from hmmlib.training.pretraining import MASKINGS, Pretraining
 from hmmlib.training.tuning import PROMPT_STARTS, Tuning
 from hmmlib.validation import integer, one_of
 
-MOST_TRIALS = 10_000
-"""The most trials of a point, as more would take long to list."""
+MOST = 2**31 - 1  # the largest size or count: what torch is sure to take
+LARGEST = 1e30  # the largest rate or bound: far beyond any of use, and far from where float32 ends
+ROUNDING = 1e-5  # how far below zero rounding may bring a divergence that is zero
+MOST_TRIALS = 10_000  # of a point, as more would take long to list
+
+
+def _of_the_spec(fits: Callable, words: str) -> AfterValidator:
+    """A check against the spec that `checked` is given, if any: `fits(value, spec)`."""
+
+    def validate(value, info: ValidationInfo):
+        if info.context is not None and not fits(value, info.context):
+            raise ValueError(f"must be {words}")
+        return value
+
+    return AfterValidator(validate)
+
+
+def _multiple_of_one(part: str) -> AfterValidator:
+    def fits(share, spec):
+        n = getattr(spec, part)
+        return abs(share - round(share * n) / n) < 1e-12
+
+    return _of_the_spec(fits, f"a multiple of one of the {part} examples")
+
+
+Size = Annotated[int, Field(ge=1, le=MOST)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+TwoOrMore = Annotated[int, Field(ge=2, le=MOST)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST)]
+Share = Annotated[float, Field(ge=0, le=1)]
+ShareOfTest = Annotated[Share, _multiple_of_one("test")]
+ShareOfValidation = Annotated[Share, _multiple_of_one("validation")]
+CountOfStates = Annotated[Count, _of_the_spec(lambda n, spec: n <= spec.n_states, "n_states at most")]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Amount = Annotated[Finite, Field(ge=-ROUNDING)]
+Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING)]
+DistanceL1 = Annotated[float, Field(ge=-ROUNDING, le=2 + ROUNDING)]
+Explained = Annotated[Finite, Field(le=1 + ROUNDING)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+Text = Annotated[Line, Field(min_length=1)]
+Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(date.fromisoformat)]
+Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] | None
+"""What a measurement may give that declares no more."""
+
+
+def each(names: Iterable[str], kind) -> dict:
+    """A table with just these names, all of one kind: a type, or a dict of kinds, which is a table too."""
+    return dict.fromkeys(names, kind)
+
+
+def as_type(kind, extra: Literal["forbid", "allow"] = "forbid"):
+    """The type that pydantic checks for a kind; `extra` is for names that a table has besides."""
+    if not isinstance(kind, dict):
+        return kind
+    table = TypedDict("Table", {name: as_type(of) for name, of in kind.items()})
+    return with_config(ConfigDict(extra=extra))(table)
+
+
+def by_step(kind):
+    """A table whose rows are named by numbers of steps, up to the spec's."""
+    fits = _of_the_spec(lambda rows, spec: rows.keys() <= {str(n + 1) for n in range(spec.steps)}, "rows by steps")
+    return Annotated[dict[str, as_type(kind)], fits]
+
+
+def by_layer(kind, first: int = 0, others: tuple[str, ...] = ()):
+    """A table with a row for each layer of the spec's network, from the first on, and for these others."""
+
+    def fits(rows, spec):
+        return rows.keys() == {*others, *(f"layer {layer}" for layer in range(first, spec.layers + 1))}
+
+    return Annotated[dict[str, as_type(kind)], _of_the_spec(fits, f"rows for all layers, and for {', '.join(others)}")]
+
+
+_adapter = cache(TypeAdapter)
+
+
+def checked(name: str, field_type, value, spec: TrialSpec | None = None, strict: bool = True):
+    """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1; if not `strict`, text is read as one.
+
+    ValueError where it is none of the type, or does not go with the spec: it names the field, and what was found.
+    """
+    value = value.item() if isinstance(value, np.generic) else value
+    try:
+        return _adapter(field_type).validate_python(value, strict=strict, context=spec)
+    except ValidationError as error:
+        first = error.errors()[0]
+        parts = [str(part) for part in first["loc"] if not re.match(r"dict\[|constrained-", str(part))]
+        message = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{'.'.join([name, *parts])}: {message}, not {reprlib.repr(first['input'])}") from None
+
+
 OF_THE_TASK = (
-    "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch", "tuning_warmup",
-    "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads", "attention_positions", "evaluation",
-    "tuner", "rank",
+    "preset", "labels", "places", "task_length", "train", "validation", "test", "epochs", "tuning_batch",
+    "tuning_warmup", "head_rate", "prompt_rate", "prompt_length", "prompt_start", "attention_heads",
+    "attention_positions", "evaluation", "tuner", "rank",
 )  # fmt: skip
 """Fields that matter only once the network is pretrained."""
 FROM_PRESET = None
@@ -67,7 +154,7 @@ class TrialSpec:
 
     preset: Literal[tuple(PRESETS)] = "quick"
     n_states: Size = 10
-    seed: Seed = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     n_memory: Size = 1
     n_tokens: TwoOrMore = 10
     temperature: Positive = 0.01
@@ -75,7 +162,7 @@ class TrialSpec:
     layers: Size = FROM_PRESET
     width: Size = FROM_PRESET
     heads: Size = FROM_PRESET
-    dropout: ShareBelowOne = FROM_PRESET
+    dropout: Annotated[float, Field(ge=0, lt=1)] = FROM_PRESET
     specials: Size = FROM_PRESET
     weights: Literal["own", "shared"] = FROM_PRESET
     documents: Count = FROM_PRESET
@@ -83,7 +170,7 @@ class TrialSpec:
     steps: Size = FROM_PRESET
     batch: Size = FROM_PRESET
     length: Size = FROM_PRESET
-    masked: PositiveShare = FROM_PRESET
+    masked: Annotated[float, Field(gt=0, le=1)] = FROM_PRESET
     masking: Literal[MASKINGS] = FROM_PRESET
     learning_rate: Positive = FROM_PRESET
     muon_rate: PositiveOrZero = FROM_PRESET
@@ -108,7 +195,7 @@ class TrialSpec:
     evaluation: Size = FROM_PRESET
     tuner: Literal[TUNERS] = field_added_later(default="prompt")
     rank: Size = field_added_later(default=8)
-    own: Word = field_added_later(default="")
+    own: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$")] = field_added_later(default="")
 
     def __post_init__(self) -> None:
         preset = PRESETS[one_of("preset", self.preset, PRESETS)]
@@ -120,28 +207,24 @@ class TrialSpec:
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
         if self.length < (needed := self.task_length + self.prompt_length):
-            raise ValueError(
-                f"length must be at least task_length + prompt_length = {needed}, so that every position has been trained; "
-                f"it is {self.length}"
-            )
+            raise ValueError(f"length must be at least task_length + prompt_length = {needed}, not {self.length}")
         if self.documents and self.document_length < self.length:
             raise ValueError(f"document_length must be at least length = {self.length}, not {self.document_length}")
 
     def content(self) -> dict[str, int | float | str]:
         """The fields that hash and files have: all but those that were added later and have their default."""
-        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        return {field.name: value for field, value in values if field.metadata.get(ADDED_LATER) != value}
+        later = {field.name: field.metadata.get(ADDED_LATER) for field in dataclasses.fields(self)}
+        return {name: value for name, value in vars(self).items() if later[name] != value}
 
     @property
     def hash(self) -> str:
         """16 hexadecimal digits that the spec's content gives."""
-        return hashlib.sha256(json.dumps(self.content(), sort_keys=True).encode()).hexdigest()[:16]
+        return _digest(self.content())
 
     @property
     def network_hash(self) -> str:
-        """16 hexadecimal digits of the fields that the pretrained network hangs on, alike where only the task differs."""
-        fields = {name: value for name, value in self.content().items() if name not in OF_THE_TASK}
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+        """The same for the fields that the pretrained network hangs on, alike where only the task differs."""
+        return _digest({name: value for name, value in self.content().items() if name not in OF_THE_TASK})
 
     @property
     def size(self) -> int:
@@ -165,41 +248,28 @@ TYPES = get_type_hints(TrialSpec, include_extras=True)
 """The type of each field, in the order of the fields."""
 
 
-def field_type(name: str):
-    """The type of a field of a TrialSpec. ValueError for an unknown name."""
-    if name not in TYPES:
-        near = difflib.get_close_matches(name, TYPES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(TYPES)}"
-        raise ValueError(f"unknown field {name!r}: {hint}")
-    return TYPES[name]
-
-
-def panel_points(panel: str) -> list[dict[str, int]]:
-    """The models of a panel of Figure 3, as fields of a TrialSpec. ValueError for an unknown panel."""
-    return PANELS[one_of("panel", panel, PANELS)]
+def _digest(fields: dict) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def panel_specs(
     preset: str, panel: str, trials: int, *, sizes: Sequence[int] | None = None, first_seed: int = 0, **changes
 ) -> list[TrialSpec]:
-    """The specs of a panel, or of its points with these |M||H|: one trial of each point first, then the second of each.
+    """The specs of a panel, or of its points with these |M||H|: one trial of each point, then the second of each.
 
-    Seeds count up from `first_seed`. ValueError where TrialSpec raises it, and for a size that no point has.
+    Seeds count up from `first_seed`; `changes` are other fields. ValueError for an unknown panel, a size that no point
+    has, and where TrialSpec raises it; TypeError for what the panel itself fixes.
     """
-    points = panel_points(panel)
-    if sizes is not None:
-        size_of = [point["n_states"] * point.get("n_memory", 1) for point in points]
-        if other := sorted(set(sizes) - set(size_of)):
-            raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(set(size_of))))}, not {other[0]}")
-        points = [point for point, size in zip(points, size_of, strict=True) if size in sizes]
-    fixed = sorted({"preset", "seed", "n_states", "n_memory"} & changes.keys())
-    if fixed:
-        raise ValueError(f"a panel has its own {', '.join(fixed)}; the other fields can be changed")
+    points = PANELS[one_of("panel", panel, PANELS)]
+    there = {point["n_memory"] * point["n_states"] for point in points}
+    if other := set(sizes or ()) - there:
+        raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(there)))}, not {min(other)}")
+    points = [point for point in points if sizes is None or point["n_memory"] * point["n_states"] in sizes]
     first = integer("first_seed", first_seed, 0)
     seeds = range(first, first + integer("trials", trials, 1, MOST_TRIALS))
-    return [TrialSpec(preset, seed=seed, **{**point, **changes}) for seed in seeds for point in points]
+    return [TrialSpec(preset, seed=seed, **point, **changes) for seed in seeds for point in points]
 
 
 def as_field(name: str, text: str) -> int | float | str:
-    """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is no such value."""
-    return checked(name, field_type(name), text, strict=False)
+    """A field's value from text, as a command line has it. ValueError for an unknown name, or text that is none."""
+    return checked(name, TYPES[one_of("field", name, TYPES)], text, strict=False)

@@ -22,12 +22,12 @@ from hmmlib.experiments.store import (
     PROJECT,
     Claim,
     Store,
-    as_folders,
+    as_store,
     checkpoint_path,
     is_stored,
-    kept,
     result_path,
     save_result,
+    stored_and_lacking,
 )
 from hmmlib.experiments.trials import TrialResult, on_request
 from hmmlib.files import writable_folder
@@ -156,7 +156,7 @@ class _Sweep:
     def start(self, spec: TrialSpec) -> None:
         if claim := Claim.take(spec, *self.wanted):
             self.claims[spec] = claim, time.monotonic()
-            self.futures[self.executor.submit(spec, *kept(spec, *self.wanted), *self.how)] = spec
+            self.futures[self.executor.submit(spec, *stored_and_lacking(spec, *self.wanted), *self.how)] = spec
         else:  # it may have been finished a moment ago
             stored = is_stored(spec, *self.wanted)
             (self.outcome.stored if stored else self.outcome.taken).append(spec.hash)
@@ -226,7 +226,7 @@ def run_missing(
     (backend.as_name if cluster else backend.pick)(device)
     integer("workers", workers, 1)
     specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
-    sweep = _Sweep(specs, (as_folders(store).resolve(), rerun, on_request(also)), say)
+    sweep = _Sweep(specs, (as_store(store), rerun, on_request(also)), say)
     how = sweep.store, device, networks and writable_folder("networks", networks)
     workers = min(workers, len(sweep.queue))
     if sweep.queue and cluster:

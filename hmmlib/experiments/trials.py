@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
@@ -23,9 +23,8 @@ from torch import Tensor
 from hmmlib import __version__, backend
 from hmmlib.experiments import labels, measurements, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.fields import Amount, Count, Hexadecimal, Seconds, ShareOfTest, ShareOfValidation
 from hmmlib.experiments.measurements import Measurement, Split
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import Amount, Count, Hexadecimal, Seconds, ShareOfTest, ShareOfValidation, TrialSpec
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -375,13 +374,6 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
     )
 
 
-@cache
-def git_commit() -> str | None:
-    """The commit of the library's checkout when first asked, `+` where tracked files differ; None elsewhere."""
-    done = provenance.in_checkout() and provenance.git("describe", "--always", "--abbrev=12", "--dirty=+")
-    return done.stdout.strip() if done and done.returncode == 0 else None
-
-
 def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     device = backend.pick() if device is None else of_type("device", device, torch.device)
@@ -394,6 +386,6 @@ def environment(device: torch.device | None = None, precision: str = "single") -
         "torch": torch.__version__,
         "transformers": version("transformers"),
         "hmmlib": __version__,
-        "commit": git_commit(),
+        "commit": provenance.git_commit(),
         "library": provenance.library_digest(),
     }

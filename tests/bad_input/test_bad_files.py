@@ -39,9 +39,9 @@ def with_spec(**changes) -> Callable[[Path], None]:
 
 
 IN_PLACE_OF_A_RESULT = {
-    "a folder": (Path.mkdir, "Is a directory"),
-    "a link to nowhere": (lambda path: path.symlink_to(path.parent / "elsewhere"), "elsewhere"),
-    "a link to itself": (lambda path: path.symlink_to(path), "link"),
+    "a folder": (Path.mkdir, "regular file"),
+    "a link to nowhere": (lambda path: path.symlink_to(path.parent / "elsewhere"), "regular file"),
+    "a link to itself": (lambda path: path.symlink_to(path), "regular file"),
     "a pipe": (os.mkfifo, "regular file"),
     "nothing in it": (file(""), "Expecting value"),
     "bytes": (file(b"\x80\x02}q\x00."), "utf-8"),
@@ -51,8 +51,8 @@ IN_PLACE_OF_A_RESULT = {
     "many brackets": (file("[" * 100_000), "nested"),
     "a name twice": (file('{"format": 2, "format": 2}'), "twice"),
     "NaN": (file('{"format": NaN}'), "NaN"),
-    "null": (file("null"), "NoneType"),
-    "another format": (file('{"format": 1e999}'), "its format is inf"),
+    "null": (file("null"), "valid dictionary, not None"),
+    "another format": (file('{"format": 1e999}'), "file.format"),
     "a preset that is none": (with_spec(preset="huge"), "'huge'"),
     "a rate that no float holds": (with_spec(head_rate=10**400), "head_rate"),
     "a field of a later version": (with_spec(rounds=3), "rounds"),

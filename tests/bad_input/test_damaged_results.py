@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from record import tried
 
-from hmmlib.experiments.fields import Anything
 from hmmlib.experiments.measurements import MEASUREMENTS
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import ENVIRONMENT, ENVIRONMENT_LATER, STORE, load_result, save_result
+from hmmlib.experiments.specs import Anything, TrialSpec
+from hmmlib.experiments.store import NOTED, STORE, load_result, save_result
 from hmmlib.experiments.trials import ORIGINAL, environment
 
 pytestmark = pytest.mark.outside
@@ -50,17 +49,17 @@ def measured(words):
 
 
 UNREADABLE = [
-    (lose("head_accuracy"), "it lacks head_accuracy"),
-    (lose("environment"), "it lacks environment"),
-    (put("seconds", [1.0]), r"seconds must be an object, not \[1.0\]"),
-    (put("seeds", None), "seeds must be an object, not None"),
-    (put("format", "2"), "its format is '2', and this version of hmmlib reads 2"),
-    (put("format", 3), "its format is 3, and"),
-    (lose("format"), "its format is None"),
-    (lose("spec"), "its spec must be an object with the fields of a TrialSpec, not None"),
-    (put("spec", ["quick"]), r"its spec must be an object with the fields of a TrialSpec, not \['quick'\]"),
-    (lose("spec", "steps"), "its spec lacks steps"),
-    (put("spec", "steps", None), "its spec lacks steps"),
+    (lose("head_accuracy"), "file.head_accuracy: Field required"),
+    (lose("environment"), "file.environment: Field required"),
+    (put("seconds", [1.0]), r"file.seconds: Input should be a valid dictionary, not \[1.0\]"),
+    (put("seeds", None), "file.seeds: Input should be a valid dictionary, not None"),
+    (put("format", "2"), "file.format: Input should be 2, not '2'"),
+    (put("format", 3), "file.format: Input should be 2, not 3"),
+    (lose("format"), "file.format: Field required"),
+    (lose("spec"), "file.spec: Field required"),
+    (put("spec", ["quick"]), r"file.spec: Input should be a valid dictionary, not \['quick'\]"),
+    (lose("spec", "steps"), "its spec lacks {.steps.: 400}"),
+    (put("spec", "steps", None), "its spec lacks {.steps.: 400}"),
     (put("spec", "rounds", 3), "rounds"),
     (put("spec", "steps", "400"), "steps: Input should be a valid integer, not '400'"),
     (put("spec", "heads", 3), "width must be a multiple of heads"),
@@ -70,7 +69,7 @@ UNREADABLE = [
     (put("network_loss", math.inf), "Infinity is no number of JSON"),
     (lambda text: text[: len(text) // 2], "Expecting"),
     (lambda text: text + text, "Extra data"),
-    (lambda text: f"[{text}]", "it must be an object with a format, a spec"),
+    (lambda text: f"[{text}]", "file: Input should be a valid dictionary"),
 ]
 """What is done to the text of a file, or to the object that it holds, and words of the refusal."""
 
@@ -257,4 +256,4 @@ def test_every_measurement_says_what_it_gives_and_each_is_damaged():
 
 
 def test_what_results_must_note_of_their_environment_is_what_trials_note():
-    assert {*environment(), "date"} == {*ENVIRONMENT, *ENVIRONMENT_LATER}
+    assert {*environment(), "date"} == {*NOTED}

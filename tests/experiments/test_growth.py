@@ -115,7 +115,7 @@ LABEL_RULE = [
         "experiments/labels.py",
         '    "stepped": LabelRule(\n',
         """    "ahead": LabelRule(
-        inputs=_mask_before_text,
+        hidden=False,
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{1:T} = x]
         head=theorem_3_3,
         origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),

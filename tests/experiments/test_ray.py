@@ -117,7 +117,10 @@ def test_a_killed_workers_trial_is_run_again_and_each_result_arrives_once(swept)
 
 
 def test_trials_that_fail_say_why(swept):
-    reasons = ["pretraining diverged: the loss at step 1 is nan", "a result that cannot be stored: divergence is inf"]
+    reasons = [
+        "pretraining diverged: the loss at step 1 is nan",
+        "a result that cannot be stored: divergence: Input should be a finite number, not inf",
+    ]
     assert swept[0]["outcome"]["failed"] == dict(zip((spec.hash for spec in FAULTS), reasons, strict=True))
 
 

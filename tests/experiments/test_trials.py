@@ -241,7 +241,7 @@ def test_the_environment_by_its_values():
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "hmmlib": hmmlib.__version__,
-        "commit": trials.git_commit(),
+        "commit": provenance.git_commit(),
         "library": provenance.library_digest(),
     }
 

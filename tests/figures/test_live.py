@@ -9,7 +9,7 @@ from companion.figures.live import WIDTH, gather, measured, run_live
 from runs import TINY, numbers
 
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Store, checkpoint_path, load_result, result_path, save_result
+from hmmlib.experiments.store import checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.sweeps import describe
 from hmmlib.experiments.trials import run_trial
 
@@ -23,7 +23,7 @@ def results():
 
 
 def test_stored_results_are_called_stored_and_are_run_again_on_request(results, tmp_path):
-    store, lines = Store(tmp_path / "mine", (tmp_path / "theirs",)), []
+    store, lines = (tmp_path / "mine", tmp_path / "theirs"), []
     old = {"library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
     for result in results[:2]:
         save_result(replace(result, environment=result.environment | old), tmp_path / "theirs")
@@ -75,7 +75,7 @@ def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
 
 
 def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, tmp_path, monkeypatch):
-    store, lines = Store(tmp_path / "mine", (tmp_path / "theirs",)), []
+    store, lines = (tmp_path / "mine", tmp_path / "theirs"), []
     save_result(results[0], tmp_path / "theirs")
     for spec, expected in zip(SPECS[:2], results, strict=False):
         live = run_live(spec, "cpu", store)

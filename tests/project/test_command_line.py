@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from hmmlib import backend
 from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import Claim, Store, checkpoint_path, load_result, result_path, save_result
+from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.sweeps import Outcome, describe, run_missing
 from hmmlib.experiments.trials import environment, run_trial
 from hmmlib.training import checkpoints
@@ -38,7 +38,7 @@ REFUSED = [
     ("trial --preset huge", "'--preset'", "'huge' is not one of 'smoke', 'quick', 'laptop', 'gpu', 'paper', 'released-code'"),
     ("trial --device quantum", "device must be one of auto, cpu, cuda, mps, or cuda:N, not 'quantum'"),
     ("trial --device cuda:99", "'cuda:99' is not on this machine"),
-    ("trial --set step=7", "unknown field 'step': did you mean 'steps'?"),
+    ("trial --set step=7", "field must be one of preset, n_states", "not 'step'"),
     ("trial --set steps", "--set takes NAME=VALUE, not 'steps'"),
     ("trial --set steps=few", "steps: Input should be a valid integer", "not 'few'"),
     ("trial --set steps=0", "steps", "0"),
@@ -76,7 +76,7 @@ REFUSED = [
     ("words", "said"), [(words, said) for words, *said in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
-    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", Store(tmp_path / "mine", (tmp_path / "store",)))
+    monkeypatch.setattr("hmmlib.experiments.store.PROJECT", (tmp_path / "mine", tmp_path / "store"))
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
 

@@ -40,7 +40,7 @@ def reason(report) -> str:
 
 def commit() -> str | None:
     """The commit that is tested, with `+` where anything but stored runs differs from it; None where git knows none."""
-    from hmmlib.experiments.trials import git_commit
+    from hmmlib.experiments.provenance import git_commit
 
     changed = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no", "--", ".", ":!tests/results"]
     if found := git_commit():

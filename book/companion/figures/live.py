@@ -15,7 +15,6 @@ from hmmlib.experiments.store import (
     BEYOND,
     PROJECT,
     Store,
-    as_folders,
     as_store,
     checkpoint_path,
     is_stored,
@@ -44,10 +43,10 @@ def changed(
     return fields | {"length": max(fields.get("length", usual.length), needed)}
 
 
-def _here(store: Store | str | Path) -> Store:
+def _here(store: Store) -> tuple[Path, ...]:
     """The store, or a folder `results` here where none of its folders is there, as in Colab."""
-    store = as_folders(store)
-    return store if any(folder.is_dir() for folder in store.folders) else as_store("results")
+    store = as_store(store)
+    return store if any(folder.is_dir() for folder in store) else as_store("results")
 
 
 @contextmanager
@@ -61,9 +60,7 @@ def _notes_to_the_terminal() -> Iterator[None]:
         raise
 
 
-def run_live(
-    spec: TrialSpec, device: str = "auto", store: Store | str | Path = PROJECT, also: Sequence[str] = ()
-) -> TrialResult:
+def run_live(spec: TrialSpec, device: str = "auto", store: Store = PROJECT, also: Sequence[str] = ()) -> TrialResult:
     """Run a trial now, be it stored or not, and keep it where the store lacks it; a run that was broken off goes on.
 
     ValueError for an unknown device or measurement, OSError where the result can be kept nowhere.
@@ -86,7 +83,7 @@ def gather(
     specs: Sequence[TrialSpec],
     until: float,
     device: str = "auto",
-    store: Store | str | Path = PROJECT,
+    store: Store = PROJECT,
     say: Callable[[str], None] = print,
     rerun: bool = False,
     also: Sequence[str] = (),
