@@ -64,7 +64,7 @@ EQUATIONS = (
     Equation("4.4", "prompt, text", MEMORY_PROMPT, "hmmlib/inference/messages.py"),
     Equation("B.1", "H₀ from X₁, linearly", APPENDIX_B, "hmmlib/theory/theorems.py"),
     Equation("C.1", "τ from two messages", APPENDIX_C, "hmmlib/inference/forward_backward.py"),
-    Equation("C.2", "τ behind a prompt", APPENDIX_C, "book/companion/evidence/random_models/appendix_c.py"),
+    Equation("C.2", "τ behind a prompt", APPENDIX_C, "book/companion/evidence/random_models/section_3.py"),
     Equation("D.1", "Gᵢ as a mixture of columns", APPENDIX_D_1, "hmmlib/inference/messages.py"),
     Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", APPENDIX_D_1, "hmmlib/theory/theorems.py"),
     Equation("D.3", "τ of the lifted chain", APPENDIX_D_2, "hmmlib/inference/messages.py"),
@@ -74,7 +74,7 @@ EQUATIONS = (
     Equation("D.7", "the inputs Z", APPENDIX_D_3, "book/companion/evidence/random_models/memory_instances.py"),
     Equation("D.8", "the positions Î", APPENDIX_D_3, "book/companion/evidence/random_models/memory_instances.py"),
     Equation("D.9", "supports shrink", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d3.py"),
-    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d6.py"),
+    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d3.py"),
 )
 
 

@@ -8,17 +8,15 @@ import pytest
 import torch
 from companion.evidence.ledger import FAILS, STATEMENTS, run
 from companion.evidence.random_models import (
-    appendix_c,
     appendix_d1,
     appendix_d3,
-    appendix_d6,
     instances,
     memory_instances,
     ours,
     section_3,
 )
 from companion.evidence.random_models import assumptions as predicate_checks
-from companion.evidence.random_models.residuals import Printed
+from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import find
 from damages import (
     around,
@@ -70,7 +68,7 @@ def forgotten():
 # How to damage: each takes a monkeypatch
 
 
-DRAWN, D_1, D_3, D_6 = memory_instances, appendix_d1, appendix_d3, appendix_d6
+DRAWN, D_1, D_3 = memory_instances, appendix_d1, appendix_d3
 head_minus = with_part("output", minus)
 every_value = instead(predicates, "weighted_values", lambda f: lambda model, mu: range(model.n_memory))
 DAMAGES = [
@@ -90,19 +88,19 @@ DAMAGES = [
     ("Theorem 3.3", "a gap of two",
         instead(section_3, "shifted_g_1", lambda f: lambda m, x: f(m, section_3.shifted(x, 1)))),
     ("Lemma C.1", "τ with the token itself", own_token_seen),
-    ("Lemma C.1", "u squared", instead(appendix_c, "prompted", squared)),
-    ("Lemma C.1", "positions one further on", around(appendix_c, "masked_token_probs", turned(1))),
+    ("Lemma C.1", "u squared", instead(section_3, "prompted", squared)),
+    ("Lemma C.1", "positions one further on", around(section_3, "masked_token_probs", turned(1))),
     ("Lemma C.1", "messages along the transposed chain", backwards),
-    ("Lemma C.2", "sign", around(appendix_c, "lemma_c_2", minus)),
+    ("Lemma C.2", "sign", around(section_3, "lemma_c_2", minus)),
     ("Lemma C.2", "H_1 in the place of H_2",
-        instead(appendix_c, "lemma_c_2", lambda f: lambda model, u: u * model.marginal(1) / model.initial)),
+        instead(section_3, "lemma_c_2", lambda f: lambda model, u: u * model.marginal(1) / model.initial)),
     ("Lemma C.2", "D dropped",
-        instead(appendix_c, "lemma_c_2", lambda f: lambda model, u: f(model, u) * model.initial)),
-    ("Theorem 3.6", "sign", around(appendix_c, "theorem_3_6", second(with_part("weights", minus)))),
-    ("Theorem 3.6", "prompt of ones", around(appendix_c, "theorem_3_6", prompt_of(torch.ones_like))),
+        instead(section_3, "lemma_c_2", lambda f: lambda model, u: f(model, u) * model.initial)),
+    ("Theorem 3.6", "sign", around(section_3, "theorem_3_6", second(with_part("weights", minus)))),
+    ("Theorem 3.6", "prompt of ones", around(section_3, "theorem_3_6", prompt_of(torch.ones_like))),
     ("Theorem 3.6", "what the prompt does, dropped", around(theorems, "lemma_c_2", torch.ones_like)),
-    ("Theorem 3.6", "prompt one state further on", around(appendix_c, "theorem_3_6", prompt_of(turned(0)))),
-    ("Theorem 3.6", "read at the prompt", around(appendix_c, "masked_token_probs", turned(1))),
+    ("Theorem 3.6", "prompt one state further on", around(section_3, "theorem_3_6", prompt_of(turned(0)))),
+    ("Theorem 3.6", "read at the prompt", around(section_3, "masked_token_probs", turned(1))),
     # Appendix D.1
     ("Proposition D.1", "half of the probability", around(D_1, "latent_given_others", by(0.5))),
     ("Proposition D.1", "positions one further on", around(D_1, "masked_token_probs", turned(1))),
@@ -149,7 +147,7 @@ DAMAGES = [
     ("Lemma D.9", "sign of the query", around(D_3, "prompted_head", with_part("query", minus))),
     ("Lemma D.9", "key one row further on", around(D_3, "prompted_head", with_part("key", turned(0)))),
     ("Lemma D.9", "𝓘 without the prompt",
-        instead(D_3, "concentrated",
+        instead(D_1, "concentrated",
         lambda f: lambda m, x, c, s, u: torch.cat([torch.zeros(len(x), 1) > 0, f(m, x, c, s)], 1))),
     ("Claim D.10", "rows of Θ⁽¹⁾ one further on", on_recovery(D_3, "claim_d_10", "theta_1", turned(0))),
     ("Claim D.10", "row of the others dropped", instead(D_3, "claim_d_10", without_the_rest)),
@@ -168,22 +166,22 @@ DAMAGES = [
     ("Lemma D.13", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
     ("Lemma D.13", "prompt of ones in Ḡ", instead(DRAWN, "masked_token_probs", no_prompt)),
     ("Claim D.14", "the prompt left out of τ",
-        instead(D_6, "memory_given", lambda f: lambda case, own: f(case, False))),
+        instead(D_3, "memory_given", lambda f: lambda case, own: f(case, False))),
     ("Claim D.14", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
-    ("Claim D.14", "sign of μ", around(D_6, "memory_given", minus)),
+    ("Claim D.14", "sign of μ", around(D_3, "memory_given", minus)),
     ("Claim D.15", "uniform where x̂₋ᵢ is impossible",
         around(DRAWN, "masked_token_probs", lambda p: torch.where(p.sum(-1, keepdim=True) > 0, p, 1 / p.shape[-1]))),
     ("Claim D.15", "prompt of the other values", around(DRAWN, "prompt_d_6", lambda u: 1 - u)),
-    ("Claim D.15", "the posterior of the next value", around(D_6, "memory_posterior", turned(1))),
+    ("Claim D.15", "the posterior of the next value", around(D_3, "memory_posterior", turned(1))),
 ]  # fmt: skip
 for name in ("Theorem D.6", "Theorem 4.6"):
     DAMAGES += [
-        (name, "sign", around(D_6, "theorem_4_6", second(head_minus))),
-        (name, "prompt of ones", around(D_6, "theorem_4_6", prompt_of(torch.ones_like))),
-        (name, "prompt of the other values", around(D_6, "theorem_4_6", prompt_of(lambda u: 1 - u))),
-        (name, "β₁ dropped", around(D_6, "theorem_4_6", second(with_part("positions", torch.zeros_like)))),
-        (name, "key one row further on", around(D_6, "theorem_4_6", second(with_part("key", turned(0))))),
-        (name, "rows of Θ⁽ⱽ⁾ one further on", around(D_6, "theorem_4_6", second(with_part("value", turned(0))))),
+        (name, "sign", around(D_3, "theorem_4_6", second(head_minus))),
+        (name, "prompt of ones", around(D_3, "theorem_4_6", prompt_of(torch.ones_like))),
+        (name, "prompt of the other values", around(D_3, "theorem_4_6", prompt_of(lambda u: 1 - u))),
+        (name, "β₁ dropped", around(D_3, "theorem_4_6", second(with_part("positions", torch.zeros_like)))),
+        (name, "key one row further on", around(D_3, "theorem_4_6", second(with_part("key", turned(0))))),
+        (name, "rows of Θ⁽ⱽ⁾ one further on", around(D_3, "theorem_4_6", second(with_part("value", turned(0))))),
         (name, "attends to all", instead(AttentionHead, "attended", everywhere)),
         (name, "a sum in the place of the mean", instead(
             AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1))),

@@ -10,8 +10,8 @@ from companion import pages
 from companion.evidence import ledger
 from companion.evidence.exact.identities import IDENTITIES
 from companion.evidence.ledger import FAILS, HOLDS, STATEMENTS, Tally, find, run, run_all
-from companion.evidence.random_models import appendix_c, memory_instances, section_3
-from companion.evidence.random_models.residuals import Checked
+from companion.evidence.random_models import memory_instances, section_3
+from companion.evidence.random_models.instances import Checked
 from companion.evidence.statements import FALSE, GAP, GRADES, SLIP
 from companion.evidence.zero_patterns.patterns import PATTERNS
 from companion.pages import EQUATIONS, Equation, write_ledger
@@ -238,8 +238,8 @@ def test_a_residual_that_is_no_number_is_null_in_the_file(tmp_path):
 
 
 def test_nan_in_what_is_checked_fails_the_check(monkeypatch):
-    honest = appendix_c.lemma_c_2
-    monkeypatch.setattr(appendix_c, "lemma_c_2", lambda *args: honest(*args) * math.nan)
+    honest = section_3.lemma_c_2
+    monkeypatch.setattr(section_3, "lemma_c_2", lambda *args: honest(*args) * math.nan)
     assert run(find("Lemma C.2"), 12, 4).verdict == FAILS
 
 

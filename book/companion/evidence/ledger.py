@@ -11,17 +11,20 @@ import inspect
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.special import bdtr
 
 from companion.evidence.exact.identities import IDENTITIES, confirm
-from companion.evidence.random_models.residuals import Printed
+from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
 from companion.evidence.zero_patterns.patterns import PATTERNS, decide
+
+__all__ = ["FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "Tally", "draw_seeds", "find", "run", "run_all"]
 
 POINTS = 2
 """Random rational points at each size."""
@@ -52,16 +55,11 @@ class Tally:
     control_gap: float = 0.0
 
     def __add__(self, other: Tally) -> Tally:
-        added = {
-            one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self) if one.type == "int"
-        }
-        records = [tally.smallest for tally in (self, other) if tally.smallest]
-        return Tally(
-            **added,
-            residual=float(np.max([self.residual, other.residual])),  # NaN wins, and fails
-            smallest=min(records, key=lambda record: record.size, default=None),
-            control_gap=float(np.max([self.control_gap, other.control_gap])),
-        )
+        pairs = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
+        records = [record for record in pairs.pop("smallest") if record]
+        largest = {name: float(np.max(pairs.pop(name))) for name in ("residual", "control_gap")}  # NaN wins, and fails
+        smallest = min(records, key=lambda record: record.size, default=None)
+        return Tally(**{name: sum(pair) for name, pair in pairs.items()}, **largest, smallest=smallest)
 
 
 def _checked(statement: Statement, seed: int) -> Tally:
@@ -88,10 +86,10 @@ def _controlled(statement: Statement, seed: int) -> Tally:
 class Entry:
     """A row of the ledger: a statement and what running it gave, both by the names that `Statement` and `Tally` have.
 
-    `verdict` rules on the form that `check` measures, `printed` on the form as printed where numbers can be compared, and
-    `on_record` is what the latter should be. `counterexample` is the residual of the printed form on its smallest
-    instance, None where there is none, and `searched` the smallest failing instance of the random search. `identity` and
-    `patterns` hold the evidence without rounding, where there is some.
+    `verdict` rules on the form that `check` measures, `printed` on the form as printed where numbers can be compared,
+    and `on_record` is what the latter should be. `counterexample` is the residual of the printed form on its smallest
+    instance, None where there is none, and `searched` the smallest failing instance of the random search. `identity`
+    and `patterns` hold the evidence without rounding, where there is some.
     """
 
     name: str
@@ -118,8 +116,8 @@ class Entry:
     control_gap: float
     least_share: float
     ours: bool
-    identity: dict | None = field(default=None)
-    patterns: dict | None = field(default=None)
+    identity: dict | None = None
+    patterns: dict | None = None
 
     @property
     def as_recorded(self) -> bool:
@@ -127,20 +125,14 @@ class Entry:
 
         And no fewer than half of the instances are not trivial. A share is judged as far as so many draws can tell.
         """
-        exact = (self.identity or {"failures": 0}, self.patterns or {"failures": 0})
+        exact = [evidence["failures"] for evidence in (self.identity, self.patterns) if evidence]
         return (
             self.verdict == HOLDS
             and self.printed == self.on_record
             and bdtr(self.nontrivial, self.instances, 0.5) > TOO_FEW
             and bdtr(self.control_fails, self.control_instances, self.least_share) > TOO_FEW
-            and not any(evidence["failures"] for evidence in exact)
+            and not any(exact)
         )
-
-
-def where(function: Callable) -> dict:
-    """The file, from the repository's root, and the line at which a function begins."""
-    path = os.path.relpath(inspect.getsourcefile(function), Path(__file__).parents[2])
-    return {"path": f"book/{Path(path).as_posix()}", "line": inspect.getsourcelines(function)[1]}
 
 
 def _rule(statement: Statement, tally: Tally) -> Entry:
@@ -150,16 +142,17 @@ def _rule(statement: Statement, tally: Tally) -> Entry:
         size = statement.counterexample().residual
         failing = not size <= 1e3 * statement.tolerance
         printed = FAILS if failing or tally.printed_failures else HOLDS
-    names = [one.name for one in fields(Entry)]
-    taken = {name: getattr(part, name) for part in (statement, tally) for name in names if hasattr(part, name)}
+    path = os.path.relpath(inspect.getsourcefile(statement.check), Path(__file__).parents[2])
     ruled = dict(
-        source=where(statement.check),
+        source={"path": f"book/{Path(path).as_posix()}", "line": inspect.getsourcelines(statement.check)[1]},
         verdict=verdict,
         printed=printed,
         on_record=FAILS if statement.counterexample else HOLDS,
         counterexample=size,
         searched=tally.smallest.instance if tally.smallest else "",
     )
+    names = [one.name for one in fields(Entry)]
+    taken = {name: getattr(part, name) for part in (statement, tally) for name in names if hasattr(part, name)}
     return Entry(**taken | ruled)
 
 
@@ -186,20 +179,6 @@ def _batch(seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
     return tallies
 
 
-def _identity(name: str, seed: int) -> dict:
-    return asdict(confirm(name, POINTS, seed))
-
-
-def _pattern(name: str) -> dict:
-    return asdict(decide(name))
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def run_all(
     instances: int,
     seed: int,
@@ -209,16 +188,16 @@ def run_all(
 ) -> list[Entry]:
     """The whole ledger: every statement on `instances` random models, and the evidence without rounding unless not `exact`.
 
-    `workers` processes (as many as there are cores, if left out) share the work; `done` is told the share that is done.
-    The result does not depend on how many there are.
+    `workers` processes (as many as there are cores, if left out) share the work; `done` is given the share that is
+    done. The result does not depend on how many there are.
     """
     seeds, control_seeds = draw_seeds(instances, seed)
     workers = workers or os.cpu_count() or 1
     batches = max(1, min(4 * workers, instances // 10))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         jobs = [pool.submit(_batch, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
-        identities = {name: pool.submit(_identity, name, seed) for name in IDENTITIES} if exact else {}
-        patterns = {name: pool.submit(_pattern, name) for name in PATTERNS} if exact else {}
+        identities = {name: pool.submit(confirm, name, POINTS, seed) for name in IDENTITIES if exact}
+        patterns = {name: pool.submit(decide, name) for name in PATTERNS if exact}
         everything = [*jobs, *identities.values(), *patterns.values()]
         for k, job in enumerate(everything, 1):
             job.result()
@@ -227,10 +206,5 @@ def run_all(
     for statement in STATEMENTS:
         entry = _rule(statement, sum((job.result()[statement.name] for job in jobs), Tally()))
         without_rounding = {"identity": identities.get(statement.name), "patterns": patterns.get(statement.name)}
-        entries.append(replace(entry, **{key: job.result() for key, job in without_rounding.items() if job}))
+        entries.append(replace(entry, **{key: asdict(job.result()) for key, job in without_rounding.items() if job}))
     return entries
-
-
-__all__ = [
-    "FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "Tally", "draw_seeds", "find", "run", "run_all", "where",
-]  # fmt: skip

@@ -1,12 +1,29 @@
-"""Section 4.1 and appendix D.1: Proposition D.1, Claim D.3, Lemmas D.2 and D.4, Theorem 4.3."""
+"""Section 4.1 and appendix D.1: Proposition D.1, Claim D.3, Lemmas D.2 and D.4, Theorem 4.3; with what D.3 shares."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from companion.evidence.enumeration import Joint, conditional
-from companion.evidence.random_models.instances import all_inputs, joint, shared
+from companion.evidence.enumeration import conditional
+from companion.evidence.random_models.instances import (
+    Checked,
+    Printed,
+    all_inputs,
+    both_signs,
+    in_words,
+    joint,
+    largest,
+    mislabelled,
+    no_head_fits,
+    over,
+    refused,
+    shared,
+    tie_is_sure,
+    twin_gap,
+    unscaled,
+)
 from companion.evidence.random_models.memory_instances import (
     MemoryInstance,
     memory_instance,
@@ -14,34 +31,37 @@ from companion.evidence.random_models.memory_instances import (
     sparse_instance,
     twins,
 )
-from companion.evidence.random_models.residuals import (
-    Checked,
-    Printed,
-    both_signs,
-    in_words,
-    largest,
-    mislabelled,
-    no_head_fits,
-    over,
-    refused,
-    tie_is_sure,
-    twin_gap,
+from hmmlib.inference.messages import (
+    aggregated_messages,
+    latent_given_others,
+    masked_token_probs,
+    memory_posterior,
+    posterior,
 )
-from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior, posterior
 from hmmlib.models import appendix_e, families
-from hmmlib.models.hmm import HMM
+from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
-from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, ground_truth, theorem_4_3
+from hmmlib.theory.theorems import (
+    Recovery,
+    attention_head,
+    claim_d_3,
+    claim_d_10,
+    concentrated,
+    ground_truth,
+    prompt_d_6,
+    theorem_4_3,
+)
+
+
+BOTH = [1.0, -1.0]
+"""A task on both values of a memory of two."""
 
 
 @shared
 def _recovery(seed: int) -> Recovery:
     case = memory_instance(seed)
     return claim_d_3(case.model, case.cell, case.syntax)
-
-
-# Proposition D.1
 
 
 def check_proposition_d_1(seed: int) -> Checked:
@@ -54,7 +74,7 @@ def check_proposition_d_1(seed: int) -> Checked:
     probs, latent = masked_token_probs(model, inputs).numpy(), latent_given_others(model, inputs).numpy()
     flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
     residuals = []
-    for i in range(1, inputs.shape[1] + 1):
+    for i in range(1, table.length + 1):
         token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
         residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
         residuals.append(largest(posterior(model, inputs, i).numpy() - conditional(table.given_input(f"h{i}"))))
@@ -68,9 +88,22 @@ def printed_proposition_d_1(seed: int) -> Printed:
     flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
     differences = [
         conditional(table.token(i)) - table.cell_and_state(i).reshape(len(inputs), -1) @ flat
-        for i in range(1, inputs.shape[1] + 1)
+        for i in range(1, table.length + 1)
     ]
-    return in_words(model, inputs.shape[1], seed, largest(*differences))
+    return in_words(model, table.length, seed, largest(*differences))
+
+
+def coin() -> MemoryHMM:
+    """One state, one memory value, two tokens of probability 1/2."""
+    return MemoryHMM([[1.0]], [[[0.5]], [[0.5]]], [1.0], [1.0])
+
+
+def counterexample_proposition_d_1() -> Printed:
+    """Two tosses of `coin`: P[X_1 | X_2 = 0] is (1/2, 1/2); W times the printed joint probability is (1/4, 1/4)."""
+    model, x = coin(), torch.tensor([[0, 0]])
+    weights = unscaled(*aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
+    printed = weights @ model.emission.reshape(2, -1).T.numpy()
+    return Printed(largest(masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2")
 
 
 def control_proposition_d_1(seed: int) -> float:
@@ -80,45 +113,32 @@ def control_proposition_d_1(seed: int) -> float:
     chain = families.regular_hmm(2, 1, draw, zeros=0.0)
     prior = appendix_e.softmax_of_uniform((4,), 1.0, draw).reshape(2, 2)
     # A vanilla HMM on (m_0, m_1, h), whose memory never changes.
-    model = HMM(
-        torch.kron(torch.eye(4, dtype=torch.float64), chain.transition),
-        emission.reshape(3, 8),
-        torch.kron(prior.reshape(-1), chain.initial),
-        columns=True,
-    )
+    transition = torch.kron(torch.eye(4, dtype=torch.float64), chain.transition)
+    model = HMM(transition, emission.reshape(3, 8), torch.kron(prior.reshape(-1), chain.initial), columns=True)
     table = joint(model, [None] * 2)
     weights = conditional(table.left_out(1, "h1")).reshape(-1, 2, 2, 2)
-    by_cell = torch.stack(
-        [
-            torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
-            torch.einsum("xkm,km->xm", emission[..., 1], prior / prior.sum(0)),
-        ],
-        -1,
-    ).numpy()  # P[X_i | M_j, H_i = j] for j = 0, 1
+    by_cell = (  # P[X_i | M_j, H_i = j] for j = 0, 1
+        torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
+        torch.einsum("xkm,km->xm", emission[..., 1], prior / prior.sum(0)),
+    )
     both = np.stack([weights[..., 0].sum(2), weights[..., 1].sum(1)], -1)
-    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", by_cell, both))
-
-
-# Claim D.3
+    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", torch.stack(by_cell, -1).numpy(), both))
 
 
 def check_claim_d_3(seed: int) -> Checked:
     """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
-    case, recovery = memory_instance(seed), _recovery(seed)
-    residual = recovery_residual(recovery, case, case.table, case.probs.numpy(), 0, case.chance > 0)
+    case = memory_instance(seed)
+    residual = recovery_residual(_recovery(seed), case, case.chance > 0)
     return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
 
 
-def recovery_residual(
-    recovery: Recovery, case: MemoryInstance, table: Joint, probs: np.ndarray, first: int, among: np.ndarray
-) -> float:
-    """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off `probs`, behind position `first`."""
-    theta_1, theta_2 = recovery.theta_1.numpy(), recovery.theta_2.numpy()
-    residuals = [0.0]
-    for i in range(first + 1, table.length + 1):
-        weights = table.left_out(i, f"m{case.cell}", f"h{i}")
+def recovery_residual(recovery: Recovery, case: MemoryInstance, among: np.ndarray) -> float:
+    """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off the output, on some inputs."""
+    theta_1, theta_2, residuals = recovery.theta_1.numpy(), recovery.theta_2.numpy(), [0.0]
+    for i in case.positions:
+        weights = case.hat.left_out(i, f"m{case.cell}", f"h{i}")
         rows = among & (weights.sum((1, 2)) > 0)
-        exact, g = conditional(weights)[rows], probs[rows, i - 1]
+        exact, g = conditional(weights)[rows], case.probs.numpy()[rows, i - 1]
         read = g @ theta_1.T
         residuals.append(largest(read[:, case.states] - exact.sum(1)[:, case.states]))
         residuals.append(largest(abs(read).sum(1) - 1))
@@ -126,19 +146,23 @@ def recovery_residual(
     return largest(*residuals) / case.condition
 
 
-def control_claim_d_3(seed: int) -> float:
-    """`recoverable_twins`: G_1 is the same for two inputs, and Pr(H_1 ∈ H*) is 1 for one and 0 for the other.
+def _prompt(model: MemoryHMM, mu: tuple) -> tuple[Tensor | None, int]:
+    """The prompt (D.6) for a task, if one is given, and the number of positions that it takes."""
+    return (prompt_d_6(model, *mu, 0), 1) if mu else (None, 0)
 
-    0 if the construction takes the model all the same.
+
+def control_claim_d_3(seed: int, *mu) -> float:
+    """`recoverable_twins`: the first output of a token is the same for two inputs, and Pr(H ∈ H*) is 1 for one and 0 for the
+    other: their gap.
+
+    0 if the construction takes the model all the same. With a task `mu`, for Claim D.10 behind the prompt (D.6).
     """
     model, x = twins(seed)
-    if not refused(claim_d_3, model, 0, [0, 2, 3]):
+    if not refused(claim_d_10 if mu else claim_d_3, model, *mu, 0, [0, 2, 3]):
         return 0.0
-    latent = latent_given_others(model, x)[:, 0].unflatten(1, (2, 4)).sum(1)
-    return twin_gap(masked_token_probs(model, x)[:, 0], latent[:, :1])
-
-
-# Lemma D.2
+    prompt, at = _prompt(model, mu)
+    latent = latent_given_others(model, x, prompt)[:, at].unflatten(1, (2, 4)).sum(1)
+    return twin_gap(masked_token_probs(model, x, prompt)[:, at], latent[:, :1])
 
 
 def check_lemma_d_2(seed: int) -> Checked:
@@ -149,53 +173,51 @@ def check_lemma_d_2(seed: int) -> Checked:
     case = memory_instance(seed)
     head = attention_head(case.model, case.mu, _recovery(seed))
     more = largest(head.query[-1], head.key[-1])
-    return Checked(largest(attention_residual(head, case), more), case.selective)
+    return Checked(largest(attention_residual(head, case, case.in_r), more), case.selective)
 
 
-def attention_residual(head: AttentionHead, case: MemoryInstance) -> float:
-    """1 where the attended set is not Î on an input of 𝓡; else how far scores are from Pr(H_i ∈ H* | x_{-i})."""
-    sure = concentrated(case.model, case.inputs, case.cell, case.syntax).numpy()
-    same = (sure == case.sure)[case.chance > 0].all()
-    if not same or (head.attended(case.probs).numpy() != case.sure)[case.in_r].any():
+def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarray) -> float:
+    """1 where the attended positions are not those of `hat_sure` on some rows; else how far scores are from Pr(H_i ∈ H*)."""
+    possible = case.chance > 0
+    sure = concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
+    if (sure != case.hat_sure)[possible].any() or (head.attended(case.probs).numpy() != case.hat_sure)[rows].any():
         return 1.0
-    weights = [conditional(case.table.left_out(i, f"h{i}"))[:, case.states] for i in range(1, case.length + 1)]
-    error = head.scores(case.probs).numpy() - np.stack([w.sum(1) for w in weights], 1)
-    return largest(error[case.chance > 0]) / case.condition
+    weights = [conditional(case.hat.left_out(i, f"h{i}"))[:, case.states] for i in case.positions]
+    scores = head.scores(case.probs).numpy()[:, -case.length :]
+    return largest((scores - np.stack([w.sum(1) for w in weights], 1))[possible]) / case.condition
 
 
-def control_lemma_d_2(seed: int) -> float:
-    """`recoverable_twins`: no output differs between two inputs, so no key can attend to position 1 in one only; 1 if so."""
+def control_lemma_d_2(seed: int, *mu) -> float:
+    """`recoverable_twins`: no output of a token differs between two inputs, so no key can attend to the first of them in one
+    input only, as it should; 1 if so. With a task `mu`, for Lemma D.9 behind the prompt (D.6)."""
     model, x = twins(seed)
-    sure = concentrated(model, x, 0, [0, 2, 3])
-    return twin_gap(masked_token_probs(model, x), sure.double()) if sure.any(1).all() else 0.0
-
-
-# Lemma D.4
+    prompt, first = _prompt(model, mu)
+    sure = concentrated(model, x, 0, [0, 2, 3], prompt)
+    return twin_gap(masked_token_probs(model, x, prompt)[:, first:], sure.double()) if sure.any(1).all() else 0.0
 
 
 def check_lemma_d_4(seed: int) -> Checked:
     """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
-    case, recovery = memory_instance(seed), _recovery(seed)
-    head = attention_head(case.model, case.mu, recovery)
-    values = head.values(case.probs, case.model.embed(case.inputs)).numpy()
+    case = memory_instance(seed)
+    head = attention_head(case.model, case.mu, _recovery(seed))
+    values = head.values(case.probs, case.embeddings).numpy()
     residuals = []
-    for i in range(1, case.length + 1):
+    for i in case.positions:
         rows = case.in_r & case.sure[:, i - 1]
-        ratio = over(case.chance, case.left[:, i - 1])
+        ratio = over(case.chance, case.hat_left[:, i - 1])
         residuals.append(largest((values[:, i - 1] - ratio * case.target)[rows]))
         exact = conditional(case.table.cell_and_state(i)).reshape(len(rows), -1)
         residuals.append(largest((case.probs[:, i - 1].numpy() @ head.value.T.numpy() - exact)[rows]))
     return Checked(largest(*residuals) / case.condition, both_signs(case.target[case.in_r]))
 
 
-def control_lemma_d_4(seed: int) -> float:
-    """`parity_memory_hmm`: same token and same G_1 for (0, 0) and (0, 1), and posteriors that differ in sign: their gap."""
+def control_lemma_d_4(seed: int, *mu) -> float:
+    """`parity_memory_hmm`: (0, 0) and (0, 1) have the same token and the same output there, and posteriors that differ in
+    sign: their gap. With a task `mu`, for Lemma D.13 behind the prompt (D.6)."""
     model, x = parity(seed), torch.tensor([[0, 0], [0, 1]])
+    prompt, at = _prompt(model, mu)
     target = memory_posterior(model, x)[:, :1] - 0.5
-    return twin_gap(masked_token_probs(model, x)[:, 0], target) if target[0] > 0 > target[1] else 0.0
-
-
-# Theorem 4.3
+    return twin_gap(masked_token_probs(model, x, prompt)[:, at], target) if target[0] > 0 > target[1] else 0.0
 
 
 def check_theorem_4_3(seed: int) -> Checked:
@@ -204,14 +226,12 @@ def check_theorem_4_3(seed: int) -> Checked:
     And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure. Not
     trivial if both labels occur.
     """
-    case = memory_instance(seed)
-    model, recovery = case.model, _recovery(seed)
+    case, recovery = memory_instance(seed), _recovery(seed)
+    model, read = case.model, (case.probs, case.embeddings)
     head = attention_head(model, case.mu, recovery)
     if assumption_3_2(model):
         head = theorem_4_3(model, case.mu, case.cell, case.syntax)
-    read = case.probs, model.embed(case.inputs)
-    want = case.chance * case.target * mean_inverse(case.left, case.sure)
-    residual = head_residual(case, head, read, want, case.target, case.in_r)
+    residual = head_residual(case, head, read, case.chance * case.target * case.mean_inverse, case.in_r)
     truth = largest((ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0])
     beliefs = conditional(case.table.given_input(f"m{case.cell}"))[case.in_r]
     unsure = tie_is_sure(
@@ -220,17 +240,10 @@ def check_theorem_4_3(seed: int) -> Checked:
     return Checked(largest(residual, truth, unsure), both_signs(case.target[case.in_r]))
 
 
-def mean_inverse(left: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The mean of 1 / Pr(evidence but that of i) over a set of positions for each input, (n,)."""
-    return (over(np.ones_like(left), left) * positions).sum(1) / np.maximum(positions.sum(1), 1)
-
-
-def head_residual(
-    case: MemoryInstance, head: AttentionHead, read: tuple, want: np.ndarray, target: np.ndarray, rows: np.ndarray
-) -> float:
+def head_residual(case: MemoryInstance, head: AttentionHead, read: tuple, want: np.ndarray, rows: np.ndarray) -> float:
     """How far scores on some rows are from what is wanted; 1 where a label is not that of its target."""
     error = largest((head(*read).numpy() - want)[rows]) / case.condition
-    return max(error, mislabelled(head.label(*read)[rows], target[rows], case.mu.abs().max().item()))
+    return max(error, mislabelled(head.label(*read)[rows], case.target[rows], case.mu.abs().max().item()))
 
 
 def control_theorem_4_3(seed: int) -> float:
@@ -245,5 +258,5 @@ def control_theorem_4_3(seed: int) -> float:
     labels = memory_posterior(model, x)[:, 0] > 1 / n
     shown = torch.nn.functional.one_hot(x, n).double()
     blind = largest(masked_token_probs(model, x) - 1 / n) < 1e-12
-    refuses = refused(theorem_4_3, parity(seed, n), [1.0] * n, 0, range(2 * n))
+    refuses = refused(theorem_4_3, model, [1.0] * n, 0, range(2 * n))
     return float(refuses and blind and no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels))

@@ -7,20 +7,22 @@ import torch
 from torch import Tensor
 
 from companion.evidence.random_models.instances import (
+    Checked,
+    both_signs,
     draw_length,
     draw_prompt,
     draw_weights,
+    largest,
+    mislabelled,
     non_degenerate,
     possible_inputs,
     recentred,
     shifted,
 )
-from companion.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.certificates import (
-    Certificate,
     alternate,
     certificate,
     nearest_head,
@@ -37,29 +39,24 @@ from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
     """A regular chain, a prompt that lets some state through, and of all possible inputs P[H_0 | x] and Ḡ_2."""
     rng = np.random.default_rng(seed)
-    model = families.regular_hmm(
-        int(rng.integers(2, 5)), int(rng.integers(2, 4)), seed, zeros=float(rng.random()) * 0.5
-    )
+    sizes, zeros = (int(rng.integers(2, 5)), int(rng.integers(2, 4))), float(rng.random()) * 0.5
+    model = families.regular_hmm(*sizes, seed, zeros)
     prompt = draw_prompt(rng, model.n_states).clamp(min=0.05 * (rng.random() < 0.5))
     prompt[int(rng.integers(model.n_states))] = 1
     inputs, beliefs = possible_inputs(model, draw_length(rng, model, 3, extra=2))
     return model, prompt, beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
 
 
-def _centred(weights: Tensor, probs: Tensor) -> LinearHead:
-    """The head moved so that it scores some of these distributions below 0 and others above; even where all agree."""
-    scores = probs[probs.any(1)] @ weights
-    return LinearHead(weights - (scores.min() + scores.max()) / 2)
-
-
 def _planted(seed: int) -> tuple[HMM, Tensor, LinearHead, Tensor, Tensor, Tensor]:
-    """A model, prompt and head of which nothing is assumed, the ν of their scores, and posteriors and Ḡ_2 of all inputs."""
+    """A model, prompt and head of which nothing is assumed, the ν of their scores, and posteriors and Ḡ_2 of all inputs.
+
+    The head scores some of these outputs below 0 and others above, unless all agree.
+    """
     model, prompt, beliefs, probs = _prompted_model(seed)
-    head = _centred(torch.as_tensor(np.random.default_rng([seed, 3]).normal(size=model.n_tokens)), probs)
+    weights = torch.as_tensor(np.random.default_rng([seed, 3]).normal(size=model.n_tokens))
+    scores = probs[probs.any(1)] @ weights
+    head = LinearHead(weights - (scores.min() + scores.max()) / 2)
     return model, prompt, head, lemma_c_2(model, prompt) * (head.weights @ model.emission), beliefs, probs
-
-
-# Certificate
 
 
 def check_certificate(seed: int) -> Checked:
@@ -85,16 +82,13 @@ def control_certificate(seed: int) -> float:
     if not mu.any():  # only one distribution of tokens is possible: there is no label to turn
         return 0.0
     reach = lemma_c_2(model, prompt)
-    made: Certificate = certificate(model, mu, head, reach)
+    made = certificate(model, mu, head, reach)
     target, possible = beliefs @ mu, probs.any(1)
     distance = 0.999 * target.abs() / (made.spread * (beliefs @ reach)).clamp(min=1e-300)
     within = possible & (distance < 2) & made.holds(beliefs, distance.clamp(max=2))
     most = int(head.weights.abs().argmax())
     spoilt = probs @ head.weights - torch.where(target >= 0, 1, -1) * distance * head.weights[most].abs()
     return float(((spoilt >= 0) != (target >= 0))[within].any())
-
-
-# Exactness
 
 
 def check_exactness(seed: int) -> Checked:
@@ -116,17 +110,14 @@ def control_exactness(seed: int) -> float:
     mu = score.clone()
     mu[int(mu.abs().argmax())] *= 1.5
     belief = refuting_belief(mu, score)
-    return (
-        0.0 if belief is None else float(abs(belief.sum() - 1) < 1e-12 and (belief @ mu >= 0) != (belief @ score >= 0))
-    )
+    if belief is None:
+        return 0.0
+    return float(abs(belief.sum() - 1) < 1e-12 and (belief @ mu >= 0) != (belief @ score >= 0))
 
 
-# Separable votes
-
-
-def _permuted(seed: int, n_tokens: int = 3) -> tuple[HMM, Tensor]:
+def _permuted(seed: int) -> tuple[HMM, Tensor]:
     """A chain that runs through its states in a fixed order, with more of them than tokens, and votes of random scores."""
-    rng = np.random.default_rng(seed)
+    rng, n_tokens = np.random.default_rng(seed), 3
     n_states = n_tokens + int(rng.integers(1, 3))
     chain = torch.eye(n_states, dtype=torch.float64)[rng.permutation(n_states)]
     emission = appendix_e.random_hmm(n_states, n_tokens, seed, temperature=1.0).emission
@@ -170,9 +161,6 @@ def control_separable_votes(seed: int) -> float:
     return float(isinstance(verdict, Impossible) and verdict.residual < 1e-9 and belief is not None)
 
 
-# Several classes
-
-
 def _classes(seed: int) -> tuple[HMM, Tensor]:
     """A model that satisfies Assumptions 3.1 and 3.2, and the weights of three classes, (3, S)."""
     rng = np.random.default_rng(seed)
@@ -196,7 +184,7 @@ def check_several_classes(seed: int) -> Checked:
     top = targets.topk(2).values
     clear = top[:, 0] - top[:, 1] > 1e-6
     wrong = (scores.argmax(1) != targets.argmax(1))[clear].any()
-    return Checked(float(wrong), bool(len(targets[clear].argmax(1).unique()) > 1))
+    return Checked(float(wrong), len(targets[clear].argmax(1).unique()) > 1)
 
 
 def control_several_classes(seed: int) -> float:
@@ -205,9 +193,6 @@ def control_several_classes(seed: int) -> float:
     scores, targets = _scores(model, weights)
     scaled = scores * torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
     return float((scaled.argmax(1) != targets.argmax(1)).any())
-
-
-# Relabelling
 
 
 def check_relabelling(seed: int) -> Checked:
