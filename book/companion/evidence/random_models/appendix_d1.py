@@ -31,27 +31,12 @@ from companion.evidence.random_models.memory_instances import (
     sparse_instance,
     twins,
 )
-from hmmlib.inference.messages import (
-    aggregated_messages,
-    latent_given_others,
-    masked_token_probs,
-    memory_posterior,
-    posterior,
-)
+from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
-from hmmlib.theory.theorems import (
-    Recovery,
-    attention_head,
-    claim_d_3,
-    claim_d_10,
-    concentrated,
-    ground_truth,
-    prompt_d_6,
-    theorem_4_3,
-)
 
 
 BOTH = [1.0, -1.0]
@@ -59,9 +44,24 @@ BOTH = [1.0, -1.0]
 
 
 @shared
-def _recovery(seed: int) -> Recovery:
+def _recovery(seed: int) -> theorems.Recovery:
     case = memory_instance(seed)
-    return claim_d_3(case.model, case.cell, case.syntax)
+    return theorems.claim_d_3(case.model, case.cell, case.syntax)
+
+
+def output_residual(case: MemoryInstance) -> float:
+    """How far P[X_i | x_{-i}], the output, and Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | x_{-i}) are from each other."""
+    flat = case.model.emission.flatten(1).T.numpy()
+    latent = messages.latent_given_others(case.model, case.inputs, case.prompt).numpy()
+    residuals = []
+    for i in case.positions:
+        token, weights = (
+            conditional(case.hat.token(i)),
+            conditional(case.hat.cell_and_state(i)).reshape(len(latent), -1),
+        )
+        output = case.probs[:, i - 1].numpy()
+        residuals.append(largest(token - weights @ flat, output - token, latent[:, i - 1] - weights))
+    return largest(*residuals)
 
 
 def check_proposition_d_1(seed: int) -> Checked:
@@ -69,28 +69,20 @@ def check_proposition_d_1(seed: int) -> Checked:
 
     And P[H_i | X = x], where the token itself counts too.
     """
-    model, inputs = sparse_instance(seed)
-    table = joint(model, [None] * inputs.shape[1])
-    probs, latent = masked_token_probs(model, inputs).numpy(), latent_given_others(model, inputs).numpy()
-    flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
-    residuals = []
-    for i in range(1, table.length + 1):
-        token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
-        residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
-        residuals.append(largest(posterior(model, inputs, i).numpy() - conditional(table.given_input(f"h{i}"))))
-    return Checked(largest(*residuals), bool((weights > 0).sum(1).max() > 1))
+    case = sparse_instance(seed)
+    posteriors = [messages.posterior(case.model, case.inputs, i).numpy() for i in case.positions]
+    exact = [conditional(case.table.given_input(f"h{i}")) for i in case.positions]
+    several = (case.table.cell_and_state(case.length) > 0).sum((1, 2)).max() > 1
+    return Checked(largest(output_residual(case), np.stack(posteriors) - np.stack(exact)), bool(several))
 
 
 def printed_proposition_d_1(seed: int) -> Printed:
     """With the joint probability on the right, as printed: too small by the factor Pr(x_{-i})."""
-    model, inputs = sparse_instance(seed)
-    table = joint(model, [None] * inputs.shape[1])
-    flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
-    differences = [
-        conditional(table.token(i)) - table.cell_and_state(i).reshape(len(inputs), -1) @ flat
-        for i in range(1, table.length + 1)
-    ]
-    return in_words(model, table.length, seed, largest(*differences))
+    case = sparse_instance(seed)
+    flat = case.model.emission.flatten(1).T.numpy()
+    weights = [case.table.cell_and_state(i).reshape(len(case.inputs), -1) for i in case.positions]
+    tokens = [conditional(case.table.token(i)) for i in case.positions]
+    return in_words(case.model, case.length, seed, largest(np.stack(tokens) - np.stack(weights) @ flat))
 
 
 def coin() -> MemoryHMM:
@@ -101,9 +93,11 @@ def coin() -> MemoryHMM:
 def counterexample_proposition_d_1() -> Printed:
     """Two tosses of `coin`: P[X_1 | X_2 = 0] is (1/2, 1/2); W times the printed joint probability is (1/4, 1/4)."""
     model, x = coin(), torch.tensor([[0, 0]])
-    weights = unscaled(*aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
+    weights = unscaled(*messages.aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
     printed = weights @ model.emission.reshape(2, -1).T.numpy()
-    return Printed(largest(masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2")
+    return Printed(
+        largest(messages.masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2"
+    )
 
 
 def control_proposition_d_1(seed: int) -> float:
@@ -132,7 +126,7 @@ def check_claim_d_3(seed: int) -> Checked:
     return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
 
 
-def recovery_residual(recovery: Recovery, case: MemoryInstance, among: np.ndarray) -> float:
+def recovery_residual(recovery: theorems.Recovery, case: MemoryInstance, among: np.ndarray) -> float:
     """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off the output, on some inputs."""
     theta_1, theta_2, residuals = recovery.theta_1.numpy(), recovery.theta_2.numpy(), [0.0]
     for i in case.positions:
@@ -148,7 +142,7 @@ def recovery_residual(recovery: Recovery, case: MemoryInstance, among: np.ndarra
 
 def _prompt(model: MemoryHMM, mu: tuple) -> tuple[Tensor | None, int]:
     """The prompt (D.6) for a task, if one is given, and the number of positions that it takes."""
-    return (prompt_d_6(model, *mu, 0), 1) if mu else (None, 0)
+    return (theorems.prompt_d_6(model, *mu, 0), 1) if mu else (None, 0)
 
 
 def control_claim_d_3(seed: int, *mu) -> float:
@@ -158,11 +152,11 @@ def control_claim_d_3(seed: int, *mu) -> float:
     0 if the construction takes the model all the same. With a task `mu`, for Claim D.10 behind the prompt (D.6).
     """
     model, x = twins(seed)
-    if not refused(claim_d_10 if mu else claim_d_3, model, *mu, 0, [0, 2, 3]):
+    if not refused(theorems.claim_d_10 if mu else theorems.claim_d_3, model, *mu, 0, [0, 2, 3]):
         return 0.0
     prompt, at = _prompt(model, mu)
-    latent = latent_given_others(model, x, prompt)[:, at].unflatten(1, (2, 4)).sum(1)
-    return twin_gap(masked_token_probs(model, x, prompt)[:, at], latent[:, :1])
+    latent = messages.latent_given_others(model, x, prompt)[:, at].unflatten(1, (2, 4)).sum(1)
+    return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], latent[:, :1])
 
 
 def check_lemma_d_2(seed: int) -> Checked:
@@ -171,7 +165,7 @@ def check_lemma_d_2(seed: int) -> Checked:
     Without the last entry of q and row of Θ^(K), which only β uses, as the lemma is printed; they are zero.
     """
     case = memory_instance(seed)
-    head = attention_head(case.model, case.mu, _recovery(seed))
+    head = theorems.attention_head(case.model, case.mu, _recovery(seed))
     more = largest(head.query[-1], head.key[-1])
     return Checked(largest(attention_residual(head, case, case.in_r), more), case.selective)
 
@@ -179,7 +173,7 @@ def check_lemma_d_2(seed: int) -> Checked:
 def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarray) -> float:
     """1 where the attended positions are not those of `hat_sure` on some rows; else how far scores are from Pr(H_i ∈ H*)."""
     possible = case.chance > 0
-    sure = concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
+    sure = theorems.concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
     if (sure != case.hat_sure)[possible].any() or (head.attended(case.probs).numpy() != case.hat_sure)[rows].any():
         return 1.0
     weights = [conditional(case.hat.left_out(i, f"h{i}"))[:, case.states] for i in case.positions]
@@ -192,14 +186,16 @@ def control_lemma_d_2(seed: int, *mu) -> float:
     input only, as it should; 1 if so. With a task `mu`, for Lemma D.9 behind the prompt (D.6)."""
     model, x = twins(seed)
     prompt, first = _prompt(model, mu)
-    sure = concentrated(model, x, 0, [0, 2, 3], prompt)
-    return twin_gap(masked_token_probs(model, x, prompt)[:, first:], sure.double()) if sure.any(1).all() else 0.0
+    sure = theorems.concentrated(model, x, 0, [0, 2, 3], prompt)
+    return (
+        twin_gap(messages.masked_token_probs(model, x, prompt)[:, first:], sure.double()) if sure.any(1).all() else 0.0
+    )
 
 
 def check_lemma_d_4(seed: int) -> Checked:
     """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
     case = memory_instance(seed)
-    head = attention_head(case.model, case.mu, _recovery(seed))
+    head = theorems.attention_head(case.model, case.mu, _recovery(seed))
     values = head.values(case.probs, case.embeddings).numpy()
     residuals = []
     for i in case.positions:
@@ -216,8 +212,8 @@ def control_lemma_d_4(seed: int, *mu) -> float:
     sign: their gap. With a task `mu`, for Lemma D.13 behind the prompt (D.6)."""
     model, x = parity(seed), torch.tensor([[0, 0], [0, 1]])
     prompt, at = _prompt(model, mu)
-    target = memory_posterior(model, x)[:, :1] - 0.5
-    return twin_gap(masked_token_probs(model, x, prompt)[:, at], target) if target[0] > 0 > target[1] else 0.0
+    target = messages.memory_posterior(model, x)[:, :1] - 0.5
+    return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], target) if target[0] > 0 > target[1] else 0.0
 
 
 def check_theorem_4_3(seed: int) -> Checked:
@@ -228,14 +224,16 @@ def check_theorem_4_3(seed: int) -> Checked:
     """
     case, recovery = memory_instance(seed), _recovery(seed)
     model, read = case.model, (case.probs, case.embeddings)
-    head = attention_head(model, case.mu, recovery)
+    head = theorems.attention_head(model, case.mu, recovery)
     if assumption_3_2(model):
-        head = theorem_4_3(model, case.mu, case.cell, case.syntax)
+        head = theorems.theorem_4_3(model, case.mu, case.cell, case.syntax)
     residual = head_residual(case, head, read, case.chance * case.target * case.mean_inverse, case.in_r)
-    truth = largest((ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0])
+    truth = largest(
+        (theorems.ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0]
+    )
     beliefs = conditional(case.table.given_input(f"m{case.cell}"))[case.in_r]
     unsure = tie_is_sure(
-        case.mu, beliefs, lambda tied, k: attention_head(model, tied, recovery).sure(*read)[case.in_r][k]
+        case.mu, beliefs, lambda tied, k: theorems.attention_head(model, tied, recovery).sure(*read)[case.in_r][k]
     )
     return Checked(largest(residual, truth, unsure), both_signs(case.target[case.in_r]))
 
@@ -255,8 +253,8 @@ def control_theorem_4_3(seed: int) -> float:
     n = 2 + seed % 2
     model, x = parity(seed, n), all_inputs(n, 2)
     # μ is 1 - 1/n on the first value and -1/n on the others: posteriors sum to 1.
-    labels = memory_posterior(model, x)[:, 0] > 1 / n
+    labels = messages.memory_posterior(model, x)[:, 0] > 1 / n
     shown = torch.nn.functional.one_hot(x, n).double()
-    blind = largest(masked_token_probs(model, x) - 1 / n) < 1e-12
-    refuses = refused(theorem_4_3, model, [1.0] * n, 0, range(2 * n))
+    blind = largest(messages.masked_token_probs(model, x) - 1 / n) < 1e-12
+    refuses = refused(theorems.theorem_4_3, model, [1.0] * n, 0, range(2 * n))
     return float(refuses and blind and no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels))

@@ -16,6 +16,7 @@ from companion.evidence.random_models.appendix_d1 import (
     control_lemma_d_2,
     control_lemma_d_4,
     head_residual,
+    output_residual,
     recovery_residual,
 )
 from companion.evidence.random_models.instances import (
@@ -36,44 +37,30 @@ from companion.evidence.random_models.instances import (
 from companion.evidence.random_models.memory_instances import (
     TRIES,
     MemoryInstance,
-    any_prompt_instance,
     not_stationary,
     one_cell_instance,
     parity,
     prompted_instance,
+    sparse_instance,
     with_other_start,
 )
-from hmmlib.inference.messages import (
-    aggregated_messages,
-    latent_given_others,
-    masked_token_probs,
-    memory_posterior,
-    prompted,
-)
+from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
+from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_4_4, assumption_4_5
 from hmmlib.theory.heads import AttentionHead
-from hmmlib.theory.theorems import (
-    Recovery,
-    claim_d_10,
-    concentrated,
-    prompt_d_6,
-    prompt_for_any_start,
-    prompted_head,
-    theorem_4_6,
-)
 
 
 @shared
-def recovery_of(seed: int) -> Recovery:
+def recovery_of(seed: int) -> theorems.Recovery:
     case = prompted_instance(seed)
-    return claim_d_10(case.model, case.mu, case.cell, case.syntax)
+    return theorems.claim_d_10(case.model, case.mu, case.cell, case.syntax)
 
 
 def head_of(seed: int) -> AttentionHead:
     case = prompted_instance(seed)
-    return prompted_head(case.model, case.mu, recovery_of(seed))
+    return theorems.prompted_head(case.model, case.mu, recovery_of(seed))
 
 
 def excludes(prompt: Tensor) -> bool:
@@ -83,24 +70,18 @@ def excludes(prompt: Tensor) -> bool:
 
 def tau(case: MemoryInstance, own: bool = False) -> np.ndarray:
     """P[M, H_i, x̂_{-i}] (with x̂_i too if `own`) of the library, unscaled, (n, T + 1, M, …, M, H)."""
-    scaled = aggregated_messages(case.model, case.embeddings, slice(1, None), own)
+    scaled = messages.aggregated_messages(case.model, case.embeddings, slice(1, None), own)
     return unscaled(*scaled).reshape(*case.embeddings.shape[:2], *case.model.memory.shape, case.model.n_states)
 
 
 def check_lemma_d_7(seed: int) -> Checked:
     """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1; zero where impossible."""
-    case = any_prompt_instance(seed)
+    case = sparse_instance(seed, behind_prompt=True)
     names = [f"m{j}" for j in range(case.model.n_cells)]
-    messages, g = tau(case), case.probs.numpy()
-    latent = latent_given_others(case.model, case.inputs, case.prompt).numpy()
-    residuals = [largest(messages[:, 0] - case.hat_free.given_input(*names, "h1")), largest(g[case.hat_left == 0])]
-    flat = case.model.emission.reshape(case.model.n_tokens, -1).T.numpy()
-    for i in case.positions:
-        residuals.append(largest(messages[:, i - 1] - case.hat.left_out(i, *names, f"h{i}")))  # (D.5)
-        exact = conditional(case.hat.cell_and_state(i)).reshape(len(g), -1)
-        residuals.append(largest(g[:, i - 1] - conditional(case.hat.token(i)), g[:, i - 1] - exact @ flat))
-        residuals.append(largest(latent[:, i - 1] - exact))
-    return Checked(largest(*residuals), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
+    exact = [case.hat_free.given_input(*names, "h1")] + [case.hat.left_out(i, *names, f"h{i}") for i in case.positions]
+    differences = [tau(case) - np.stack(exact, 1)]  # (D.5)
+    differences += [output_residual(case), case.probs.numpy()[case.hat_left == 0]]
+    return Checked(largest(*differences), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
 
 
 def control_lemma_d_7(seed: int) -> float:
@@ -110,7 +91,7 @@ def control_lemma_d_7(seed: int) -> float:
     prompt = torch.as_tensor(0.1 + 0.8 * rng.random(6))
     table = joint(model, [prompt.numpy(), None, None], emission=(1 - prompt.reshape(2, 3)) * model.emission)
     witness = conditional(table.cell_and_state(2)).reshape(9, -1) @ model.emission.reshape(3, -1).T.numpy()
-    return largest(masked_token_probs(model, all_inputs(3, 2), prompt).numpy()[:, 1] - witness)
+    return largest(messages.masked_token_probs(model, all_inputs(3, 2), prompt).numpy()[:, 1] - witness)
 
 
 def check_proposition_d_8(seed: int) -> Checked:
@@ -124,7 +105,7 @@ def check_proposition_d_8(seed: int) -> Checked:
 def _later(model: MemoryHMM, inputs: Tensor, i: int) -> np.ndarray:
     """P[M, H_i, X_{i+1:i+t} = x] for every x, (n, M, …, M, H)."""
     evidence = model.lift(model.embed(shifted(inputs, i)))
-    scaled = aggregated_messages(model, evidence, slice(i, i + 1), own=True)
+    scaled = messages.aggregated_messages(model, evidence, slice(i, i + 1), own=True)
     return unscaled(*scaled).reshape(-1, *model.memory.shape, model.n_states)
 
 
@@ -184,7 +165,7 @@ def check_claim_d_12(seed: int) -> Checked:
 
 def _states(case: MemoryInstance, prompt: Tensor | None) -> np.ndarray:
     """P[H_i | all other tokens, and the prompt], (n, T or T + 1, H)."""
-    latent = latent_given_others(case.model, case.inputs, prompt)
+    latent = messages.latent_given_others(case.model, case.inputs, prompt)
     return latent.unflatten(2, (case.model.n_memory, case.model.n_states)).sum(2).numpy()
 
 
@@ -226,9 +207,9 @@ def counterexample_lemma_d_9() -> Printed:
     The residual is 1 where that is so: then no query, key or position embeddings whatever give 𝓘 = Î for both.
     """
     model, syntax = families.shrinking_support()
-    x, prompt = torch.tensor([[0, 2], [1, 2]]), prompt_d_6(model, [1.0, 0.0], 0)
-    g = masked_token_probs(model, x, prompt)[:, 1:]
-    sure = concentrated(model, x, 0, syntax)
+    x, prompt = torch.tensor([[0, 2], [1, 2]]), theorems.prompt_d_6(model, [1.0, 0.0], 0)
+    g = messages.masked_token_probs(model, x, prompt)[:, 1:]
+    sure = theorems.concentrated(model, x, 0, syntax)
     fair = assumption_4_4(model).holds and assumption_4_5(model, [1.0, 0.0], syntax).holds and bool(g.any(-1).all())
     differs = largest(g[0] - g[1]) < 1e-12 and bool(sure.any(1).all()) and not torch.equal(sure[0], sure[1])
     return Printed(float(fair and differs), 24, "three states, two memory values, four tokens, length 2")
@@ -277,14 +258,14 @@ def control_claim_d_14(seed: int) -> float:
     """A start that is not stationary: the text behind the prompt is then judged from another start than the text alone."""
     model, inputs = not_stationary(seed)
     mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    return _claim_d_14_residual(MemoryInstance(model, mu, 0, [0], inputs, prompt_d_6(model, mu, 0)))
+    return _claim_d_14_residual(MemoryInstance(model, mu, 0, [0], inputs, theorems.prompt_d_6(model, mu, 0)))
 
 
 def check_claim_d_15(seed: int) -> Checked:
     """Where x̂ is impossible and x is not, μᵀP[M_{j*} | x] = 0 exactly; where x̂_{-i} is impossible, Ḡ_i is zero."""
     case = with_other_start(seed, zeros=0.0)
     excluded = (case.chance > 0) & (case.hat_chance == 0)
-    score = memory_posterior(case.model, case.inputs, case.cell) @ case.mu
+    score = messages.memory_posterior(case.model, case.inputs, case.cell) @ case.mu
     residual = largest(score.numpy()[excluded], case.target[excluded], case.probs.numpy()[case.hat_left == 0])
     return Checked(residual, bool(excluded.any()))
 
@@ -298,7 +279,7 @@ def control_claim_d_15(seed: int) -> float:
     emission[1, 0], emission[2, 1] = 1 - emission[0, 0], 1 - emission[0, 1]  # tokens 1 and 2 show the value
     model = MemoryHMM(chain.transition, emission, chain.stationary(), [0.5, 0.5])
     mu = torch.as_tensor(0.5 + np.random.default_rng(seed).random(2))
-    case = MemoryInstance(model, mu, 0, [0], all_inputs(3, 2), prompt_d_6(model, [1.0, 0.0], 0))
+    case = MemoryInstance(model, mu, 0, [0], all_inputs(3, 2), theorems.prompt_d_6(model, [1.0, 0.0], 0))
     return largest(case.target[(case.chance > 0) & (case.hat_chance == 0)])
 
 
@@ -322,7 +303,7 @@ def _with_any_start(seed: int, case: MemoryInstance) -> MemoryInstance | None:
         if ((initial > 0) & (transition @ initial == 0)).any():
             continue
         model = MemoryHMM(transition, old.emission, initial, old.memory)
-        other = replace(case, model=model, prompt=prompt_for_any_start(model, case.mu, case.cell))
+        other = replace(case, model=model, prompt=theorems.prompt_for_any_start(model, case.mu, case.cell))
         if both_signs(other.target[other.in_r & (other.hat_chance > 0)]):
             break
     return other
@@ -333,7 +314,7 @@ def _any_start(seed: int, case: MemoryInstance) -> Checked:
     other = _with_any_start(seed, case)
     if other is None:
         return Checked(0.0, False)
-    head = prompted_head(other.model, case.mu, recovery_of(seed))
+    head = theorems.prompted_head(other.model, case.mu, recovery_of(seed))
     exact, rows = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy(), other.in_r & (other.hat_chance > 0)
     residual = head_residual(other, head, (other.probs, other.embeddings), exact * other.mean_inverse, rows)
     initial, first = other.model.initial.numpy(), other.model.marginal(1).numpy()
@@ -342,8 +323,9 @@ def _any_start(seed: int, case: MemoryInstance) -> Checked:
 
 
 def _theorem_d_6(case: MemoryInstance) -> Checked:
-    prompt, head = theorem_4_6(case.model, case.mu, case.cell, case.syntax)
-    read = masked_token_probs(case.model, case.inputs, prompt), prompted(case.model, prompt, case.inputs)
+    prompt, head = theorems.theorem_4_6(case.model, case.mu, case.cell, case.syntax)
+    made = replace(case, prompt=prompt)
+    read = made.probs, made.embeddings
     ratios, possible = case.chance * case.mean_inverse, case.hat_chance > 0
     if not (ratios[case.in_r & possible] > 0).all():
         return Checked(np.inf, True)
@@ -367,7 +349,8 @@ def control_theorem_d_6(seed: int) -> float:
     both labels occur with either.
     """
     model, x = parity(seed), all_inputs(2, 2)
-    probs, labels = masked_token_probs(model, x, prompt_d_6(model, BOTH, 0)), memory_posterior(model, x)[:, 0] > 0.5
+    probs = messages.masked_token_probs(model, x, theorems.prompt_d_6(model, BOTH, 0))
+    labels = messages.memory_posterior(model, x)[:, 0] > 0.5
     blind = largest(probs[:, 1:] - 0.5) < 1e-12
     first = (probs[:, 0, 0] > 0.5).long()  # which of the two values Ḡ_1 takes
     two = largest(*(probs[first == k, 0] - probs[first == k, 0][0] for k in (0, 1))) < 1e-12
@@ -375,7 +358,7 @@ def control_theorem_d_6(seed: int) -> float:
     shown, constants = (torch.nn.functional.one_hot(values, 2).double() for values in (x, first))
     attended = (shown[:, 0], shown[:, 1], shown.mean(1))
     refuted = no_head_fits([torch.cat([values, constants], 1) / 2 for values in attended], labels)
-    return float(refused(theorem_4_6, model, BOTH, 0, range(4)) and blind and two and both and refuted)
+    return float(refused(theorems.theorem_4_6, model, BOTH, 0, range(4)) and blind and two and both and refuted)
 
 
 control_theorem_4_6 = control_theorem_d_6

@@ -156,7 +156,9 @@ class MemoryInstance:
         values = every if self.prompt is None else self.mu.nonzero().squeeze(-1).tolist()
         inside = np.stack([table[:, m, h] for h in self.states for m in values], 1)
         in_cell = self.outside // self.model.n_syntax == self.cell
-        rest = [table[:, m, h] for h, own in zip(self.outside, in_cell, strict=True) for m in (values if own else every)]
+        rest = [
+            table[:, m, h] for h, own in zip(self.outside, in_cell, strict=True) for m in (values if own else every)
+        ]
         basis = scipy.linalg.orth(np.stack(rest, 1), rcond=1e-9) if rest else inside[:, :0]
         return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
 
@@ -173,13 +175,6 @@ def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
     n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3, 3], 3: [2]}[n_cells]))  # 3: two to weigh, one not to
     n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
     return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
-
-
-def sparse_model(rng: np.random.Generator, seed: int) -> MemoryHMM:
-    """Any sparse memory model of up to three tokens; nothing else is assumed."""
-    n_cells, n_memory, n_syntax, _ = draw_sizes(rng)
-    n_tokens, zeros = int(rng.integers(1, 4)), float(rng.random()) * 0.7
-    return families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
 
 
 def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], None]:
@@ -267,21 +262,16 @@ def with_other_start(seed: int, zeros: float) -> MemoryInstance:
     return replace(instance, model=MemoryHMM(model.transition, model.emission, initial, model.memory))
 
 
-def sparse_instance(seed: int) -> tuple[MemoryHMM, Tensor]:
-    """Any sparse memory model, and all inputs of a length."""
+def sparse_instance(seed: int, behind_prompt: bool = False) -> MemoryInstance:
+    """Any sparse memory model of up to three tokens, and any prompt or none; nothing else is assumed, and there is no task."""
     rng = np.random.default_rng(seed)
-    model = sparse_model(rng, seed)
-    return model, all_inputs(model.n_tokens, draw_length(rng, model, 3))
-
-
-def any_prompt_instance(seed: int) -> MemoryInstance:
-    """Any sparse memory model with any prompt; nothing else is assumed."""
-    rng = np.random.default_rng(seed)
-    model = sparse_model(rng, seed)
+    n_cells, n_memory, n_syntax, _ = draw_sizes(rng)
+    n_tokens, zeros = int(rng.integers(1, 4)), float(rng.random()) * 0.7
+    model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
     size = model.memory.numel() * model.n_states
-    prompt = torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6))
-    inputs = all_inputs(model.n_tokens, draw_length(rng, model, 2, extra=1))
-    return MemoryInstance(model, draw_weights(rng, model.n_memory), 0, [0], inputs, prompt)
+    prompt = torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6)) if behind_prompt else None
+    inputs = all_inputs(n_tokens, draw_length(rng, model, 3 - behind_prompt, extra=behind_prompt))
+    return MemoryInstance(model, torch.zeros(n_memory), 0, [0], inputs, prompt)
 
 
 def not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:

@@ -22,14 +22,7 @@ from companion.evidence.random_models.instances import (
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.certificates import (
-    alternate,
-    certificate,
-    nearest_head,
-    prompt_for_separating_head,
-    refuting_belief,
-    separating_head,
-)
+from hmmlib.theory import certificates
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.relabelling import gated_readout, signal_for
 from hmmlib.theory.separation import Impossible
@@ -65,7 +58,7 @@ def check_certificate(seed: int) -> Checked:
     rng = np.random.default_rng([seed, 1])
     model, prompt, beliefs, probs = _prompted_model(seed)
     mu, distance = recentred(draw_weights(rng, model.n_states), beliefs.numpy()), float(rng.random()) * 0.3
-    head, made = nearest_head(model, mu, lemma_c_2(model, prompt), slack=float(rng.random()) * 0.2)
+    head, made = certificates.nearest_head(model, mu, lemma_c_2(model, prompt), slack=float(rng.random()) * 0.2)
     possible, holds = probs.any(1), made.holds(beliefs, distance)
     target = beliefs @ mu
     moved = torch.zeros_like(probs)
@@ -82,7 +75,7 @@ def control_certificate(seed: int) -> float:
     if not mu.any():  # only one distribution of tokens is possible: there is no label to turn
         return 0.0
     reach = lemma_c_2(model, prompt)
-    made = certificate(model, mu, head, reach)
+    made = certificates.certificate(model, mu, head, reach)
     target, possible = beliefs @ mu, probs.any(1)
     distance = 0.999 * target.abs() / (made.spread * (beliefs @ reach)).clamp(min=1e-300)
     within = possible & (distance < 2) & made.holds(beliefs, distance.clamp(max=2))
@@ -109,7 +102,7 @@ def control_exactness(seed: int) -> float:
         return 0.0
     mu = score.clone()
     mu[int(mu.abs().argmax())] *= 1.5
-    belief = refuting_belief(mu, score)
+    belief = certificates.refuting_belief(mu, score)
     if belief is None:
         return 0.0
     return float(abs(belief.sum() - 1) < 1e-12 and (belief @ mu >= 0) != (belief @ score >= 0))
@@ -134,14 +127,14 @@ def check_separable_votes(seed: int) -> Checked:
     mu = torch.where(votes.abs() > 0.02 * votes.abs().max(), votes.sign(), 0) * size
     if not mu.any():
         return Checked(0.0, False)
-    found = separating_head(model, mu)
+    found = certificates.separating_head(model, mu)
     if not isinstance(found, LinearHead):
         return Checked(np.inf, True)
-    prompt, head = prompt_for_separating_head(model, mu, found)
+    prompt, head = certificates.prompt_for_separating_head(model, mu, found)
     inputs, beliefs = possible_inputs(model, 3)
     probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
     target, scale = (beliefs @ mu).numpy(), mu.abs().max().item()
-    error = certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
+    error = certificates.certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
     return Checked(max(error, mislabelled(head.label(probs), target, scale)), both_signs(target))
 
 
@@ -154,24 +147,20 @@ def control_separable_votes(seed: int) -> float:
     model = HMM(model.transition, emission, model.initial, columns=True)
     mu = torch.zeros(model.n_states, dtype=torch.float64)
     mu[:3] = torch.tensor([-1.0, 0.5, 2.0])
-    verdict = separating_head(model, mu)
-    prompt, head, _ = alternate(model, mu, torch.full_like(mu, 0.5), rounds=3)
+    verdict = certificates.separating_head(model, mu)
+    prompt, head, _ = certificates.alternate(model, mu, torch.full_like(mu, 0.5), rounds=3)
     score = lemma_c_2(model, prompt) * (head.weights @ emission)
-    belief = refuting_belief(mu, score) if score.any() else torch.eye(model.n_states)[0]
+    belief = certificates.refuting_belief(mu, score) if score.any() else torch.eye(model.n_states)[0]
     return float(isinstance(verdict, Impossible) and verdict.residual < 1e-9 and belief is not None)
 
 
-def _classes(seed: int) -> tuple[HMM, Tensor]:
-    """A model that satisfies Assumptions 3.1 and 3.2, and the weights of three classes, (3, S)."""
+def _classes(seed: int) -> tuple[Tensor, Tensor]:
+    """Of every input that Assumptions 3.1 and 3.2 allow, three classes' scores by Theorem 3.3, and what they should rank."""
     rng = np.random.default_rng(seed)
     model = non_degenerate(rng, seed)
     while model.n_states == 1:
         model = non_degenerate(rng, int(rng.integers(2**31)))
-    return model, torch.as_tensor(rng.normal(size=(3, model.n_states)))
-
-
-def _scores(model: HMM, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Of every possible input the scores of Theorem 3.3's heads, one for each class, and what they should rank, (n, 3)."""
+    weights = torch.as_tensor(rng.normal(size=(3, model.n_states)))
     inputs, beliefs = possible_inputs(model, 2)
     heads = torch.stack([theorem_3_3(model, mu).weights for mu in weights], 1)
     return masked_token_probs(model, shifted(inputs, 1))[:, 0] @ heads, beliefs @ weights.T
@@ -179,8 +168,7 @@ def _scores(model: HMM, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 def check_several_classes(seed: int) -> Checked:
     """The heads' scores are the classes' μ_kᵀp times one r_x for all, so that the largest is the right class's."""
-    model, weights = _classes(seed)
-    scores, targets = _scores(model, weights)
+    scores, targets = _classes(seed)
     top = targets.topk(2).values
     clear = top[:, 0] - top[:, 1] > 1e-6
     wrong = (scores.argmax(1) != targets.argmax(1))[clear].any()
@@ -189,8 +177,7 @@ def check_several_classes(seed: int) -> Checked:
 
 def control_several_classes(seed: int) -> float:
     """Each head with a scale of its own, ten and a tenth: then some input that can occur gets the wrong class."""
-    model, weights = _classes(seed)
-    scores, targets = _scores(model, weights)
+    scores, targets = _classes(seed)
     scaled = scores * torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
     return float((scaled.argmax(1) != targets.argmax(1)).any())
 
