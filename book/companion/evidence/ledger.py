@@ -39,7 +39,7 @@ TOO_FEW = 1e-3
 
 
 class Found(NamedTuple):
-    """The largest residual of all draws from a seed, whether the last was not trivial, and the printed form's record."""
+    """The largest residual of all draws from a seed, whether the last is not trivial, and the printed form's record."""
 
     residual: float
     nontrivial: bool
@@ -148,7 +148,7 @@ def draw_seeds(instances: int, seed: int) -> tuple[list[int], list[int]]:
 
 
 def run(statement: Statement, instances: int, seed: int) -> Entry:
-    """Check a statement on `instances` random models and its control on a tenth as many, at least 5; in this process."""
+    """Check a statement on `instances` random models and its control on a tenth as many, in this process."""
     seeds, control_seeds = draw_seeds(instances, seed)
     return _rule(statement, [_check(statement, one) for one in seeds], list(map(statement.control, control_seeds)))
 

@@ -38,7 +38,6 @@ from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
 
-
 BOTH = [1.0, -1.0]
 """A task on both values of a memory of two."""
 
@@ -50,22 +49,19 @@ def _recovery(seed: int) -> theorems.Recovery:
 
 
 def output_residual(case: MemoryInstance) -> float:
-    """How far P[X_i | x_{-i}], the output, and Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | x_{-i}) are from each other."""
+    """How far the output is from P[X̂_i | x̂_{-i}], this from the mixture of columns of W, and its weights from ours."""
     flat = case.model.emission.flatten(1).T.numpy()
     latent = messages.latent_given_others(case.model, case.inputs, case.prompt).numpy()
     residuals = []
     for i in case.positions:
-        token, weights = (
-            conditional(case.hat.token(i)),
-            conditional(case.hat.cell_and_state(i)).reshape(len(latent), -1),
-        )
-        output = case.probs[:, i - 1].numpy()
+        token, output = conditional(case.hat.token(i)), case.probs[:, i - 1].numpy()
+        weights = conditional(case.hat.cell_and_state(i)).reshape(len(latent), -1)
         residuals.append(largest(token - weights @ flat, output - token, latent[:, i - 1] - weights))
     return largest(*residuals)
 
 
 def check_proposition_d_1(seed: int) -> Checked:
-    """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional.
+    """(D.1): P[X_i | x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | x_{-i}), with the conditional on the right.
 
     And P[H_i | X = x], where the token itself counts too.
     """
@@ -95,9 +91,8 @@ def counterexample_proposition_d_1() -> Printed:
     model, x = coin(), torch.tensor([[0, 0]])
     weights = unscaled(*messages.aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
     printed = weights @ model.emission.reshape(2, -1).T.numpy()
-    return Printed(
-        largest(messages.masked_token_probs(model, x)[:, 0].numpy() - printed), 4, "one state, two tokens, length 2"
-    )
+    gap = largest(messages.masked_token_probs(model, x)[:, 0].numpy() - printed)
+    return Printed(gap, 4, "one state, two tokens, length 2")
 
 
 def control_proposition_d_1(seed: int) -> float:
@@ -146,8 +141,7 @@ def _prompt(model: MemoryHMM, mu: tuple) -> tuple[Tensor | None, int]:
 
 
 def control_claim_d_3(seed: int, *mu) -> float:
-    """`recoverable_twins`: the first output of a token is the same for two inputs, and Pr(H ∈ H*) is 1 for one and 0 for the
-    other: their gap.
+    """`recoverable_twins`: the first output is the same for two inputs, and Pr(H_1 ∈ H*) is 1 and 0: their gap.
 
     0 if the construction takes the model all the same. With a task `mu`, for Claim D.10 behind the prompt (D.6).
     """
@@ -171,7 +165,7 @@ def check_lemma_d_2(seed: int) -> Checked:
 
 
 def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarray) -> float:
-    """1 where the attended positions are not those of `hat_sure` on some rows; else how far scores are from Pr(H_i ∈ H*)."""
+    """1 where attended positions are not those of `hat_sure` on some rows; else how far scores are off Pr(H_i ∈ H*)."""
     possible = case.chance > 0
     sure = theorems.concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
     if (sure != case.hat_sure)[possible].any() or (head.attended(case.probs).numpy() != case.hat_sure)[rows].any():
@@ -182,8 +176,10 @@ def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarr
 
 
 def control_lemma_d_2(seed: int, *mu) -> float:
-    """`recoverable_twins`: no output of a token differs between two inputs, so no key can attend to the first of them in one
-    input only, as it should; 1 if so. With a task `mu`, for Lemma D.9 behind the prompt (D.6)."""
+    """`recoverable_twins`: no output differs between two inputs, so no key attends to position 1 in one only; 1 if so.
+
+    With a task `mu`, for Lemma D.9 behind the prompt (D.6).
+    """
     model, x = twins(seed)
     prompt, first = _prompt(model, mu)
     sure = theorems.concentrated(model, x, 0, [0, 2, 3], prompt)
@@ -193,23 +189,22 @@ def control_lemma_d_2(seed: int, *mu) -> float:
 
 
 def check_lemma_d_4(seed: int) -> Checked:
-    """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
+    """V = r μᵀP[M_{j*} | x], r = Pr(X_i = x_i | x_{-i}), on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
     case = memory_instance(seed)
     head = theorems.attention_head(case.model, case.mu, _recovery(seed))
-    values = head.values(case.probs, case.embeddings).numpy()
-    residuals = []
-    for i in case.positions:
-        rows = case.in_r & case.sure[:, i - 1]
-        ratio = over(case.chance, case.hat_left[:, i - 1])
-        residuals.append(largest((values[:, i - 1] - ratio * case.target)[rows]))
-        exact = conditional(case.table.cell_and_state(i)).reshape(len(rows), -1)
-        residuals.append(largest((case.probs[:, i - 1].numpy() @ head.value.T.numpy() - exact)[rows]))
-    return Checked(largest(*residuals) / case.condition, both_signs(case.target[case.in_r]))
+    values, read = head.values(case.probs, case.embeddings).numpy(), case.probs.numpy() @ head.value.T.numpy()
+    want = over(case.chance[:, None], case.hat_left) * case.target[:, None]
+    exact = [conditional(case.table.cell_and_state(i)).reshape(len(want), -1) for i in case.positions]
+    rows = case.in_r[:, None] & case.sure
+    residual = largest((values - want)[rows], (read - np.stack(exact, 1))[rows]) / case.condition
+    return Checked(residual, both_signs(case.target[case.in_r]))
 
 
 def control_lemma_d_4(seed: int, *mu) -> float:
-    """`parity_memory_hmm`: (0, 0) and (0, 1) have the same token and the same output there, and posteriors that differ in
-    sign: their gap. With a task `mu`, for Lemma D.13 behind the prompt (D.6)."""
+    """`parity_memory_hmm`: (0, 0) and (0, 1) begin with one token and output, and their posteriors differ in sign.
+
+    With a task `mu`, for Lemma D.13 behind the prompt (D.6).
+    """
     model, x = parity(seed), torch.tensor([[0, 0], [0, 1]])
     prompt, at = _prompt(model, mu)
     target = messages.memory_posterior(model, x)[:, :1] - 0.5
@@ -219,8 +214,8 @@ def control_lemma_d_4(seed: int, *mu) -> float:
 def check_theorem_4_3(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do.
 
-    And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure. Not
-    trivial if both labels occur.
+    And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure.
+    Not trivial if both labels occur.
     """
     case, recovery = memory_instance(seed), _recovery(seed)
     model, read = case.model, (case.probs, case.embeddings)
@@ -245,7 +240,7 @@ def head_residual(case: MemoryInstance, head: AttentionHead, read: tuple, want: 
 
 
 def control_theorem_4_3(seed: int) -> float:
-    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2, and the construction refuses the model.
+    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2, and the construction refuses it.
 
     G is the same vector everywhere. So which positions are attended does not depend on the input, and V is a function
     of the token alone; a linear program refutes every such function for each of the three sets of positions.

@@ -75,7 +75,7 @@ def tau(case: MemoryInstance, own: bool = False) -> np.ndarray:
 
 
 def check_lemma_d_7(seed: int) -> Checked:
-    """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1; zero where impossible."""
+    """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1, or zero."""
     case = sparse_instance(seed, behind_prompt=True)
     names = [f"m{j}" for j in range(case.model.n_cells)]
     exact = [case.hat_free.given_input(*names, "h1")] + [case.hat.left_out(i, *names, f"h{i}") for i in case.positions]
@@ -85,7 +85,7 @@ def check_lemma_d_7(seed: int) -> Checked:
 
 
 def control_lemma_d_7(seed: int) -> float:
-    """X̂ emits with (1 - u) ⊙ W at every step, not only at the first: Ḡ is no conditional probability of that process."""
+    """X̂ emits with (1 - u) ⊙ W at every step, not the first only: Ḡ is no conditional probability of that process."""
     rng = np.random.default_rng(seed)
     model = families.sparse_memory_hmm(2, 3, 3, seed, 0.0)
     prompt = torch.as_tensor(0.1 + 0.8 * rng.random(6))
@@ -123,7 +123,7 @@ def check_claim_d_10(seed: int) -> Checked:
 
 
 def control_claim_d_10(seed: int) -> float:
-    """`recoverable_twins`, μ on both values: behind the prompt too, Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
+    """As for Claim D.3, behind the prompt for μ on both values: Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
     return control_claim_d_3(seed, BOTH)
 
 
@@ -202,7 +202,7 @@ def printed_lemma_d_9(seed: int) -> Printed:
 
 
 def counterexample_lemma_d_9() -> Printed:
-    """`shrinking_support`, inputs (0, 2) and (1, 2): all Ḡ_i with i > 1 agree, and Î is {2, 3} for one, {2} for the other.
+    """`shrinking_support`, inputs (0, 2) and (1, 2): all Ḡ_i with i > 1 agree, and Î is {2, 3} and {2}.
 
     The residual is 1 where that is so: then no query, key or position embeddings whatever give 𝓘 = Î for both.
     """
@@ -216,7 +216,7 @@ def counterexample_lemma_d_9() -> Printed:
 
 
 def control_lemma_d_9(seed: int) -> float:
-    """`recoverable_twins` behind a prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does; 1 if so."""
+    """As for Lemma D.2, behind the prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does."""
     return control_lemma_d_2(seed, BOTH)
 
 
@@ -224,26 +224,24 @@ def check_lemma_d_13(seed: int) -> Checked:
     """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is impossible."""
     case = prompted_instance(seed)
     values = head_of(seed).values(case.probs, case.embeddings).numpy()
-    residuals = [largest(values[(case.chance > 0) & (case.hat_chance == 0), 1:])]
-    exact = case.hat.given_input(f"m{case.cell}") @ case.mu.numpy()
-    for i in case.positions:
-        read, left = values[:, i - 1], case.hat_left[:, i - 1]
-        rows = case.in_r & case.moved[:, i - 1]
-        possible = rows & (left > 0) & (case.hat_chance > 0)
-        residuals.append(largest((read - over(exact, left))[rows & (left > 0)]))
-        residuals.append(largest((read - over(case.chance, left) * case.target)[possible]))
-        residuals.append(largest(case.target[rows & ~possible]))
+    values, left = values[:, 1:], case.hat_left[:, 1:]
+    excluded, target = (case.chance > 0) & (case.hat_chance == 0), case.target[:, None]
+    exact = (case.hat.given_input(f"m{case.cell}") @ case.mu.numpy())[:, None]
+    rows = case.in_r[:, None] & case.sure
+    possible = rows & (left > 0) & (case.hat_chance > 0)[:, None]
+    differences = [values[excluded], (values - over(exact, left))[rows & (left > 0)]]
+    differences += [(values - over(case.chance[:, None], left) * target)[possible], target * (rows & ~possible)]
     nontrivial = excludes(case.prompt) and both_signs(case.target[case.in_r])
-    return Checked(largest(*residuals) / case.condition, nontrivial)
+    return Checked(largest(*differences) / case.condition, nontrivial)
 
 
 def control_lemma_d_13(seed: int) -> float:
-    """`parity_memory_hmm`: behind the prompt, (0, 0) and (0, 1) have one token and one Ḡ at position 2, and other signs."""
+    """As for Lemma D.4, behind the prompt: (0, 0) and (0, 1) have one token and one Ḡ at position 2, but two signs."""
     return control_lemma_d_4(seed, BOTH)
 
 
 def check_claim_d_14(seed: int) -> Checked:
-    """μᵀP[M_{j*} | X̂ = x̂] Pr(z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | X = x]: the first factor by messages, the rest enumerated."""
+    """μᵀP[M_{j*} | X̂ = x̂] Pr(z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | X = x]: the first factor by messages."""
     case = prompted_instance(seed)
     return Checked(_claim_d_14_residual(case), excludes(case.prompt))
 
@@ -255,7 +253,7 @@ def _claim_d_14_residual(case: MemoryInstance) -> float:
 
 
 def control_claim_d_14(seed: int) -> float:
-    """A start that is not stationary: the text behind the prompt is then judged from another start than the text alone."""
+    """A start that is not stationary: the text behind the prompt then has another start than the text alone."""
     model, inputs = not_stationary(seed)
     mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
     return _claim_d_14_residual(MemoryInstance(model, mu, 0, [0], inputs, theorems.prompt_d_6(model, mu, 0)))
@@ -286,8 +284,8 @@ def control_claim_d_15(seed: int) -> float:
 def check_theorem_d_6(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
 
-    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is that
-    of its target. Not trivial if both occur, in either half, and the prompt is not all ones.
+    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is
+    that of its target. Not trivial if both occur, in either half, and the prompt is not all ones.
     """
     case = prompted_instance(seed)
     found, other = _theorem_d_6(case), _any_start(seed, case)
@@ -295,7 +293,7 @@ def check_theorem_d_6(seed: int) -> Checked:
 
 
 def _with_any_start(seed: int, case: MemoryInstance) -> MemoryInstance | None:
-    """Chain and start drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last of the former."""
+    """Chain and start drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last so far."""
     draw, old, other = torch.Generator().manual_seed(seed), case.model, None
     for _ in range(TRIES):
         transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
@@ -340,8 +338,7 @@ def check_theorem_4_6(seed: int) -> Checked:
 
 
 def control_theorem_d_6(seed: int) -> float:
-    """`parity_memory_hmm` behind the prompt (D.6), μ on both values: 1 where no attention head fits the inputs of length 2,
-    and the construction refuses the model.
+    """As for Theorem 4.3, behind the prompt (D.6) for μ on both values.
 
     For i > 1, Ḡ_i is the same vector everywhere, and Ḡ_1 takes two values. So the attended positions, and what
     position 1 adds, can depend on the input only through which of the two it is; linear programs refute every function

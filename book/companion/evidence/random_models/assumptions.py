@@ -1,7 +1,7 @@
-"""The assumptions as predicates: each against an independent ruling in exact arithmetic, and on models that break just it.
+"""The assumptions as predicates: each against a ruling in exact arithmetic, and on models that break just it.
 
-A check returns 1 where the predicate and the witness disagree (it may say that it cannot tell), a control 1 where a model
-that breaks only this assumption is refused. Mistakes show most in models near the edge: columns that a part of 2^-1 to 2^-30
+A check returns 1 where predicate and witness disagree (it may rule that it cannot tell), a control 1 where a model that
+breaks only this assumption is refused. Mistakes show most in models near the edge: columns that a part of 2^-1 to 2^-30
 keeps from being dependent, or that leave a span by as little, zeros that are the smallest float instead, a start that
 is off by a millionth in its rarest state.
 """
@@ -9,7 +9,7 @@ is off by a millionth in its rarest state.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from companion.evidence.exact.rational import rank
 from companion.evidence.random_models.instances import Checked, draw_weights, refused
+from companion.evidence.random_models.memory_instances import columns
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
@@ -44,7 +45,7 @@ def _judged(report: Report, truth: bool, nontrivial: bool) -> Checked:
 
 
 def _nudged(rng: np.random.Generator, columns: Tensor) -> Tensor:
-    """Columns (X, k) on a coarse grid, of which one is moved to another, but for a part of 2^-1 to 2^-30, without rounding."""
+    """Columns (X, k) on a coarse grid, one of them moved to another but for a part of 2^-1 to 2^-30, exactly."""
     wide = families.on_a_grid(columns)
     into, one, other = rng.integers(wide.shape[1], size=3)
     part = 2.0 ** -int(rng.integers(1, 31))
@@ -73,7 +74,7 @@ def _ergodic(model: HMM) -> bool:
 
 
 def check_assumption_3_1(seed: int) -> Checked:
-    """Independent columns of W: by singular values, and by elimination in rational numbers. Not trivial up to X columns."""
+    """Independent columns of W: by singular values, and by rational elimination. Not trivial for 2 to X columns."""
     rng = np.random.default_rng(seed)
     n_states, n_tokens = (int(rng.integers(1, 6)) for _ in range(2))
     model = families.sparse_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.8)
@@ -116,7 +117,7 @@ def control_assumption_3_2(seed: int) -> float:
 
 
 def check_assumption_3_5(seed: int) -> Checked:
-    """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where some set satisfies it.
+    """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where there is one.
 
     Not trivial where one of several states does.
     """
@@ -153,20 +154,15 @@ def control_assumption_3_5(seed: int) -> float:
     return float(first and second)
 
 
-def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values: list[int]) -> bool:
+def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int]) -> bool:
     """Independent columns, and a span apart from the rest, by three ranks in rational numbers."""
-    table = model.emission.numpy()
-    in_cell = [cell * model.n_syntax + s for s in range(model.n_syntax)]
-    inside = [(m, in_cell[s]) for s in syntax for m in values]
-    outside = [(m, h) for s, h in enumerate(in_cell) if s not in syntax for m in values]
-    outside += [(m, h) for h in range(model.n_states) if h not in in_cell for m in range(model.n_memory)]
-    left, right = (np.array([table[:, m, h] for m, h in part]).reshape(-1, len(table)) for part in (inside, outside))
-    ranks = [rank(part) for part in (left, right, np.concatenate([left, right]))]
-    return ranks[0] == len(inside) and ranks[2] == ranks[0] + ranks[1]
+    inside, rest = columns(model, cell, syntax, values)
+    ranks = [rank(part.T) for part in (inside, rest, np.concatenate([inside, rest], 1))]
+    return ranks[0] == inside.shape[1] and ranks[2] == ranks[0] + ranks[1]
 
 
 def _any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], Tensor]:
-    """Any sparse model and any H*, half of them made to satisfy Assumption D.5; then two in three with a column moved."""
+    """Any sparse model and any H*, half of them made to satisfy Assumption D.5; then a column moved in two of three."""
     rng = np.random.default_rng(seed)
     n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
     sizes = n_recoverable, n_values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
@@ -186,7 +182,7 @@ def _any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int]
 
 
 def _against_ranks(seed: int, n_cells: int, every_value: bool, predicate: Callable[..., Report]) -> Checked:
-    """`predicate(model, mu, cell, syntax)` against three ranks; what counts are all memory values, or those in supp(μ)."""
+    """`predicate(model, mu, cell, syntax)` against three ranks; all memory values count, or those in supp(μ)."""
     model, cell, syntax, mu = _any_recoverable(seed, n_cells)
     values = range(model.n_memory) if every_value else mu.nonzero().squeeze(-1).tolist()
     truth = _recoverable_by_ranks(model, cell, syntax, values)
@@ -199,7 +195,7 @@ def check_assumption_4_2(seed: int) -> Checked:
 
 
 def control_assumption_4_2(seed: int) -> float:
-    """`recoverable_twins`: independent columns whose span meets that of the others. `parity_memory_hmm`: dependent ones."""
+    """`recoverable_twins`: independent columns whose span meets that of the others. `parity_memory_hmm`: dependent."""
     twins = assumption_4_2(families.recoverable_twins(seed), 0, [0, 2, 3])
     parity = assumption_4_2(families.parity_memory_hmm(2, 0.1), 0, [0, 1, 2, 3])
     return float(not twins and bool(twins.columns) and twins.angle < 1e-9 and not parity and not parity.columns)
@@ -256,7 +252,7 @@ def check_assumption_d_5(seed: int) -> Checked:
 
 
 def control_assumption_d_5(seed: int) -> float:
-    """A second cell in which a value outside supp(μ) emits like a recoverable state: one cell alone would be in order."""
+    """A second cell in which a value outside supp(μ) emits like a recoverable state: the first alone is in order."""
     model, _, syntax, weighed = families.recoverable_memory_hmm(1, 2, 2, 1, 1, seed)
     table = torch.cat([model.emission, torch.zeros_like(model.emission)], 2)  # the states of the second cell
     table[:, :, 2:] = model.emission[:, weighed, 1 - syntax[0]][:, :, None]

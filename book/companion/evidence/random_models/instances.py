@@ -1,4 +1,4 @@
-"""What the checks share: what they draw, all inputs of a length, and how far a statement is from holding on an instance."""
+"""What the checks share: what they draw, all inputs of a length, and how far a statement is from holding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw_weights(rng: np.random.Generator, length: int, support=None) -> Tensor:
 
 
 def draw_length(rng: np.random.Generator, model: HMM | MemoryHMM, longest: int, extra: int = 0) -> int:
-    """A length from 1 to `longest` for which the joint table, with `extra` more positions, has at most MOST_ENTRIES entries."""
+    """A length from 1 to `longest` for which the joint table, with `extra` more positions, is not too large."""
     length = int(rng.integers(1, longest + 1))
     paths = lifted_size(model) * model.n_states**extra
     while length > 1 and paths * (model.n_states * model.n_tokens) ** length > MOST_ENTRIES:
@@ -70,7 +70,7 @@ def shifted(inputs: Tensor, by: int) -> Tensor:
 
 
 def recentred(mu: Tensor, posteriors: np.ndarray) -> Tensor:
-    """μ, nonzero where it was, moved so that μᵀp is negative for some of these distributions (n, k) and positive for others.
+    """μ, nonzero where it was, moved so that μᵀp has either sign among these distributions (n, k).
 
     Unchanged where the distributions do not differ on supp(μ).
     """
@@ -154,7 +154,7 @@ def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
 
 
 def largest(*differences) -> float:
-    """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike with max."""
+    """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike in max."""
     sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
     return float(np.max(sizes))
 
@@ -170,7 +170,7 @@ def both_signs(target: np.ndarray, size: float = 1.0) -> bool:
 
 
 def mislabelled(label: Tensor, target: np.ndarray, size: float) -> float:
-    """1 where a label is not that of its target, else 0; left out is what is not 0, and within rounding of `size` of it."""
+    """1 where a label is not that of its target, else 0; a target within rounding of `size` counts only if it is 0."""
     return float((label.numpy() != (target >= 0))[(target == 0) | (abs(target) > 1e-9 * size)].any())
 
 
@@ -195,7 +195,7 @@ def twin_gap(probs: Tensor, truth: Tensor) -> float:
 
 
 def tie_is_sure(mu: Tensor, beliefs: np.ndarray, sure: Callable[[Tensor, int], Tensor]) -> float:
-    """1 where a head is sure of its label on the first input, whose μᵀp is no more than rounding for a shifted μ; else 0.
+    """1 where a head is sure of its label on an input, whose μᵀp is no more than rounding for a shifted μ; else 0.
 
     `sure(shifted μ, input)` makes the head and asks it. The input is the first of which p, (n, k), is no point mass.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -27,7 +28,7 @@ from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory.theorems import prompt_d_6
 
 TRIES, ENOUGH = 24, 14
-"""Draws of a model, at most, until some input of its length is in 𝓡; after fewer that is enough, if the rest cannot be had."""
+"""Draws of a model, at most, until all is as wanted; after fewer it is enough that some input is in 𝓡."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class MemoryInstance:
 
     @cached_property
     def hat_sure(self) -> np.ndarray:
-        """Where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T), or (n, T + 1) and never at a prompt; by enumeration."""
+        """Where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T), or (n, T + 1) and never at the prompt."""
         return np.pad(self._concentrated(self.hat), ((0, 0), (self.positions[0] - 1, 0)))
 
     @cached_property
@@ -152,14 +153,9 @@ class MemoryInstance:
 
         M* is supp(μ) with a prompt, and all of M without one.
         """
-        table, every = self.model.emission.numpy(), list(range(self.model.n_memory))
-        values = every if self.prompt is None else self.mu.nonzero().squeeze(-1).tolist()
-        inside = np.stack([table[:, m, h] for h in self.states for m in values], 1)
-        in_cell = self.outside // self.model.n_syntax == self.cell
-        rest = [
-            table[:, m, h] for h, own in zip(self.outside, in_cell, strict=True) for m in (values if own else every)
-        ]
-        basis = scipy.linalg.orth(np.stack(rest, 1), rcond=1e-9) if rest else inside[:, :0]
+        values = range(self.model.n_memory) if self.prompt is None else self.mu.nonzero().squeeze(-1).tolist()
+        inside, rest = columns(self.model, self.cell, self.syntax, values)
+        basis = scipy.linalg.orth(rest, rcond=1e-9) if rest.size else rest
         return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
 
     @property
@@ -167,6 +163,16 @@ class MemoryInstance:
         """Whether some state is outside H*, and on some input of 𝓡 some position is sure and another is not."""
         among = self.sure[self.in_r]
         return len(self.states) < self.model.n_states and bool((among.any(1) & ~among.all(1)).any())
+
+
+def columns(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of W at M* × H*, and all others but those of cell j* outside M*."""
+    states, every = [cell * model.n_syntax + s for s in syntax], range(model.n_memory)
+    inside = [(m, h) for h in states for m in values]
+    others = [h for h in range(model.n_states) if h not in states]
+    rest = [(m, h) for h in others for m in (values if h // model.n_syntax == cell else every)]
+    table = model.emission.numpy()
+    return tuple(table[:, [m for m, _ in part], [h for _, h in part]] for part in (inside, rest))
 
 
 def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
@@ -190,7 +196,7 @@ def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[Memor
 
 
 def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
-    """Assumptions 4.4 and D.5 hold. Two tasks in three weigh all values but one, so that a prompt has one to exclude."""
+    """Assumptions 4.4 and D.5 hold. Two tasks in three weigh all values but one, which a prompt then excludes."""
     values = max(1, sizes[1] - 1) if rng.random() < 2 / 3 else int(rng.integers(1, sizes[1] + 1))
     return families.recoverable_memory_hmm(*sizes, values, seed, 0.5 + 0.45 * rng.random(), stationary=True)
 
@@ -202,8 +208,8 @@ def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryH
 
 
 def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
-    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude where
-    `make` gives the values that are weighed; or else some input is in 𝓡.
+    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude
+    where `make` gives the values that are weighed; or else some input is in 𝓡.
 
     At most TRIES of them, the first four of one size.
     """
@@ -253,7 +259,7 @@ def one_cell_instance(seed: int) -> MemoryInstance:
 
 
 def with_other_start(seed: int, zeros: float) -> MemoryInstance:
-    """`prompted_instance`, for even seeds with a P[H_0] that is not stationary: for statements that do not need it to be."""
+    """`prompted_instance`, for even seeds with a P[H_0] that is not stationary."""
     instance = prompted_instance(seed)
     if seed % 2:
         return instance
@@ -263,7 +269,7 @@ def with_other_start(seed: int, zeros: float) -> MemoryInstance:
 
 
 def sparse_instance(seed: int, behind_prompt: bool = False) -> MemoryInstance:
-    """Any sparse memory model of up to three tokens, and any prompt or none; nothing else is assumed, and there is no task."""
+    """Any sparse memory model of up to three tokens, with any prompt or none, and without a task."""
     rng = np.random.default_rng(seed)
     n_cells, n_memory, n_syntax, _ = draw_sizes(rng)
     n_tokens, zeros = int(rng.integers(1, 4)), float(rng.random()) * 0.7

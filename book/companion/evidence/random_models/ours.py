@@ -1,4 +1,4 @@
-"""Beyond the paper: the certificate of a head, when a prompt and a head are exact, and what a prompt may do to a network."""
+"""Beyond the paper: the certificate of a head, when prompt and head are exact, what a prompt may do to a network."""
 
 from __future__ import annotations
 
@@ -30,35 +30,37 @@ from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 
 
 def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
-    """A regular chain, a prompt that lets some state through, and of all possible inputs P[H_0 | x] and Ḡ_2."""
+    """A regular chain, D of Lemma C.2 for a prompt that lets some state through, P[H_0 | x] and Ḡ_2 of all inputs."""
     rng = np.random.default_rng(seed)
     sizes, zeros = (int(rng.integers(2, 5)), int(rng.integers(2, 4))), float(rng.random()) * 0.5
     model = families.regular_hmm(*sizes, seed, zeros)
     prompt = draw_prompt(rng, model.n_states).clamp(min=0.05 * (rng.random() < 0.5))
     prompt[int(rng.integers(model.n_states))] = 1
     inputs, beliefs = possible_inputs(model, draw_length(rng, model, 3, extra=2))
-    return model, prompt, beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
+    return model, lemma_c_2(model, prompt), beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
 
 
 def _planted(seed: int) -> tuple[HMM, Tensor, LinearHead, Tensor, Tensor, Tensor]:
-    """A model, prompt and head of which nothing is assumed, the ν of their scores, and posteriors and Ḡ_2 of all inputs.
+    """The same with a head of which nothing is assumed, and the ν of the scores.
 
     The head scores some of these outputs below 0 and others above, unless all agree.
     """
-    model, prompt, beliefs, probs = _prompted_model(seed)
+    model, reach, beliefs, probs = _prompted_model(seed)
     weights = torch.as_tensor(np.random.default_rng([seed, 3]).normal(size=model.n_tokens))
     scores = probs[probs.any(1)] @ weights
     head = LinearHead(weights - (scores.min() + scores.max()) / 2)
-    return model, prompt, head, lemma_c_2(model, prompt) * (head.weights @ model.emission), beliefs, probs
+    return model, reach, head, reach * (head.weights @ model.emission), beliefs, probs
 
 
 def check_certificate(seed: int) -> Checked:
-    """Every possible input that is certified at a distance ε keeps its label where half of ε moves from one token to another,
-    the worst that a guess which sums to 1 can do."""
+    """An input that is certified at a distance ε keeps its label where half of ε moves from one token to another.
+
+    That is the worst that a guess which sums to 1 can do.
+    """
     rng = np.random.default_rng([seed, 1])
-    model, prompt, beliefs, probs = _prompted_model(seed)
+    model, reach, beliefs, probs = _prompted_model(seed)
     mu, distance = recentred(draw_weights(rng, model.n_states), beliefs.numpy()), float(rng.random()) * 0.3
-    head, made = certificates.nearest_head(model, mu, lemma_c_2(model, prompt), slack=float(rng.random()) * 0.2)
+    head, made = certificates.nearest_head(model, mu, reach, slack=float(rng.random()) * 0.2)
     possible, holds = probs.any(1), made.holds(beliefs, distance)
     target = beliefs @ mu
     moved = torch.zeros_like(probs)
@@ -70,11 +72,10 @@ def check_certificate(seed: int) -> Checked:
 
 
 def control_certificate(seed: int) -> float:
-    """A guess that does not sum to 1: at the largest ε that certifies a text, all of it put on one token turns its label."""
-    model, prompt, head, mu, beliefs, probs = _planted(seed)
+    """A guess that does not sum to 1: at the largest ε that certifies a text, all on one token turns its label."""
+    model, reach, head, mu, beliefs, probs = _planted(seed)
     if not mu.any():  # only one distribution of tokens is possible: there is no label to turn
         return 0.0
-    reach = lemma_c_2(model, prompt)
     made = certificates.certificate(model, mu, head, reach)
     target, possible = beliefs @ mu, probs.any(1)
     distance = 0.999 * target.abs() / (made.spread * (beliefs @ reach)).clamp(min=1e-300)
@@ -86,17 +87,16 @@ def control_certificate(seed: int) -> float:
 
 def check_exactness(seed: int) -> Checked:
     """b·Ḡ_2 dᵀp = νᵀp; and the task μ = ν / λ, for a λ > 0, gets every label right, whatever W and A are."""
-    model, prompt, head, score, beliefs, probs = _planted(seed)
+    _, reach, head, score, beliefs, probs = _planted(seed)
     mu = score * float(np.random.default_rng([seed, 4]).uniform(0.1, 10))
-    reach = beliefs @ lemma_c_2(model, prompt)
-    scale = max(1.0, head.weights.abs().max().item() * reach.max().item())
-    apart = largest((head(probs) * reach - beliefs @ score).numpy()) / scale
+    scale = max(1.0, head.weights.abs().max().item() * (beliefs @ reach).max().item())
+    apart = largest(head(probs) * (beliefs @ reach) - beliefs @ score) / scale
     wrong = mislabelled(head.label(probs), (beliefs @ mu).numpy(), 10 * scale)
     return Checked(max(apart, wrong), both_signs((beliefs @ score).numpy()))
 
 
 def control_exactness(seed: int) -> float:
-    """One entry of μ differs by a half: then a belief on a state or an edge, found as in the proof, gets the wrong label."""
+    """One entry of μ differs by a half: a belief on a state or an edge, found as in the proof, gets the wrong label."""
     _, _, _, score, _, _ = _planted(seed)
     if not score.min() < 0 < score.max():
         return 0.0
@@ -109,7 +109,7 @@ def control_exactness(seed: int) -> float:
 
 
 def _permuted(seed: int) -> tuple[HMM, Tensor]:
-    """A chain that runs through its states in a fixed order, with more of them than tokens, and votes of random scores."""
+    """A chain that permutes its states, with more of them than tokens, and votes of random scores."""
     rng, n_tokens = np.random.default_rng(seed), 3
     n_states = n_tokens + int(rng.integers(1, 3))
     chain = torch.eye(n_states, dtype=torch.float64)[rng.permutation(n_states)]
@@ -120,7 +120,7 @@ def _permuted(seed: int) -> tuple[HMM, Tensor]:
 
 
 def check_separable_votes(seed: int) -> Checked:
-    """Weights of any size with the signs of votes that a head can give: prompt and head label every possible input right."""
+    """Weights of any size with the signs of votes that a head can give: every possible input gets the right label."""
     rng = np.random.default_rng([seed, 5])
     model, votes = _permuted(seed)
     size = torch.as_tensor(rng.uniform(0.1, 3, model.n_states) * (rng.random(model.n_states) < 0.8))
@@ -139,8 +139,10 @@ def check_separable_votes(seed: int) -> Checked:
 
 
 def control_separable_votes(seed: int) -> float:
-    """A state of negative weight emits like a mixture of two of positive weight: a linear program refutes every head, and
-    behind the best prompt that is found some belief gets the wrong label."""
+    """A state of negative weight emits like a mixture of two of positive weight.
+
+    A linear program refutes every head, and behind the best prompt that is found some belief gets the wrong label.
+    """
     model, _ = _permuted(seed)
     emission = model.emission.clone()
     emission[:, 0] = 0.3 * emission[:, 1] + 0.7 * emission[:, 2]
@@ -155,7 +157,7 @@ def control_separable_votes(seed: int) -> float:
 
 
 def _classes(seed: int) -> tuple[Tensor, Tensor]:
-    """Of every input that Assumptions 3.1 and 3.2 allow, three classes' scores by Theorem 3.3, and what they should rank."""
+    """Three classes' scores by Theorem 3.3 of every possible input, and what they should rank, both (n, 3)."""
     rng = np.random.default_rng(seed)
     model = non_degenerate(rng, seed)
     while model.n_states == 1:
@@ -183,7 +185,7 @@ def control_several_classes(seed: int) -> float:
 
 
 def check_relabelling(seed: int) -> Checked:
-    """One layer of |H||X| gated units gives W p without a prompt's signal, and R p with that of any R of one token a state."""
+    """One layer of |H||X| gated units gives W p without a prompt's signal, and R p with that of any R of 0 and 1."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 6)), int(rng.integers(1, 5)), seed)
     beliefs = torch.as_tensor(rng.dirichlet(np.full(model.n_states, 0.5), 20))
@@ -197,7 +199,7 @@ def check_relabelling(seed: int) -> Checked:
 
 
 def control_relabelling(seed: int) -> float:
-    """Without the gates a signal adds the same to every guess: for two beliefs R p and W p do not differ by the same."""
+    """Without gates a signal adds the same to every guess: for two beliefs, R p and W p do not differ by the same."""
     rng = np.random.default_rng(seed)
     model = appendix_e.random_hmm(3, 3, seed, temperature=0.5)
     relabelled = torch.eye(3, dtype=torch.float64)[rng.permutation(3)]

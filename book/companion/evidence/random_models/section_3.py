@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import Joint, conditional, normalised
+from companion.evidence.enumeration import Joint, conditional
 from companion.evidence.random_models.instances import (
     Checked,
     all_inputs,
@@ -39,23 +39,18 @@ from hmmlib.theory.theorems import claim_b_1, ground_truth, lemma_c_2, theorem_3
 
 def _decomposition_residual(table: np.ndarray) -> float:
     """How far P[U | V=v] is from P[U|Z] P[Z | V=v], and P[Z | V=v] from its recovery, in a joint table Pr(u, v, z)."""
-    p_uz, p_z = table.sum(1), table.sum((0, 1))
-    u_given_z = p_uz[:, p_z > 0] / p_z[p_z > 0]
-    condition = np.linalg.cond(u_given_z) if np.linalg.matrix_rank(u_given_z) == u_given_z.shape[1] else np.inf
-    residuals = [0.0]
-    for given in table.transpose(1, 0, 2):  # Pr(u, z) with V = v
-        if given.sum() == 0:
-            continue
-        u_given_v, z_given_v = normalised(given.sum(1)), normalised(given.sum(0))[p_z > 0]
-        residuals.append(largest(u_given_v - u_given_z @ z_given_v))
-        if np.isfinite(condition):
-            recovered = np.linalg.pinv(u_given_z) @ u_given_v
-            residuals.append(largest(recovered - z_given_v) / condition)
-    return largest(*residuals)
+    table = table[:, :, table.sum((0, 1)) > 0]
+    u_given_v, z_given_v = conditional(table.sum(2).T), conditional(table.sum(0))
+    u_given_z = table.sum(1) / table.sum((0, 1))
+    residual = largest(u_given_v - z_given_v @ u_given_z.T)
+    if np.linalg.matrix_rank(u_given_z) == u_given_z.shape[1]:
+        recovered = u_given_v @ np.linalg.pinv(u_given_z).T
+        residual = largest(residual, (recovered - z_given_v) / np.linalg.cond(u_given_z))
+    return residual
 
 
 def check_proposition_3_4(seed: int) -> Checked:
-    """P[U | V=v] = P[U|Z] P[Z | V=v] for a joint table with U ⊥ V | Z, and P[Z | V=v] back from it by a left inverse."""
+    """P[U | V=v] = P[U|Z] P[Z | V=v] for a table with U ⊥ V | Z, and P[Z | V=v] back from it by a left inverse."""
     rng, draw = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
     n_u, n_v, n_z = rng.integers(1, 6, 3).tolist()
     prior = families.sparse_columns((n_z,), 0.3, draw)
@@ -102,7 +97,7 @@ def check_claim_b_1(seed: int) -> Checked:
 
 
 def control_claim_b_1(seed: int) -> float:
-    """P[H_0] misses a state that H_1 can be in: P[H_0 | x] is zero there, D or no D, and P[H_1 | X_{2:T+1} = x] is not."""
+    """P[H_0] misses a state that H_1 can be in: P[H_0 | x] is zero there, D or no D; P[H_1 | X_{2:T+1} = x] is not."""
     model, missing = start_without_a_state(seed)
     here, later = _at_start_and_later(model, 2, 1)
     return float((conditional(later)[:, missing] * (here.sum(1) > 0)).max())
@@ -116,9 +111,9 @@ def shifted_g_1(model: HMM, inputs: Tensor) -> Tensor:
 def check_theorem_3_3(seed: int) -> Checked:
     """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, and the label of its sign.
 
-    For every possible x of a length; the scale of errors is that of W†ᵀ D⁻¹ μ, worked out here, and a label counts where
-    its score is beyond a few roundings of that scale, or is exactly 0. Where the target is rounding alone, no label is sure.
-    Not trivial if both labels occur among those that count.
+    For every possible x of a length; the scale of errors is that of W†ᵀ D⁻¹ μ, worked out here, and a label counts
+    where its score is beyond a few roundings of that scale, or is exactly 0. Where the target is rounding alone, no
+    label is sure. Not trivial if both labels occur among those that count.
     """
     rng = np.random.default_rng(seed)
     model = non_degenerate(rng, seed)
@@ -156,7 +151,7 @@ def balanced(target: Tensor) -> Tensor:
 
 
 def control_theorem_3_3(seed: int) -> float:
-    """Dependent columns, and a task that splits the inputs near the middle: 1 where a linear program refutes every head.
+    """Dependent columns, and a task that splits the inputs near the middle: 1 where no head fits, by a linear program.
 
     And the construction refuses the model. Half of the models have as many tokens as states, half fewer.
     """
@@ -190,24 +185,20 @@ def check_lemma_c_1(seed: int) -> Checked:
     """τ_i(ê(x)) = P[H_i, X̂_{-i} = (z̃, ∅, x)_{-i}] at all i; Ḡ_i is P[X̂_i | X̂_{-i}] for i > 1, zero where impossible."""
     model, _, length = essential_instance(seed)
     prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
-    tokens = _behind_gap(model, length)
-    tau = unscaled(*aggregated_messages(model, prompted(model, prompt, tokens)))
-    g = masked_token_probs(model, tokens, prompt).numpy()
-    table, emission = _with_prompt(model, prompt, length), model.emission.numpy()
+    x = _behind_gap(model, length)
+    tau = unscaled(*aggregated_messages(model, prompted(model, prompt, x)))
+    g = masked_token_probs(model, x, prompt).numpy()
+    table = _with_prompt(model, prompt, length)
     at_prompt = _with_prompt(model, torch.ones_like(prompt), length).given_input("h1")  # its row becomes ones
-    witnesses = [at_prompt, *(table.left_out(i, f"h{i}") for i in range(2, length + 3))]
-    residuals = []
-    for i, witness in enumerate(witnesses, 1):
-        residuals.append(largest(tau[:, i - 1] - witness))  # (C.2)
-        if i > 1:
-            token = witness @ emission.T if i == 2 else table.token(i)
-            residuals.append(largest(g[:, i - 1] - conditional(token)))
-        residuals.append(largest(g[:, i - 1][witness.sum(1) == 0]))
-    return Checked(largest(*residuals), _conditions(model, prompt))
+    witness = np.stack([at_prompt, *(table.left_out(i, f"h{i}") for i in range(2, length + 3))], 1)
+    tokens = [witness[:, 1] @ model.emission.numpy().T, *(table.token(i) for i in range(3, length + 3))]
+    differences = [tau - witness]  # (C.2)
+    differences += [g[:, 1:] - np.stack(list(map(conditional, tokens)), 1), g[witness.sum(2) == 0]]
+    return Checked(largest(*differences), _conditions(model, prompt))
 
 
 def control_lemma_c_1(seed: int) -> float:
-    """X̂ emits with (1 - u) ⊙ W at every step, not only at the first: Ḡ is no conditional probability of that process."""
+    """X̂ emits with (1 - u) ⊙ W at every step, not the first only: Ḡ is no conditional probability of that process."""
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(3, 3, seed, zeros=0.2)
     prompt = torch.as_tensor(0.1 + 0.8 * rng.random(3))
@@ -274,10 +265,10 @@ def check_theorem_3_6(seed: int) -> Checked:
 
 
 def control_theorem_3_6(seed: int) -> float:
-    """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt; 1 if so,
-    and the construction refuses the model.
+    """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt.
 
-    What a prompt does depends on its entries only through A(u ⊙ P[H_1]); all 16 supports of u are tried.
+    1 if so, and the construction refuses the model. What a prompt does depends on its entries only through
+    A(u ⊙ P[H_1]); all 16 supports of u are tried.
     """
     rng = np.random.default_rng(seed)
     model, mu, x = families.essential_twins(seed), [1.0, -1.0, 0.0, 0.0], torch.tensor([[1], [2]])
