@@ -21,7 +21,6 @@ from companion.evidence.statements import find
 from damages import (
     around,
     backwards,
-    both,
     by,
     chain_of,
     everything,
@@ -68,7 +67,7 @@ def forgotten():
 # How to damage: each takes a monkeypatch
 
 
-DRAWN, D_1, D_3 = memory_instances, appendix_d1, appendix_d3
+DRAWN, D_3 = memory_instances, appendix_d3
 head_minus = with_part("output", minus)
 every_value = instead(predicates, "weighted_values", lambda f: lambda model, mu: range(model.n_memory))
 DAMAGES = [
@@ -160,7 +159,8 @@ DAMAGES = [
     ("Proposition D.11", "the token itself seen",
         instead(messages, "aggregated_messages", lambda f: lambda m, e, at, own: f(m, e, at, True))),
     ("Claim D.12", "the prompt dropped",
-        instead(messages, "latent_given_others", lambda f: lambda m, x, u: f(m, x, u if u is None else torch.ones_like(u)))),
+        instead(messages, "latent_given_others",
+        lambda f: lambda m, x, u: f(m, x, u if u is None else torch.ones_like(u)))),
     ("Claim D.12", "positions one further on", around(messages, "latent_given_others", turned(1))),
     ("Lemma D.13", "sign", around(theorems, "prompted_head", head_minus)),
     ("Lemma D.13", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
@@ -216,7 +216,8 @@ DAMAGES += [
     ("Assumption 4.5", "a wide tolerance", instead(predicates, "independence", loose)),
     ("Assumption D.5", "all values count", every_value),
     ("Assumption D.5", "the others dropped", judged("assumption_d_5", lambda r: r.columns)),
-    ("Assumption D.5", "of other cells supp(μ) only", instead(predicates, "recoverable_columns", lambda f: same_values)),
+    ("Assumption D.5", "of other cells supp(μ) only",
+        instead(predicates, "recoverable_columns", lambda f: same_values)),
     ("Certificate", "κ dropped", instead(
         certificates, "certificate", lambda f: lambda *given: replace(f(*given), spread=0.0))),
     ("Certificate", "δ dropped", instead(
@@ -224,11 +225,14 @@ DAMAGES += [
     ("Exactness", "P[H_0] in the place of 1 / P[H_0]", instead(
         ours, "lemma_c_2", lambda f: lambda model, prompt: f(model, prompt) * model.initial**2)),
     ("Separable votes", "no prompt", instead(
-        certificates, "prompt_for_separating_head", lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
+        certificates, "prompt_for_separating_head",
+        lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
     ("Several classes", "heads of norm 1", instead(
-        ours, "theorem_3_3", lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
+        ours, "theorem_3_3",
+        lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
     ("Relabelling", "half the signal", instead(
-        ours, "gated_readout", lambda f: lambda table, p, signal=None: f(table, p, None if signal is None else signal / 2))),
+        ours, "gated_readout",
+        lambda f: lambda table, p, signal=None: f(table, p, None if signal is None else signal / 2))),
 ]  # fmt: skip
 
 

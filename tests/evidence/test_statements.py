@@ -136,7 +136,7 @@ def test_what_is_mostly_trivial_is_not_as_recorded():
 
 
 def test_too_few_draws_are_no_changed_verdict():
-    """Where a control breaks the conclusion in a share of 0.3, one of five, or none, is no surprise; one of thirty is."""
+    """Where a control breaks the conclusion in a share of 0.3, one of five is no surprise; one of thirty is."""
     entry = run(find("Theorem 3.3"), 3, 0)
     assert replace(entry, control_fails=1).as_recorded
     assert replace(entry, control_fails=0).as_recorded
@@ -244,6 +244,6 @@ def test_nan_in_what_is_checked_fails_the_check(monkeypatch):
 
 @pytest.mark.parametrize("seed", [1833221068, 3303878359])
 def test_theorem_3_3_is_not_blamed_for_rounding(seed):
-    """W with a condition of 2e12 and of 1e15: the head's weights are as large, and what is left of a score is rounding."""
+    """W with a condition of 2e12 and of 1e15: the head's weights are as large, and a score is left with rounding."""
     residual, _ = section_3.check_theorem_3_3(seed)
     assert residual < 1e-10
