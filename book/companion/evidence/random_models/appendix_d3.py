@@ -64,7 +64,7 @@ def head_of(seed: int) -> AttentionHead:
 
 
 def excludes(prompt: Tensor) -> bool:
-    """Whether a prompt leaves a state out: what holds behind any other is trivial."""
+    """Whether a prompt leaves a state out; behind any other, what is checked is trivial."""
     return bool((prompt == 0).any())
 
 
@@ -138,10 +138,8 @@ def check_proposition_d_11(seed: int) -> Checked:
     """For i > 1, P[M_{j*} | X̂_{-i} = x̂_{-i}] is exactly 0 outside supp(μ); and it is what enumeration gives."""
     case = with_other_start(seed, zeros=0.4)
     memory, off = memory_given(case)[:, 1:], (case.mu == 0).numpy()
-    if (memory[:, :, off] > 0).any():
-        return Checked(np.inf, True)
     exact = [conditional(case.hat.left_out(i, f"m{case.cell}")) for i in case.positions]
-    return Checked(largest(memory - np.stack(exact, 1)), bool(off.any()))
+    return Checked(largest(memory - np.stack(exact, 1), (memory[:, :, off] > 0).any()), bool(off.any()))
 
 
 def control_proposition_d_11(seed: int) -> float:
@@ -157,10 +155,9 @@ def check_claim_d_12(seed: int) -> Checked:
     case = with_other_start(seed, zeros=0.0)
     with_prompt, without = _states(case, case.prompt)[:, 1:], _states(case, None)
     exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in case.positions]
-    if (with_prompt[without == 0] > 0).any():  # (D.9)
-        return Checked(np.inf, True)
+    grows = (with_prompt[without == 0] > 0).any()  # (D.9)
     nontrivial = excludes(case.prompt) and bool((without[without.any(-1)] == 0).any())
-    return Checked(largest(with_prompt - np.stack(exact, 1)), nontrivial)
+    return Checked(largest(with_prompt - np.stack(exact, 1), grows), nontrivial)
 
 
 def _states(case: MemoryInstance, prompt: Tensor | None) -> np.ndarray:
@@ -186,8 +183,8 @@ def check_lemma_d_9(seed: int) -> Checked:
     rows = case.sure.any(1) & case.in_z
     missed = (case.moved & ~case.hat_sure)[rows].any()
     prompt_attended = (head.scores(case.probs)[:, 0] > -1 + 1e-9).any()  # it must stay below all others
-    wrong = float(missed or bool(prompt_attended))
-    return Checked(largest(wrong, attention_residual(head, case, rows)), case.selective and excludes(case.prompt))
+    residual = largest(missed, prompt_attended, attention_residual(head, case, rows))
+    return Checked(residual, case.selective and excludes(case.prompt))
 
 
 def printed_lemma_d_9(seed: int) -> Printed:
@@ -325,11 +322,9 @@ def _theorem_d_6(case: MemoryInstance) -> Checked:
     made = replace(case, prompt=prompt)
     read = made.probs, made.embeddings
     ratios, possible = case.chance * case.mean_inverse, case.hat_chance > 0
-    if not (ratios[case.in_r & possible] > 0).all():
-        return Checked(np.inf, True)
     residual = head_residual(case, head, read, np.where(possible, ratios * case.target, 0), case.in_r)
-    excluded = case.target[case.in_r & ~possible]
-    return Checked(largest(residual, excluded), both_signs(case.target[case.in_r]) and excludes(prompt))
+    wrong = case.target[case.in_r & ~possible], (ratios[case.in_r & possible] <= 0).any()
+    return Checked(largest(residual, *wrong), both_signs(case.target[case.in_r]) and excludes(prompt))
 
 
 def check_theorem_4_6(seed: int) -> Checked:
