@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hmmlib.options import errors, line, progress
 
-if TYPE_CHECKING:
-    from companion.evidence.ledger import Entry
-
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 
-def as_lines(entries: list[Entry]) -> list[str]:
+def as_lines(entries: list) -> list[str]:
     """A heading and a line for each statement, in columns; what does not hold fails, whatever its ruling."""
     rows = [("statement", "residual", "verdict", "nontrivial", "control", "exact", "patterns")]
     for entry in entries:
-        exact, patterns = entry.identity, entry.patterns
-        rows.append(
-            (
-                entry.name,
-                f"{entry.residual:.1e}",
-                entry.grade if entry.verdict == "holds" else entry.verdict,
-                f"{entry.nontrivial}/{entry.instances}",
-                f"{entry.control_fails}/{entry.control_instances}",
-                f"{exact['failures']}/{exact['points'] * len(exact['sizes'])}" if exact else "",
-                f"{patterns['failures']}/{patterns['cases']:,}" if patterns else "",
-            )
-        )
+        verdict = entry.grade if entry.verdict == "holds" else entry.verdict
+        counts = f"{entry.nontrivial}/{entry.instances}", f"{entry.control_fails}/{entry.control_instances}"
+        found, patterns = entry.identity, entry.patterns
+        exact = f"{found['failures']}/{found['points'] * len(found['sizes'])}" if found else ""
+        supports = f"{patterns['failures']}/{patterns['cases']:,}" if patterns else ""
+        rows.append((entry.name, f"{entry.residual:.1e}", verdict, *counts, exact, supports))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
