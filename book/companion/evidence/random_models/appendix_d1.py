@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from companion.evidence.enumeration import conditional
+from companion.evidence.random_models import memory_instances as cases
 from companion.evidence.random_models.instances import (
     Checked,
     Printed,
@@ -24,13 +25,7 @@ from companion.evidence.random_models.instances import (
     twin_gap,
     unscaled,
 )
-from companion.evidence.random_models.memory_instances import (
-    MemoryInstance,
-    memory_instance,
-    parity,
-    sparse_instance,
-    twins,
-)
+from companion.evidence.random_models.memory_instances import MemoryInstance
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -44,7 +39,7 @@ BOTH = [1.0, -1.0]
 
 @shared
 def _recovery(seed: int) -> theorems.Recovery:
-    case = memory_instance(seed)
+    case = cases.memory_instance(seed)
     return theorems.claim_d_3(case.model, case.cell, case.syntax)
 
 
@@ -65,7 +60,7 @@ def check_proposition_d_1(seed: int) -> Checked:
 
     And P[H_i | X = x], where the token itself counts too.
     """
-    case = sparse_instance(seed)
+    case = cases.sparse_instance(seed)
     posteriors = [messages.posterior(case.model, case.inputs, i).numpy() for i in case.positions]
     exact = [conditional(case.table.given_input(f"h{i}")) for i in case.positions]
     several = (case.table.cell_and_state(case.length) > 0).sum((1, 2)).max() > 1
@@ -74,7 +69,7 @@ def check_proposition_d_1(seed: int) -> Checked:
 
 def printed_proposition_d_1(seed: int) -> Printed:
     """With the joint probability on the right, as printed: too small by the factor Pr(x_{-i})."""
-    case = sparse_instance(seed)
+    case = cases.sparse_instance(seed)
     flat = case.model.emission.flatten(1).T.numpy()
     weights = [case.table.cell_and_state(i).reshape(len(case.inputs), -1) for i in case.positions]
     tokens = [conditional(case.table.token(i)) for i in case.positions]
@@ -116,7 +111,7 @@ def control_proposition_d_1(seed: int) -> float:
 
 def check_claim_d_3(seed: int) -> Checked:
     """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
-    case = memory_instance(seed)
+    case = cases.memory_instance(seed)
     residual = recovery_residual(_recovery(seed), case, case.chance > 0)
     return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
 
@@ -145,7 +140,7 @@ def control_claim_d_3(seed: int, *mu) -> float:
 
     0 if the construction takes the model all the same. With a task `mu`, for Claim D.10 behind the prompt (D.6).
     """
-    model, x = twins(seed)
+    model, x = cases.twins(seed)
     if not refused(theorems.claim_d_10 if mu else theorems.claim_d_3, model, *mu, 0, [0, 2, 3]):
         return 0.0
     prompt, at = _prompt(model, mu)
@@ -158,7 +153,7 @@ def check_lemma_d_2(seed: int) -> Checked:
 
     Without the last entry of q and row of Θ^(K), which only β uses, as the lemma is printed; they are zero.
     """
-    case = memory_instance(seed)
+    case = cases.memory_instance(seed)
     head = theorems.attention_head(case.model, case.mu, _recovery(seed))
     more = largest(head.query[-1], head.key[-1])
     return Checked(largest(attention_residual(head, case, case.in_r), more), case.selective)
@@ -180,7 +175,7 @@ def control_lemma_d_2(seed: int, *mu) -> float:
 
     With a task `mu`, for Lemma D.9 behind the prompt (D.6).
     """
-    model, x = twins(seed)
+    model, x = cases.twins(seed)
     prompt, first = _prompt(model, mu)
     sure = theorems.concentrated(model, x, 0, [0, 2, 3], prompt)
     return (
@@ -190,7 +185,7 @@ def control_lemma_d_2(seed: int, *mu) -> float:
 
 def check_lemma_d_4(seed: int) -> Checked:
     """V = r μᵀP[M_{j*} | x], r = Pr(X_i = x_i | x_{-i}), on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
-    case = memory_instance(seed)
+    case = cases.memory_instance(seed)
     head = theorems.attention_head(case.model, case.mu, _recovery(seed))
     values, read = head.values(case.probs, case.embeddings).numpy(), case.probs.numpy() @ head.value.T.numpy()
     want = over(case.chance[:, None], case.hat_left) * case.target[:, None]
@@ -205,7 +200,7 @@ def control_lemma_d_4(seed: int, *mu) -> float:
 
     With a task `mu`, for Lemma D.13 behind the prompt (D.6).
     """
-    model, x = parity(seed), torch.tensor([[0, 0], [0, 1]])
+    model, x = cases.parity(seed), torch.tensor([[0, 0], [0, 1]])
     prompt, at = _prompt(model, mu)
     target = messages.memory_posterior(model, x)[:, :1] - 0.5
     return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], target) if target[0] > 0 > target[1] else 0.0
@@ -217,7 +212,7 @@ def check_theorem_4_3(seed: int) -> Checked:
     And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure.
     Not trivial if both labels occur.
     """
-    case, recovery = memory_instance(seed), _recovery(seed)
+    case, recovery = cases.memory_instance(seed), _recovery(seed)
     model, read = case.model, (case.probs, case.embeddings)
     head = theorems.attention_head(model, case.mu, recovery)
     if assumption_3_2(model):
@@ -246,7 +241,7 @@ def control_theorem_4_3(seed: int) -> float:
     of the token alone; a linear program refutes every such function for each of the three sets of positions.
     """
     n = 2 + seed % 2
-    model, x = parity(seed, n), all_inputs(n, 2)
+    model, x = cases.parity(seed, n), all_inputs(n, 2)
     # μ is 1 - 1/n on the first value and -1/n on the others: posteriors sum to 1.
     labels = messages.memory_posterior(model, x)[:, 0] > 1 / n
     shown = torch.nn.functional.one_hot(x, n).double()

@@ -9,16 +9,9 @@ import torch
 from torch import Tensor
 
 from companion.evidence.enumeration import conditional
-from companion.evidence.random_models.appendix_d1 import (
-    BOTH,
-    attention_residual,
-    control_claim_d_3,
-    control_lemma_d_2,
-    control_lemma_d_4,
-    head_residual,
-    output_residual,
-    recovery_residual,
-)
+from companion.evidence.random_models import appendix_d1
+from companion.evidence.random_models import memory_instances as cases
+from companion.evidence.random_models.appendix_d1 import BOTH
 from companion.evidence.random_models.instances import (
     Checked,
     Printed,
@@ -34,16 +27,7 @@ from companion.evidence.random_models.instances import (
     shifted,
     unscaled,
 )
-from companion.evidence.random_models.memory_instances import (
-    TRIES,
-    MemoryInstance,
-    not_stationary,
-    one_cell_instance,
-    parity,
-    prompted_instance,
-    sparse_instance,
-    with_other_start,
-)
+from companion.evidence.random_models.memory_instances import MemoryInstance
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
@@ -54,12 +38,12 @@ from hmmlib.theory.heads import AttentionHead
 
 @shared
 def recovery_of(seed: int) -> theorems.Recovery:
-    case = prompted_instance(seed)
+    case = cases.prompted_instance(seed)
     return theorems.claim_d_10(case.model, case.mu, case.cell, case.syntax)
 
 
 def head_of(seed: int) -> AttentionHead:
-    case = prompted_instance(seed)
+    case = cases.prompted_instance(seed)
     return theorems.prompted_head(case.model, case.mu, recovery_of(seed))
 
 
@@ -76,11 +60,11 @@ def tau(case: MemoryInstance, own: bool = False) -> np.ndarray:
 
 def check_lemma_d_7(seed: int) -> Checked:
     """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1, or zero."""
-    case = sparse_instance(seed, behind_prompt=True)
+    case = cases.sparse_instance(seed, behind_prompt=True)
     names = [f"m{j}" for j in range(case.model.n_cells)]
     exact = [case.hat_free.given_input(*names, "h1")] + [case.hat.left_out(i, *names, f"h{i}") for i in case.positions]
     differences = [tau(case) - np.stack(exact, 1)]  # (D.5)
-    differences += [output_residual(case), case.probs.numpy()[case.hat_left == 0]]
+    differences += [appendix_d1.output_residual(case), case.probs.numpy()[case.hat_left == 0]]
     return Checked(largest(*differences), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
 
 
@@ -96,7 +80,7 @@ def control_lemma_d_7(seed: int) -> float:
 
 def check_proposition_d_8(seed: int) -> Checked:
     """P[M, H_i, X_{i+1:i+t}] = P[M, H_0, X_{1:t}]: the left side by messages, the right side enumerated."""
-    case = prompted_instance(seed)
+    case = cases.prompted_instance(seed)
     names = [f"m{j}" for j in range(case.model.n_cells)]
     residual = largest(_later(case.model, case.inputs, 1 + seed % 3) - case.table.given_input(*names, "h0"))
     return Checked(residual, case.model.n_states > 1 and case.model.n_memory > 1)
@@ -111,20 +95,20 @@ def _later(model: MemoryHMM, inputs: Tensor, i: int) -> np.ndarray:
 
 def control_proposition_d_8(seed: int) -> float:
     """A start that is not stationary: P[M, H_1] alone differs from P[M, H_0]."""
-    model, inputs = not_stationary(seed)
+    model, inputs = cases.not_stationary(seed)
     return largest(_later(model, inputs, 1) - joint(model, [None] * 2).given_input("m0", "h0"))
 
 
 def check_claim_d_10(seed: int) -> Checked:
     """As Claim D.3, on Ḡ_i(ê(x)) for i > 1 with the prompt (D.6); P[H_0] need not be stationary."""
-    case = with_other_start(seed, zeros=0.4)
-    residual = recovery_residual(recovery_of(seed), case, np.ones(len(case.inputs), bool))
+    case = cases.with_other_start(seed, zeros=0.4)
+    residual = appendix_d1.recovery_residual(recovery_of(seed), case, np.ones(len(case.inputs), bool))
     return Checked(residual, excludes(case.prompt) and len(case.states) < case.model.n_states)
 
 
 def control_claim_d_10(seed: int) -> float:
     """As for Claim D.3, behind the prompt for μ on both values: Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
-    return control_claim_d_3(seed, BOTH)
+    return appendix_d1.control_claim_d_3(seed, BOTH)
 
 
 def memory_given(case: MemoryInstance, own: bool = False) -> np.ndarray:
@@ -136,7 +120,7 @@ def memory_given(case: MemoryInstance, own: bool = False) -> np.ndarray:
 
 def check_proposition_d_11(seed: int) -> Checked:
     """For i > 1, P[M_{j*} | X̂_{-i} = x̂_{-i}] is exactly 0 outside supp(μ); and it is what enumeration gives."""
-    case = with_other_start(seed, zeros=0.4)
+    case = cases.with_other_start(seed, zeros=0.4)
     memory, off = memory_given(case)[:, 1:], (case.mu == 0).numpy()
     exact = [conditional(case.hat.left_out(i, f"m{case.cell}")) for i in case.positions]
     return Checked(largest(memory - np.stack(exact, 1), (memory[:, :, off] > 0).any()), bool(off.any()))
@@ -152,7 +136,7 @@ def control_proposition_d_11(seed: int) -> float:
 
 def check_claim_d_12(seed: int) -> Checked:
     """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's numbers."""
-    case = with_other_start(seed, zeros=0.0)
+    case = cases.with_other_start(seed, zeros=0.0)
     with_prompt, without = _states(case, case.prompt)[:, 1:], _states(case, None)
     exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in case.positions]
     grows = (with_prompt[without == 0] > 0).any()  # (D.9)
@@ -179,18 +163,18 @@ def control_claim_d_12(seed: int) -> float:
 
 def check_lemma_d_9(seed: int) -> Checked:
     """Î ⊆ 𝓘 = {i > 1: supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ H*} for x in 𝓩, Î not empty; scores as in Lemma D.2."""
-    case, head = prompted_instance(seed), head_of(seed)
+    case, head = cases.prompted_instance(seed), head_of(seed)
     rows = case.sure.any(1) & case.in_z
     missed = (case.moved & ~case.hat_sure)[rows].any()
     prompt_attended = (head.scores(case.probs)[:, 0] > -1 + 1e-9).any()  # it must stay below all others
-    residual = largest(missed, prompt_attended, attention_residual(head, case, rows))
+    residual = largest(missed, prompt_attended, appendix_d1.attention_residual(head, case, rows))
     return Checked(residual, case.selective and excludes(case.prompt))
 
 
 def printed_lemma_d_9(seed: int) -> Printed:
     """𝓘 = Î, with 𝓩 of (D.7) over i ∈ [t] and β_1 = -2, as printed: 1 where they differ on an input."""
     seed += seed % 10 == 0  # leaves out the family that was made for this
-    case, head = prompted_instance(seed), head_of(seed)
+    case, head = cases.prompted_instance(seed), head_of(seed)
     first = torch.zeros_like(head.query)
     first[-1] = -2
     rows = case.in_r & (case.hat_left[:, : case.length] > 0).all(1)
@@ -214,12 +198,12 @@ def counterexample_lemma_d_9() -> Printed:
 
 def control_lemma_d_9(seed: int) -> float:
     """As for Lemma D.2, behind the prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does."""
-    return control_lemma_d_2(seed, BOTH)
+    return appendix_d1.control_lemma_d_2(seed, BOTH)
 
 
 def check_lemma_d_13(seed: int) -> Checked:
     """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is impossible."""
-    case = prompted_instance(seed)
+    case = cases.prompted_instance(seed)
     values = head_of(seed).values(case.probs, case.embeddings).numpy()
     values, left = values[:, 1:], case.hat_left[:, 1:]
     excluded, target = (case.chance > 0) & (case.hat_chance == 0), case.target[:, None]
@@ -234,12 +218,12 @@ def check_lemma_d_13(seed: int) -> Checked:
 
 def control_lemma_d_13(seed: int) -> float:
     """As for Lemma D.4, behind the prompt: (0, 0) and (0, 1) have one token and one Ḡ at position 2, but two signs."""
-    return control_lemma_d_4(seed, BOTH)
+    return appendix_d1.control_lemma_d_4(seed, BOTH)
 
 
 def check_claim_d_14(seed: int) -> Checked:
     """μᵀP[M_{j*} | X̂ = x̂] Pr(z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | X = x]: the first factor by messages."""
-    case = prompted_instance(seed)
+    case = cases.prompted_instance(seed)
     return Checked(_claim_d_14_residual(case), excludes(case.prompt))
 
 
@@ -251,14 +235,14 @@ def _claim_d_14_residual(case: MemoryInstance) -> float:
 
 def control_claim_d_14(seed: int) -> float:
     """A start that is not stationary: the text behind the prompt then has another start than the text alone."""
-    model, inputs = not_stationary(seed)
+    model, inputs = cases.not_stationary(seed)
     mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
     return _claim_d_14_residual(MemoryInstance(model, mu, 0, [0], inputs, theorems.prompt_d_6(model, mu, 0)))
 
 
 def check_claim_d_15(seed: int) -> Checked:
     """Where x̂ is impossible and x is not, μᵀP[M_{j*} | x] = 0 exactly; where x̂_{-i} is impossible, Ḡ_i is zero."""
-    case = with_other_start(seed, zeros=0.0)
+    case = cases.with_other_start(seed, zeros=0.0)
     excluded = (case.chance > 0) & (case.hat_chance == 0)
     score = messages.memory_posterior(case.model, case.inputs, case.cell) @ case.mu
     residual = largest(score.numpy()[excluded], case.target[excluded], case.probs.numpy()[case.hat_left == 0])
@@ -284,7 +268,7 @@ def check_theorem_d_6(seed: int) -> Checked:
     And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is
     that of its target. Not trivial if both occur, in either half, and the prompt is not all ones.
     """
-    case = prompted_instance(seed)
+    case = cases.prompted_instance(seed)
     found, other = _theorem_d_6(case), _any_start(seed, case)
     return Checked(largest(found.residual, other.residual), found.nontrivial and other.nontrivial)
 
@@ -292,7 +276,7 @@ def check_theorem_d_6(seed: int) -> Checked:
 def _with_any_start(seed: int, case: MemoryInstance) -> MemoryInstance | None:
     """Chain and start drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last so far."""
     draw, old, other = torch.Generator().manual_seed(seed), case.model, None
-    for _ in range(TRIES):
+    for _ in range(cases.TRIES):
         transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
         initial = families.sparse_columns((old.n_states,), 0.3, draw)
         if ((initial > 0) & (transition @ initial == 0)).any():
@@ -311,7 +295,7 @@ def _any_start(seed: int, case: MemoryInstance) -> Checked:
         return Checked(0.0, False)
     head = theorems.prompted_head(other.model, case.mu, recovery_of(seed))
     exact, rows = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy(), other.in_r & (other.hat_chance > 0)
-    residual = head_residual(other, head, (other.probs, other.embeddings), exact * other.mean_inverse, rows)
+    residual = appendix_d1.head_residual(other, head, (other.probs, other.embeddings), exact * other.mean_inverse, rows)
     initial, first = other.model.initial.numpy(), other.model.marginal(1).numpy()
     prompt_right = over(initial, first).max() * exact - other.chance * other.target  # the maximum scales u into [0, 1]
     return Checked(largest(residual, prompt_right), both_signs(other.target[rows]))
@@ -322,14 +306,14 @@ def _theorem_d_6(case: MemoryInstance) -> Checked:
     made = replace(case, prompt=prompt)
     read = made.probs, made.embeddings
     ratios, possible = case.chance * case.mean_inverse, case.hat_chance > 0
-    residual = head_residual(case, head, read, np.where(possible, ratios * case.target, 0), case.in_r)
+    residual = appendix_d1.head_residual(case, head, read, np.where(possible, ratios * case.target, 0), case.in_r)
     wrong = case.target[case.in_r & ~possible], (ratios[case.in_r & possible] <= 0).any()
     return Checked(largest(residual, *wrong), both_signs(case.target[case.in_r]) and excludes(prompt))
 
 
 def check_theorem_4_6(seed: int) -> Checked:
     """Theorem D.6 with one memory cell."""
-    return _theorem_d_6(one_cell_instance(seed))
+    return _theorem_d_6(cases.one_cell_instance(seed))
 
 
 def control_theorem_d_6(seed: int) -> float:
@@ -340,7 +324,7 @@ def control_theorem_d_6(seed: int) -> float:
     of the tokens with one such constant each. Attending to position 1 alone gives one score for each of the two, and
     both labels occur with either.
     """
-    model, x = parity(seed), all_inputs(2, 2)
+    model, x = cases.parity(seed), all_inputs(2, 2)
     probs = messages.masked_token_probs(model, x, theorems.prompt_d_6(model, BOTH, 0))
     labels = messages.memory_posterior(model, x)[:, 0] > 0.5
     blind = largest(probs[:, 1:] - 0.5) < 1e-12
