@@ -4,34 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from hmmlib.terminal import console, errors, progress
-
-if TYPE_CHECKING:
-    from companion.evidence.ledger import Entry
+from hmmlib.terminal import errors, line, progress
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 
-def as_lines(entries: list[Entry]) -> list[str]:
-    """A heading and a line for each statement, in columns; a statement that does not hold fails, whatever its ruling."""
+def as_lines(entries: list) -> list[str]:
+    """A heading and a line for each statement, in columns; what does not hold fails, whatever its ruling."""
     rows = [("statement", "residual", "verdict", "nontrivial", "control", "exact", "patterns")]
     for entry in entries:
-        identity, patterns = entry.identity, entry.patterns
-        rows.append(
-            (
-                entry.name,
-                f"{entry.residual:.1e}",
-                entry.grade if entry.verdict == "holds" else entry.verdict,
-                f"{entry.nontrivial}/{entry.instances}",
-                f"{entry.control_fails}/{entry.control_instances}",
-                f"{identity['failures']}/{identity['points'] * len(identity['sizes'])}" if identity else "",
-                f"{patterns['failures']}/{patterns['cases']:,}" if patterns else "",
-            )
-        )
+        verdict = entry.grade if entry.verdict == "holds" else entry.verdict
+        counts = f"{entry.nontrivial}/{entry.instances}", f"{entry.control_fails}/{entry.control_instances}"
+        found, patterns = entry.identity, entry.patterns
+        exact = f"{found['failures']}/{found['points'] * len(found['sizes'])}" if found else ""
+        supports = f"{patterns['failures']}/{patterns['cases']:,}" if patterns else ""
+        rows.append((entry.name, f"{entry.residual:.1e}", verdict, *counts, exact, supports))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -51,14 +42,13 @@ def ledger(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
 ) -> None:
-    """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
+    """Check every statement and its control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from companion.evidence.ledger import run_all
     from companion.pages import write_ledger
 
     out = out or Path("mine" if Path("mine").is_dir() else "", "ledger.json")
     if out.exists() and not out.is_file():
-        what = "a folder" if out.is_dir() else "no regular file"
-        raise typer.BadParameter(f"{out} is {what}; name a file", param_hint="--out")
+        raise typer.BadParameter(f"{out} is no regular file; name a file", param_hint="--out")
     out.parent.mkdir(parents=True, exist_ok=True)
     TemporaryFile(dir=out.parent).close()  # what cannot be written is known before the work, not after it
     with progress("ledger: 0%") as update:
@@ -66,22 +56,18 @@ def ledger(
     wrong = [entry for entry in entries if not entry.as_recorded]
     written = out.with_suffix(".changed.json") if wrong else out
     write_ledger(written, entries, instances, seed)
-    console.print(f"{instances} instances, seed {seed}")
-    for line in as_lines(entries):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)  # whole, however narrow the terminal is
-    console.print("exact, patterns: failures among random rational points, and among all supports of a size")
-    for entry in entries:
-        if entry.corrected:
-            console.print(f"{entry.name}, {entry.grade}: {entry.corrected}")
+    corrected = [f"{entry.name}, {entry.grade}: {entry.corrected}" for entry in entries if entry.corrected]
+    legend = "exact, patterns: failures among random rational points, and among all supports of a size"
+    for text in (f"{instances} instances, seed {seed}", *as_lines(entries), legend, *corrected):
+        line(text)
     for entry in wrong:
-        errors.print(
+        line(
             f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), "
             f"{entry.nontrivial} of {entry.instances} instances are not trivial, control failed "
             f"{entry.control_fails} of {entry.control_instances} times",
-            style="red",
-            markup=False,
+            errors,
         )
-    console.print(str(written), style="dim", highlight=False, markup=False, soft_wrap=True)
+    line(str(written))
     if wrong:
         raise typer.Exit(1)
 

@@ -24,13 +24,12 @@ from hmmlib.files import write_whole
 
 BOOK, LIBRARY = (Path(package.__file__).resolve().parents[1] for package in (companion, hmmlib))
 """The folders in which the two packages lie."""
-
 SETTING = "notebooks/2-setting"
 
 
 @dataclass(frozen=True)
 class Equation:
-    """An equation by its number: in words, the page that shows it, and the file, from the repository's root, that computes it.
+    """An equation by its number: in words, the page that shows it, and the file that computes it, from the root.
 
     The line that does so ends in its mark, `# (D.9)`; a line may have the marks of two, `# (3.2), (4.4)`.
     """
@@ -64,7 +63,7 @@ EQUATIONS = (
     Equation("4.4", "prompt, text", MEMORY_PROMPT, "hmmlib/inference/messages.py"),
     Equation("B.1", "H₀ from X₁, linearly", APPENDIX_B, "hmmlib/theory/theorems.py"),
     Equation("C.1", "τ from two messages", APPENDIX_C, "hmmlib/inference/forward_backward.py"),
-    Equation("C.2", "τ behind a prompt", APPENDIX_C, "book/companion/evidence/random_models/appendix_c.py"),
+    Equation("C.2", "τ behind a prompt", APPENDIX_C, "book/companion/evidence/random_models/section_3.py"),
     Equation("D.1", "Gᵢ as a mixture of columns", APPENDIX_D_1, "hmmlib/inference/messages.py"),
     Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", APPENDIX_D_1, "hmmlib/theory/theorems.py"),
     Equation("D.3", "τ of the lifted chain", APPENDIX_D_2, "hmmlib/inference/forward_backward.py"),
@@ -74,23 +73,21 @@ EQUATIONS = (
     Equation("D.7", "the inputs Z", APPENDIX_D_3, "book/companion/evidence/random_models/memory_instances.py"),
     Equation("D.8", "the positions Î", APPENDIX_D_3, "book/companion/evidence/random_models/memory_instances.py"),
     Equation("D.9", "supports shrink", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d3.py"),
-    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d6.py"),
+    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d3.py"),
 )
 
 
-def _finite(value):
-    """JSON knows neither NaN nor infinity: null stands for both."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def write_ledger(path: Path, entries: list[Entry], instances: int, seed: int) -> None:
-    """The machine-readable ledger: one JSON file, with the book's pages, the numbered equations and where they are computed.
+    """The machine-readable ledger: one JSON file, with the book's pages, the equations and where they are computed.
 
-    OSError where it cannot be written; what was there before then stays.
+    JSON knows neither NaN nor infinity: null stands for both. OSError where it cannot be written; what was there stays.
     """
+    records = [asdict(entry) for entry in entries]
+    for record in records:
+        infinite = [key for key, value in record.items() if isinstance(value, float) and not math.isfinite(value)]
+        record.update(dict.fromkeys(infinite))
     equations = [
         {"number": e.number, "words": e.words, "page": e.page, "label": e.label, "source": e.where()} for e in EQUATIONS
     ]
-    records = [{key: _finite(value) for key, value in asdict(entry).items()} for entry in entries]
     content = {"instances": instances, "seed": seed, "entries": records, "equations": equations}
     write_whole(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,8 +1,7 @@
 """Checks on the parameters of a notebook, whoever set them: its author, a reader in Colab, or papermill.
 
-papermill by itself only warns about a name that a notebook does not have, and passes whatever type it read. So each
-notebook's first line after its parameters is a call of `check`, which stops the run with a message that names the
-parameter and what it takes.
+papermill by itself only warns about a name that a notebook does not have, and passes whatever type it read. So a
+notebook's first line after its parameters calls `check`, which stops the run and names the parameter and what it takes.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import ast
 import difflib
 import json
-import re
 from contextlib import suppress
 from typing import Annotated, Literal
 
@@ -43,13 +41,14 @@ def _no_bool(value):
     return value
 
 
-Seed = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(_no_bool)]
-Count = Annotated[int, Field(ge=0), BeforeValidator(_no_bool)]
-Size = Annotated[int, Field(ge=1), BeforeValidator(_no_bool)]
+NUMBER = BeforeValidator(_no_bool)
+Seed = Annotated[int, Field(ge=0, lt=2**63), NUMBER]
+Count = Annotated[int, Field(ge=0), NUMBER]
+Size = Annotated[int, Field(ge=1), NUMBER]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
-PositiveOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_no_bool)]
-Length = Annotated[int, Field(ge=-1, le=50), BeforeValidator(_no_bool)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
+PositiveOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), NUMBER]
+Length = Annotated[int, Field(ge=-1, le=50), NUMBER]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
 Preset = Literal[tuple(PRESETS)]
 
@@ -63,16 +62,13 @@ def _assignments(cell: str) -> dict[str, ast.expr | None]:
 
 def _message(item: dict) -> str:
     """One of pydantic's errors, with the parameter's name in front and what was given behind."""
-    given = item["input"]
     where = "".join(f"[{part}]" if isinstance(part, int) else part for part in item["loc"])
-    behind = "" if item["type"] == "missing" else f", not {given!r}"
-    if item["type"] == "list_type" and isinstance(given, str):
-        behind += f'; a list is written "[{", ".join(re.findall("[0-9]+", given)) or "4, 8"}]"'
-    return f"parameter {where!r}: {item['msg']}{behind}"
+    given = "" if item["type"] == "missing" else f", not {item['input']!r}"
+    return f"parameter {where!r}: {item['msg']}{given}"
 
 
 def check(namespace: dict, **declared) -> None:
-    """Check a notebook's parameters and put them, converted, into its namespace; say which are not those of its text.
+    """Check a notebook's parameters and put them, converted, into its namespace; show which are not those of its text.
 
     Args:
         namespace: the notebook's `globals()`.
@@ -82,14 +78,13 @@ def check(namespace: dict, **declared) -> None:
         ParameterError: a name that is not declared (with the nearest one that is), a wrong type, an impossible value.
             In a notebook the message alone is shown.
     """
-    # The notebook's own cell of parameters begins with "# Parameters:", the one that papermill adds with "# Parameters".
-    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("# Parameters")]
-    latest = max((k for k, cell in enumerate(cells) if cell.lstrip().startswith("# Parameters:")), default=0)
-    assigned = [_assignments(cell) for cell in cells[latest:]]
+    # The notebook's own cell of parameters begins with "# Parameters:", that of papermill with "# Parameters".
+    cells = [cell.lstrip() for cell in namespace.get("In", []) if cell.lstrip().startswith("# Parameters")]
+    latest = max((k for k, cell in enumerate(cells) if cell.startswith("# Parameters:")), default=0)
+    assigned = list(map(_assignments, cells[latest:]))
     problems = []
     for name in sorted(set().union(*assigned) - declared.keys()):
-        near = difflib.get_close_matches(name, declared, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(name, declared, n=1))
         problems.append(f"unknown parameter {name!r}: {hint}this notebook takes {', '.join(declared)}")
     model = create_model("Parameters", **{name: (kind, ...) for name, kind in declared.items()})
     try:

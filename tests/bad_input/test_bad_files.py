@@ -128,7 +128,7 @@ def test_a_checkpoint_in_the_place_of_something_else_is_refused_before_the_work(
     [
         ("--seed -1", "seed"),
         ("--instances all", "--instances"),
-        ("--out .", ". is a folder; name a file"),
+        ("--out .", ". is no regular file; name a file"),
         ("--out /dev/null", "/dev/null is no regular file; name a file"),
     ],
 )

@@ -1,1 +1,1 @@
-"""What each statement of the paper is checked by: witnesses that share no code with the library, random models, the ledger."""
+"""What each statement of the paper is checked by: witnesses without the library's code, random models, the ledger."""

@@ -8,20 +8,25 @@ all of them on several processes.
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from scipy.special import bdtr
 
 from companion.evidence.exact.identities import IDENTITIES, confirm
-from companion.evidence.random_models.residuals import Printed
+from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
 from companion.evidence.zero_patterns.patterns import PATTERNS, decide
+
+__all__ = ["FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "draw_seeds", "find", "run", "run_all"]
 
 POINTS = 2
 """Random rational points at each size."""
@@ -33,38 +38,15 @@ TOO_FEW = 1e-3
 """A share is below the recorded one where as few or fewer would come up with a lower probability than this."""
 
 
-@dataclass(frozen=True)
-class Tally:
-    """What running a statement on some seeds gave; tallies of several sets of seeds add up to that of all.
+class Found(NamedTuple):
+    """The largest residual of all draws from a seed, whether the last is not trivial, and the printed form's record."""
 
-    `nontrivial` of the instances are not trivial: both labels occur, a prompt conditions on something, and so on.
-    `printed_failures` of them break the printed form, and `smallest` is the smallest of these. `control_fails` of
-    `control_instances` broke the conclusion, by up to `control_gap`.
-    """
-
-    instances: int = 0
-    nontrivial: int = 0
-    residual: float = 0.0
-    printed_failures: int = 0
-    smallest: Printed | None = None
-    control_instances: int = 0
-    control_fails: int = 0
-    control_gap: float = 0.0
-
-    def __add__(self, other: Tally) -> Tally:
-        added = {
-            one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self) if one.type == "int"
-        }
-        records = [tally.smallest for tally in (self, other) if tally.smallest]
-        return Tally(
-            **added,
-            residual=float(np.max([self.residual, other.residual])),  # NaN wins, and fails
-            smallest=min(records, key=lambda record: record.size, default=None),
-            control_gap=float(np.max([self.control_gap, other.control_gap])),
-        )
+    residual: float
+    nontrivial: bool
+    printed: Printed | None
 
 
-def _checked(statement: Statement, seed: int) -> Tally:
+def _check(statement: Statement, seed: int) -> Found:
     """The check on an instance, drawn anew while it is trivial: the largest of all residuals. And the printed form."""
     residuals = []
     for k in range(DRAWS):
@@ -72,25 +54,19 @@ def _checked(statement: Statement, seed: int) -> Tally:
         residuals.append(found.residual)
         if found.nontrivial:
             break
-    tally = Tally(1, int(found.nontrivial), float(np.max(residuals)))
-    record = statement.printed(seed) if statement.printed else None
-    if record and not record.residual <= 1e3 * statement.tolerance:
-        tally = replace(tally, printed_failures=1, smallest=record)
-    return tally
-
-
-def _controlled(statement: Statement, seed: int) -> Tally:
-    gap = statement.control(seed)
-    return Tally(control_instances=1, control_fails=int(gap > 1e3 * statement.tolerance), control_gap=gap)
+    printed = statement.printed(seed) if statement.printed else None
+    return Found(float(np.max(residuals)), found.nontrivial, printed)  # NaN wins, and fails
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the ledger: a statement and what running it gave, both by the names that `Statement` and `Tally` have.
+    """A row of the ledger: a statement, with the names of `Statement`, and what running it gave.
 
-    `verdict` rules on the form that `check` measures, `printed` on the form as printed where numbers can be compared, and
-    `on_record` is what the latter should be. `counterexample` is the residual of the printed form on its smallest
-    instance, None where there is none, and `searched` the smallest failing instance of the random search. `identity` and
+    `nontrivial` of the `instances` are not trivial: both labels occur, a prompt conditions on something, and so on.
+    `verdict` rules on the form that `check` measures, `printed` on the form as printed where numbers can be compared,
+    and `on_record` is what the latter should be. `counterexample` is the residual of the printed form on its smallest
+    instance, None where there is none; `printed_failures` random instances break it, of which `searched` is the
+    smallest. `control_fails` of `control_instances` broke the conclusion, by up to `control_gap`. `identity` and
     `patterns` hold the evidence without rounding, where there is some.
     """
 
@@ -118,8 +94,8 @@ class Entry:
     control_gap: float
     least_share: float
     ours: bool
-    identity: dict | None = field(default=None)
-    patterns: dict | None = field(default=None)
+    identity: dict | None = None
+    patterns: dict | None = None
 
     @property
     def as_recorded(self) -> bool:
@@ -127,40 +103,42 @@ class Entry:
 
         And no fewer than half of the instances are not trivial. A share is judged as far as so many draws can tell.
         """
-        exact = (self.identity or {"failures": 0}, self.patterns or {"failures": 0})
+        exact = [evidence["failures"] for evidence in (self.identity, self.patterns) if evidence]
         return (
             self.verdict == HOLDS
             and self.printed == self.on_record
             and bdtr(self.nontrivial, self.instances, 0.5) > TOO_FEW
             and bdtr(self.control_fails, self.control_instances, self.least_share) > TOO_FEW
-            and not any(evidence["failures"] for evidence in exact)
+            and not any(exact)
         )
 
 
-def where(function: Callable) -> dict:
-    """The file, from the repository's root, and the line at which a function begins."""
-    path = os.path.relpath(inspect.getsourcefile(function), Path(__file__).parents[2])
-    return {"path": f"book/{Path(path).as_posix()}", "line": inspect.getsourcelines(function)[1]}
-
-
-def _rule(statement: Statement, tally: Tally) -> Entry:
-    verdict = HOLDS if tally.residual <= statement.tolerance else FAILS
+def _rule(statement: Statement, found: list[Found], gaps: list[float]) -> Entry:
+    residual, breaks = float(np.max([one.residual for one in found])), 1e3 * statement.tolerance
+    verdict = HOLDS if residual <= statement.tolerance else FAILS
+    failures = [one.printed for one in found if one.printed and not one.printed.residual <= breaks]
     printed, size = verdict, None
     if statement.counterexample:
         size = statement.counterexample().residual
-        failing = not size <= 1e3 * statement.tolerance
-        printed = FAILS if failing or tally.printed_failures else HOLDS
-    names = [one.name for one in fields(Entry)]
-    taken = {name: getattr(part, name) for part in (statement, tally) for name in names if hasattr(part, name)}
+        printed = FAILS if failures or not size <= breaks else HOLDS
+    path = os.path.relpath(inspect.getsourcefile(statement.check), Path(__file__).parents[2])
     ruled = dict(
-        source=where(statement.check),
+        source={"path": f"book/{Path(path).as_posix()}", "line": inspect.getsourcelines(statement.check)[1]},
+        instances=len(found),
+        nontrivial=sum(one.nontrivial for one in found),
+        residual=residual,
         verdict=verdict,
         printed=printed,
         on_record=FAILS if statement.counterexample else HOLDS,
         counterexample=size,
-        searched=tally.smallest.instance if tally.smallest else "",
+        printed_failures=len(failures),
+        searched=min(failures, key=lambda record: record.size).instance if failures else "",
+        control_instances=len(gaps),
+        control_fails=sum(gap > breaks for gap in gaps),
+        control_gap=float(np.max(gaps)),
     )
-    return Entry(**taken | ruled)
+    names = [one.name for one in fields(Entry) if hasattr(statement, one.name)]
+    return Entry(**{name: getattr(statement, name) for name in names} | ruled)
 
 
 def draw_seeds(instances: int, seed: int) -> tuple[list[int], list[int]]:
@@ -170,34 +148,15 @@ def draw_seeds(instances: int, seed: int) -> tuple[list[int], list[int]]:
 
 
 def run(statement: Statement, instances: int, seed: int) -> Entry:
-    """Check a statement on `instances` random models and its control on a tenth as many (at least 5), in this process."""
+    """Check a statement on `instances` random models and its control on a tenth as many, in this process."""
     seeds, control_seeds = draw_seeds(instances, seed)
-    tallies = [*(_checked(statement, one) for one in seeds), *(_controlled(statement, one) for one in control_seeds)]
-    return _rule(statement, sum(tallies, Tally()))
+    return _rule(statement, [_check(statement, one) for one in seeds], list(map(statement.control, control_seeds)))
 
 
-def _batch(seeds: list[int], control_seeds: list[int]) -> dict[str, Tally]:
-    """All statements on some of the seeds: seed by seed, so that statements about one instance share it."""
-    tallies = {statement.name: Tally() for statement in STATEMENTS}
-    for tally, some in ((_checked, seeds), (_controlled, control_seeds)):
-        for seed in some:
-            for statement in STATEMENTS:
-                tallies[statement.name] += tally(statement, seed)
-    return tallies
-
-
-def _identity(name: str, seed: int) -> dict:
-    return asdict(confirm(name, POINTS, seed))
-
-
-def _pattern(name: str) -> dict:
-    return asdict(decide(name))
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
+def _batch(seeds: list[int], control_seeds: list[int]) -> tuple[list[list[Found]], list[list[float]]]:
+    """All statements on some of the seeds, a list for each seed: statements about one instance share it."""
+    found = [[_check(statement, seed) for statement in STATEMENTS] for seed in seeds]
+    return found, [[statement.control(seed) for statement in STATEMENTS] for seed in control_seeds]
 
 
 def run_all(
@@ -207,30 +166,26 @@ def run_all(
     exact: bool = True,
     done: Callable[[float], None] = lambda share: None,
 ) -> list[Entry]:
-    """The whole ledger: every statement on `instances` random models, and the evidence without rounding unless not `exact`.
+    """The whole ledger: every statement on `instances` random models, and with `exact` the evidence without rounding.
 
-    `workers` processes (as many as there are cores, if left out) share the work; `done` is told the share that is done.
-    The result does not depend on how many there are.
+    `workers` processes (as many as there are cores, if left out) share the work; `done` is given the share that is
+    done. The result does not depend on how many there are.
     """
     seeds, control_seeds = draw_seeds(instances, seed)
     workers = workers or os.cpu_count() or 1
     batches = max(1, min(4 * workers, instances // 10))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         jobs = [pool.submit(_batch, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
-        identities = {name: pool.submit(_identity, name, seed) for name in IDENTITIES} if exact else {}
-        patterns = {name: pool.submit(_pattern, name) for name in PATTERNS} if exact else {}
+        identities = {name: pool.submit(confirm, name, POINTS, seed) for name in IDENTITIES if exact}
+        patterns = {name: pool.submit(decide, name) for name in PATTERNS if exact}
         everything = [*jobs, *identities.values(), *patterns.values()]
         for k, job in enumerate(everything, 1):
             job.result()
             done(k / len(everything))
+    found, gaps = (list(itertools.chain(*lists)) for lists in zip(*(job.result() for job in jobs), strict=True))
     entries = []
-    for statement in STATEMENTS:
-        entry = _rule(statement, sum((job.result()[statement.name] for job in jobs), Tally()))
+    for k, statement in enumerate(STATEMENTS):
+        entry = _rule(statement, [one[k] for one in found], [one[k] for one in gaps])
         without_rounding = {"identity": identities.get(statement.name), "patterns": patterns.get(statement.name)}
-        entries.append(replace(entry, **{key: job.result() for key, job in without_rounding.items() if job}))
+        entries.append(replace(entry, **{key: asdict(job.result()) for key, job in without_rounding.items() if job}))
     return entries
-
-
-__all__ = [
-    "FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "Tally", "draw_seeds", "find", "run", "run_all", "where",
-]  # fmt: skip

@@ -1,76 +1,93 @@
-"""Section 4.1 and appendix D.1: Proposition D.1, Claim D.3, Lemmas D.2 and D.4, Theorem 4.3."""
+"""Section 4.1 and appendix D.1: Proposition D.1, Claim D.3, Lemmas D.2 and D.4, Theorem 4.3; with what D.3 shares."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from companion.evidence.enumeration import Joint, conditional
-from companion.evidence.random_models.instances import all_inputs, joint, shared
-from companion.evidence.random_models.memory_instances import (
-    MemoryInstance,
-    memory_instance,
-    parity,
-    sparse_instance,
-    twins,
-)
-from companion.evidence.random_models.residuals import (
+from companion.evidence.enumeration import conditional
+from companion.evidence.random_models import memory_instances as cases
+from companion.evidence.random_models.instances import (
     Checked,
     Printed,
+    all_inputs,
     both_signs,
     in_words,
+    joint,
     largest,
     mislabelled,
     no_head_fits,
     over,
     refused,
+    shared,
     tie_is_sure,
     twin_gap,
+    unscaled,
 )
-from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior, posterior
+from companion.evidence.random_models.memory_instances import MemoryInstance
+from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
-from hmmlib.models.hmm import HMM
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
-from hmmlib.theory.theorems import Recovery, attention_head, claim_d_3, concentrated, ground_truth, theorem_4_3
+
+BOTH = [1.0, -1.0]
+"""A task on both values of a memory of two."""
 
 
 @shared
-def _recovery(seed: int) -> Recovery:
-    case = memory_instance(seed)
-    return claim_d_3(case.model, case.cell, case.syntax)
+def _recovery(seed: int) -> theorems.Recovery:
+    case = cases.memory_instance(seed)
+    return theorems.claim_d_3(case.model, case.cell, case.syntax)
 
 
-# Proposition D.1
+def output_residual(case: MemoryInstance) -> float:
+    """How far the output is from P[X̂_i | x̂_{-i}], this from the mixture of columns of W, and its weights from ours."""
+    flat = case.model.emission.flatten(1).T.numpy()
+    latent = messages.latent_given_others(case.model, case.inputs, case.prompt).numpy()
+    residuals = []
+    for i in case.positions:
+        token, output = conditional(case.hat.token(i)), case.probs[:, i - 1].numpy()
+        weights = conditional(case.hat.cell_and_state(i)).reshape(len(latent), -1)
+        residuals.append(largest(token - weights @ flat, output - token, latent[:, i - 1] - weights))
+    return largest(*residuals)
 
 
 def check_proposition_d_1(seed: int) -> Checked:
-    """(D.1): P[X_i | X_{-i} = x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | X_{-i} = x_{-i}), with the conditional.
+    """(D.1): P[X_i | x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | x_{-i}), with the conditional on the right.
 
     And P[H_i | X = x], where the token itself counts too.
     """
-    model, inputs = sparse_instance(seed)
-    table = joint(model, [None] * inputs.shape[1])
-    probs, latent = masked_token_probs(model, inputs).numpy(), latent_given_others(model, inputs).numpy()
-    flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
-    residuals = []
-    for i in range(1, inputs.shape[1] + 1):
-        token, weights = conditional(table.token(i)), conditional(table.cell_and_state(i)).reshape(len(inputs), -1)
-        residuals.append(largest(token - weights @ flat, probs[:, i - 1] - token, latent[:, i - 1] - weights))
-        residuals.append(largest(posterior(model, inputs, i).numpy() - conditional(table.given_input(f"h{i}"))))
-    return Checked(largest(*residuals), bool((weights > 0).sum(1).max() > 1))
+    case = cases.sparse_instance(seed)
+    posteriors = [messages.posterior(case.model, case.inputs, i).numpy() for i in case.positions]
+    exact = [conditional(case.table.given_input(f"h{i}")) for i in case.positions]
+    several = (case.table.cell_and_state(case.length) > 0).sum((1, 2)).max() > 1
+    return Checked(largest(output_residual(case), np.stack(posteriors) - np.stack(exact)), bool(several))
 
 
 def printed_proposition_d_1(seed: int) -> Printed:
     """With the joint probability on the right, as printed: too small by the factor Pr(x_{-i})."""
-    model, inputs = sparse_instance(seed)
-    table = joint(model, [None] * inputs.shape[1])
-    flat = model.emission.reshape(model.n_tokens, -1).T.numpy()
-    differences = [
-        conditional(table.token(i)) - table.cell_and_state(i).reshape(len(inputs), -1) @ flat
-        for i in range(1, inputs.shape[1] + 1)
-    ]
-    return in_words(model, inputs.shape[1], seed, largest(*differences))
+    case = cases.sparse_instance(seed)
+    flat = case.model.emission.flatten(1).T.numpy()
+    weights = [case.table.cell_and_state(i).reshape(len(case.inputs), -1) for i in case.positions]
+    tokens = [conditional(case.table.token(i)) for i in case.positions]
+    return in_words(case.model, case.length, seed, largest(np.stack(tokens) - np.stack(weights) @ flat))
+
+
+def coin() -> MemoryHMM:
+    """One state, one memory value, two tokens of probability 1/2."""
+    return MemoryHMM([[1.0]], [[[0.5]], [[0.5]]], [1.0], [1.0])
+
+
+def counterexample_proposition_d_1() -> Printed:
+    """Two tosses of `coin`: P[X_1 | X_2 = 0] is (1/2, 1/2); W times the printed joint probability is (1/4, 1/4)."""
+    model, x = coin(), torch.tensor([[0, 0]])
+    weights = unscaled(*messages.aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
+    printed = weights @ model.emission.reshape(2, -1).T.numpy()
+    gap = largest(messages.masked_token_probs(model, x)[:, 0].numpy() - printed)
+    return Printed(gap, 4, "one state, two tokens, length 2")
 
 
 def control_proposition_d_1(seed: int) -> float:
@@ -80,45 +97,32 @@ def control_proposition_d_1(seed: int) -> float:
     chain = families.regular_hmm(2, 1, draw, zeros=0.0)
     prior = appendix_e.softmax_of_uniform((4,), 1.0, draw).reshape(2, 2)
     # A vanilla HMM on (m_0, m_1, h), whose memory never changes.
-    model = HMM(
-        torch.kron(torch.eye(4, dtype=torch.float64), chain.transition),
-        emission.reshape(3, 8),
-        torch.kron(prior.reshape(-1), chain.initial),
-        columns=True,
-    )
+    transition = torch.kron(torch.eye(4, dtype=torch.float64), chain.transition)
+    model = HMM(transition, emission.reshape(3, 8), torch.kron(prior.reshape(-1), chain.initial), columns=True)
     table = joint(model, [None] * 2)
     weights = conditional(table.left_out(1, "h1")).reshape(-1, 2, 2, 2)
-    by_cell = torch.stack(
-        [
-            torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
-            torch.einsum("xkm,km->xm", emission[..., 1], prior / prior.sum(0)),
-        ],
-        -1,
-    ).numpy()  # P[X_i | M_j, H_i = j] for j = 0, 1
+    by_cell = (  # P[X_i | M_j, H_i = j] for j = 0, 1
+        torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
+        torch.einsum("xkm,km->xm", emission[..., 1], prior / prior.sum(0)),
+    )
     both = np.stack([weights[..., 0].sum(2), weights[..., 1].sum(1)], -1)
-    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", by_cell, both))
-
-
-# Claim D.3
+    return largest(conditional(table.token(1)) - np.einsum("xmh,nmh->nx", torch.stack(by_cell, -1).numpy(), both))
 
 
 def check_claim_d_3(seed: int) -> Checked:
     """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
-    case, recovery = memory_instance(seed), _recovery(seed)
-    residual = recovery_residual(recovery, case, case.table, case.probs.numpy(), 0, case.chance > 0)
+    case = cases.memory_instance(seed)
+    residual = recovery_residual(_recovery(seed), case, case.chance > 0)
     return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
 
 
-def recovery_residual(
-    recovery: Recovery, case: MemoryInstance, table: Joint, probs: np.ndarray, first: int, among: np.ndarray
-) -> float:
-    """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off `probs`, behind position `first`."""
-    theta_1, theta_2 = recovery.theta_1.numpy(), recovery.theta_2.numpy()
-    residuals = [0.0]
-    for i in range(first + 1, table.length + 1):
-        weights = table.left_out(i, f"m{case.cell}", f"h{i}")
+def recovery_residual(recovery: theorems.Recovery, case: MemoryInstance, among: np.ndarray) -> float:
+    """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off the output, on some inputs."""
+    theta_1, theta_2, residuals = recovery.theta_1.numpy(), recovery.theta_2.numpy(), [0.0]
+    for i in case.positions:
+        weights = case.hat.left_out(i, f"m{case.cell}", f"h{i}")
         rows = among & (weights.sum((1, 2)) > 0)
-        exact, g = conditional(weights)[rows], probs[rows, i - 1]
+        exact, g = conditional(weights)[rows], case.probs.numpy()[rows, i - 1]
         read = g @ theta_1.T
         residuals.append(largest(read[:, case.states] - exact.sum(1)[:, case.states]))
         residuals.append(largest(abs(read).sum(1) - 1))
@@ -126,19 +130,22 @@ def recovery_residual(
     return largest(*residuals) / case.condition
 
 
-def control_claim_d_3(seed: int) -> float:
-    """`recoverable_twins`: G_1 is the same for two inputs, and Pr(H_1 ∈ H*) is 1 for one and 0 for the other.
+def _prompt(model: MemoryHMM, mu: tuple) -> tuple[Tensor | None, int]:
+    """The prompt (D.6) for a task, if one is given, and the number of positions that it takes."""
+    return (theorems.prompt_d_6(model, *mu, 0), 1) if mu else (None, 0)
 
-    0 if the construction takes the model all the same.
+
+def control_claim_d_3(seed: int, *mu) -> float:
+    """`recoverable_twins`: the first output is the same for two inputs, and Pr(H_1 ∈ H*) is 1 and 0: their gap.
+
+    0 if the construction takes the model all the same. With a task `mu`, for Claim D.10 behind the prompt (D.6).
     """
-    model, x = twins(seed)
-    if not refused(claim_d_3, model, 0, [0, 2, 3]):
+    model, x = cases.twins(seed)
+    if not refused(theorems.claim_d_10 if mu else theorems.claim_d_3, model, *mu, 0, [0, 2, 3]):
         return 0.0
-    latent = latent_given_others(model, x)[:, 0].unflatten(1, (2, 4)).sum(1)
-    return twin_gap(masked_token_probs(model, x)[:, 0], latent[:, :1])
-
-
-# Lemma D.2
+    prompt, at = _prompt(model, mu)
+    latent = messages.latent_given_others(model, x, prompt)[:, at].unflatten(1, (2, 4)).sum(1)
+    return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], latent[:, :1])
 
 
 def check_lemma_d_2(seed: int) -> Checked:
@@ -146,104 +153,98 @@ def check_lemma_d_2(seed: int) -> Checked:
 
     Without the last entry of q and row of Θ^(K), which only β uses, as the lemma is printed; they are zero.
     """
-    case = memory_instance(seed)
-    head = attention_head(case.model, case.mu, _recovery(seed))
+    case = cases.memory_instance(seed)
+    head = theorems.attention_head(case.model, case.mu, _recovery(seed))
     more = largest(head.query[-1], head.key[-1])
-    return Checked(largest(attention_residual(head, case), more), case.selective)
+    return Checked(largest(attention_residual(head, case, case.in_r), more), case.selective)
 
 
-def attention_residual(head: AttentionHead, case: MemoryInstance) -> float:
-    """1 where the attended set is not Î on an input of 𝓡; else how far scores are from Pr(H_i ∈ H* | x_{-i})."""
-    sure = concentrated(case.model, case.inputs, case.cell, case.syntax).numpy()
-    same = (sure == case.sure)[case.chance > 0].all()
-    if not same or (head.attended(case.probs).numpy() != case.sure)[case.in_r].any():
+def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarray) -> float:
+    """1 where attended positions are not those of `hat_sure` on some rows; else how far scores are off Pr(H_i ∈ H*)."""
+    possible = case.chance > 0
+    sure = theorems.concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
+    if (sure != case.hat_sure)[possible].any() or (head.attended(case.probs).numpy() != case.hat_sure)[rows].any():
         return 1.0
-    weights = [conditional(case.table.left_out(i, f"h{i}"))[:, case.states] for i in range(1, case.length + 1)]
-    error = head.scores(case.probs).numpy() - np.stack([w.sum(1) for w in weights], 1)
-    return largest(error[case.chance > 0]) / case.condition
+    weights = [conditional(case.hat.left_out(i, f"h{i}"))[:, case.states] for i in case.positions]
+    scores = head.scores(case.probs).numpy()[:, -case.length :]
+    return largest((scores - np.stack([w.sum(1) for w in weights], 1))[possible]) / case.condition
 
 
-def control_lemma_d_2(seed: int) -> float:
-    """`recoverable_twins`: no output differs between two inputs, so no key can attend to position 1 in one only; 1 if so."""
-    model, x = twins(seed)
-    sure = concentrated(model, x, 0, [0, 2, 3])
-    return twin_gap(masked_token_probs(model, x), sure.double()) if sure.any(1).all() else 0.0
+def control_lemma_d_2(seed: int, *mu) -> float:
+    """`recoverable_twins`: no output differs between two inputs, so no key attends to position 1 in one only; 1 if so.
 
-
-# Lemma D.4
+    With a task `mu`, for Lemma D.9 behind the prompt (D.6).
+    """
+    model, x = cases.twins(seed)
+    prompt, first = _prompt(model, mu)
+    sure = theorems.concentrated(model, x, 0, [0, 2, 3], prompt)
+    return (
+        twin_gap(messages.masked_token_probs(model, x, prompt)[:, first:], sure.double()) if sure.any(1).all() else 0.0
+    )
 
 
 def check_lemma_d_4(seed: int) -> Checked:
-    """V = r μᵀP[M_{j*} | x] with r = Pr(X_i = x_i | x_{-i}) on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
-    case, recovery = memory_instance(seed), _recovery(seed)
-    head = attention_head(case.model, case.mu, recovery)
-    values = head.values(case.probs, case.model.embed(case.inputs)).numpy()
-    residuals = []
-    for i in range(1, case.length + 1):
-        rows = case.in_r & case.sure[:, i - 1]
-        ratio = over(case.chance, case.left[:, i - 1])
-        residuals.append(largest((values[:, i - 1] - ratio * case.target)[rows]))
-        exact = conditional(case.table.cell_and_state(i)).reshape(len(rows), -1)
-        residuals.append(largest((case.probs[:, i - 1].numpy() @ head.value.T.numpy() - exact)[rows]))
-    return Checked(largest(*residuals) / case.condition, both_signs(case.target[case.in_r]))
+    """V = r μᵀP[M_{j*} | x], r = Pr(X_i = x_i | x_{-i}), on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
+    case = cases.memory_instance(seed)
+    head = theorems.attention_head(case.model, case.mu, _recovery(seed))
+    values, read = head.values(case.probs, case.embeddings).numpy(), case.probs.numpy() @ head.value.T.numpy()
+    want = over(case.chance[:, None], case.hat_left) * case.target[:, None]
+    exact = [conditional(case.table.cell_and_state(i)).reshape(len(want), -1) for i in case.positions]
+    rows = case.in_r[:, None] & case.sure
+    residual = largest((values - want)[rows], (read - np.stack(exact, 1))[rows]) / case.condition
+    return Checked(residual, both_signs(case.target[case.in_r]))
 
 
-def control_lemma_d_4(seed: int) -> float:
-    """`parity_memory_hmm`: same token and same G_1 for (0, 0) and (0, 1), and posteriors that differ in sign: their gap."""
-    model, x = parity(seed), torch.tensor([[0, 0], [0, 1]])
-    target = memory_posterior(model, x)[:, :1] - 0.5
-    return twin_gap(masked_token_probs(model, x)[:, 0], target) if target[0] > 0 > target[1] else 0.0
+def control_lemma_d_4(seed: int, *mu) -> float:
+    """`parity_memory_hmm`: (0, 0) and (0, 1) begin with one token and output, and their posteriors differ in sign.
 
-
-# Theorem 4.3
+    With a task `mu`, for Lemma D.13 behind the prompt (D.6).
+    """
+    model, x = cases.parity(seed), torch.tensor([[0, 0], [0, 1]])
+    prompt, at = _prompt(model, mu)
+    target = messages.memory_posterior(model, x)[:, :1] - 0.5
+    return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], target) if target[0] > 0 > target[1] else 0.0
 
 
 def check_theorem_4_3(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do.
 
-    And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure. Not
-    trivial if both labels occur.
+    And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure.
+    Not trivial if both labels occur.
     """
-    case = memory_instance(seed)
-    model, recovery = case.model, _recovery(seed)
-    head = attention_head(model, case.mu, recovery)
+    case, recovery = cases.memory_instance(seed), _recovery(seed)
+    model, read = case.model, (case.probs, case.embeddings)
+    head = theorems.attention_head(model, case.mu, recovery)
     if assumption_3_2(model):
-        head = theorem_4_3(model, case.mu, case.cell, case.syntax)
-    read = case.probs, model.embed(case.inputs)
-    want = case.chance * case.target * mean_inverse(case.left, case.sure)
-    residual = head_residual(case, head, read, want, case.target, case.in_r)
-    truth = largest((ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0])
+        head = theorems.theorem_4_3(model, case.mu, case.cell, case.syntax)
+    residual = head_residual(case, head, read, case.chance * case.target * case.mean_inverse, case.in_r)
+    truth = largest(
+        (theorems.ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0]
+    )
     beliefs = conditional(case.table.given_input(f"m{case.cell}"))[case.in_r]
     unsure = tie_is_sure(
-        case.mu, beliefs, lambda tied, k: attention_head(model, tied, recovery).sure(*read)[case.in_r][k]
+        case.mu, beliefs, lambda tied, k: theorems.attention_head(model, tied, recovery).sure(*read)[case.in_r][k]
     )
     return Checked(largest(residual, truth, unsure), both_signs(case.target[case.in_r]))
 
 
-def mean_inverse(left: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """The mean of 1 / Pr(evidence but that of i) over a set of positions for each input, (n,)."""
-    return (over(np.ones_like(left), left) * positions).sum(1) / np.maximum(positions.sum(1), 1)
-
-
-def head_residual(
-    case: MemoryInstance, head: AttentionHead, read: tuple, want: np.ndarray, target: np.ndarray, rows: np.ndarray
-) -> float:
+def head_residual(case: MemoryInstance, head: AttentionHead, read: tuple, want: np.ndarray, rows: np.ndarray) -> float:
     """How far scores on some rows are from what is wanted; 1 where a label is not that of its target."""
     error = largest((head(*read).numpy() - want)[rows]) / case.condition
-    return max(error, mislabelled(head.label(*read)[rows], target[rows], case.mu.abs().max().item()))
+    return max(error, mislabelled(head.label(*read)[rows], case.target[rows], case.mu.abs().max().item()))
 
 
 def control_theorem_4_3(seed: int) -> float:
-    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2, and the construction refuses the model.
+    """`parity_memory_hmm`: 1 where no attention head fits the inputs of length 2, and the construction refuses it.
 
     G is the same vector everywhere. So which positions are attended does not depend on the input, and V is a function
     of the token alone; a linear program refutes every such function for each of the three sets of positions.
     """
     n = 2 + seed % 2
-    model, x = parity(seed, n), all_inputs(n, 2)
+    model, x = cases.parity(seed, n), all_inputs(n, 2)
     # μ is 1 - 1/n on the first value and -1/n on the others: posteriors sum to 1.
-    labels = memory_posterior(model, x)[:, 0] > 1 / n
+    labels = messages.memory_posterior(model, x)[:, 0] > 1 / n
     shown = torch.nn.functional.one_hot(x, n).double()
-    blind = largest(masked_token_probs(model, x) - 1 / n) < 1e-12
-    refuses = refused(theorem_4_3, parity(seed, n), [1.0] * n, 0, range(2 * n))
+    blind = largest(messages.masked_token_probs(model, x) - 1 / n) < 1e-12
+    refuses = refused(theorems.theorem_4_3, model, [1.0] * n, 0, range(2 * n))
     return float(refuses and blind and no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels))

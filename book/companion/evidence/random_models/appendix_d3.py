@@ -1,4 +1,4 @@
-"""Appendix D.3 up to the key function: Lemma D.7, Propositions D.8 and D.11, Claims D.10 and D.12, Lemma D.9."""
+"""Section 4.2 and appendices D.2 and D.3: what a prompt does to a memory model, and Theorems 4.6 and D.6."""
 
 from __future__ import annotations
 
@@ -9,122 +9,109 @@ import torch
 from torch import Tensor
 
 from companion.evidence.enumeration import conditional
-from companion.evidence.random_models.appendix_d1 import recovery_residual
-from companion.evidence.random_models.instances import all_inputs, joint, shared, shifted
-from companion.evidence.random_models.memory_instances import (
-    PromptedInstance,
-    any_prompt_instance,
-    not_stationary,
-    prompted_instance,
-    twins,
-    with_other_start,
+from companion.evidence.random_models import appendix_d1
+from companion.evidence.random_models import memory_instances as cases
+from companion.evidence.random_models.appendix_d1 import BOTH
+from companion.evidence.random_models.instances import (
+    Checked,
+    Printed,
+    all_inputs,
+    both_signs,
+    in_words,
+    joint,
+    largest,
+    no_head_fits,
+    over,
+    refused,
+    shared,
+    shifted,
+    unscaled,
 )
-from companion.evidence.random_models.residuals import Checked, Printed, in_words, largest, refused, twin_gap, unscaled
-from hmmlib.inference.messages import aggregated_messages, latent_given_others, masked_token_probs, prompted
+from companion.evidence.random_models.memory_instances import MemoryInstance
+from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
+from hmmlib.theory import theorems
+from hmmlib.theory.assumptions import assumption_4_4, assumption_4_5
 from hmmlib.theory.heads import AttentionHead
-from hmmlib.theory.theorems import Recovery, claim_d_10, concentrated, prompt_d_6, prompted_head
 
 
 @shared
-def recovery_of(seed: int) -> Recovery:
-    case = prompted_instance(seed)
-    return claim_d_10(case.model, case.mu, case.cell, case.syntax)
+def recovery_of(seed: int) -> theorems.Recovery:
+    case = cases.prompted_instance(seed)
+    return theorems.claim_d_10(case.model, case.mu, case.cell, case.syntax)
 
 
 def head_of(seed: int) -> AttentionHead:
-    case = prompted_instance(seed)
-    return prompted_head(case.model, case.mu, recovery_of(seed))
+    case = cases.prompted_instance(seed)
+    return theorems.prompted_head(case.model, case.mu, recovery_of(seed))
 
 
-def tau(case: PromptedInstance, own: bool = False) -> np.ndarray:
+def excludes(prompt: Tensor) -> bool:
+    """Whether a prompt leaves a state out; behind any other, what is checked is trivial."""
+    return bool((prompt == 0).any())
+
+
+def tau(case: MemoryInstance, own: bool = False) -> np.ndarray:
     """P[M, H_i, x̂_{-i}] (with x̂_i too if `own`) of the library, unscaled, (n, T + 1, M, …, M, H)."""
-    embeddings = prompted(case.model, case.prompt, case.inputs)
-    scaled = aggregated_messages(case.model, embeddings, slice(1, None), own)
-    return unscaled(*scaled).reshape(*embeddings.shape[:2], *case.model.memory.shape, case.model.n_states)
-
-
-# Lemma D.7
+    scaled = messages.aggregated_messages(case.model, case.embeddings, slice(1, None), own)
+    return unscaled(*scaled).reshape(*case.embeddings.shape[:2], *case.model.memory.shape, case.model.n_states)
 
 
 def check_lemma_d_7(seed: int) -> Checked:
-    """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1; zero where impossible."""
-    case = any_prompt_instance(seed)
+    """(D.5): τ_i(ê(x)) = P[H̃_i, X̂_{-i} = (z̃, x)_{-i}] for every u in [0, 1]^{|H̃|}; Ḡ_i for i > 1, or zero."""
+    case = cases.sparse_instance(seed, behind_prompt=True)
     names = [f"m{j}" for j in range(case.model.n_cells)]
-    messages, g = tau(case), case.probs.numpy()
-    latent = latent_given_others(case.model, case.inputs, case.prompt).numpy()
-    residuals = [largest(messages[:, 0] - case.hat_free.given_input(*names, "h1")), largest(g[case.hat_left == 0])]
-    flat = case.model.emission.reshape(case.model.n_tokens, -1).T.numpy()
-    for i in range(2, case.length + 2):
-        residuals.append(largest(messages[:, i - 1] - case.hat.left_out(i, *names, f"h{i}")))  # (D.5)
-        exact = conditional(case.hat.cell_and_state(i)).reshape(len(g), -1)
-        residuals.append(largest(g[:, i - 1] - conditional(case.hat.token(i)), g[:, i - 1] - exact @ flat))
-        residuals.append(largest(latent[:, i - 1] - exact))
-    return Checked(largest(*residuals), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
+    exact = [case.hat_free.given_input(*names, "h1")] + [case.hat.left_out(i, *names, f"h{i}") for i in case.positions]
+    differences = [tau(case) - np.stack(exact, 1)]  # (D.5)
+    differences += [appendix_d1.output_residual(case), case.probs.numpy()[case.hat_left == 0]]
+    return Checked(largest(*differences), len(case.prompt.unique()) > 2 and bool((case.hat_chance > 0).any()))
 
 
 def control_lemma_d_7(seed: int) -> float:
-    """X̂ emits with (1 - u) ⊙ W at every step, not only at the first: Ḡ is no conditional probability of that process."""
+    """X̂ emits with (1 - u) ⊙ W at every step, not the first only: Ḡ is no conditional probability of that process."""
     rng = np.random.default_rng(seed)
     model = families.sparse_memory_hmm(2, 3, 3, seed, 0.0)
     prompt = torch.as_tensor(0.1 + 0.8 * rng.random(6))
-    other = (1 - prompt.reshape(2, 3)) * model.emission
-    table = joint(model, [prompt.numpy(), None, None], emission=other)
-    g = masked_token_probs(model, all_inputs(3, 2), prompt).numpy()
+    table = joint(model, [prompt.numpy(), None, None], emission=(1 - prompt.reshape(2, 3)) * model.emission)
     witness = conditional(table.cell_and_state(2)).reshape(9, -1) @ model.emission.reshape(3, -1).T.numpy()
-    return largest(g[:, 1] - witness)
-
-
-# Proposition D.8
+    return largest(messages.masked_token_probs(model, all_inputs(3, 2), prompt).numpy()[:, 1] - witness)
 
 
 def check_proposition_d_8(seed: int) -> Checked:
     """P[M, H_i, X_{i+1:i+t}] = P[M, H_0, X_{1:t}]: the left side by messages, the right side enumerated."""
-    case, i = prompted_instance(seed), 1 + seed % 3
+    case = cases.prompted_instance(seed)
     names = [f"m{j}" for j in range(case.model.n_cells)]
-    residual = largest(_later(case.model, case.inputs, i) - case.table.given_input(*names, "h0"))
+    residual = largest(_later(case.model, case.inputs, 1 + seed % 3) - case.table.given_input(*names, "h0"))
     return Checked(residual, case.model.n_states > 1 and case.model.n_memory > 1)
 
 
 def _later(model: MemoryHMM, inputs: Tensor, i: int) -> np.ndarray:
     """P[M, H_i, X_{i+1:i+t} = x] for every x, (n, M, …, M, H)."""
     evidence = model.lift(model.embed(shifted(inputs, i)))
-    scaled = aggregated_messages(model, evidence, slice(i, i + 1), own=True)
+    scaled = messages.aggregated_messages(model, evidence, slice(i, i + 1), own=True)
     return unscaled(*scaled).reshape(-1, *model.memory.shape, model.n_states)
 
 
 def control_proposition_d_8(seed: int) -> float:
     """A start that is not stationary: P[M, H_1] alone differs from P[M, H_0]."""
-    model, inputs = not_stationary(seed)
+    model, inputs = cases.not_stationary(seed)
     return largest(_later(model, inputs, 1) - joint(model, [None] * 2).given_input("m0", "h0"))
-
-
-# Claim D.10, Proposition D.11, Claim D.12
 
 
 def check_claim_d_10(seed: int) -> Checked:
     """As Claim D.3, on Ḡ_i(ê(x)) for i > 1 with the prompt (D.6); P[H_0] need not be stationary."""
-    case = with_other_start(seed, zeros=0.4)
-    among = np.ones(len(case.inputs), bool)
-    residual = recovery_residual(recovery_of(seed), case, case.hat, case.probs.numpy(), 1, among)
-    return Checked(residual, bool((case.prompt == 0).any()) and len(case.states) < case.model.n_states)
+    case = cases.with_other_start(seed, zeros=0.4)
+    residual = appendix_d1.recovery_residual(recovery_of(seed), case, np.ones(len(case.inputs), bool))
+    return Checked(residual, excludes(case.prompt) and len(case.states) < case.model.n_states)
 
 
 def control_claim_d_10(seed: int) -> float:
-    """`recoverable_twins`, μ on both values: behind the prompt too, Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0.
-
-    0 if the construction takes the model all the same.
-    """
-    model, x = twins(seed)
-    if not refused(claim_d_10, model, [1.0, -1.0], 0, [0, 2, 3]):
-        return 0.0
-    prompt = prompt_d_6(model, [1.0, -1.0], 0)
-    latent = latent_given_others(model, x, prompt)[:, 1].unflatten(1, (2, 4)).sum(1)
-    return twin_gap(masked_token_probs(model, x, prompt)[:, 1], latent[:, :1])
+    """As for Claim D.3, behind the prompt for μ on both values: Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
+    return appendix_d1.control_claim_d_3(seed, BOTH)
 
 
-def memory_given(case: PromptedInstance, own: bool = False) -> np.ndarray:
+def memory_given(case: MemoryInstance, own: bool = False) -> np.ndarray:
     """P[M_{j*} | X̂_{-i} = x̂_{-i}] (x̂_i too if `own`) of the library, (n, T + 1, M)."""
     weights = np.moveaxis(tau(case, own), 2 + case.cell, 2)
     weights = weights.reshape(*weights.shape[:3], -1).sum(-1)
@@ -133,40 +120,33 @@ def memory_given(case: PromptedInstance, own: bool = False) -> np.ndarray:
 
 def check_proposition_d_11(seed: int) -> Checked:
     """For i > 1, P[M_{j*} | X̂_{-i} = x̂_{-i}] is exactly 0 outside supp(μ); and it is what enumeration gives."""
-    case = with_other_start(seed, zeros=0.4)
-    memory, off = memory_given(case), (case.mu == 0).numpy()
-    if (memory[:, 1:, off] > 0).any():
-        return Checked(np.inf, True)
-    exact = [conditional(case.hat.left_out(i, f"m{case.cell}")) for i in range(2, case.length + 2)]
-    return Checked(largest(memory[:, 1:] - np.stack(exact, 1)), bool(off.any()))
+    case = cases.with_other_start(seed, zeros=0.4)
+    memory, off = memory_given(case)[:, 1:], (case.mu == 0).numpy()
+    exact = [conditional(case.hat.left_out(i, f"m{case.cell}")) for i in case.positions]
+    return Checked(largest(memory - np.stack(exact, 1), (memory[:, :, off] > 0).any()), bool(off.any()))
 
 
 def control_proposition_d_11(seed: int) -> float:
     """A prompt that is not (D.6), but positive everywhere: memory values outside supp(μ) keep their probability."""
-    rng = np.random.default_rng(seed)
-    model = families.recoverable_twins(seed)
-    prompt = torch.as_tensor(0.2 + 0.8 * rng.random(8))
-    case = PromptedInstance(
-        model, torch.tensor([1.0, 0.0], dtype=torch.float64), 0, [0], torch.tensor([[0, 2]]), prompt
-    )
+    prompt = torch.as_tensor(0.2 + 0.8 * np.random.default_rng(seed).random(8))
+    mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    case = MemoryInstance(families.recoverable_twins(seed), mu, 0, [0], torch.tensor([[0, 2]]), prompt)
     return float(memory_given(case)[:, 1:, 1].max())
 
 
 def check_claim_d_12(seed: int) -> Checked:
     """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's numbers."""
-    case = with_other_start(seed, zeros=0.0)
-    with_prompt, without = (_states(case, prompt) for prompt in (case.prompt, None))
-    exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in range(2, case.length + 2)]
-    if (with_prompt[:, 1:][without == 0] > 0).any():  # (D.9)
-        return Checked(np.inf, True)
-    possible = without[without.any(-1)]
-    nontrivial = bool((case.prompt == 0).any()) and bool((possible == 0).any())
-    return Checked(largest(with_prompt[:, 1:] - np.stack(exact, 1)), nontrivial)
+    case = cases.with_other_start(seed, zeros=0.0)
+    with_prompt, without = _states(case, case.prompt)[:, 1:], _states(case, None)
+    exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in case.positions]
+    grows = (with_prompt[without == 0] > 0).any()  # (D.9)
+    nontrivial = excludes(case.prompt) and bool((without[without.any(-1)] == 0).any())
+    return Checked(largest(with_prompt - np.stack(exact, 1), grows), nontrivial)
 
 
-def _states(case: PromptedInstance, prompt: Tensor | None) -> np.ndarray:
+def _states(case: MemoryInstance, prompt: Tensor | None) -> np.ndarray:
     """P[H_i | all other tokens, and the prompt], (n, T or T + 1, H)."""
-    latent = latent_given_others(case.model, case.inputs, prompt)
+    latent = messages.latent_given_others(case.model, case.inputs, prompt)
     return latent.unflatten(2, (case.model.n_memory, case.model.n_states)).sum(2).numpy()
 
 
@@ -175,55 +155,186 @@ def control_claim_d_12(seed: int) -> float:
     draw = torch.Generator().manual_seed(seed)
     transition = 0.2 + torch.rand(3, 3, generator=draw, dtype=torch.float64)
     transition[2, 0] = transition[2, 2] = 0  # the last state is entered only from the one in the middle
-    transition = transition / transition.sum(0)
     emission = appendix_e.softmax_of_uniform((2, 2, 3), 0.5, draw)
-    model = MemoryHMM(transition, emission, [1.0, 0.0, 0.0], [0.5, 0.5])
-    case = PromptedInstance(model, torch.ones(2, dtype=torch.float64), 0, [0], all_inputs(2, 2), torch.ones(6).double())
-    with_prompt, without = _states(case, case.prompt)[:, 1:], _states(case, None)
-    return float(with_prompt[without == 0].max(initial=0.0))
-
-
-# Lemma D.9
+    model = MemoryHMM(transition / transition.sum(0), emission, [1.0, 0.0, 0.0], [0.5, 0.5])
+    case = MemoryInstance(model, torch.ones(2).double(), 0, [0], all_inputs(2, 2), torch.ones(6).double())
+    return float(_states(case, case.prompt)[:, 1:][_states(case, None) == 0].max(initial=0.0))
 
 
 def check_lemma_d_9(seed: int) -> Checked:
     """Î ⊆ 𝓘 = {i > 1: supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ H*} for x in 𝓩, Î not empty; scores as in Lemma D.2."""
-    case = prompted_instance(seed)
-    return Checked(_behind_the_prompt(case, head_of(seed)), case.selective and bool((case.prompt == 0).any()))
-
-
-def _behind_the_prompt(case: PromptedInstance, head: AttentionHead) -> float:
+    case, head = cases.prompted_instance(seed), head_of(seed)
     rows = case.sure.any(1) & case.in_z
-    sure = concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
-    attended = head.attended(case.probs).numpy()
-    if (sure != case.hat_sure)[case.chance > 0].any() or (case.moved & ~case.hat_sure)[rows].any():
-        return 1.0
-    if (attended != case.hat_sure)[rows].any():
-        return 1.0
-    scores = head.scores(case.probs).numpy()
-    if (scores[:, 0] > -1 + 1e-9).any():
-        return 1.0  # the position of the prompt must stay below all others
-    weights = [conditional(case.hat.left_out(i, f"h{i}"))[:, case.states] for i in range(2, case.length + 2)]
-    error = scores[:, 1:] - np.stack([w.sum(1) for w in weights], 1)
-    return largest(error[case.chance > 0]) / case.condition
+    missed = (case.moved & ~case.hat_sure)[rows].any()
+    prompt_attended = (head.scores(case.probs)[:, 0] > -1 + 1e-9).any()  # it must stay below all others
+    residual = largest(missed, prompt_attended, appendix_d1.attention_residual(head, case, rows))
+    return Checked(residual, case.selective and excludes(case.prompt))
 
 
 def printed_lemma_d_9(seed: int) -> Printed:
     """𝓘 = Î, with 𝓩 of (D.7) over i ∈ [t] and β_1 = -2, as printed: 1 where they differ on an input."""
     seed += seed % 10 == 0  # leaves out the family that was made for this
-    case = prompted_instance(seed)
-    first = torch.zeros_like(head_of(seed).query)
+    case, head = cases.prompted_instance(seed), head_of(seed)
+    first = torch.zeros_like(head.query)
     first[-1] = -2
-    head = replace(head_of(seed), positions=first[None])
     rows = case.in_r & (case.hat_left[:, : case.length] > 0).all(1)
-    differs = (head.attended(case.probs).numpy() != case.moved)[rows].any()
+    differs = (replace(head, positions=first[None]).attended(case.probs).numpy() != case.moved)[rows].any()
     return in_words(case.model, case.length, seed, float(differs))
 
 
+def counterexample_lemma_d_9() -> Printed:
+    """`shrinking_support`, inputs (0, 2) and (1, 2): all Ḡ_i with i > 1 agree, and Î is {2, 3} and {2}.
+
+    The residual is 1 where that is so: then no query, key or position embeddings whatever give 𝓘 = Î for both.
+    """
+    model, syntax = families.shrinking_support()
+    x, prompt = torch.tensor([[0, 2], [1, 2]]), theorems.prompt_d_6(model, [1.0, 0.0], 0)
+    g = messages.masked_token_probs(model, x, prompt)[:, 1:]
+    sure = theorems.concentrated(model, x, 0, syntax)
+    fair = assumption_4_4(model).holds and assumption_4_5(model, [1.0, 0.0], syntax).holds and bool(g.any(-1).all())
+    differs = largest(g[0] - g[1]) < 1e-12 and bool(sure.any(1).all()) and not torch.equal(sure[0], sure[1])
+    return Printed(float(fair and differs), 24, "three states, two memory values, four tokens, length 2")
+
+
 def control_lemma_d_9(seed: int) -> float:
-    """`recoverable_twins` behind a prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does; 1 if so."""
-    model, x = twins(seed)
-    prompt = prompt_d_6(model, [1.0, -1.0], 0)
-    sure = concentrated(model, x, 0, [0, 2, 3], prompt)
-    probs = masked_token_probs(model, x, prompt)[:, 1:]
-    return twin_gap(probs, sure.double()) if sure.any(1).all() else 0.0
+    """As for Lemma D.2, behind the prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does."""
+    return appendix_d1.control_lemma_d_2(seed, BOTH)
+
+
+def check_lemma_d_13(seed: int) -> Checked:
+    """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is impossible."""
+    case = cases.prompted_instance(seed)
+    values = head_of(seed).values(case.probs, case.embeddings).numpy()
+    values, left = values[:, 1:], case.hat_left[:, 1:]
+    excluded, target = (case.chance > 0) & (case.hat_chance == 0), case.target[:, None]
+    exact = (case.hat.given_input(f"m{case.cell}") @ case.mu.numpy())[:, None]
+    rows = case.in_r[:, None] & case.sure
+    possible = rows & (left > 0) & (case.hat_chance > 0)[:, None]
+    differences = [values[excluded], (values - over(exact, left))[rows & (left > 0)]]
+    differences += [(values - over(case.chance[:, None], left) * target)[possible], target * (rows & ~possible)]
+    nontrivial = excludes(case.prompt) and both_signs(case.target[case.in_r])
+    return Checked(largest(*differences) / case.condition, nontrivial)
+
+
+def control_lemma_d_13(seed: int) -> float:
+    """As for Lemma D.4, behind the prompt: (0, 0) and (0, 1) have one token and one Ḡ at position 2, but two signs."""
+    return appendix_d1.control_lemma_d_4(seed, BOTH)
+
+
+def check_claim_d_14(seed: int) -> Checked:
+    """μᵀP[M_{j*} | X̂ = x̂] Pr(z̃ | X̂_{2:T+1} = x) = μᵀP[M_{j*} | X = x]: the first factor by messages."""
+    case = cases.prompted_instance(seed)
+    return Checked(_claim_d_14_residual(case), excludes(case.prompt))
+
+
+def _claim_d_14_residual(case: MemoryInstance) -> float:
+    behind = memory_given(case, own=True)[:, 0] @ case.mu.numpy()  # (D.10)
+    chance = over(case.hat_chance, case.hat_left[:, 0])
+    return largest((behind * chance - case.target)[case.hat_chance > 0])
+
+
+def control_claim_d_14(seed: int) -> float:
+    """A start that is not stationary: the text behind the prompt then has another start than the text alone."""
+    model, inputs = cases.not_stationary(seed)
+    mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    return _claim_d_14_residual(MemoryInstance(model, mu, 0, [0], inputs, theorems.prompt_d_6(model, mu, 0)))
+
+
+def check_claim_d_15(seed: int) -> Checked:
+    """Where x̂ is impossible and x is not, μᵀP[M_{j*} | x] = 0 exactly; where x̂_{-i} is impossible, Ḡ_i is zero."""
+    case = cases.with_other_start(seed, zeros=0.0)
+    excluded = (case.chance > 0) & (case.hat_chance == 0)
+    score = messages.memory_posterior(case.model, case.inputs, case.cell) @ case.mu
+    residual = largest(score.numpy()[excluded], case.target[excluded], case.probs.numpy()[case.hat_left == 0])
+    return Checked(residual, bool(excluded.any()))
+
+
+def control_claim_d_15(seed: int) -> float:
+    """A prompt that is 0 on a value of supp(μ): an input that only this value explains is impossible, and weighs."""
+    draw = torch.Generator().manual_seed(seed)
+    chain = families.regular_hmm(2, 1, draw)
+    emission = torch.zeros(3, 2, 2, dtype=torch.float64)
+    emission[0] = 0.2 + 0.6 * torch.rand(2, 2, generator=draw)
+    emission[1, 0], emission[2, 1] = 1 - emission[0, 0], 1 - emission[0, 1]  # tokens 1 and 2 show the value
+    model = MemoryHMM(chain.transition, emission, chain.stationary(), [0.5, 0.5])
+    mu = torch.as_tensor(0.5 + np.random.default_rng(seed).random(2))
+    case = MemoryInstance(model, mu, 0, [0], all_inputs(3, 2), theorems.prompt_d_6(model, [1.0, 0.0], 0))
+    return largest(case.target[(case.chance > 0) & (case.hat_chance == 0)])
+
+
+def check_theorem_d_6(seed: int) -> Checked:
+    """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
+
+    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is
+    that of its target. Not trivial if both occur, in either half, and the prompt is not all ones.
+    """
+    case = cases.prompted_instance(seed)
+    found, other = _theorem_d_6(case), _any_start(seed, case)
+    return Checked(largest(found.residual, other.residual), found.nontrivial and other.nontrivial)
+
+
+def _with_any_start(seed: int, case: MemoryInstance) -> MemoryInstance | None:
+    """Chain and start drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last so far."""
+    draw, old, other = torch.Generator().manual_seed(seed), case.model, None
+    for _ in range(cases.TRIES):
+        transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
+        initial = families.sparse_columns((old.n_states,), 0.3, draw)
+        if ((initial > 0) & (transition @ initial == 0)).any():
+            continue
+        model = MemoryHMM(transition, old.emission, initial, old.memory)
+        other = replace(case, model=model, prompt=theorems.prompt_for_any_start(model, case.mu, case.cell))
+        if both_signs(other.target[other.in_r & (other.hat_chance > 0)]):
+            break
+    return other
+
+
+def _any_start(seed: int, case: MemoryInstance) -> Checked:
+    """The head of the proof behind `prompt_for_any_start`."""
+    other = _with_any_start(seed, case)
+    if other is None:
+        return Checked(0.0, False)
+    head = theorems.prompted_head(other.model, case.mu, recovery_of(seed))
+    exact, rows = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy(), other.in_r & (other.hat_chance > 0)
+    residual = appendix_d1.head_residual(other, head, (other.probs, other.embeddings), exact * other.mean_inverse, rows)
+    initial, first = other.model.initial.numpy(), other.model.marginal(1).numpy()
+    prompt_right = over(initial, first).max() * exact - other.chance * other.target  # the maximum scales u into [0, 1]
+    return Checked(largest(residual, prompt_right), both_signs(other.target[rows]))
+
+
+def _theorem_d_6(case: MemoryInstance) -> Checked:
+    prompt, head = theorems.theorem_4_6(case.model, case.mu, case.cell, case.syntax)
+    made = replace(case, prompt=prompt)
+    read = made.probs, made.embeddings
+    ratios, possible = case.chance * case.mean_inverse, case.hat_chance > 0
+    residual = appendix_d1.head_residual(case, head, read, np.where(possible, ratios * case.target, 0), case.in_r)
+    wrong = case.target[case.in_r & ~possible], (ratios[case.in_r & possible] <= 0).any()
+    return Checked(largest(residual, *wrong), both_signs(case.target[case.in_r]) and excludes(prompt))
+
+
+def check_theorem_4_6(seed: int) -> Checked:
+    """Theorem D.6 with one memory cell."""
+    return _theorem_d_6(cases.one_cell_instance(seed))
+
+
+def control_theorem_d_6(seed: int) -> float:
+    """As for Theorem 4.3, behind the prompt (D.6) for μ on both values.
+
+    For i > 1, Ḡ_i is the same vector everywhere, and Ḡ_1 takes two values. So the attended positions, and what
+    position 1 adds, can depend on the input only through which of the two it is; linear programs refute every function
+    of the tokens with one such constant each. Attending to position 1 alone gives one score for each of the two, and
+    both labels occur with either.
+    """
+    model, x = cases.parity(seed), all_inputs(2, 2)
+    probs = messages.masked_token_probs(model, x, theorems.prompt_d_6(model, BOTH, 0))
+    labels = messages.memory_posterior(model, x)[:, 0] > 0.5
+    blind = largest(probs[:, 1:] - 0.5) < 1e-12
+    first = (probs[:, 0, 0] > 0.5).long()  # which of the two values Ḡ_1 takes
+    two = largest(*(probs[first == k, 0] - probs[first == k, 0][0] for k in (0, 1))) < 1e-12
+    both = all(labels[first == k].any() and not labels[first == k].all() for k in (0, 1))
+    shown, constants = (torch.nn.functional.one_hot(values, 2).double() for values in (x, first))
+    attended = (shown[:, 0], shown[:, 1], shown.mean(1))
+    refuted = no_head_fits([torch.cat([values, constants], 1) / 2 for values in attended], labels)
+    return float(refused(theorems.theorem_4_6, model, BOTH, 0, range(4)) and blind and two and both and refuted)
+
+
+control_theorem_4_6 = control_theorem_d_6

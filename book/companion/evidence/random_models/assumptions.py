@@ -1,7 +1,7 @@
-"""The assumptions as predicates: each against an independent ruling in exact arithmetic, and on models that break just it.
+"""The assumptions as predicates: each against a ruling in exact arithmetic, and on models that break just it.
 
-A check returns 1 where the predicate and the witness disagree (it may say that it cannot tell), a control 1 where a model
-that breaks only this assumption is refused. Mistakes show most in models near the edge: columns that a part of 2^-1 to 2^-30
+A check returns 1 where predicate and witness disagree (it may rule that it cannot tell), a control 1 where a model that
+breaks only this assumption is refused. Mistakes show most in models near the edge: columns that a part of 2^-1 to 2^-30
 keeps from being dependent, or that leave a span by as little, zeros that are the smallest float instead, a start that
 is off by a millionth in its rarest state.
 """
@@ -9,15 +9,15 @@ is off by a millionth in its rarest state.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from companion.evidence.exact.rational import rank
-from companion.evidence.random_models.instances import chain_in_turn, draw_weights
-from companion.evidence.random_models.memory_instances import any_recoverable
-from companion.evidence.random_models.residuals import Checked, refused
+from companion.evidence.random_models.instances import Checked, draw_weights, refused
+from companion.evidence.random_models.memory_instances import columns
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
@@ -45,7 +45,7 @@ def _judged(report: Report, truth: bool, nontrivial: bool) -> Checked:
 
 
 def _nudged(rng: np.random.Generator, columns: Tensor) -> Tensor:
-    """Columns (X, k) on a coarse grid, of which one is moved to another, but for a part of 2^-1 to 2^-30, without rounding."""
+    """Columns (X, k) on a coarse grid, one of them moved to another but for a part of 2^-1 to 2^-30, exactly."""
     wide = families.on_a_grid(columns)
     into, one, other = rng.integers(wide.shape[1], size=3)
     part = 2.0 ** -int(rng.integers(1, 31))
@@ -59,8 +59,22 @@ def _smallest(rng: np.random.Generator, table: Tensor) -> Tensor:
     return torch.where((table == 0) & some, torch.tensor(5e-324, dtype=torch.float64), table)
 
 
+def _chain_in_turn(rng: np.random.Generator, n_states: int) -> Tensor:
+    """A chain that visits one to three classes of states in turn: irreducible, and its period is their number."""
+    classes = np.arange(n_states) % min(n_states, int(rng.integers(1, 4)))
+    allowed = classes[:, None] == (classes[None, :] + 1) % (classes.max() + 1)
+    weights = allowed * rng.integers(1, 4, (n_states, n_states))
+    return torch.as_tensor(weights / weights.sum(0))
+
+
+def _ergodic(model: HMM) -> bool:
+    """Whether a power of A has no zeros, of which (S - 1)² + 1 is the first that has to be asked."""
+    steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
+    return bool((steps > 0).all())
+
+
 def check_assumption_3_1(seed: int) -> Checked:
-    """Independent columns of W: by singular values, and by elimination in rational numbers. Not trivial up to X columns."""
+    """Independent columns of W: by singular values, and by rational elimination. Not trivial for 2 to X columns."""
     rng = np.random.default_rng(seed)
     n_states, n_tokens = (int(rng.integers(1, 6)) for _ in range(2))
     model = families.sparse_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.8)
@@ -79,11 +93,10 @@ def check_assumption_3_2(seed: int) -> Checked:
     """Ergodic by periods of cycles, and by a power of A without zeros; full support of P[H_0] by looking."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 7)), 2, seed, zeros=0.3 + 0.6 * float(rng.random()))
-    transition = chain_in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
+    transition = _chain_in_turn(rng, model.n_states) if rng.random() < 0.5 else model.transition
     initial = torch.full_like(model.initial, 1 / model.n_states) if rng.random() < 0.7 else model.initial
-    model = HMM(_smallest(rng, torch.as_tensor(transition)), model.emission, _smallest(rng, initial), columns=True)
-    steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
-    truth = bool((steps > 0).all()) and bool((model.initial > 0).all())
+    model = HMM(_smallest(rng, transition), model.emission, _smallest(rng, initial), columns=True)
+    truth = _ergodic(model) and bool((model.initial > 0).all())
     return _judged(assumption_3_2(model), truth, model.n_states > 1 and bool((model.transition == 0).any()))
 
 
@@ -95,11 +108,8 @@ def control_assumption_3_2(seed: int) -> float:
     model = families.non_degenerate_hmm(3, 3, seed, zeros=0.0)
     turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
     leave = torch.tensor([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 0]], dtype=torch.float64)
-    transition, start = [
-        (turn, model.initial),
-        (leave, model.initial),
-        (model.transition, torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)),
-    ][seed % 3]
+    missing = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64)
+    transition, start = [(turn, model.initial), (leave, model.initial), (model.transition, missing)][seed % 3]
     broken = HMM(transition, model.emission, start, columns=True)
     memory = MemoryHMM(transition, EVERY_TOKEN_APART, start, [0.5, 0.5])
     refuses = refused(theorem_3_3, broken, [1.0, -1.0, 1.0]) and refused(theorem_4_3, memory, [1.0, -1.0], 0, [0, 1, 2])
@@ -107,7 +117,7 @@ def control_assumption_3_2(seed: int) -> float:
 
 
 def check_assumption_3_5(seed: int) -> Checked:
-    """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where some set satisfies it.
+    """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where there is one.
 
     Not trivial where one of several states does.
     """
@@ -118,21 +128,18 @@ def check_assumption_3_5(seed: int) -> Checked:
     mu = draw_weights(rng, model.n_states)
     wanted = set(mu.nonzero().squeeze(-1).tolist())
     supports = [set(column.nonzero().squeeze(-1).tolist()) for column in model.transition.T]
-    unions = {
-        frozenset(set().union(*(supports[h] for h in chosen)))
-        for size in range(1, model.n_states + 1)
-        for chosen in itertools.combinations(range(model.n_states), size)
-    }
+    sizes = range(1, model.n_states + 1)
+    subsets = [subset for size in sizes for subset in itertools.combinations(range(model.n_states), size)]
+    unions = [set().union(*(supports[h] for h in sources)) for sources in subsets]
     good, unsure = set(), False
-    for size in range(1, model.n_states + 1):
-        for essential in itertools.combinations(range(model.n_states), size):
-            independent = rank(model.emission[:, list(essential)].numpy()) == size
-            holds = frozenset(essential) in unions and wanted <= set(essential) and independent
-            good |= {essential} if holds else set()
-            report = assumption_3_5(model, mu, essential)
-            unsure |= report.verdict is Verdict.CLOSE
-            if _judged(report, holds, True).residual:
-                return Checked(1.0, True)
+    for essential in subsets:
+        independent = rank(model.emission[:, list(essential)].numpy()) == len(essential)
+        holds = set(essential) in unions and wanted <= set(essential) and independent
+        good |= {essential} if holds else set()
+        report = assumption_3_5(model, mu, essential)
+        unsure |= report.verdict is Verdict.CLOSE
+        if _judged(report, holds, True).residual:
+            return Checked(1.0, True)
     essential = essential_states(model, mu)
     wrong = tuple(essential) not in good if essential else bool(good) and not unsure
     return Checked(float(wrong), bool(good) and model.n_states > 1)
@@ -147,41 +154,48 @@ def control_assumption_3_5(seed: int) -> float:
     return float(first and second)
 
 
-def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values: list[int], others: list[int]) -> bool:
+def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int]) -> bool:
     """Independent columns, and a span apart from the rest, by three ranks in rational numbers."""
-    table = model.emission.numpy()
-    in_cell = [cell * model.n_syntax + s for s in range(model.n_syntax)]
-    inside = [(m, in_cell[s]) for s in syntax for m in values]
-    outside = [(m, h) for h in in_cell if h not in [in_cell[s] for s in syntax] for m in values]
-    outside += [(m, h) for h in range(model.n_states) if h not in in_cell for m in others]
-    left, right = (np.array([table[:, m, h] for m, h in part]).reshape(-1, len(table)) for part in (inside, outside))
-    ranks = [rank(part) for part in (left, right, np.concatenate([left, right]))]
-    return ranks[0] == len(inside) and ranks[2] == ranks[0] + ranks[1]
+    inside, rest = columns(model, cell, syntax, values)
+    ranks = [rank(part.T) for part in (inside, rest, np.concatenate([inside, rest], 1))]
+    return ranks[0] == inside.shape[1] and ranks[2] == ranks[0] + ranks[1]
 
 
-def _near_the_edge(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], Tensor]:
-    """`any_recoverable`, two times in three with a column that is moved."""
-    model, cell, syntax, mu = any_recoverable(seed, n_cells)
+def _any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], Tensor]:
+    """Any sparse model and any H*, half of them made to satisfy Assumption D.5; then a column moved in two of three."""
+    rng = np.random.default_rng(seed)
+    n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    sizes = n_recoverable, n_values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
+    if seed % 2:
+        model, cell, syntax, weighed = families.recoverable_memory_hmm(n_cells, n_memory, n_syntax, *sizes, seed)
+    else:
+        n_tokens, zeros = int(rng.integers(2, 9)), 0.3 + 0.4 * rng.random()
+        model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
+        cell = int(rng.integers(n_cells))
+        syntax = sorted(rng.choice(n_syntax, n_recoverable, replace=False).tolist())
+        weighed = sorted(rng.choice(n_memory, n_values, replace=False).tolist())
+    mu = draw_weights(rng, n_memory, support=weighed)
     if seed % 3:
         emission = _nudged(np.random.default_rng(seed), model.emission.flatten(1)).reshape(model.emission.shape)
         model = MemoryHMM(model.transition, emission, model.initial, model.memory)
     return model, cell, syntax, mu
 
 
-def _several(model: MemoryHMM) -> bool:
-    return model.n_memory * model.n_states > 2
+def _against_ranks(seed: int, n_cells: int, every_value: bool, predicate: Callable[..., Report]) -> Checked:
+    """`predicate(model, mu, cell, syntax)` against three ranks; all memory values count, or those in supp(μ)."""
+    model, cell, syntax, mu = _any_recoverable(seed, n_cells)
+    values = range(model.n_memory) if every_value else mu.nonzero().squeeze(-1).tolist()
+    truth = _recoverable_by_ranks(model, cell, syntax, values)
+    return _judged(predicate(model, mu, cell, syntax), truth, model.n_memory * model.n_states > 2)
 
 
 def check_assumption_4_2(seed: int) -> Checked:
     """By singular values and an angle, and by ranks in rational numbers; one to three cells. Not trivial from three."""
-    model, cell, syntax, _ = _near_the_edge(seed, 1 + seed % 3)
-    every = list(range(model.n_memory))
-    truth = _recoverable_by_ranks(model, cell, syntax, every, every)
-    return _judged(assumption_4_2(model, cell, syntax), truth, _several(model))
+    return _against_ranks(seed, 1 + seed % 3, True, lambda model, mu, cell, syntax: assumption_4_2(model, cell, syntax))
 
 
 def control_assumption_4_2(seed: int) -> float:
-    """`recoverable_twins`: independent columns whose span meets that of the others. `parity_memory_hmm`: dependent ones."""
+    """`recoverable_twins`: independent columns whose span meets that of the others. `parity_memory_hmm`: dependent."""
     twins = assumption_4_2(families.recoverable_twins(seed), 0, [0, 2, 3])
     parity = assumption_4_2(families.parity_memory_hmm(2, 0.1), 0, [0, 1, 2, 3])
     return float(not twins and bool(twins.columns) and twins.angle < 1e-9 and not parity and not parity.columns)
@@ -195,8 +209,7 @@ def check_assumption_4_4(seed: int) -> Checked:
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(int(rng.integers(1, 6)), 2, seed, zeros=0.5)
     if rng.random() < 0.5:
-        model = HMM(chain_in_turn(rng, model.n_states), model.emission, model.initial, columns=True)
-    steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
+        model = HMM(_chain_in_turn(rng, model.n_states), model.emission, model.initial, columns=True)
     start = rng.random()
     if start < 3 / 4:
         law = model.stationary()
@@ -204,9 +217,8 @@ def check_assumption_4_4(seed: int) -> Checked:
         model = HMM(model.transition, model.emission, law / law.sum(), columns=True)
     _, _, rows = np.linalg.svd(model.transition.numpy() - np.eye(model.n_states))
     fixed = rows[-1] / rows[-1].sum()
-    stays = bool(abs(fixed - model.initial.numpy()).max() < 1e-12) if model.n_states > 1 else True
-    truth = stays and bool((steps > 0).all())
-    return _judged(assumption_4_4(model), truth, start < 3 / 4 and model.n_states > 1)
+    stays = model.n_states == 1 or bool(abs(fixed - model.initial.numpy()).max() < 1e-12)
+    return _judged(assumption_4_4(model), stays and _ergodic(model), start < 3 / 4 and model.n_states > 1)
 
 
 def control_assumption_4_4(seed: int) -> float:
@@ -225,11 +237,7 @@ def control_assumption_4_4(seed: int) -> float:
 
 def check_assumption_4_5(seed: int) -> Checked:
     """As for Assumption 4.2, with the memory values in supp(μ) only and one cell."""
-    model, _, syntax, mu = _near_the_edge(seed, 1)
-    values = mu.nonzero().squeeze(-1).tolist()
-    return _judged(
-        assumption_4_5(model, mu, syntax), _recoverable_by_ranks(model, 0, syntax, values, values), _several(model)
-    )
+    return _against_ranks(seed, 1, False, lambda model, mu, cell, syntax: assumption_4_5(model, mu, syntax))
 
 
 def control_assumption_4_5(seed: int) -> float:
@@ -240,14 +248,11 @@ def control_assumption_4_5(seed: int) -> float:
 
 def check_assumption_d_5(seed: int) -> Checked:
     """As for Assumption 4.5, with one to three cells; of the other cells every value counts."""
-    model, cell, syntax, mu = _near_the_edge(seed, 1 + seed % 3)
-    values, every = mu.nonzero().squeeze(-1).tolist(), list(range(model.n_memory))
-    truth = _recoverable_by_ranks(model, cell, syntax, values, every)
-    return _judged(assumption_d_5(model, mu, cell, syntax), truth, _several(model))
+    return _against_ranks(seed, 1 + seed % 3, False, assumption_d_5)
 
 
 def control_assumption_d_5(seed: int) -> float:
-    """A second cell in which a value outside supp(μ) emits like a recoverable state: one cell alone would be in order."""
+    """A second cell in which a value outside supp(μ) emits like a recoverable state: the first alone is in order."""
     model, _, syntax, weighed = families.recoverable_memory_hmm(1, 2, 2, 1, 1, seed)
     table = torch.cat([model.emission, torch.zeros_like(model.emission)], 2)  # the states of the second cell
     table[:, :, 2:] = model.emission[:, weighed, 1 - syntax[0]][:, :, None]

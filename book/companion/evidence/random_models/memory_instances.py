@@ -1,7 +1,8 @@
-"""Memory models that the checks draw, each with a task, recoverable states, all inputs of a length, and a prompt."""
+"""Memory models with a task, recoverable states, all inputs of a length, and a prompt."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,30 +12,48 @@ import torch
 from torch import Tensor
 
 from companion.evidence.enumeration import Joint, conditional
-from companion.evidence.random_models.instances import all_inputs, draw_length, draw_weights, joint, recentred, shared
-from companion.evidence.random_models.residuals import both_signs
+from companion.evidence.random_models.instances import (
+    all_inputs,
+    both_signs,
+    draw_length,
+    draw_weights,
+    joint,
+    over,
+    recentred,
+    shared,
+)
 from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory.theorems import prompt_d_6
 
 TRIES, ENOUGH = 24, 14
-"""Draws of a model, at most, until some input of its length is in 𝓡; after fewer that is enough, if the rest cannot be had."""
+"""Draws of a model, at most, until all is as wanted; after fewer it is enough that some input is in 𝓡."""
 
 
 @dataclass(frozen=True)
 class MemoryInstance:
-    """A memory model, a task μ on cell j*, recoverable syntax states S*, and all inputs of a length."""
+    """A memory model, a task μ on cell j*, recoverable syntax states S*, all inputs of a length, and perhaps a prompt.
+
+    With a prompt, position i of x is i + 1 of x̂ = (z̃, x). Without one, x̂ is x.
+    """
 
     model: MemoryHMM
     mu: Tensor
     cell: int
     syntax: list[int]
     inputs: Tensor
+    prompt: Tensor | None = None
 
     @property
     def length(self) -> int:
         return self.inputs.shape[1]
+
+    @property
+    def positions(self) -> range:
+        """The positions of x in x̂, from 1 or from 2."""
+        first = 1 if self.prompt is None else 2
+        return range(first, first + self.length)
 
     @property
     def states(self) -> list[int]:
@@ -48,76 +67,13 @@ class MemoryInstance:
 
     @cached_property
     def table(self) -> Joint:
+        """The joint table of X."""
         return joint(self.model, [None] * self.length)
 
     @cached_property
-    def chance(self) -> np.ndarray:
-        """Pr(X = x), (n,)."""
-        return self.table.given_input()
-
-    @cached_property
-    def target(self) -> np.ndarray:
-        """μᵀP[M_{j*} | X = x], (n,), by enumeration."""
-        return conditional(self.table.given_input(f"m{self.cell}")) @ self.mu.numpy()
-
-    @cached_property
-    def sure(self) -> np.ndarray:
-        """Î for every input, (n, T): where all of P[H_i | X_{-i} = x_{-i}] is on H*, by enumeration."""
-        weights = [self.table.left_out(i, f"h{i}") for i in range(1, self.length + 1)]
-        return np.stack([(w.sum(1) > 0) & (w[:, self.outside].sum(1) == 0) for w in weights], 1)
-
-    @cached_property
-    def left(self) -> np.ndarray:
-        """Pr(X_{-i} = x_{-i}), (n, T)."""
-        return np.stack([self.table.left_out(i) for i in range(1, self.length + 1)], 1)
-
-    @cached_property
-    def in_r(self) -> np.ndarray:
-        """Which inputs are in 𝓡 (4.3), (n,)."""
-        return (self.chance > 0) & self.sure.any(1)
-
-    @cached_property
-    def probs(self) -> Tensor:
-        return masked_token_probs(self.model, self.inputs)
-
-    @property
-    def values(self) -> list[int]:
-        """The memory values of which the columns of W have to be independent: all of them."""
-        return list(range(self.model.n_memory))
-
-    @cached_property
-    def condition(self) -> float:
-        """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors."""
-        table = self.model.emission.numpy()
-        inside = np.stack([table[:, m, h] for h in self.states for m in self.values], 1)
-        in_cell = self.outside // self.model.n_syntax == self.cell
-        values = [self.values if own else range(self.model.n_memory) for own in in_cell]
-        rest = [table[:, m, h] for h, some in zip(self.outside, values, strict=True) for m in some]
-        basis = scipy.linalg.orth(np.stack(rest, 1), rcond=1e-9) if rest else inside[:, :0]
-        return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
-
-    @property
-    def selective(self) -> bool:
-        """Whether some state is outside H*, and on some input of 𝓡 some position is sure and another is not."""
-        among = self.sure[self.in_r]
-        return len(self.states) < self.model.n_states and bool((among.any(1) & ~among.all(1)).any())
-
-
-@dataclass(frozen=True)
-class PromptedInstance(MemoryInstance):
-    """A `MemoryInstance` with a prompt before each input: position i of x is i + 1 of x̂ = (z̃, x)."""
-
-    prompt: Tensor
-
-    @property
-    def values(self) -> list[int]:
-        """supp(μ)."""
-        return self.mu.nonzero().squeeze(-1).tolist()
-
-    @cached_property
     def hat(self) -> Joint:
-        """The joint table of X̂ with z̃ at its first position."""
-        return joint(self.model, [self.prompt.numpy(), *[None] * self.length])
+        """The joint table of X̂, with z̃ at its first position."""
+        return self.table if self.prompt is None else joint(self.model, [self.prompt.numpy(), *[None] * self.length])
 
     @cached_property
     def hat_free(self) -> Joint:
@@ -125,26 +81,56 @@ class PromptedInstance(MemoryInstance):
         return joint(self.model, [np.ones_like(self.prompt.numpy()), *[None] * self.length])
 
     @cached_property
+    def chance(self) -> np.ndarray:
+        """Pr(X = x), (n,)."""
+        return self.table.given_input()
+
+    @cached_property
     def hat_chance(self) -> np.ndarray:
         """Pr(X̂ = x̂), (n,)."""
         return self.hat.given_input()
 
     @cached_property
-    def hat_left(self) -> np.ndarray:
-        """Pr(X̂_{-i} = x̂_{-i}), (n, T + 1); for i = 1 that is Pr(X_{2:T+1} = x)."""
-        return np.stack([self.hat_free.given_input()] + [self.hat.left_out(i) for i in range(2, self.length + 2)], 1)
+    def target(self) -> np.ndarray:
+        """μᵀP[M_{j*} | X = x], (n,), by enumeration."""
+        return conditional(self.table.given_input(f"m{self.cell}")) @ self.mu.numpy()
+
+    def _concentrated(self, table: Joint) -> np.ndarray:
+        """Where all of P[H_i | all tokens but the i-th] is on H* at each of the last T positions of a table, (n, T)."""
+        weights = [table.left_out(i, f"h{i}") for i in range(table.length - self.length + 1, table.length + 1)]
+        return np.stack([(w.sum(1) > 0) & (w[:, self.outside].sum(1) == 0) for w in weights], 1)
+
+    @cached_property
+    def sure(self) -> np.ndarray:
+        """Î for every input, (n, T): where all of P[H_i | X_{-i} = x_{-i}] is on H*, by enumeration."""
+        return self._concentrated(self.table)
 
     @cached_property
     def hat_sure(self) -> np.ndarray:
-        """Positions i > 1 where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T + 1), by enumeration."""
-        weights = [self.hat.left_out(i, f"h{i}")[:, self.outside].sum(1) for i in range(2, self.length + 2)]
-        inside = (np.stack(weights, 1) == 0) & (self.hat_left[:, 1:] > 0)
-        return np.concatenate([np.zeros((len(inside), 1), bool), inside], 1)
+        """Where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T), or (n, T + 1) and never at the prompt."""
+        return np.pad(self._concentrated(self.hat), ((0, 0), (self.positions[0] - 1, 0)))
 
     @cached_property
     def moved(self) -> np.ndarray:
         """Î of (D.8): Î of the input without prompt, moved by one, (n, T + 1)."""
-        return np.concatenate([np.zeros((len(self.sure), 1), bool), self.sure], 1)  # (D.8)
+        return np.pad(self.sure, ((0, 0), (1, 0)))  # (D.8)
+
+    @cached_property
+    def hat_left(self) -> np.ndarray:
+        """Pr(X̂_{-i} = x̂_{-i}), (n, T) or (n, T + 1); for the prompt's i = 1 that is Pr(X_{2:T+1} = x)."""
+        at_prompt = [] if self.prompt is None else [self.hat_free.given_input()]
+        return np.stack(at_prompt + [self.hat.left_out(i) for i in self.positions], 1)
+
+    @cached_property
+    def mean_inverse(self) -> np.ndarray:
+        """The mean of 1 / Pr(X̂_{-i} = x̂_{-i}) over the positions that `hat_sure` gives, (n,)."""
+        inverse = over(np.ones_like(self.hat_left), self.hat_left)
+        return (inverse * self.hat_sure).sum(1) / np.maximum(self.hat_sure.sum(1), 1)
+
+    @cached_property
+    def in_r(self) -> np.ndarray:
+        """Which inputs are in 𝓡 (4.3), (n,)."""
+        return (self.chance > 0) & self.sure.any(1)
 
     @cached_property
     def in_z(self) -> np.ndarray:
@@ -157,10 +143,36 @@ class PromptedInstance(MemoryInstance):
 
     @cached_property
     def embeddings(self) -> Tensor:
+        if self.prompt is None:
+            return self.model.embed(self.inputs)
         return prompted(self.model, self.prompt, self.inputs)
 
+    @cached_property
+    def condition(self) -> float:
+        """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors.
 
-# Draws: models
+        M* is supp(μ) with a prompt, and all of M without one.
+        """
+        values = range(self.model.n_memory) if self.prompt is None else self.mu.nonzero().squeeze(-1).tolist()
+        inside, rest = columns(self.model, self.cell, self.syntax, values)
+        basis = scipy.linalg.orth(rest, rcond=1e-9) if rest.size else rest
+        return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
+
+    @property
+    def selective(self) -> bool:
+        """Whether some state is outside H*, and on some input of 𝓡 some position is sure and another is not."""
+        among = self.sure[self.in_r]
+        return len(self.states) < self.model.n_states and bool((among.any(1) & ~among.all(1)).any())
+
+
+def columns(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of W at M* × H*, and all others but those of cell j* outside M*."""
+    states, every = [cell * model.n_syntax + s for s in syntax], range(model.n_memory)
+    inside = [(m, h) for h in states for m in values]
+    others = [h for h in range(model.n_states) if h not in states]
+    rest = [(m, h) for h in others for m in (values if h // model.n_syntax == cell else every)]
+    table = model.emission.numpy()
+    return tuple(table[:, [m for m, _ in part], [h for _, h in part]] for part in (inside, rest))
 
 
 def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
@@ -169,13 +181,6 @@ def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
     n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3, 3], 3: [2]}[n_cells]))  # 3: two to weigh, one not to
     n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
     return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
-
-
-def sparse_model(rng: np.random.Generator, seed: int) -> MemoryHMM:
-    """Any sparse memory model of up to three tokens; nothing else is assumed."""
-    n_cells, n_memory, n_syntax, _ = draw_sizes(rng)
-    n_tokens, zeros = int(rng.integers(1, 4)), float(rng.random()) * 0.7
-    return families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
 
 
 def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], None]:
@@ -190,15 +195,10 @@ def _any_chain(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[Memor
     return model, cell, syntax, None
 
 
-def _draw_values(rng: np.random.Generator, n_memory: int) -> int:
-    """How many values a task weighs: two times in three all but one, so that a prompt has something to exclude."""
-    return max(1, n_memory - 1) if rng.random() < 2 / 3 else int(rng.integers(1, n_memory + 1))
-
-
 def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
-    """Assumptions 4.4 and D.5 hold."""
-    values, zeros = _draw_values(rng, sizes[1]), 0.5 + 0.45 * rng.random()
-    return families.recoverable_memory_hmm(*sizes, values, seed, zeros, stationary=True)
+    """Assumptions 4.4 and D.5 hold. Two tasks in three weigh all values but one, which a prompt then excludes."""
+    values = max(1, sizes[1] - 1) if rng.random() < 2 / 3 else int(rng.integers(1, sizes[1] + 1))
+    return families.recoverable_memory_hmm(*sizes, values, seed, 0.5 + 0.45 * rng.random(), stationary=True)
 
 
 def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
@@ -207,34 +207,9 @@ def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryH
     return _stationary(rng, (1, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))), seed)
 
 
-def not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:
-    """A regular chain that does not start in its stationary distribution, with all inputs of length 2."""
-    draw = torch.Generator().manual_seed(seed)
-    chain = families.regular_hmm(3, 2, draw, zeros=0.2)
-    initial = chain.stationary() * torch.arange(1, 4)
-    emission = appendix_e.softmax_of_uniform((3, 2, 3), 0.2, draw)
-    model = MemoryHMM(
-        chain.transition, emission, initial / initial.sum(), appendix_e.softmax_of_uniform((2,), 1.0, draw)
-    )
-    return model, all_inputs(3, 2)
-
-
-def parity(seed: int, n: int = 2) -> MemoryHMM:
-    """`parity_memory_hmm` with noise drawn from `seed`."""
-    return families.parity_memory_hmm(n, float(np.random.default_rng(seed).uniform(0.02, 0.4)))
-
-
-def twins(seed: int) -> tuple[MemoryHMM, Tensor]:
-    """`recoverable_twins`, and two inputs between which G_1 does not differ, and with a prompt Ḡ_2 does not."""
-    return families.recoverable_twins(seed), torch.tensor([[0, 2], [0, 4]])
-
-
-# Draws: instances
-
-
 def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
-    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude where
-    `make` says which values are weighed; or else some input is in 𝓡.
+    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude
+    where `make` gives the values that are weighed; or else some input is in 𝓡.
 
     At most TRIES of them, the first four of one size.
     """
@@ -263,13 +238,12 @@ def memory_instance(seed: int) -> MemoryInstance:
     return draw_instance(seed, _any_chain, 4, 0)
 
 
-def _with_prompt_d_6(instance: MemoryInstance) -> PromptedInstance:
-    prompt = prompt_d_6(instance.model, instance.mu, instance.cell)
-    return PromptedInstance(instance.model, instance.mu, instance.cell, instance.syntax, instance.inputs, prompt)
+def _with_prompt_d_6(instance: MemoryInstance) -> MemoryInstance:
+    return replace(instance, prompt=prompt_d_6(instance.model, instance.mu, instance.cell))
 
 
 @shared
-def prompted_instance(seed: int) -> PromptedInstance:
+def prompted_instance(seed: int) -> MemoryInstance:
     """Assumptions 4.4 and D.5 hold, and the prompt is (D.6)."""
     if seed % 10 == 0:  # rare among the others: the prompt takes a state away, and more positions become sure
         model, syntax = families.shrinking_support(seed)
@@ -279,13 +253,13 @@ def prompted_instance(seed: int) -> PromptedInstance:
 
 
 @shared
-def one_cell_instance(seed: int) -> PromptedInstance:
+def one_cell_instance(seed: int) -> MemoryInstance:
     """The same with one memory cell."""
     return _with_prompt_d_6(draw_instance(seed, _of_one_cell, 4, 1))
 
 
-def with_other_start(seed: int, zeros: float) -> PromptedInstance:
-    """`prompted_instance`, for even seeds with a P[H_0] that is not stationary: for statements that do not need it to be."""
+def with_other_start(seed: int, zeros: float) -> MemoryInstance:
+    """`prompted_instance`, for even seeds with a P[H_0] that is not stationary."""
     instance = prompted_instance(seed)
     if seed % 2:
         return instance
@@ -294,36 +268,33 @@ def with_other_start(seed: int, zeros: float) -> PromptedInstance:
     return replace(instance, model=MemoryHMM(model.transition, model.emission, initial, model.memory))
 
 
-def sparse_instance(seed: int) -> tuple[MemoryHMM, Tensor]:
-    """Any sparse memory model, and all inputs of a length."""
+def sparse_instance(seed: int, behind_prompt: bool = False) -> MemoryInstance:
+    """Any sparse memory model of up to three tokens, with any prompt or none, and without a task."""
     rng = np.random.default_rng(seed)
-    model = sparse_model(rng, seed)
-    return model, all_inputs(model.n_tokens, draw_length(rng, model, 3))
-
-
-def any_prompt_instance(seed: int) -> PromptedInstance:
-    """Any sparse memory model with any prompt; nothing else is assumed."""
-    rng = np.random.default_rng(seed)
-    model = sparse_model(rng, seed)
+    n_cells, n_memory, n_syntax, _ = draw_sizes(rng)
+    n_tokens, zeros = int(rng.integers(1, 4)), float(rng.random()) * 0.7
+    model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
     size = model.memory.numel() * model.n_states
-    prompt = torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6))
-    inputs = all_inputs(model.n_tokens, draw_length(rng, model, 2, extra=1))
-    return PromptedInstance(model, draw_weights(rng, model.n_memory), 0, [0], inputs, prompt)
+    prompt = torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6)) if behind_prompt else None
+    inputs = all_inputs(n_tokens, draw_length(rng, model, 3 - behind_prompt, extra=behind_prompt))
+    return MemoryInstance(model, torch.zeros(n_memory), 0, [0], inputs, prompt)
 
 
-def any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], Tensor]:
-    """Any sparse model and any H*; half of them made to satisfy Assumption D.5."""
-    rng = np.random.default_rng(seed)
-    n_memory, n_syntax = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-    n_recoverable, values = int(rng.integers(1, n_syntax + 1)), int(rng.integers(1, n_memory + 1))
-    if seed % 2:
-        model, cell, syntax, weighed = families.recoverable_memory_hmm(
-            n_cells, n_memory, n_syntax, n_recoverable, values, seed
-        )
-    else:
-        n_tokens, zeros = int(rng.integers(2, 9)), 0.3 + 0.4 * rng.random()
-        model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
-        cell = int(rng.integers(n_cells))
-        syntax = sorted(rng.choice(n_syntax, n_recoverable, replace=False).tolist())
-        weighed = sorted(rng.choice(n_memory, values, replace=False).tolist())
-    return model, cell, syntax, draw_weights(rng, n_memory, support=weighed)
+def not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:
+    """A regular chain that does not start in its stationary distribution, with all inputs of length 2."""
+    draw = torch.Generator().manual_seed(seed)
+    chain = families.regular_hmm(3, 2, draw, zeros=0.2)
+    initial = chain.stationary() * torch.arange(1, 4)
+    emission = appendix_e.softmax_of_uniform((3, 2, 3), 0.2, draw)
+    memory = appendix_e.softmax_of_uniform((2,), 1.0, draw)
+    return MemoryHMM(chain.transition, emission, initial / initial.sum(), memory), all_inputs(3, 2)
+
+
+def parity(seed: int, n: int = 2) -> MemoryHMM:
+    """`parity_memory_hmm` with noise drawn from `seed`."""
+    return families.parity_memory_hmm(n, float(np.random.default_rng(seed).uniform(0.02, 0.4)))
+
+
+def twins(seed: int) -> tuple[MemoryHMM, Tensor]:
+    """`recoverable_twins`, and two inputs between which G_1 does not differ, and with a prompt Ḡ_2 does not."""
+    return families.recoverable_twins(seed), torch.tensor([[0, 2], [0, 4]])

@@ -1,4 +1,4 @@
-"""Beyond the paper: the certificate of a head, when a prompt and a head are exact, and what a prompt may do to a network."""
+"""Beyond the paper: the certificate of a head, when prompt and head are exact, what a prompt may do to a network."""
 
 from __future__ import annotations
 
@@ -7,27 +7,22 @@ import torch
 from torch import Tensor
 
 from companion.evidence.random_models.instances import (
+    Checked,
+    both_signs,
     draw_length,
     draw_prompt,
     draw_weights,
+    largest,
+    mislabelled,
     non_degenerate,
     possible_inputs,
     recentred,
     shifted,
 )
-from companion.evidence.random_models.residuals import Checked, both_signs, largest, mislabelled
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.certificates import (
-    Certificate,
-    alternate,
-    certificate,
-    nearest_head,
-    prompt_for_separating_head,
-    refuting_belief,
-    separating_head,
-)
+from hmmlib.theory import certificates
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.relabelling import gated_readout, signal_for
 from hmmlib.theory.separation import Impossible
@@ -35,40 +30,37 @@ from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 
 
 def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
-    """A regular chain, a prompt that lets some state through, and of all possible inputs P[H_0 | x] and Ḡ_2."""
+    """A regular chain, D of Lemma C.2 for a prompt that lets some state through, P[H_0 | x] and Ḡ_2 of all inputs."""
     rng = np.random.default_rng(seed)
-    model = families.regular_hmm(
-        int(rng.integers(2, 5)), int(rng.integers(2, 4)), seed, zeros=float(rng.random()) * 0.5
-    )
+    sizes, zeros = (int(rng.integers(2, 5)), int(rng.integers(2, 4))), float(rng.random()) * 0.5
+    model = families.regular_hmm(*sizes, seed, zeros)
     prompt = draw_prompt(rng, model.n_states).clamp(min=0.05 * (rng.random() < 0.5))
     prompt[int(rng.integers(model.n_states))] = 1
     inputs, beliefs = possible_inputs(model, draw_length(rng, model, 3, extra=2))
-    return model, prompt, beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
-
-
-def _centred(weights: Tensor, probs: Tensor) -> LinearHead:
-    """The head moved so that it scores some of these distributions below 0 and others above; even where all agree."""
-    scores = probs[probs.any(1)] @ weights
-    return LinearHead(weights - (scores.min() + scores.max()) / 2)
+    return model, lemma_c_2(model, prompt), beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
 
 
 def _planted(seed: int) -> tuple[HMM, Tensor, LinearHead, Tensor, Tensor, Tensor]:
-    """A model, prompt and head of which nothing is assumed, the ν of their scores, and posteriors and Ḡ_2 of all inputs."""
-    model, prompt, beliefs, probs = _prompted_model(seed)
-    head = _centred(torch.as_tensor(np.random.default_rng([seed, 3]).normal(size=model.n_tokens)), probs)
-    return model, prompt, head, lemma_c_2(model, prompt) * (head.weights @ model.emission), beliefs, probs
+    """The same with a head of which nothing is assumed, and the ν of the scores.
 
-
-# Certificate
+    The head scores some of these outputs below 0 and others above, unless all agree.
+    """
+    model, reach, beliefs, probs = _prompted_model(seed)
+    weights = torch.as_tensor(np.random.default_rng([seed, 3]).normal(size=model.n_tokens))
+    scores = probs[probs.any(1)] @ weights
+    head = LinearHead(weights - (scores.min() + scores.max()) / 2)
+    return model, reach, head, reach * (head.weights @ model.emission), beliefs, probs
 
 
 def check_certificate(seed: int) -> Checked:
-    """Every possible input that is certified at a distance ε keeps its label where half of ε moves from one token to another,
-    the worst that a guess which sums to 1 can do."""
+    """An input that is certified at a distance ε keeps its label where half of ε moves from one token to another.
+
+    That is the worst that a guess which sums to 1 can do.
+    """
     rng = np.random.default_rng([seed, 1])
-    model, prompt, beliefs, probs = _prompted_model(seed)
+    model, reach, beliefs, probs = _prompted_model(seed)
     mu, distance = recentred(draw_weights(rng, model.n_states), beliefs.numpy()), float(rng.random()) * 0.3
-    head, made = nearest_head(model, mu, lemma_c_2(model, prompt), slack=float(rng.random()) * 0.2)
+    head, made = certificates.nearest_head(model, mu, reach, slack=float(rng.random()) * 0.2)
     possible, holds = probs.any(1), made.holds(beliefs, distance)
     target = beliefs @ mu
     moved = torch.zeros_like(probs)
@@ -80,12 +72,11 @@ def check_certificate(seed: int) -> Checked:
 
 
 def control_certificate(seed: int) -> float:
-    """A guess that does not sum to 1: at the largest ε that certifies a text, all of it put on one token turns its label."""
-    model, prompt, head, mu, beliefs, probs = _planted(seed)
+    """A guess that does not sum to 1: at the largest ε that certifies a text, all on one token turns its label."""
+    model, reach, head, mu, beliefs, probs = _planted(seed)
     if not mu.any():  # only one distribution of tokens is possible: there is no label to turn
         return 0.0
-    reach = lemma_c_2(model, prompt)
-    made: Certificate = certificate(model, mu, head, reach)
+    made = certificates.certificate(model, mu, head, reach)
     target, possible = beliefs @ mu, probs.any(1)
     distance = 0.999 * target.abs() / (made.spread * (beliefs @ reach)).clamp(min=1e-300)
     within = possible & (distance < 2) & made.holds(beliefs, distance.clamp(max=2))
@@ -94,39 +85,32 @@ def control_certificate(seed: int) -> float:
     return float(((spoilt >= 0) != (target >= 0))[within].any())
 
 
-# Exactness
-
-
 def check_exactness(seed: int) -> Checked:
     """b·Ḡ_2 dᵀp = νᵀp; and the task μ = ν / λ, for a λ > 0, gets every label right, whatever W and A are."""
-    model, prompt, head, score, beliefs, probs = _planted(seed)
+    _, reach, head, score, beliefs, probs = _planted(seed)
     mu = score * float(np.random.default_rng([seed, 4]).uniform(0.1, 10))
-    reach = beliefs @ lemma_c_2(model, prompt)
-    scale = max(1.0, head.weights.abs().max().item() * reach.max().item())
-    apart = largest((head(probs) * reach - beliefs @ score).numpy()) / scale
+    scale = max(1.0, head.weights.abs().max().item() * (beliefs @ reach).max().item())
+    apart = largest(head(probs) * (beliefs @ reach) - beliefs @ score) / scale
     wrong = mislabelled(head.label(probs), (beliefs @ mu).numpy(), 10 * scale)
     return Checked(max(apart, wrong), both_signs((beliefs @ score).numpy()))
 
 
 def control_exactness(seed: int) -> float:
-    """One entry of μ differs by a half: then a belief on a state or an edge, found as in the proof, gets the wrong label."""
+    """One entry of μ differs by a half: a belief on a state or an edge, found as in the proof, gets the wrong label."""
     _, _, _, score, _, _ = _planted(seed)
     if not score.min() < 0 < score.max():
         return 0.0
     mu = score.clone()
     mu[int(mu.abs().argmax())] *= 1.5
-    belief = refuting_belief(mu, score)
-    return (
-        0.0 if belief is None else float(abs(belief.sum() - 1) < 1e-12 and (belief @ mu >= 0) != (belief @ score >= 0))
-    )
+    belief = certificates.refuting_belief(mu, score)
+    if belief is None:
+        return 0.0
+    return float(abs(belief.sum() - 1) < 1e-12 and (belief @ mu >= 0) != (belief @ score >= 0))
 
 
-# Separable votes
-
-
-def _permuted(seed: int, n_tokens: int = 3) -> tuple[HMM, Tensor]:
-    """A chain that runs through its states in a fixed order, with more of them than tokens, and votes of random scores."""
-    rng = np.random.default_rng(seed)
+def _permuted(seed: int) -> tuple[HMM, Tensor]:
+    """A chain that permutes its states, with more of them than tokens, and votes of random scores."""
+    rng, n_tokens = np.random.default_rng(seed), 3
     n_states = n_tokens + int(rng.integers(1, 3))
     chain = torch.eye(n_states, dtype=torch.float64)[rng.permutation(n_states)]
     emission = appendix_e.random_hmm(n_states, n_tokens, seed, temperature=1.0).emission
@@ -136,54 +120,49 @@ def _permuted(seed: int, n_tokens: int = 3) -> tuple[HMM, Tensor]:
 
 
 def check_separable_votes(seed: int) -> Checked:
-    """Weights of any size with the signs of votes that a head can give: prompt and head label every possible input right."""
+    """Weights of any size with the signs of votes that a head can give: every possible input gets the right label."""
     rng = np.random.default_rng([seed, 5])
     model, votes = _permuted(seed)
     size = torch.as_tensor(rng.uniform(0.1, 3, model.n_states) * (rng.random(model.n_states) < 0.8))
     mu = torch.where(votes.abs() > 0.02 * votes.abs().max(), votes.sign(), 0) * size
     if not mu.any():
         return Checked(0.0, False)
-    found = separating_head(model, mu)
+    found = certificates.separating_head(model, mu)
     if not isinstance(found, LinearHead):
         return Checked(np.inf, True)
-    prompt, head = prompt_for_separating_head(model, mu, found)
+    prompt, head = certificates.prompt_for_separating_head(model, mu, found)
     inputs, beliefs = possible_inputs(model, 3)
     probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
     target, scale = (beliefs @ mu).numpy(), mu.abs().max().item()
-    error = certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
+    error = certificates.certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
     return Checked(max(error, mislabelled(head.label(probs), target, scale)), both_signs(target))
 
 
 def control_separable_votes(seed: int) -> float:
-    """A state of negative weight emits like a mixture of two of positive weight: a linear program refutes every head, and
-    behind the best prompt that is found some belief gets the wrong label."""
+    """A state of negative weight emits like a mixture of two of positive weight.
+
+    A linear program refutes every head, and behind the best prompt that is found some belief gets the wrong label.
+    """
     model, _ = _permuted(seed)
     emission = model.emission.clone()
     emission[:, 0] = 0.3 * emission[:, 1] + 0.7 * emission[:, 2]
     model = HMM(model.transition, emission, model.initial, columns=True)
     mu = torch.zeros(model.n_states, dtype=torch.float64)
     mu[:3] = torch.tensor([-1.0, 0.5, 2.0])
-    verdict = separating_head(model, mu)
-    prompt, head, _ = alternate(model, mu, torch.full_like(mu, 0.5), rounds=3)
+    verdict = certificates.separating_head(model, mu)
+    prompt, head, _ = certificates.alternate(model, mu, torch.full_like(mu, 0.5), rounds=3)
     score = lemma_c_2(model, prompt) * (head.weights @ emission)
-    belief = refuting_belief(mu, score) if score.any() else torch.eye(model.n_states)[0]
+    belief = certificates.refuting_belief(mu, score) if score.any() else torch.eye(model.n_states)[0]
     return float(isinstance(verdict, Impossible) and verdict.residual < 1e-9 and belief is not None)
 
 
-# Several classes
-
-
-def _classes(seed: int) -> tuple[HMM, Tensor]:
-    """A model that satisfies Assumptions 3.1 and 3.2, and the weights of three classes, (3, S)."""
+def _classes(seed: int) -> tuple[Tensor, Tensor]:
+    """Three classes' scores by Theorem 3.3 of every possible input, and what they should rank, both (n, 3)."""
     rng = np.random.default_rng(seed)
     model = non_degenerate(rng, seed)
     while model.n_states == 1:
         model = non_degenerate(rng, int(rng.integers(2**31)))
-    return model, torch.as_tensor(rng.normal(size=(3, model.n_states)))
-
-
-def _scores(model: HMM, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Of every possible input the scores of Theorem 3.3's heads, one for each class, and what they should rank, (n, 3)."""
+    weights = torch.as_tensor(rng.normal(size=(3, model.n_states)))
     inputs, beliefs = possible_inputs(model, 2)
     heads = torch.stack([theorem_3_3(model, mu).weights for mu in weights], 1)
     return masked_token_probs(model, shifted(inputs, 1))[:, 0] @ heads, beliefs @ weights.T
@@ -191,27 +170,22 @@ def _scores(model: HMM, weights: Tensor) -> tuple[Tensor, Tensor]:
 
 def check_several_classes(seed: int) -> Checked:
     """The heads' scores are the classes' μ_kᵀp times one r_x for all, so that the largest is the right class's."""
-    model, weights = _classes(seed)
-    scores, targets = _scores(model, weights)
+    scores, targets = _classes(seed)
     top = targets.topk(2).values
     clear = top[:, 0] - top[:, 1] > 1e-6
     wrong = (scores.argmax(1) != targets.argmax(1))[clear].any()
-    return Checked(float(wrong), bool(len(targets[clear].argmax(1).unique()) > 1))
+    return Checked(float(wrong), len(targets[clear].argmax(1).unique()) > 1)
 
 
 def control_several_classes(seed: int) -> float:
     """Each head with a scale of its own, ten and a tenth: then some input that can occur gets the wrong class."""
-    model, weights = _classes(seed)
-    scores, targets = _scores(model, weights)
+    scores, targets = _classes(seed)
     scaled = scores * torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
     return float((scaled.argmax(1) != targets.argmax(1)).any())
 
 
-# Relabelling
-
-
 def check_relabelling(seed: int) -> Checked:
-    """One layer of |H||X| gated units gives W p without a prompt's signal, and R p with that of any R of one token a state."""
+    """One layer of |H||X| gated units gives W p without a prompt's signal, and R p with that of any R of 0 and 1."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 6)), int(rng.integers(1, 5)), seed)
     beliefs = torch.as_tensor(rng.dirichlet(np.full(model.n_states, 0.5), 20))
@@ -225,7 +199,7 @@ def check_relabelling(seed: int) -> Checked:
 
 
 def control_relabelling(seed: int) -> float:
-    """Without the gates a signal adds the same to every guess: for two beliefs R p and W p do not differ by the same."""
+    """Without gates a signal adds the same to every guess: for two beliefs, R p and W p do not differ by the same."""
     rng = np.random.default_rng(seed)
     model = appendix_e.random_hmm(3, 3, seed, temperature=0.5)
     relabelled = torch.eye(3, dtype=torch.float64)[rng.permutation(3)]
