@@ -1,9 +1,10 @@
 """Beyond the paper: how a prompt can change which tokens stand for a state, which no fake token can.
 
-A network that holds the belief p, (S,), predicts W p. Let the prompt add a signal, (X, S), to what |X||H| gated units read,
-each of which is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0. Unit (x, h) adds to the
-prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a prompt whose signal has
-one 1 for each state, the network predicts R p, with R the signal; without a prompt, W p. No weight depends on R.
+A network that holds the belief p, (S,), predicts W p. Let the prompt add a signal, (X, S), to what |X||H| gated units
+read, each of which is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0. Unit (x, h) adds
+to the prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a prompt
+whose signal has one 1 for each state, the network predicts R p, with R the signal; without a prompt, W p. No weight
+depends on R.
 """
 
 from __future__ import annotations
