@@ -89,7 +89,7 @@ class Report:
         """The report itself, with a warning where floats cannot tell. AssumptionError where the assumption fails."""
         if self.verdict is Verdict.FAILS:
             raise AssumptionError(self)
-        if self.verdict is Verdict.CLOSE:
+        if not self.holds:
             warnings.warn(f"{self.assumption} {self.verdict.value}: {self}.", stacklevel=3)
         return self
 
@@ -125,13 +125,9 @@ def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
 def independence(assumption: str, columns: Tensor, exactly: Tensor | None = None, error: float = 0.0) -> Report:
     """Whether the columns of a matrix (rows, k) are linearly independent.
 
-    Singular values decide where they are clear of rounding. Where they are not, the entries are taken as the rational
-    numbers that they are, and their exact rank may still be too small. Where it is not, the columns are independent,
-    but by less than their own rounding: the next model of the same meaning may break it, and the verdict is CLOSE.
-
-    Args:
-        exactly: columns that are to have the same rank, where `columns` are known only within rounding.
-        error: by how much more than their own rounding the singular values may be off.
+    Singular values decide where they are clear of rounding, and of an `error` beyond it. Where they are not, the exact
+    rank does, of the entries as the rational numbers that they are (or of `exactly`, where `columns` are rounded). If
+    that is full, the columns are independent by less than their own rounding, and the verdict is CLOSE.
     """
     columns = columns.detach()
     n_columns, singular = columns.shape[1], torch.linalg.svdvals(columns)
@@ -142,17 +138,9 @@ def independence(assumption: str, columns: Tensor, exactly: Tensor | None = None
     if few and smallest <= tolerance + error:
         exact = ranks.exact_rank(columns if exactly is None else exactly)
         verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
-    return Report(
-        assumption,
-        verdict,
-        f"{n_columns} columns of rank {rank}, smallest singular value {smallest:.3g} (tolerance {tolerance:.2g})",
-        n_columns=n_columns,
-        rank=rank,
-        smallest_singular_value=smallest,
-        largest_singular_value=largest,
-        tolerance=tolerance,
-        condition=math.inf if verdict is Verdict.FAILS or not smallest else largest / smallest,
-    )
+    condition = math.inf if verdict is Verdict.FAILS or not smallest else largest / smallest
+    words = f"{n_columns} columns of rank {rank}, smallest singular value {smallest:.3g} (tolerance {tolerance:.2g})"
+    return Report(assumption, verdict, words, n_columns, rank, smallest, largest, tolerance, condition)
 
 
 def assumption_3_1(model: HMM) -> Report:
@@ -167,14 +155,12 @@ def assumption_3_2(model: HMM | MemoryHMM) -> Report:
     irreducible, period = chain_period(model.transition)
     support, n_states = int((model.initial > 0).sum()), model.n_states
     chain = f"irreducible of period {period}" if irreducible else "reducible"
+    numbers = dict(irreducible=irreducible, period=period, start_support=support, n_states=n_states)
     return Report(
         "Assumption 3.2 (regularity)",
         of_bool(irreducible and period == 1 and support == n_states),
         f"the chain is {chain}; P[H_0] is positive on {support} of {n_states} states",
-        irreducible=irreducible,
-        period=period,
-        start_support=support,
-        n_states=n_states,
+        **numbers,
     )
 
 
@@ -229,8 +215,7 @@ def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None
 def recoverable_columns(
     model: MemoryHMM, cell: int, syntax: Sequence[int], values: Sequence[int] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The columns of W at M* × H*, H* = {j*} × S*, (X, k), ordered by syntax state, then value; and the others, (X,
-    l).
+    """The columns of W at M* × H*, H* = {j*} × S*, (X, k), by syntax state, then value; and the others, (X, l).
 
     With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
     the other cells; without (Assumption 4.2), M* is all of M.
@@ -255,16 +240,13 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
     outside = inside.basis - rest.basis @ (rest.basis.T @ inside.basis)
     angle = math.asin(min(1.0, torch.linalg.svdvals(outside)[-1].item()))
     rank, error = rest.basis.shape[1], inside.error + rest.error + ranks.rounding(beside)
+    numbers = dict(columns=columns, rest_rank=rank, angle=angle, angle_error=error, condition=both.condition)
     return Report(
         f"{assumption} (recoverable states)",
         all_of(columns.verdict, both.verdict if certain else Verdict.CLOSE),
         f"{columns}; smallest angle to the span of the others (dimension {rank}): {angle:.3g} "
         f"(give or take {error:.2g})",
-        columns=columns,
-        rest_rank=rank,
-        angle=angle,
-        angle_error=error,
-        condition=both.condition,
+        **numbers,
     )
 
 

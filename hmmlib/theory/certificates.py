@@ -49,12 +49,11 @@ class Certificate:
     largest_rounding: float
 
     def holds(self, posteriors: Float[Tensor, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
-        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: any guess that sums to 1, within ε of Ḡ_2 in L1, has the right
-        label.
+        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: a guess that sums to 1, within ε of Ḡ_2 in L1, has the right label.
 
-        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. Nothing is assumed of W or A. What
-        all of this, and the head's own score, may be rounded is added on the right. `posteriors` are p, (n, S);
-        `distance` is ε, a number from 0 to 2 for all texts, or one for each, (n,).
+        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. What rounding may add, to the head's
+        own score too, is added on the right. `posteriors` are p, (n, S); `distance` is ε, from 0 to 2, a number or
+        (n,).
         """
         beliefs = posteriors.to(self.mu)
         distance = distance.to(self.mu) if isinstance(distance, Tensor) else distance
@@ -161,8 +160,7 @@ def _heads(matrix: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
 def nearest_head(
     model: HMM, mu: Float[ArrayLike, " S"], reach: Float[Tensor, " S"] | None = None, slack: float = 0.0
 ) -> tuple[LinearHead, Certificate]:
-    """The head of least κ among those whose δ is the least, or larger by at most `slack`. `reach` as in
-    `certificate`.
+    """The head of least κ whose δ is the least, or larger by at most `slack`. `reach` is as in `certificate`.
 
     By linear programs, as far as floats go: where columns of W nearly agree a head of smaller δ may exist whose
     weights are too large to be computed. The certificate is that of the head as it is.

@@ -78,13 +78,11 @@ class LinearHead:
         weights = as_tensor("weights", self.weights, 1, signed=True)
         error = torch.zeros_like(weights.detach()) if self.error is None else self.error
         error = of_shape("error", as_tensor("error", error, 1, like=weights, signed=True), tuple(weights.shape))
-        number("condition", self.condition, 0)
         _set(self, weights=weights, error=error)
 
     @classmethod
     def reading(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
-        """The head that gives W q, for every q ≥ 0, the score target·q: b = W†ᵀ target, (X,), for `columns` W, (X,
-        k).
+        """The head that gives W q, for every q ≥ 0, the score target·q: b = W†ᵀ target, with W, (X, k), the `columns`.
 
         Where the pseudoinverse W† is a left inverse, b solves Wᵀb = target, and what its rounding leaves of that
         equation bounds the error of a score. Warns, as `UnsureHead`, where no score exceeds that bound.
@@ -135,9 +133,8 @@ class AttentionHead:
 
     Position i scores qᵀ(Θ^(K) p_i + β_i); the head averages bᵀ((Θ^(V) p_i) ⊙ φ(v_i)) over the positions of the
     largest score, where p_i is a token distribution and v_i an embedding. A position is attended if its score may be
-    the largest, given the bounds of all; a value within its bound is zero. `sure` is true where the values of all
-    attended positions are beyond their bounds and of one sign: then the label is that of the exact head, whichever of
-    them it attends to.
+    the largest, given the bounds of all; a value within its bound is zero. Where all attended values are beyond their
+    bounds and of one sign, the label is that of the exact head, whichever of them it attends to: `sure` is true there.
 
     Args:
         query: q, (H+1,). key: Θ^(K), (H+1, X). value: Θ^(V), (M*H, X). output: b, (M*H,).
@@ -174,8 +171,6 @@ class AttentionHead:
         of_shape("value", value, (len(output), key.shape[1]), " to match output and key")
         of_shape("positions", positions, (None, len(query)), " to match query")
         of_shape("value_error", error, tuple(output.shape), " to match output")
-        for name in ("condition", "key_error", "drift"):
-            number(name, getattr(self, name), 0)
         n_states, n_cells = len(query) - 1, integer("n_cells", self.n_cells, 1)
         if n_states < 1 or len(output) % n_states or n_states % n_cells:
             raise ValueError(
@@ -242,6 +237,6 @@ class AttentionHead:
         return self(probs, embeddings) >= 0
 
     def sure(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Bool[Tensor, " n"]:
-        """Where rounding cannot change the label, (n,), bool: all attended values lie beyond bounds, on one side."""
+        """Where rounding cannot change the label, (n,), bool: attended values are beyond their bounds, of one sign."""
         chosen, values = self.attended(probs), self.values(probs, embeddings)
         return ((values > 0) | ~chosen).all(1) | ((values < 0) | ~chosen).all(1)

@@ -46,12 +46,6 @@ class Undecided:
     inputs: int
     residual: float
 
-    def __str__(self) -> str:
-        return (
-            f"undecided: the best head found fits {self.inputs - self.wrong} of {self.inputs} inputs, and the combination "
-            f"found to prove that none fits all is off by {self.residual:.2g}, where rounding is {ROUNDING:.2g}"
-        )
-
 
 def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
     """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
@@ -78,9 +72,8 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
         head, wrong = (other, fewer) if fewer < wrong else (head, wrong)
     if not wrong:
         return head
-    total = weights[negative].sum()
-    if not total:
-        return Undecided(wrong, len(rows), float("inf"))
+    if not (total := weights[negative].sum()):
+        return Undecided(wrong, len(rows), np.inf)
     positive, mixture = weights[~negative] / total, weights[negative] / total
     residual = float(abs(positive @ rows[~negative] - mixture @ rows[negative]).sum())
     if residual <= ROUNDING:
@@ -89,8 +82,7 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
 
 
 def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (n, X) in coordinates (n, k + 1) in which those that sum to 1 spread evenly around 0, and last the sum
-    itself.
+    """Rows (n, X) as (n, k + 1): coordinates that spread evenly around 0 where the sum is 1, and last the sum.
 
     And the matrix (X, k + 1) by which a direction there becomes the weights of a head.
     """

@@ -2,8 +2,7 @@
 
 Where a proof takes a left inverse, that is the pseudoinverse here; the head carries its condition number, and a bound
 on the error that its rounding makes. A construction refuses a model that breaks an assumption. Where floats cannot
-tell, it warns and builds: the bound then covers what is not known. ValueError where μ, a cell or a set of states does
-not fit the model.
+tell, it warns and builds: the bound then covers what is not known.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from torch import Tensor
 from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
-    Report,
     as_cell,
     as_mu,
     assumption_3_1,
@@ -45,10 +43,9 @@ if TYPE_CHECKING:
 def ground_truth(
     model: HMM | MemoryHMM, mu: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"], cell: int = 0
 ) -> Float[Tensor, " n"]:
-    """μᵀP[H_0 | X_{1:T} = x] of (3.1), or μᵀP[M_cell | X_{1:T} = x] for a memory model, (n,): F*(x) is 1 where it is
-    ≥ 0.
+    """μᵀP[H_0 | X_{1:T} = x] of (3.1), (n,), or μᵀP[M_cell | X_{1:T} = x] for a memory model; 0 within rounding of it.
 
-    Within rounding of 0 it is 0.
+    F*(x) is 1 where it is ≥ 0. ValueError for a μ, tokens or a cell that do not fit the model.
     """
     mu, vanilla = as_mu(model, mu, HMM, MemoryHMM), isinstance(model, HMM)
     integer("cell", cell, 0, 0 if vanilla else model.n_cells - 1)
@@ -89,7 +86,8 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
     Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. `mu` has the task's weights on the hidden states, (S,),
-    not all zero. AssumptionError where the columns of W are dependent (3.1), or the chain is not regular (3.2).
+    not all zero, or ValueError. AssumptionError where columns of W are dependent (3.1), or the chain is not regular
+    (3.2).
     """
     mu = as_mu(model, mu, HMM)
     assumption_3_2(model).require()
@@ -115,7 +113,8 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
     μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
 
     `mu` has the task's weights on the hidden states, (S,), not all zero; `essential` is H*, indices of states.
-    AssumptionError where the chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
+    AssumptionError where the chain is not regular (3.2), or H* does not satisfy Assumption 3.5; ValueError where
+    either does not fit the model.
     """
     mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
     assumption_3_2(model).require()
@@ -131,7 +130,7 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """The matrices of Claims D.3 and D.10 for H* = {`cell`} × `syntax`.
+    """The matrices of Claims D.3 and D.10 for H* ⊆ {`cell`} × S, whose indices among the hidden states are `states`.
 
     `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one
     more row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it
@@ -142,30 +141,25 @@ class Recovery:
     theta_1: Tensor
     theta_2: Tensor
     cell: int
-    syntax: list[int]
+    states: list[int]
     condition: float
     key_error: float
     value_error: Tensor
 
-    def states(self, model: MemoryHMM) -> list[int]:
-        """H*, as indices of hidden states."""
-        return recoverable_states(model, self.cell, self.syntax)
 
-
-def _recover(model: MemoryHMM, report: Report, cell: int, syntax: Sequence[int], values: Sequence[int]) -> Recovery:
+def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) by a left inverse of the recoverable columns beside a basis of 𝒱̄."""
-    syntax = as_indices("syntax", syntax, model.n_syntax)
+    states = recoverable_states(model, cell, syntax)
     columns, rest = recoverable_columns(model, cell, syntax, values)
-    basis, size = span_of(rest).basis, (len(syntax), len(values))
+    basis, size = span_of(rest).basis, (len(states), len(values))
     beside, every = torch.cat([columns, basis], 1), torch.cat([columns, rest], 1)
     left_inverse = torch.linalg.pinv(beside)
     left_inverse = 2 * left_inverse - (left_inverse @ beside) @ left_inverse  # a step of Newton's: rounding, once more
     readings, others = left_inverse.tensor_split([columns.shape[1]])
     theta_1 = every.new_zeros(model.n_states, model.n_tokens)
-    theta_2 = every.new_zeros(len(syntax), model.n_memory, model.n_tokens)
+    theta_2 = every.new_zeros(len(states), model.n_memory, model.n_tokens)
     value_error = torch.zeros_like(theta_2[..., 0])
     theta_2[:, values] = readings.unflatten(0, size)
-    states = recoverable_states(model, cell, syntax)
     # Columns of W sum to 1, so a ν^(h) sums to the probability of h.
     theta_1[states] = readings.unflatten(0, size).sum(1)
     outside = [h for h in range(model.n_states) if h not in states]
@@ -176,15 +170,15 @@ def _recover(model: MemoryHMM, report: Report, cell: int, syntax: Sequence[int],
     missed = (readings @ every - wanted).abs().amax(1)
     value_error[:, values] = missed.unflatten(0, size)
     if (unit(columns.dtype) * (readings.abs() @ columns).diagonal() + missed >= 1).all():
-        words = f"no reading of these columns exceeds its error: they have condition {report.condition:.2g}"
+        words = f"no reading of these columns exceeds its error: they have condition {condition:.2g}"
         warnings.warn(words, UnsureHead, stacklevel=4)
-    return Recovery(theta_1, theta_2, cell, syntax, report.condition, key_error, value_error)
+    return Recovery(theta_1, theta_2, cell, states, condition, key_error, value_error)
 
 
 def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
-    report = assumption_4_2(model, cell, syntax).require()
-    return _recover(model, report, cell, syntax, list(range(model.n_memory)))
+    condition = assumption_4_2(model, cell, syntax).require().condition
+    return _recover(model, condition, cell, syntax, list(range(model.n_memory)))
 
 
 def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> Recovery:
@@ -194,12 +188,12 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
     """
     one = of_type("model", model, MemoryHMM).n_cells == 1
     report = assumption_4_5(model, mu, syntax) if one else assumption_d_5(model, mu, cell, syntax)
-    return _recover(model, report.require(), cell, syntax, weighted_values(model, mu))
+    return _recover(model, report.require().condition, cell, syntax, weighted_values(model, mu))
 
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
     """Query q (H+1,) and key Θ^(K) (H+1, X) of Lemma D.2: the score is the probability that H_i is in H*."""
-    states = of_type("recovery", recovery, Recovery).states(model)
+    states = of_type("recovery", recovery, Recovery).states
     query = recovery.theta_1.new_zeros(model.n_states + 1)
     query[states] = 1
     return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
@@ -210,8 +204,7 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
 
     Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
     """
-    mu = as_mu(model, mu, MemoryHMM)
-    states = of_type("recovery", recovery, Recovery).states(model)
+    mu, states = as_mu(model, mu, MemoryHMM), of_type("recovery", recovery, Recovery).states
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
     value[:, states] = recovery.theta_2.transpose(0, 1)  # (D.2)
     output = torch.zeros_like(value[..., 0])
@@ -222,9 +215,8 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
 def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and position embeddings β_1 (1, H+1) of Lemma D.9.
 
-    β_1 keeps the prompt's own position out. The proof takes -2, which is enough while the score stays below 1 there;
-    but the output at position 1 is not conditioned on the prompt. So -2 is lowered by what the largest score exceeds
-    1.
+    β_1 keeps the prompt's own position out. The proof takes -2, enough where no score exceeds 1; but the output at
+    position 1 is not conditioned on the prompt. So -2 is lowered by what the largest score exceeds 1.
     """
     query, key = lemma_d_2(model, recovery)
     query[-1] = 1
@@ -240,7 +232,7 @@ def _head(model: MemoryHMM, mu, recovery: Recovery, query, key, positions=None, 
     """A head of these scores, with the values of Lemma D.4 and the errors of the recovery."""
     value, output = lemma_d_4(model, recovery, mu)
     error = recovery.value_error.new_zeros(model.n_memory, model.n_states)
-    error[:, recovery.states(model)] = recovery.value_error.T
+    error[:, recovery.states] = recovery.value_error.T
     errors = recovery.key_error, error.flatten(), drift
     return AttentionHead(query, key, value, output, positions, recovery.condition, model.n_cells, *errors)
 
@@ -255,7 +247,7 @@ def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax:
 
     Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3). `mu`
     has the task's weights on the memory values, (M,), not all zero. AssumptionError where H* does not satisfy
-    Assumption 4.2, or the chain is not regular (3.2).
+    Assumption 4.2, or the chain is not regular (3.2); ValueError where one of them does not fit the model.
     """
     recovery = claim_d_3(model, cell, syntax)
     assumption_3_2(model).require()
@@ -280,8 +272,6 @@ def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int
     if ((model.initial > 0) & (first == 0)).any():
         raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
     ratio = torch.where(first > 0, model.initial / first, 0)
-    if not ratio.isfinite().all():
-        raise ValueError(f"model must have probabilities P[H_0] / P[H_1] that {ratio.dtype} can hold")
     return (prompt.unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
 
 
@@ -305,8 +295,9 @@ def theorem_4_6(
     also takes the embeddings of `prompted(model, model.unlift(u), x)`, |M|^(N-1) times smaller; but Ḡ is that of the
     lifted u, as with several cells `unlift` loses which cell the prompt is about.
 
-    `mu` has the task's weights on the memory values, (M,), not all zero; its support is M*. AssumptionError where H*
-    = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4).
+    `mu` has the task's weights on the memory values, (M,), not all zero; its support is M*. AssumptionError where
+    H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4); ValueError
+    where one of them does not fit the model.
     """
     recovery = claim_d_10(model, mu, cell, syntax)
     drift = assumption_4_4(model).require().drift

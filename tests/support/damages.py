@@ -66,9 +66,7 @@ def without_the_rest(honest):
 
     def recovery(model, *place):
         found = honest(model, *place)
-        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(
-            0, torch.tensor(found.states(model)), True
-        )
+        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(0, torch.tensor(found.states), True)
         return replace(found, theta_1=found.theta_1 * inside)
 
     return recovery
