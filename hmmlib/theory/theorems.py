@@ -194,7 +194,7 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
     """Query q (H+1,) and key Θ^(K) (H+1, X) of Lemma D.2: the score is the probability that H_i is in H*."""
     states = of_type("recovery", recovery, Recovery).states
-    query = recovery.theta_1.new_zeros(model.n_states + 1)
+    query = recovery.theta_1.new_zeros(of_type("model", model, MemoryHMM).n_states + 1)
     query[states] = 1
     return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
 
