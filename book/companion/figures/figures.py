@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#b97f00", "#009e73", "#d55e00"
-COLOURS, MARKERS = [BLUE, ORANGE, GREEN, RED, SOFT], "os^D"
+COLOURS, MARKERS = (BLUE, ORANGE, GREEN, RED, SOFT, INK), "os^Dxv"
 TYPE, SMALL = 11.5, 11  # points; on a phone, in a figure of 5.4 inches, some 11 and 10.5 pixels
 
 
@@ -50,9 +51,14 @@ def use_style() -> None:
     set_matplotlib_formats("svg", metadata={"Date": None})
 
 
+def marks_of(*every: Axes) -> dict[str, Artist]:
+    """What a legend of some axes shows: each name once."""
+    return {name: mark for axes in every for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+
+
 def legend_below(figure: Figure, columns: int = 2) -> None:
-    """One legend of all axes under them, where it takes no width, in as many of the columns as fit beside each other."""
-    drawn = {name: mark for axes in figure.axes for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    """One legend of all axes under them, where it takes no width, in as many of the columns as fit."""
+    drawn = marks_of(*figure.axes)
     legend = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
     if columns > 1 and legend.get_window_extent().width > 0.95 * figure.bbox.width:
         legend.remove()
@@ -144,10 +150,8 @@ def dependencies(
 ) -> Figure:
     """Which statement a proof takes from which: a box at each place, an arrow from what is used to where it is used.
 
-    Args:
-        places: name to (column, row); rows count upwards.
-        arrows: pairs of names, (used, where).
-        marked: names of boxes in orange and with an asterisk; the others are blue.
+    `places` maps a name to (column, row); rows count upwards. `arrows` are pairs of names, (used, where). Boxes that
+    are `marked` are orange and have an asterisk; the others are blue.
     """
     columns, rows = zip(*places.values(), strict=True)
     wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
@@ -188,8 +192,7 @@ def strips(
 ) -> Figure:
     """Numbers along a line, a strip for each row: points of label 1 above it, of label 0 below, each drawn once.
 
-    `rows` maps a name to numbers and their labels, `crosses` to the columns of W on its line, `cuts` to where a head cuts
-    it.
+    `rows` maps a name to numbers and their labels, `crosses` to the columns of W there, `cuts` to where a head cuts.
     """
     figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
     cross = dict(marker="x", color=INK, s=44, zorder=3, label="columns of W")
@@ -229,8 +232,7 @@ def _squares(axes: Axes, table: np.ndarray, form: str, size: float, zeros: bool 
 
 
 def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
-    """The posterior of each memory cell before the first word and after each word: a row for each word, a shaded column
-    for each value.
+    """The posterior of each memory cell at first and after each word: a row for each word, a column for each value.
 
     `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M).
     """
@@ -265,11 +267,9 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
 def columns_of_w(
     example: Sentences, recoverable: Sequence[tuple[int, int]], unseen: Sequence[tuple[int, int]] = ()
 ) -> Figure:
-    """W of a model with words, a row for each word, a column for each state and value of the memory cell that it looks up.
+    """W of a model with words, a row for each word, a column for each state and value of the cell that it looks up.
 
-    Args:
-        recoverable: pairs (memory value, state) whose columns stand in an orange frame.
-        unseen: pairs whose columns are crossed out.
+    `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed in orange, or crossed out.
     """
     model, high = example.model, len(example.words)
     values, states = model.n_memory, model.n_states
