@@ -1,4 +1,4 @@
-"""Beyond the paper: how far off a guess may be until a label is wrong, and which tasks a prompt and a head can solve.
+"""Beyond the paper: how far off a guess may be until a label is wrong, and what a prompt and a head can do.
 
 Of a text x let p = P[H_0 | X_{1:T} = x]. Behind a prompt u, Ḡ_2 = W (d ⊙ p) / dᵀp with d = A (u ⊙ P[H_1]) / P[H_0]
 (Lemma C.2); without one, G_1 is the same with d = P[H_1] / P[H_0] (Claim B.1). A head b scores νᵀp / dᵀp there, with
@@ -8,6 +8,7 @@ and, where μ takes both signs, only then. P[H_0] must be positive in every stat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -242,3 +243,28 @@ def prompt_for_separating_head(model: HMM, mu: Float[ArrayLike, " S"], head: Lin
     reach = torch.where(mu != 0, mu / scores, 0)  # d
     prompt = model.transition.T @ (reach / reaches.sum(1))
     return prompt / prompt.max(), LinearHead(head.weights * prompt.max())
+
+
+# How a prompt can change which tokens stand for a state, which no fake token can
+
+
+def signal_for(words: Sequence[int], n_tokens: int) -> Float[Tensor, "X S"]:
+    """The signal with which the token `words[h]` stands for state h, (X, S) of zeros and ones, float64."""
+    return torch.nn.functional.one_hot(torch.as_tensor(words), n_tokens).T.double()
+
+
+def gated_readout(
+    emission: Float[Tensor, "X S"], beliefs: Float[Tensor, "n S"], signal: Float[Tensor, "X S"] | None = None
+) -> Float[Tensor, "n X"]:
+    """What a network of |X||H| gated units predicts from beliefs p, (n, S), with W the `emission`, (X, S): (n, X).
+
+    Without a signal, W p. Unit (x, h) is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0. It
+    adds to the prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a
+    prompt whose signal R has one 1 for each state, the network predicts R p; a state without keeps its column of W. No
+    weight depends on R.
+    """
+    beliefs = beliefs.to(emission)
+    if signal is None:
+        return beliefs @ emission.T
+    gates = (beliefs.unsqueeze(1) + signal.to(emission) - 1).relu()  # (n, X, S)
+    return beliefs @ emission.T + gates.sum(2) - gates.sum(1) @ emission.T

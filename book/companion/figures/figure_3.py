@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pandas import DataFrame, Series
 
-from companion.figures.figures import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, RED, SMALL, SOFT, finish, legend_below
+from companion.figures.figures import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, RED, SMALL, SOFT, finish
 from hmmlib.experiments.results import Interval, mean_ci, published, share_learned
 
 LEFT = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
@@ -73,8 +73,7 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({*results["size"], *paper.index}))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def gains(results: DataFrame) -> Figure:
@@ -85,8 +84,7 @@ def gains(results: DataFrame) -> Figure:
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
     axes.set_xticks(sorted({*results["size"]}))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def ladder(results: DataFrame) -> Figure:
@@ -98,8 +96,7 @@ def ladder(results: DataFrame) -> Figure:
         draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "--" if dashed else "-")
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
     axes.set_xticks(sorted({*results["size"]}))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def against_learned(results: DataFrame) -> Figure:
@@ -111,8 +108,7 @@ def against_learned(results: DataFrame) -> Figure:
         axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
     axes.set(xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy")
     axes.set_ylim(0.44, 1.02)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 # Results of any kind
@@ -129,8 +125,7 @@ def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = Fal
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel=x_label, ylabel=y_label)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
@@ -151,8 +146,7 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params("y", length=0)
     axes.spines["left"].set_visible(False)
-    legend_below(figure, columns=3)
-    return finish(figure)
+    return finish(figure, 3)
 
 
 def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figure:
@@ -188,5 +182,4 @@ def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figu
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize="medium")
     axes.set_xlabel("heads: test accuracy")
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)

@@ -65,8 +65,13 @@ def legend_below(figure: Figure, columns: int = 2) -> None:
         legend_below(figure, columns - 1)
 
 
-def finish(figure: Figure) -> Figure:
-    """Make a figure longer by its legend, and close it, so that a notebook shows it once: as the value of its cell."""
+def finish(figure: Figure, legend: int = 0) -> Figure:
+    """Make a figure longer by its legend, and close it, so that a notebook shows it once: as the value of its cell.
+
+    With `legend`, one is put below first, in at most so many columns.
+    """
+    if legend:
+        legend_below(figure, legend)
     below = sum(legend.get_window_extent().height for legend in figure.legends) / figure.dpi
     figure.set_figheight(figure.get_figheight() + below)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
@@ -83,8 +88,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
         axes.bar(at, row, width * 0.92, color=COLOURS[k], label=name)
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[str], x_label: str) -> Figure:
@@ -98,8 +102,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
         axes.set_xticks(np.arange(len(below)), outcomes)
         axes.set(title=title, ylabel="share")
     axes.set_xlabel(x_label)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
@@ -119,8 +122,7 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
         axes.axhline(level, color=colour, linestyle=style, label=name)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
@@ -140,9 +142,7 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     for k, (name, values) in enumerate(series.items()):
         axes.plot(x, values, marker=MARKERS[k], color=COLOURS[k], label=name, markersize=5)
     axes.set(xlabel=x_label, ylabel=y_label, **{f"{axis}scale": "log" for axis in log})
-    if len(series) > 1:
-        legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2 if len(series) > 1 else 0)
 
 
 def dependencies(
@@ -180,8 +180,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
     axes.set(ylabel="attention score")
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def strips(
@@ -211,8 +210,7 @@ def strips(
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def ink_on_shade(value: float) -> str:

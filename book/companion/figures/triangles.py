@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, legend_below, marks_of
+from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, marks_of
 from hmmlib.theory.separation import Impossible
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
@@ -66,8 +66,7 @@ def simplex(points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, hea
     axes.scatter(*(np.asarray(columns).T @ TRIANGLE).T, marker="x", color=INK, s=60, label="columns of W")
     draw_head(axes, np.asarray(head))
     axes.autoscale()
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
@@ -147,8 +146,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
             side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -15), ha="center")
             axis.annotate(name, (x, y), textcoords="offset points", fontweight="bold", **side)
         axis.set(xlim=(-0.12, 1.4), ylim=(-0.16, 1))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def triangles(
@@ -176,8 +174,7 @@ def triangles(
                 axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
-    legend_below(figure, columns=3)
-    return finish(figure)
+    return finish(figure, 3)
 
 
 def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names: Sequence[str]) -> Figure:
@@ -196,5 +193,4 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
                 axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
         draw_head(axes, mu, INK, "-", "the label changes")
         draw_head(axes, score, BLUE, "--", "the head's changes")
-    legend_below(figure, columns=3)
-    return finish(figure)
+    return finish(figure, 3)

@@ -23,13 +23,14 @@ from hmmlib.theory.certificates import (
     Certificate,
     alternate,
     certificate,
+    gated_readout,
     nearest_head,
     prompt_for_separating_head,
     refuting_belief,
     separating_head,
+    signal_for,
 )
 from hmmlib.theory.heads import LinearHead
-from hmmlib.theory.relabelling import gated_readout, signal_for
 from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 
