@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
-from hmmlib.theory.ranks import Verdict, all_of, independent, of_bool, rounding, trivial_intersection
+from hmmlib.theory import ranks
+from hmmlib.theory.ranks import Verdict, all_of, of_bool
 from hmmlib.validation import SUM_TOLERANCE, as_indices, as_weights, integer, of_type
 
 if TYPE_CHECKING:
@@ -29,24 +31,23 @@ class AssumptionError(ValueError):
 
 @dataclass(frozen=True)
 class Report:
-    """Whether an assumption holds. A report is true in a condition where it does, and prints its numbers as `summary`.
+    """Whether an assumption holds: true in a condition where it does, and printed as its numbers, `summary`.
 
-    `assumption` is the paper's name and number, `verdict` one of three. The other numbers are None where the assumption
-    does not have them:
+    `assumption` is the paper's name and number. Numbers that an assumption does not have are None:
 
-    - independent columns (3.1): `n_columns`, and `rank`, the number of singular values above `tolerance`, of which
-      `smallest_singular_value` and `largest_singular_value` are given; `condition` is their ratio, infinity where the
-      columns are dependent.
+    - independent columns (3.1): `n_columns`; `rank`, the number of singular values above `tolerance`; the smallest
+      and the largest of these; `condition`, their ratio, infinity where the columns are dependent.
     - regularity (3.2): whether the chain is `irreducible`, its `period` (ergodic means irreducible and 1), and
       `start_support`, on how many of `n_states` P[H_0] is positive.
-    - essential states (3.5): `columns` is the report on the columns of W at H*, `uncovered` the states of supp(μ) outside
-      H*, `sources` all states from which one step leads into H* only (the largest possible 𝓑), and `unreached` the
-      states of H* to which none of them leads.
-    - recoverable states (4.2, 4.5, D.5): `columns` is the report on the columns of W at M* × H*, `rest_rank` the dimension
-      of the span of the others (𝒱̄), `angle` the smallest angle between both spans in radians, known to within
-      `angle_error`, and `condition` that of the columns beside an orthonormal basis of 𝒱̄: what a left inverse can magnify.
-    - stationarity (4.4): `regularity` is the report on Assumption 3.2, `drift` the largest |A P[H_0] / P[H_0] - 1| of a
-      state.
+    - essential states (3.5): `columns` is the report on the columns of W at H*, `uncovered` the states of supp(μ)
+      outside H*, `sources` all states from which one step leads into H* only (the largest possible 𝓑), and
+      `unreached` the states of H* to which none of them leads.
+    - recoverable states (4.2, 4.5, D.5): `columns` is the report on the columns of W at M* × H*, `rest_rank` the
+      dimension of the span of the others (𝒱̄), `angle` the smallest angle between both spans in radians, known to
+      within `angle_error`, and `condition` that of the columns beside an orthonormal basis of 𝒱̄: what a left inverse
+      can magnify.
+    - stationarity (4.4): `regularity` is the report on Assumption 3.2, `drift` the largest |A P[H_0] / P[H_0] - 1| of
+      a state.
     """
 
     assumption: str
@@ -84,40 +85,32 @@ class Report:
         return self.summary
 
     def require(self) -> Self:
-        """The report itself, with a warning where floats cannot tell whether the assumption holds.
-
-        AssumptionError where it fails.
-        """
+        """The report itself, with a warning where floats cannot tell. AssumptionError where the assumption fails."""
         if self.verdict is Verdict.FAILS:
             raise AssumptionError(self)
-        if self.verdict is Verdict.CLOSE:
+        if not self.holds:
             warnings.warn(f"{self.assumption} {self.verdict.value}: {self}.", stacklevel=3)
         return self
 
 
-# Checks of what the predicates and the theorems are given
+# What the predicates and the theorems are given, checked: ValueError where it does not fit the model
 
 
 def as_mu(model: HMM | MemoryHMM, mu, *kinds: type) -> Tensor:
-    """Check a model, which is of one of `kinds`, and μ; returns μ, (S,), or (M,) for a memory model, as `as_weights` does."""
+    """The weights μ of a task on a model of one of `kinds`, (S,), or (M,) for a memory model."""
     of_type("model", model, *kinds)
     return as_weights(mu, model.n_states if isinstance(model, HMM) else model.n_memory, model.emission)
 
 
 def as_cell(model: MemoryHMM, cell: int) -> int:
-    """Check a memory model and a cell j* of it. ValueError where it has no such."""
+    """A cell j* of a memory model."""
     return integer("cell", cell, 0, of_type("model", model, MemoryHMM).n_cells - 1)
 
 
-def as_recoverable(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> tuple[int, list[int]]:
-    """Check a cell j* and its syntax states S*; returns both, S* sorted. ValueError where the model has no such."""
-    return as_cell(model, cell), as_indices("syntax", syntax, model.n_syntax)
-
-
 def recoverable_states(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> list[int]:
-    """H* = {`cell`} × `syntax` as indices of hidden states, sorted. ValueError where the model has no such."""
-    cell, syntax = as_recoverable(model, cell, syntax)
-    return [cell * model.n_syntax + s for s in syntax]
+    """H* = {j*} × S* as indices of hidden states, sorted."""
+    first = as_cell(model, cell) * model.n_syntax
+    return [first + s for s in as_indices("syntax", syntax, model.n_syntax)]
 
 
 def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
@@ -128,14 +121,25 @@ def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
 # The assumptions
 
 
-def independence(assumption: str, columns: Tensor) -> Report:
-    """Whether the columns of a matrix (rows, k) are linearly independent, as `ranks.independent` judges."""
-    found, n_columns = independent(columns.detach()), columns.shape[1]
-    summary = (
-        f"{n_columns} columns of rank {found.rank}, smallest singular value "
-        f"{found.smallest_singular_value:.3g} (tolerance {found.tolerance:.2g})"
-    )
-    return Report(assumption, summary=summary, n_columns=n_columns, condition=found.condition, **found._asdict())
+def independence(assumption: str, columns: Tensor, exactly: Tensor | None = None, error: float = 0.0) -> Report:
+    """Whether the columns of a matrix (rows, k) are linearly independent.
+
+    Singular values decide where they are clear of rounding, and of an `error` beyond it. Where they are not, the exact
+    rank does, of the entries as the rational numbers that they are (or of `exactly`, where `columns` are rounded). If
+    that is full, the columns are independent by less than their own rounding, and the verdict is CLOSE.
+    """
+    columns = columns.detach()
+    n_columns, singular = columns.shape[1], torch.linalg.svdvals(columns)
+    largest, tolerance = singular[0].item(), ranks.rounding(columns) * singular[0].item()
+    rank, few = int((singular > tolerance).sum()), n_columns <= len(columns)
+    smallest = singular[-1].item() if few else 0.0
+    verdict = of_bool(few)
+    if few and smallest <= tolerance + error:
+        exact = ranks.exact_rank(columns if exactly is None else exactly)
+        verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
+    condition = math.inf if verdict is Verdict.FAILS or not smallest else largest / smallest
+    words = f"{n_columns} columns of rank {rank}, smallest singular value {smallest:.3g} (tolerance {tolerance:.2g})"
+    return Report(assumption, verdict, words, n_columns, rank, smallest, largest, tolerance, condition)
 
 
 def assumption_3_1(model: HMM) -> Report:
@@ -150,14 +154,12 @@ def assumption_3_2(model: HMM | MemoryHMM) -> Report:
     irreducible, period = chain_period(model.transition)
     support, n_states = int((model.initial > 0).sum()), model.n_states
     chain = f"irreducible of period {period}" if irreducible else "reducible"
+    numbers = dict(irreducible=irreducible, period=period, start_support=support, n_states=n_states)
     return Report(
         "Assumption 3.2 (regularity)",
         of_bool(irreducible and period == 1 and support == n_states),
         f"the chain is {chain}; P[H_0] is positive on {support} of {n_states} states",
-        irreducible=irreducible,
-        period=period,
-        start_support=support,
-        n_states=n_states,
+        **numbers,
     )
 
 
@@ -212,32 +214,39 @@ def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None
 def recoverable_columns(
     model: MemoryHMM, cell: int, syntax: Sequence[int], values: Sequence[int] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The columns of W at M* × H*, H* = {j*} × S*, (X, k), ordered by syntax state, then value; and the others, (X, l).
+    """The columns of W at M* × H*, H* = {j*} × S*, (X, k), by syntax state, then value; and the others, (X, l).
 
     With `values` (M* = supp(μ), Assumption D.5) the others are those at M* × ({j*} × S \\ S*) and at all values of
     the other cells; without (Assumption 4.2), M* is all of M.
     """
-    cell, syntax = as_recoverable(model, cell, syntax)
+    states = recoverable_states(model, cell, syntax)
     values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
-    first, after = cell * model.n_syntax, (cell + 1) * model.n_syntax
+    own = range(cell * model.n_syntax, (cell + 1) * model.n_syntax)
+    rest = [(m, h) for h in own if h not in states for m in values]
+    rest += [(m, h) for h in range(model.n_states) if h not in own for m in range(model.n_memory)]
     table = model.emission.detach()
-    recoverable = [table[:, m, first + s] for s in syntax for m in values]
-    rest = [table[:, m, first + s] for s in set(range(model.n_syntax)) - set(syntax) for m in values]
-    other = [h for h in range(model.n_states) if not first <= h < after]
-    rest += [table[:, m, h] for h in other for m in range(model.n_memory)]
-    return torch.stack(recoverable, 1), torch.stack(rest, 1) if rest else table.new_zeros(len(table), 0)
+    recoverable = torch.stack([table[:, m, h] for h in states for m in values], 1)
+    return recoverable, torch.stack([table[:, m, h] for m, h in rest], 1) if rest else recoverable[:, :0]
 
 
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> Report:
-    recoverable, rest = recoverable_columns(model, cell, syntax, values)
+    recoverable, others = recoverable_columns(model, cell, syntax, values)
+    inside, rest = ranks.span_of(recoverable), ranks.span_of(others)
+    beside = torch.cat([recoverable, rest.basis], 1)
     columns = independence("columns of W at M* x H*", recoverable)
-    found = trivial_intersection(recoverable, rest)._asdict()
-    verdict = all_of(columns.verdict, found.pop("verdict"))
-    summary = (
-        f"{columns}; smallest angle to the span of the others (dimension {found['rest_rank']}): "
-        f"{found['angle']:.3g} (give or take {found['angle_error']:.2g})"
+    both = independence("both", beside, torch.cat([recoverable, others], 1), 2 * rest.error)
+    certain = rest.certain or beside.shape[1] > len(beside)
+    outside = inside.basis - rest.basis @ (rest.basis.T @ inside.basis)
+    angle = math.asin(min(1.0, torch.linalg.svdvals(outside)[-1].item()))
+    rank, error = rest.basis.shape[1], inside.error + rest.error + ranks.rounding(beside)
+    numbers = dict(columns=columns, rest_rank=rank, angle=angle, angle_error=error, condition=both.condition)
+    return Report(
+        f"{assumption} (recoverable states)",
+        all_of(columns.verdict, both.verdict if certain else Verdict.CLOSE),
+        f"{columns}; smallest angle to the span of the others (dimension {rank}): {angle:.3g} "
+        f"(give or take {error:.2g})",
+        **numbers,
     )
-    return Report(f"{assumption} (recoverable states)", verdict, summary, columns=columns, **found)
 
 
 def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Report:
@@ -250,14 +259,14 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Report
 def assumption_4_4(model: HMM | MemoryHMM) -> Report:
     """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0], state by state, within rounding.
 
-    Rounding is that of the sums, or of an eigenvector: as much in each state as in the most frequent one, so that the share
-    of a rare state may drift by more. From 1e-11 of a share on (in float64) it is too close to tell; so it is where the
-    columns of A, which sum to 1 within 1e-9, leave it open.
+    Rounding is that of the sums, or of an eigenvector: as much in each state as in the most frequent one, so that the
+    share of a rare state may drift by more. From 1e-11 of a share on (in float64) it is too close to tell; so it is
+    where the columns of A, which sum to 1 within 1e-9, leave it open.
     """
     regularity, start = assumption_3_2(model), model.initial.detach()
     after = model.transition.detach() @ start
     drifts = torch.where(after == start, 0, after / start - 1).abs()
-    unit, loose = 4 * rounding(model.transition), SUM_TOLERANCE[model.dtype]
+    unit, loose = 4 * ranks.rounding(model.transition), SUM_TOLERANCE[model.dtype]
     of_an_eigenvector = (after - start).abs() <= unit * start.max()
     holds = ((drifts <= unit) | (of_an_eigenvector & (drifts <= loose / 100))).all()
     flows = model.transition.detach() * start

@@ -1,15 +1,14 @@
-"""Beyond the paper: how far off a guess may be before a head's label is wrong, and which tasks a prompt and a head can solve.
+"""Beyond the paper: how far off a guess may be until a label is wrong, and what a prompt and a head can do.
 
-Of a text x let p = P[H_0 | X_{1:T} = x]. Behind a prompt u, Ḡ_2 = W (d ⊙ p) / dᵀp with d = A (u ⊙ P[H_1]) / P[H_0] (Lemma
-C.2); without one, G_1 is the same with d = P[H_1] / P[H_0] (Claim B.1). A head b scores νᵀp / dᵀp there, with ν = d ⊙ Wᵀb,
-and the label is the sign of μᵀp. So (u, b) is right for every belief p if ν is a positive multiple of μ, and, where μ takes
-both signs, only then.
-
-Models, tasks and heads must fit each other, and P[H_0] must be positive in every state.
+Of a text x let p = P[H_0 | X_{1:T} = x]. Behind a prompt u, Ḡ_2 = W (d ⊙ p) / dᵀp with d = A (u ⊙ P[H_1]) / P[H_0]
+(Lemma C.2); without one, G_1 is the same with d = P[H_1] / P[H_0] (Claim B.1). A head b scores νᵀp / dᵀp there, with
+ν = d ⊙ Wᵀb, and the label is the sign of μᵀp. So (u, b) is right for every belief p if ν is a positive multiple of μ,
+and, where μ takes both signs, only then. P[H_0] must be positive in every state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,9 +37,9 @@ REFINEMENTS = 8
 class Certificate:
     """How far a head's scores behind a prompt can be from those of a task, and still have the right sign.
 
-    `mu` is μ, `reach` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is κ = (max b - min b) / 2. `rounding`, (S,), is
-    d ⊙ Wᵀt, where t, (X,), bounds the rounding of a score: that of δ and that which the head itself counts as zero; and
-    `largest_rounding` is the largest entry of t.
+    `mu` is μ, `reach` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is κ = (max b - min b) / 2. `rounding` is
+    d ⊙ Wᵀt, (S,), where t, (X,), bounds the rounding of a score: that of δ and that which the head itself counts as
+    zero; `largest_rounding` is the largest entry of t.
     """
 
     mu: Tensor
@@ -51,14 +50,11 @@ class Certificate:
     largest_rounding: float
 
     def holds(self, posteriors: Float[Tensor, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
-        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: any guess that sums to 1, within ε of Ḡ_2 in L1, gets the right label there.
+        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: a guess that sums to 1, within ε of Ḡ_2 in L1, has the right label.
 
-        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. Nothing is assumed of W or A. All of it is
-        rounded, the head's own score too; what that may be is added on the right.
-
-        Args:
-            posteriors: p, (n, S).
-            distance: ε, a number from 0 to 2 for all texts, or one for each, (n,).
+        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. What rounding may add, to the head's
+        own score too, is added on the right. `posteriors` are p, (n, S); `distance` is ε, from 0 to 2, a number or
+        (n,).
         """
         beliefs = posteriors.to(self.mu)
         distance = distance.to(self.mu) if isinstance(distance, Tensor) else distance
@@ -69,7 +65,6 @@ class Certificate:
 
 
 def _as_reach(model: HMM, reach: Tensor | None) -> Tensor:
-    """d, (S,)."""
     return claim_b_1(model, 1) if reach is None else torch.as_tensor(reach).to(model.initial)
 
 
@@ -83,11 +78,11 @@ def certificate(
 ) -> Certificate:
     """The `Certificate` of a head on W (d ⊙ p) / dᵀp for the task μ, (S,).
 
-    `reach` is d, (S,): on Ḡ_2 behind a prompt u it is `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
+    `reach` is d, (S,): on Ḡ_2 behind a prompt u `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
     """
     mu, reach, weights = as_mu(model, mu, HMM), _as_reach(model, reach), head.weights.to(model.initial)
     score = reach * (weights @ model.emission)  # ν
-    # Of relative errors of sums of S and X terms; of the weights' own error; and both once more, as the head rounds too.
+    # Sums of S and X terms have relative errors, the weights their own; both once more, as the head rounds too.
     error = head.error.to(weights).abs()
     lost = error + 2 * unit(weights.dtype, model.n_states + model.n_tokens) * (weights.abs() + error)
     spread = (weights.max() - weights.min()).item() / 2
@@ -98,8 +93,8 @@ def certificate(
 def refuting_belief(mu: Float[Tensor, " S"], score: Float[Tensor, " S"]) -> Tensor | None:
     """A belief, (S,), that μ and the score ν, both (S,), label differently; None where ν is a positive multiple of μ.
 
-    Where μ takes both signs, as it must, there is one on a state, or on the edge between a state with μ < 0 and another:
-    this is why no other ν is right for every belief. The labels differ by what rounding leaves of the two thresholds.
+    Where μ takes both signs, as it must, there is one on a state, or on the edge between a state with μ < 0 and
+    another: so no other ν is right for every belief. The labels differ by what rounding leaves of the two thresholds.
     """
     score = score.double()
     mu = torch.as_tensor(mu).to(score)
@@ -166,10 +161,10 @@ def _heads(matrix: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
 def nearest_head(
     model: HMM, mu: Float[ArrayLike, " S"], reach: Float[Tensor, " S"] | None = None, slack: float = 0.0
 ) -> tuple[LinearHead, Certificate]:
-    """The head whose δ is least; of those whose δ is larger by at most `slack`, that of least κ. `reach` as in `certificate`.
+    """The head of least κ whose δ is the least, or larger by at most `slack`. `reach` is as in `certificate`.
 
-    By linear programs, as far as floating-point numbers go: where columns of W nearly agree a head of smaller δ may exist
-    whose weights are too large to be computed. The certificate is that of the head as it is.
+    By linear programs, as far as floats go: where columns of W nearly agree a head of smaller δ may exist whose
+    weights are too large to be computed. The certificate is that of the head as it is.
     """
     mu, reach = as_mu(model, mu, HMM), _as_reach(model, reach)
     scale = mu.abs().max().item()
@@ -203,9 +198,9 @@ def nearest_prompt(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> 
 def alternate(
     model: HMM, mu: Float[ArrayLike, " S"], prompt: Float[Tensor, " S"], rounds: int = 20
 ) -> tuple[Tensor, LinearHead, Certificate]:
-    """Prompt and head by turns, each the best for the other, from a prompt on: δ never grows. It need not end at the least.
+    """Prompt and head by turns, each the best for the other: δ never grows, but need not end at the least.
 
-    The prompt is scaled to have 1 as its largest entry.
+    `prompt`, (S,), is where it begins. The prompt is scaled to have 1 as its largest entry.
     """
     prompt, best = torch.as_tensor(prompt).to(model.initial), None
     for _ in range(rounds):
@@ -224,10 +219,10 @@ def alternate(
 
 
 def separating_head(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead | Impossible | Undecided:
-    """A head whose scores of the states' emission distributions have the signs of μ: 0 or more where μ > 0, below where μ < 0.
+    """A head whose score of a state's emission distribution is 0 or more where μ > 0, and below where μ < 0.
 
-    No prompt and head are right for every belief where there is none, as d ≥ 0 cannot turn the sign of a score. Where A is
-    a permutation and the scores are not 0, one is enough: `prompt_for_separating_head`.
+    Where there is none, no prompt and head are right for every belief, as d ≥ 0 cannot turn the sign of a score.
+    Where A is a permutation and the scores are not 0, one is enough: `prompt_for_separating_head`.
     """
     mu = as_mu(model, mu, HMM)
     weighed = mu != 0
@@ -248,3 +243,28 @@ def prompt_for_separating_head(model: HMM, mu: Float[ArrayLike, " S"], head: Lin
     reach = torch.where(mu != 0, mu / scores, 0)  # d
     prompt = model.transition.T @ (reach / reaches.sum(1))
     return prompt / prompt.max(), LinearHead(head.weights * prompt.max())
+
+
+# How a prompt can change which tokens stand for a state, which no fake token can
+
+
+def signal_for(words: Sequence[int], n_tokens: int) -> Float[Tensor, "X S"]:
+    """The signal with which the token `words[h]` stands for state h, (X, S) of zeros and ones, float64."""
+    return torch.nn.functional.one_hot(torch.as_tensor(words), n_tokens).T.double()
+
+
+def gated_readout(
+    emission: Float[Tensor, "X S"], beliefs: Float[Tensor, "n S"], signal: Float[Tensor, "X S"] | None = None
+) -> Float[Tensor, "n X"]:
+    """What a network of |X||H| gated units predicts from beliefs p, (n, S), with W the `emission`, (X, S): (n, X).
+
+    Without a signal, W p. Unit (x, h) is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0. It
+    adds to the prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a
+    prompt whose signal R has one 1 for each state, the network predicts R p; a state without keeps its column of W. No
+    weight depends on R.
+    """
+    beliefs = beliefs.to(emission)
+    if signal is None:
+        return beliefs @ emission.T
+    gates = (beliefs.unsqueeze(1) + signal.to(emission) - 1).relu()  # (n, X, S)
+    return beliefs @ emission.T + gates.sum(2) - gates.sum(1) @ emission.T

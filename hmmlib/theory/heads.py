@@ -38,11 +38,11 @@ def unless_within(score: Tensor, bound: Tensor) -> Tensor:
 
 
 STEPS = 24
-"""Times at most that a linear system's residual is solved for again: each makes it smaller by about 10^16 / condition."""
+"""Times at most that a linear system's residual is solved for again; each divides it by about 10^16 / condition."""
 
 
 def _refined(left_inverse: Tensor, columns: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """W†ᵀ target, (X,), with what W†'s rounding leaves of Wᵀb = target solved for again; and what is left then, (k,)."""
+    """W†ᵀ target, (X,), with what rounding leaves of Wᵀb = target solved for again; and what is left then, (k,)."""
     weights, left, precision = torch.zeros_like(columns[:, 0]), target, torch.finfo(target.dtype)
     for _ in range(STEPS):
         weights = weights + left_inverse.T @ left
@@ -54,10 +54,7 @@ def _refined(left_inverse: Tensor, columns: Tensor, target: Tensor) -> tuple[Ten
 
 
 def _set(head: LinearHead | AttentionHead, **parts: Tensor) -> None:
-    """Put the parts in while a frozen dataclass is being made, as copies: nobody changes a head from outside.
-
-    A part that is being trained stays the tensor that it is.
-    """
+    """Put parts into a frozen dataclass: copies, so that nobody changes them from outside, but of what is trained."""
     for name, part in parts.items():
         object.__setattr__(head, name, part if part.requires_grad else part.clone())
 
@@ -66,12 +63,11 @@ def _set(head: LinearHead | AttentionHead, **parts: Tensor) -> None:
 class LinearHead:
     """The linear head of Section 3: score b·p, label 1 where the score is ≥ 0.
 
-    A score within `bound(p)` of zero counts as zero, so that a tie has label 1; `sure(p)` says where it is beyond, and the
-    label no guess.
+    A score within `bound(p)` of zero counts as zero, so that a tie has label 1; `sure(p)` is true where it is beyond.
 
-    `weights` is b, (X,). `condition` is the condition number of the left inverse that a construction went through (1 where
-    there was none). `error`, (X,), says how well the weights are known: an upper bound on what is missing in b·p is
-    error·p (zero where they are what they are).
+    `weights` is b, (X,). `condition` is the condition number of the left inverse that a construction went through (1
+    where there was none). `error`, (X,), bounds the error of the weights: error·p is at least what is missing in b·p
+    (zero where it is None). ValueError where the shapes do not fit each other.
     """
 
     weights: Float[Tensor, " X"]
@@ -82,14 +78,13 @@ class LinearHead:
         weights = as_tensor("weights", self.weights, 1, signed=True)
         error = torch.zeros_like(weights.detach()) if self.error is None else self.error
         error = of_shape("error", as_tensor("error", error, 1, like=weights, signed=True), tuple(weights.shape))
-        number("condition", self.condition, 0)
         _set(self, weights=weights, error=error)
 
     @classmethod
     def reading(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
-        """The head that gives W q, for every q ≥ 0, the score target·q: b = W†ᵀ target, (X,), for `columns` W, (X, k).
+        """The head that gives W q, for every q ≥ 0, the score target·q: b = W†ᵀ target, with W, (X, k), the `columns`.
 
-        W† is the pseudoinverse: where it is a left inverse, b solves Wᵀb = target, and what its rounding leaves of that
+        Where the pseudoinverse W† is a left inverse, b solves Wᵀb = target, and what its rounding leaves of that
         equation bounds the error of a score. Warns, as `UnsureHead`, where no score exceeds that bound.
         """
         left_inverse = torch.linalg.pinv(columns)
@@ -98,11 +93,8 @@ class LinearHead:
         # What is left belongs to a state, and whatever token it emits may stand for it.
         head = cls(weights, condition, error + (left * (columns > 0)).amax(1))
         if (target.abs() <= head.bound(columns.T)).all():
-            warnings.warn(
-                f"no score of this head exceeds its error: the columns of W have condition {condition:.2g}",
-                UnsureHead,
-                stacklevel=3,
-            )
+            words = f"no score of this head exceeds its error: the columns of W have condition {condition:.2g}"
+            warnings.warn(words, UnsureHead, stacklevel=3)
         return head
 
     def _scored(self, probs, length: int) -> tuple[Tensor, Tensor]:
@@ -117,8 +109,8 @@ class LinearHead:
     def __call__(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:
         """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape.
 
-        `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off. The
-        default does for texts of some ten tokens, and for most of any length.
+        `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off.
+        The default is enough for texts of some ten tokens, and for most of any length.
         """
         return unless_within(*self._scored(probs, length))
 
@@ -131,7 +123,7 @@ class LinearHead:
         return self._scored(probs, length)[1]
 
     def sure(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Bool[Tensor, " n"]:
-        """Where the score is beyond its bound, (n,), bool: elsewhere it is 0, and its label a guess, or right for a tie."""
+        """Where the score is beyond its bound, (n,), bool: elsewhere its label 1 is right for a tie, or a guess."""
         return self(probs, length) != 0
 
 
@@ -139,12 +131,10 @@ class LinearHead:
 class AttentionHead:
     """The attention head of Section 4.1, with arg-max over positions as in (4.1) and (4.2).
 
-    Position i scores qᵀ(Θ^(K) p_i + β_i); the head averages bᵀ((Θ^(V) p_i) ⊙ φ(v_i)) over the positions of the largest
-    score, where p_i is a token distribution and v_i an embedding.
-
-    A label is *sure* where rounding cannot change it. A position is attended if its score may be the largest, given the
-    bounds of all; a value within its bound is zero; and `sure` is true where the values of all attended positions are
-    beyond their bounds and of one sign, so that the label is that of the exact head, whichever of them it attends to.
+    Position i scores qᵀ(Θ^(K) p_i + β_i); the head averages bᵀ((Θ^(V) p_i) ⊙ φ(v_i)) over the positions of the
+    largest score, where p_i is a token distribution and v_i an embedding. A position is attended if its score may be
+    the largest, given the bounds of all; a value within its bound is zero. Where all attended values are beyond their
+    bounds and of one sign, the label is that of the exact head, whichever of them it attends to: `sure` is true there.
 
     Args:
         query: q, (H+1,). key: Θ^(K), (H+1, X). value: Θ^(V), (M*H, X). output: b, (M*H,).
@@ -153,7 +143,7 @@ class AttentionHead:
         n_cells: N; embeddings may then be lifted, and φ of (D.4) is applied to them.
         key_error: by how much qᵀΘ^(K)p may be off because of Θ^(K), for a distribution p.
         value_error: likewise each entry of Θ^(V)p, (M*H,); zero where it is None.
-        drift: the relative error of the probabilities p that is not rounding: that of a start which is nearly stationary.
+        drift: the relative error of the probabilities p beyond rounding: that of a start which is nearly stationary.
 
     ValueError where the shapes do not fit each other.
     """
@@ -181,8 +171,6 @@ class AttentionHead:
         of_shape("value", value, (len(output), key.shape[1]), " to match output and key")
         of_shape("positions", positions, (None, len(query)), " to match query")
         of_shape("value_error", error, tuple(output.shape), " to match output")
-        for name in ("condition", "key_error", "drift"):
-            number(name, getattr(self, name), 0)
         n_states, n_cells = len(query) - 1, integer("n_cells", self.n_cells, 1)
         if n_states < 1 or len(output) % n_states or n_states % n_cells:
             raise ValueError(
@@ -207,26 +195,21 @@ class AttentionHead:
         return self._with_positions(probs @ (self.key.T @ self.query), self.positions @ self.query)
 
     def attended(self, probs: Float[ArrayLike, "n T X"]) -> Bool[Tensor, "n T"]:
-        """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, and those that may have it given their bounds."""
+        """The set 𝓘 of (4.1), bool (n, T): positions of the largest score, or that may have it given their bounds."""
         probs = self._probs(probs).detach()
         scores, sizes = self.scores(probs).detach(), probs @ (self.key.abs().T @ self.query.abs())
         sizes = self._with_positions(sizes, self.positions.abs() @ self.query.abs())
         bounds = self._unit(probs.shape[1]) * sizes.detach() + self.key_error * probs.sum(-1)
         return scores + bounds >= (scores - bounds).amax(1, keepdim=True)  # (4.1)
 
-    def _inputs(self, probs, embeddings) -> tuple[Tensor, Tensor]:
-        """Both checked; lifted embeddings go through φ."""
+    def values(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Float[Tensor, "n T"]:
+        """V(p_i, v_i), (n, T), 0 where within their bound. `embeddings`: (n, T, M*H), or lifted, (n, T, M^N * H)."""
         probs, embeddings = self._probs(probs), as_tensor("embeddings", embeddings, 3, like=self.key)
         width, n_states = len(self.output), len(self.query) - 1
-        n_memory = width // n_states
-        lifted = n_memory**self.n_cells * n_states
+        lifted = (width // n_states) ** self.n_cells * n_states
         if embeddings.shape[2] == lifted != width:
-            embeddings = unlift(embeddings, self.n_cells, n_memory)
-        return probs, of_shape("embeddings", embeddings, (*probs.shape[:2], width), f", or {lifted} as its last entry")
-
-    def values(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Float[Tensor, "n T"]:
-        """V(p_i, v_i), (n, T), 0 where within their bound. `embeddings` are (n, T, M*H), or lifted, (n, T, M^N * H)."""
-        probs, embeddings = self._inputs(probs, embeddings)
+            embeddings = unlift(embeddings, self.n_cells, width // n_states)
+        of_shape("embeddings", embeddings, (*probs.shape[:2], width), f", or {lifted} as its last entry")
         values = ((probs @ self.value.T) * embeddings) @ self.output
         with torch.no_grad():
             rounded = self._unit(probs.shape[1]) * (probs @ self.value.abs().T)
@@ -254,6 +237,6 @@ class AttentionHead:
         return self(probs, embeddings) >= 0
 
     def sure(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Bool[Tensor, " n"]:
-        """Where rounding cannot change the label, (n,), bool: all attended values are beyond their bounds, of one sign."""
+        """Where rounding cannot change the label, (n,), bool: attended values are beyond their bounds, of one sign."""
         chosen, values = self.attended(probs), self.values(probs, embeddings)
         return ((values > 0) | ~chosen).all(1) | ((values < 0) | ~chosen).all(1)

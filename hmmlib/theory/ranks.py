@@ -1,13 +1,7 @@
-"""Whether columns are independent and spans meet in zero only: holds, fails, or too close for floats to tell.
-
-Singular values decide where they are clear of rounding. Where they are not, the entries are taken as the rational numbers
-that they are, and a rank without rounding may still say that it fails. It never says that it holds: then the columns are
-independent, but by less than their own rounding, and the next model of the same meaning may break it.
-"""
+"""Ranks and spans of columns of floats, and the verdicts that rounding leaves: holds, fails, or too close to tell."""
 
 from __future__ import annotations
 
-import math
 from enum import Enum
 from typing import NamedTuple
 
@@ -51,52 +45,14 @@ def exact_rank(columns: Tensor) -> int | None:
 
 
 def rounding(columns: Tensor) -> float:
-    """How far singular values of columns (rows, k) whose largest is 1 may be off, by rounding of the entries and after."""
+    """How far rounding may move the singular values of columns (rows, k), the largest of which is 1."""
     return max(columns.shape) * torch.finfo(columns.dtype).eps
-
-
-class Independence(NamedTuple):
-    """Singular values of columns, and how many count: those above `tolerance`, as numpy.linalg.matrix_rank judges."""
-
-    verdict: Verdict
-    rank: int
-    smallest_singular_value: float
-    largest_singular_value: float
-    tolerance: float
-
-    @property
-    def condition(self) -> float:
-        """The ratio of the singular values; infinity where the columns are dependent."""
-        dependent = self.verdict is Verdict.FAILS or not self.smallest_singular_value
-        return math.inf if dependent else self.largest_singular_value / self.smallest_singular_value
-
-
-def independent(columns: Tensor, exactly: Tensor | None = None, error: float = 0.0) -> Independence:
-    """Whether the columns of a matrix (rows, k) are linearly independent.
-
-    Where they are known only within rounding, `exactly` has those that are to have the same rank, and `error` is by how
-    much more than their own rounding the singular values may be off.
-    """
-    rows, n_columns = columns.shape
-    if n_columns == 0:
-        return Independence(Verdict.HOLDS, 0, 1.0, 1.0, 0.0)
-    singular = torch.linalg.svdvals(columns)
-    largest, tolerance = singular[0].item(), rounding(columns) * singular[0].item()
-    rank = int((singular > tolerance).sum())
-    smallest = singular[-1].item() if n_columns <= rows else 0.0
-    if n_columns > rows or smallest > tolerance + error:
-        verdict = of_bool(n_columns <= rows)
-    else:
-        exact = exact_rank(columns if exactly is None else exactly)
-        verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
-    return Independence(verdict, rank, smallest, largest, tolerance)
 
 
 class Span(NamedTuple):
     """An orthonormal basis (rows, rank) of the span of columns, and by how much it may be turned: an angle's sine.
 
-    `certain` is False where the columns have that rank only within rounding: exactly, their span is larger, or may be where
-    they are too many for an exact rank.
+    Where `certain` is False the columns have that rank only within rounding: their exact span is larger, or may be.
     """
 
     basis: Tensor
@@ -118,34 +74,3 @@ def span_of(columns: Tensor) -> Span:
         return Span(torch.eye(len(columns)).to(columns)[:, axes], 0.0, True)
     certain = rank == columns.shape[1] or rank == exact_rank(columns)
     return Span(left[:, :rank], unit * (singular[0] / singular[rank - 1]).item(), certain)
-
-
-class Intersection(NamedTuple):
-    """How the span of some columns meets that of others, 𝒱̄.
-
-    `angle` is the smallest between both, in radians, `angle_error` how far it may be off, `condition` that of the columns
-    beside an orthonormal basis of 𝒱̄, whose dimension is `rest_rank`.
-    """
-
-    verdict: Verdict
-    rest_rank: int
-    angle: float
-    angle_error: float
-    condition: float
-
-
-def trivial_intersection(columns: Tensor, rest: Tensor) -> Intersection:
-    """Whether columns (rows, k) are independent and their span meets that of the others, (rows, l), in zero only."""
-    inside, others = span_of(columns), span_of(rest)
-    beside = torch.cat([columns, others.basis], 1)
-    both = independent(beside, torch.cat([columns, rest], 1), 2 * others.error)
-    outside = inside.basis - others.basis @ (others.basis.T @ inside.basis)
-    sine = torch.linalg.svdvals(outside)[-1].item()
-    too_many = beside.shape[1] > len(beside)
-    return Intersection(
-        both.verdict if others.certain or too_many else Verdict.CLOSE,
-        others.basis.shape[1],
-        math.asin(min(1.0, sine)),
-        inside.error + others.error + rounding(beside),
-        both.condition,
-    )

@@ -1,5 +1,4 @@
-"""Whether some linear head gives inputs their labels: the head, a proof that there is none, or neither where floats cannot
-tell."""
+"""Whether some linear head gives inputs their labels: the head, or a proof that there is none, if floats can tell."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ROUNDING = ZERO * torch.finfo(torch.float64).eps
-"""Two mixtures of distributions that differ by less, entries summed, get scores that differ by no more than rounding."""
+"""Two mixtures of distributions that differ by less, entries summed, have the same scores up to rounding."""
 
 
 @dataclass(frozen=True)
 class Impossible:
     """A proof that no linear head gives a set of inputs their labels, up to rounding.
 
-    A mixture of negative inputs (weights `negative`, which sum to 1) equals a nonnegative combination of positive ones
-    (weights `positive`), up to `residual`, the sum of the sizes of all differences, which is at most `ROUNDING`. A head that
-    fits would score the first below zero and the second not; so its scores would be within rounding of each other.
+    A mixture of negative inputs (weights `negative`, which sum to 1) equals a nonnegative combination of positive
+    ones (weights `positive`), up to `residual`, the sum of the sizes of all differences, which is at most `ROUNDING`.
+    A head that fits would score the first below zero and the second not, and yet both the same up to rounding.
     """
 
     positive: Tensor
@@ -37,35 +36,26 @@ class Impossible:
 
 @dataclass(frozen=True)
 class Undecided:
-    """Inputs and labels that lie too near the edge for floats: no head was found that fits, and no proof that there is none.
+    """Inputs and labels too near the edge for floats: no head was found that fits, and no proof that there is none.
 
-    `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score that rounding
-    could move across 0; `residual` that of the combination that was found: a proof, if it were at most `ROUNDING`.
+    `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score that
+    rounding could move across 0; `residual` that of the combination found: a proof, if it were at most `ROUNDING`.
     """
 
     wrong: int
     inputs: int
     residual: float
 
-    def __str__(self) -> str:
-        return (
-            f"undecided: the best head found fits {self.inputs - self.wrong} of {self.inputs} inputs, and the combination "
-            f"found, which is to prove that none fits all, is off by {self.residual:.2g}, where rounding is {ROUNDING:.2g}"
-        )
-
 
 def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
     """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
 
-    By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative rows, or there are weights as in
-    `Impossible`. Nonnegative least squares finds the weights that come nearest; what they leave over is the head. The rows
-    are first spread evenly in all directions in which they differ, which moves no input to the other side of a plane.
+    By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative rows, or there are weights as
+    in `Impossible`. Nonnegative least squares finds the weights that come nearest; what they leave over is the head.
+    The rows are first spread evenly in all directions in which they differ, which moves no input across a plane.
 
-    Args:
-        probs: (n, X), each row a distribution, or zero (then its score is 0 and its label 1, whatever the head).
-
-    Raises:
-        ValueError: another shape, or a row that sums to neither 1 nor 0.
+    `probs` are (n, X), each row a distribution, or zero (then its score is 0 and its label 1, whatever the head).
+    ValueError for another shape, or a row that sums to neither 1 nor 0.
     """
     probs = as_tensor("probs", probs, 2).detach().cpu().double()
     labels, sums = as_labels(labels, len(probs)).cpu(), probs.sum(1)
@@ -82,9 +72,8 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
         head, wrong = (other, fewer) if fewer < wrong else (head, wrong)
     if not wrong:
         return head
-    total = weights[negative].sum()
-    if not total:
-        return Undecided(wrong, len(rows), float("inf"))
+    if not (total := weights[negative].sum()):
+        return Undecided(wrong, len(rows), np.inf)
     positive, mixture = weights[~negative] / total, weights[negative] / total
     residual = float(abs(positive @ rows[~negative] - mixture @ rows[negative]).sum())
     if residual <= ROUNDING:
@@ -93,8 +82,10 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
 
 
 def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (n, X) in coordinates (n, k + 1) in which those that sum to 1 spread evenly around 0, then the sum itself; and the
-    matrix (X, k + 1) by which a direction there becomes the weights of a head."""
+    """Rows (n, X) as (n, k + 1): coordinates that spread evenly around 0 where the sum is 1, and last the sum.
+
+    And the matrix (X, k + 1) by which a direction there becomes the weights of a head.
+    """
     sums = rows.sum(1, keepdims=True)
     centre = rows.sum(0) / max(1.0, sums.sum())
     moved = rows - sums * centre
@@ -105,10 +96,10 @@ def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights ≥ 0 of the combination that is nearest to 0, where those of negative inputs are to sum to 1; and a direction.
+    """Weights ≥ 0 of the combination nearest to 0, where those of negative inputs are to sum to 1; and a direction.
 
-    What is left over, (β, γ), has β·row ≤ 0 for positive rows and ≥ γ > 0 for negative ones, unless it is 0: so -β fits, and
-    γ / 2 more for each row puts positive and negative rows at the same distance.
+    What is left over, (β, γ), has β·row ≤ 0 for positive rows and ≥ γ > 0 for negative ones, unless it is 0: so -β
+    fits, and γ / 2 more for each row puts positive and negative rows at the same distance.
     """
     from scipy.optimize import nnls
 
@@ -133,7 +124,7 @@ def _by_margin(signed: np.ndarray) -> np.ndarray:
 
 
 def _head(weights: np.ndarray, probs: Tensor, labels: Tensor) -> tuple[LinearHead, int]:
-    """A head with these weights, scaled to a margin of 1 to 2; and how many inputs it labels otherwise, or only by rounding."""
+    """A head with these weights, scaled to a margin of 1 to 2; and how many inputs it mislabels, or nearly."""
     weights, rows = torch.as_tensor(weights), probs.any(1)
     scores = torch.where(labels, probs @ weights, -(probs @ weights))
     beyond = scores > 2 * ROUNDING * (probs @ weights.abs())  # twice, so that no other order of the sums decides

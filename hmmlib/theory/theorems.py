@@ -1,8 +1,8 @@
 """The proofs as constructions: from a model and μ to the head, or the prompt and the head, that a theorem says exist.
 
-Where a proof says that a left inverse exists, the pseudoinverse is taken: the one of least norm, found by least squares.
-Its condition number travels with the head, and a bound on the error that its rounding makes. A construction refuses a model
-that breaks an assumption. Where floats cannot tell, it warns and builds: the bound then covers what is not known.
+Where a proof takes a left inverse, that is the pseudoinverse here; the head carries its condition number, and a bound
+on the error that its rounding makes. A construction refuses a model that breaks an assumption. Where floats cannot
+tell, it warns and builds: the bound then covers what is not known.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from torch import Tensor
 from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
-    Report,
     as_cell,
     as_mu,
-    as_recoverable,
     assumption_3_1,
     assumption_3_2,
     assumption_3_5,
@@ -45,9 +43,9 @@ if TYPE_CHECKING:
 def ground_truth(
     model: HMM | MemoryHMM, mu: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"], cell: int = 0
 ) -> Float[Tensor, " n"]:
-    """μᵀP[H_0 | X_{1:T} = x] of (3.1), or μᵀP[M_cell | X_{1:T} = x] for a memory model, (n,): F*(x) is 1 where it is ≥ 0.
+    """μᵀP[H_0 | X_{1:T} = x] of (3.1), (n,), or μᵀP[M_cell | X_{1:T} = x] for a memory model; 0 within rounding of it.
 
-    Within rounding of 0 it is 0. ValueError for a μ of another length than the model's states, or memory values.
+    F*(x) is 1 where it is ≥ 0. ValueError for a μ, tokens or a cell that do not fit the model.
     """
     mu, vanilla = as_mu(model, mu, HMM, MemoryHMM), isinstance(model, HMM)
     integer("cell", cell, 0, 0 if vanilla else model.n_cells - 1)
@@ -68,9 +66,9 @@ def _full_start(model: HMM, statement: str) -> Tensor:
 
 
 def claim_b_1(model: HMM, i: int) -> Float[Tensor, " S"]:
-    """The diagonal of D in Claim B.1, P[H_i] / P[H_0], shape (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
+    """The diagonal of D in Claim B.1, P[H_i] / P[H_0], (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
 
-    ValueError where P[H_0] has no full support.
+    ValueError where P[H_0] is zero in some state.
     """
     start = _full_start(model, "Claim B.1")
     return model.marginal(i) / start
@@ -87,14 +85,9 @@ def _undone(mu: Tensor, factor: Tensor) -> Tensor:
 def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
-    Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. W† is the pseudoinverse, which is a left inverse here.
-
-    Args:
-        mu: the task's weights on the hidden states, (S,), not all zero.
-
-    Raises:
-        AssumptionError: the columns of W are dependent (3.1), or the chain is not regular (3.2).
-        ValueError: `mu` has another length, is not finite, or is all zero; or D is beyond what floats hold.
+    Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. `mu` has the task's weights on the hidden states, (S,),
+    not all zero, or ValueError. AssumptionError where columns of W are dependent (3.1), or the chain is not regular
+    (3.2).
     """
     mu = as_mu(model, mu, HMM)
     assumption_3_2(model).require()
@@ -106,7 +99,7 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
     """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): what the prompt u does to the posterior.
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
-    ValueError where P[H_0] has no full support, and for a prompt of another shape.
+    ValueError where P[H_0] is zero in some state, and for a prompt of another shape.
     """
     start = _full_start(model, "Lemma C.2")
     prompt = of_shape("prompt", prompt, (model.n_states,)).to(start)
@@ -119,13 +112,9 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
     u is 1 at the states from which one step leads into H* only (the largest 𝓑), else 0. The score is
     μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
 
-    Args:
-        mu: the task's weights on the hidden states, (S,), not all zero.
-        essential: the set H*, indices of states.
-
-    Raises:
-        AssumptionError: the chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
-        ValueError: `mu` or `essential` does not fit the model.
+    `mu` has the task's weights on the hidden states, (S,), not all zero; `essential` is H*, indices of states.
+    AssumptionError where the chain is not regular (3.2), or H* does not satisfy Assumption 3.5; ValueError where
+    either does not fit the model.
     """
     mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
     assumption_3_2(model).require()
@@ -141,64 +130,55 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """The matrices of Claims D.3 and D.10 for H* = {`cell`} × `syntax`.
+    """The matrices of Claims D.3 and D.10 for H* ⊆ {`cell`} × S, whose indices among the hidden states are `states`.
 
-    `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one more
-    row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it reads
-    P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound the errors of these readings: of the
-    probability of H*, and of each row of Θ^(2,s).
+    `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one
+    more row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it
+    reads P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound the errors of these readings:
+    of the probability of H*, and of each row of Θ^(2,s).
     """
 
     theta_1: Tensor
     theta_2: Tensor
     cell: int
-    syntax: list[int]
+    states: list[int]
     condition: float
     key_error: float
     value_error: Tensor
 
-    def states(self, model: MemoryHMM) -> list[int]:
-        """H*, as indices of hidden states."""
-        return recoverable_states(model, self.cell, self.syntax)
 
-
-def _recover(model: MemoryHMM, report: Report, cell: int, syntax: list[int], values: list[int]) -> Recovery:
+def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) by a left inverse of the recoverable columns beside a basis of 𝒱̄."""
+    states = recoverable_states(model, cell, syntax)
     columns, rest = recoverable_columns(model, cell, syntax, values)
-    basis, size = span_of(rest).basis, (len(syntax), len(values))
-    beside = torch.cat([columns, basis], 1)
+    basis, size = span_of(rest).basis, (len(states), len(values))
+    beside, every = torch.cat([columns, basis], 1), torch.cat([columns, rest], 1)
     left_inverse = torch.linalg.pinv(beside)
     left_inverse = 2 * left_inverse - (left_inverse @ beside) @ left_inverse  # a step of Newton's: rounding, once more
     readings, others = left_inverse.tensor_split([columns.shape[1]])
-    every = torch.cat([columns, rest], 1)
-    wanted = torch.eye(*columns.shape[1:], every.shape[1]).to(every)
     theta_1 = every.new_zeros(model.n_states, model.n_tokens)
-    theta_2 = every.new_zeros(len(syntax), model.n_memory, model.n_tokens)
+    theta_2 = every.new_zeros(len(states), model.n_memory, model.n_tokens)
+    value_error = torch.zeros_like(theta_2[..., 0])
     theta_2[:, values] = readings.unflatten(0, size)
-    states = recoverable_states(model, cell, syntax)
     # Columns of W sum to 1, so a ν^(h) sums to the probability of h.
     theta_1[states] = readings.unflatten(0, size).sum(1)
-    outside = sorted(set(range(model.n_states)) - set(states))
+    outside = [h for h in range(model.n_states) if h not in states]
     if outside:
         theta_1[outside[0]] = (basis @ others).sum(0)
+    wanted = torch.eye(*columns.shape[1:], every.shape[1]).to(every)
     key_error = (readings.sum(0) @ every - wanted.sum(0)).abs().max().item()
     missed = (readings @ every - wanted).abs().amax(1)
-    value_error = theta_2.new_zeros(len(syntax), model.n_memory)
     value_error[:, values] = missed.unflatten(0, size)
     if (unit(columns.dtype) * (readings.abs() @ columns).diagonal() + missed >= 1).all():
-        warnings.warn(
-            f"no reading of these columns exceeds its error: they have condition {report.condition:.2g}",
-            UnsureHead,
-            stacklevel=4,
-        )
-    return Recovery(theta_1, theta_2, cell, syntax, report.condition, key_error, value_error)
+        words = f"no reading of these columns exceeds its error: they have condition {condition:.2g}"
+        warnings.warn(words, UnsureHead, stacklevel=4)
+    return Recovery(theta_1, theta_2, cell, states, condition, key_error, value_error)
 
 
 def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
-    cell, syntax = as_recoverable(model, cell, syntax)
-    report = assumption_4_2(model, cell, syntax).require()
-    return _recover(model, report, cell, syntax, list(range(model.n_memory)))
+    condition = assumption_4_2(model, cell, syntax).require().condition
+    return _recover(model, condition, cell, syntax, list(range(model.n_memory)))
 
 
 def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> Recovery:
@@ -206,15 +186,15 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
     """
-    cell, syntax = as_recoverable(model, cell, syntax)
-    report = assumption_4_5(model, mu, syntax) if model.n_cells == 1 else assumption_d_5(model, mu, cell, syntax)
-    return _recover(model, report.require(), cell, syntax, weighted_values(model, mu))
+    one = of_type("model", model, MemoryHMM).n_cells == 1
+    report = assumption_4_5(model, mu, syntax) if one else assumption_d_5(model, mu, cell, syntax)
+    return _recover(model, report.require().condition, cell, syntax, weighted_values(model, mu))
 
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
     """Query q (H+1,) and key Θ^(K) (H+1, X) of Lemma D.2: the score is the probability that H_i is in H*."""
-    states = of_type("recovery", recovery, Recovery).states(model)
-    query = recovery.theta_1.new_zeros(model.n_states + 1)
+    states = of_type("recovery", recovery, Recovery).states
+    query = recovery.theta_1.new_zeros(of_type("model", model, MemoryHMM).n_states + 1)
     query[states] = 1
     return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
 
@@ -224,8 +204,7 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
 
     Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
     """
-    mu = as_mu(model, mu, MemoryHMM)
-    states = of_type("recovery", recovery, Recovery).states(model)
+    mu, states = as_mu(model, mu, MemoryHMM), of_type("recovery", recovery, Recovery).states
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
     value[:, states] = recovery.theta_2.transpose(0, 1)  # (D.2)
     output = torch.zeros_like(value[..., 0])
@@ -236,9 +215,8 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
 def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and position embeddings β_1 (1, H+1) of Lemma D.9.
 
-    β_1 keeps the prompt's own position out. The proof takes -2, which is enough while the key stays below 1 there; but
-    the output at position 1 is not conditioned on the prompt, and the key may then be any number. So -2 is lowered by
-    what the largest key exceeds 1.
+    β_1 keeps the prompt's own position out. The proof takes -2, enough where no score exceeds 1; but the output at
+    position 1 is not conditioned on the prompt. So -2 is lowered by what the largest score exceeds 1.
     """
     query, key = lemma_d_2(model, recovery)
     query[-1] = 1
@@ -254,27 +232,22 @@ def _head(model: MemoryHMM, mu, recovery: Recovery, query, key, positions=None, 
     """A head of these scores, with the values of Lemma D.4 and the errors of the recovery."""
     value, output = lemma_d_4(model, recovery, mu)
     error = recovery.value_error.new_zeros(model.n_memory, model.n_states)
-    error[:, recovery.states(model)] = recovery.value_error.T
+    error[:, recovery.states] = recovery.value_error.T
     errors = recovery.key_error, error.flatten(), drift
     return AttentionHead(query, key, value, output, positions, recovery.condition, model.n_cells, *errors)
 
 
 def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery) -> AttentionHead:
-    """The attention head of Theorem 4.3's proof, for G(x) and e(x); no position embeddings. It never uses regularity."""
+    """The attention head of Theorem 4.3's proof, for G(x) and e(x). It never uses regularity."""
     return _head(model, mu, recovery, *lemma_d_2(model, recovery))
 
 
 def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> AttentionHead:
     """The attention head of Theorem 4.3 (proof in appendix D.1) for H* = {`cell`} × `syntax`.
 
-    Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3).
-
-    Args:
-        mu: the task's weights on the memory values, (M,), not all zero.
-
-    Raises:
-        AssumptionError: H* does not satisfy Assumption 4.2, or the chain is not regular (3.2).
-        ValueError: `mu`, `cell` or `syntax` does not fit the model.
+    Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3). `mu`
+    has the task's weights on the memory values, (M,), not all zero. AssumptionError where H* does not satisfy
+    Assumption 4.2, or the chain is not regular (3.2); ValueError where one of them does not fit the model.
     """
     recovery = claim_d_3(model, cell, syntax)
     assumption_3_2(model).require()
@@ -295,14 +268,11 @@ def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int
     Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
     stationary. ValueError where P[H_1] misses a state of P[H_0].
     """
-    cell = as_cell(model, cell)
-    first = model.marginal(1)
+    prompt, first = prompt_d_6(model, mu, cell), model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
         raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
     ratio = torch.where(first > 0, model.initial / first, 0)
-    if not ratio.isfinite().all():
-        raise ValueError(f"model must have probabilities P[H_0] / P[H_1] that {ratio.dtype} can hold")
-    return (prompt_d_6(model, mu, cell).unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
+    return (prompt.unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
 
 
 def prompted_head(
@@ -320,17 +290,14 @@ def theorem_4_6(
 ) -> tuple[Tensor, AttentionHead]:
     """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
 
-    Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a positive
-    r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head looks at
-    embeddings through φ, so it may have those of `prompted(model, model.unlift(u), x)`, which are |M|^(N-1) times
-    smaller; but Ḡ is that of the lifted u, as with several cells `unlift` loses which cell the prompt is about.
+    Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a
+    positive r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head
+    also takes the embeddings of `prompted(model, model.unlift(u), x)`, |M|^(N-1) times smaller; but Ḡ is that of the
+    lifted u, as with several cells `unlift` loses which cell the prompt is about.
 
-    Args:
-        mu: the task's weights on the memory values, (M,), not all zero; its support is M*.
-
-    Raises:
-        AssumptionError: H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4).
-        ValueError: `mu`, `cell` or `syntax` does not fit the model.
+    `mu` has the task's weights on the memory values, (M,), not all zero; its support is M*. AssumptionError where
+    H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4); ValueError
+    where one of them does not fit the model.
     """
     recovery = claim_d_10(model, mu, cell, syntax)
     drift = assumption_4_4(model).require().drift
@@ -346,15 +313,14 @@ def concentrated(
 ) -> Bool[Tensor, "n T"]:
     """Where the state is surely in H* = {`cell`} × `syntax` given all other tokens, bool (n, T): Î of Lemma D.2.
 
-    𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the positions
-    after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without prompt, moved
-    by one. Position 1 never counts, nor one whose other tokens are impossible. *Surely* follows from the zeros of the model,
-    not from probabilities as floats: what is left outside H* may be less than the smallest of them.
+    𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the
+    positions after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without
+    prompt, moved by one. Position 1 never counts, nor one whose other tokens are impossible. It follows from the
+    zeros of the model, not from probabilities as floats, which may be too small for any.
     """
     states = recoverable_states(model, cell, syntax)
     possible = possible_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).any(2)
-    outside = torch.ones(model.n_states, dtype=torch.bool, device=model.device)
-    outside[states] = False
+    outside = [h for h in range(model.n_states) if h not in states]
     sure = possible.any(-1) & ~possible[..., outside].any(-1)  # (4.3)
     if prompt is not None:
         sure[:, 0] = False

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from companion.figures.beyond_figures import dots, lines, plane, triangles, wrong_beliefs
-from companion.figures.figure_3 import LEFT
-from companion.figures.triangles import TRIANGLE
+from companion.figures.figure_3 import LEFT, dots, lines, plane
+from companion.figures.triangles import TRIANGLE, triangles, wrong_beliefs
 
 from hmmlib.experiments.results import mean_ci, published, results
 from hmmlib.experiments.store import STORE

@@ -1,7 +1,7 @@
 """Figure 3 trial by trial: what it holds is what the results and their chains are, and its script finds what it should."""
 
 import numpy as np
-from companion.figures.trial_by_trial import trial_by_trial
+from companion.figures.interactive import trial_by_trial
 
 from hmmlib.experiments.results import results
 from hmmlib.experiments.store import STORE, load_results

@@ -66,9 +66,7 @@ def without_the_rest(honest):
 
     def recovery(model, *place):
         found = honest(model, *place)
-        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(
-            0, torch.tensor(found.states(model)), True
-        )
+        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(0, torch.tensor(found.states), True)
         return replace(found, theta_1=found.theta_1 * inside)
 
     return recovery
@@ -156,8 +154,8 @@ def judged(name, verdict):
 def loose(honest):
     """Singular values up to a tenth of the largest count as zero."""
 
-    def independence(name, columns):
-        report = honest(name, columns)
+    def independence(name, columns, *exactly):
+        report = honest(name, columns, *exactly)
         rank = int((torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
         return replace(report, verdict=of_bool(rank == report.n_columns), rank=rank)
 
@@ -167,8 +165,8 @@ def loose(honest):
 def strict(honest):
     """No tolerance: rounding makes dependent columns independent."""
 
-    def independence(name, columns):
-        report = honest(name, columns)
+    def independence(name, columns, *exactly):
+        report = honest(name, columns, *exactly)
         few = report.n_columns <= len(columns)
         return replace(report, verdict=of_bool(few and report.smallest_singular_value > 0))
 

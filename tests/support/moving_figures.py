@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from companion.figures import interactive
-from companion.figures.trial_by_trial import trial_by_trial
 
 from hmmlib.experiments.results import results
 from hmmlib.experiments.store import STORE
@@ -124,6 +123,6 @@ def figures():
             memory, WORDS, cells, values, syntax, "a cow the barn", 1, ("a a", "the [mask]")
         ),
         interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
-        trial_by_trial(results("smoke", STORE)),
+        interactive.trial_by_trial(results("smoke", STORE)),
     ]
     return {figure.figure: figure for figure in every}

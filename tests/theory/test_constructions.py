@@ -213,7 +213,7 @@ def test_every_state_is_recoverable():
         mu = weights_on(range(1 + seed % 3), 1 + seed % 3, seed)
         tokens = model.sample(6, 5, seed).tokens
         recovery = claim_d_3(model, cell, syntax)
-        assert recovery.states(model) == [0, 1, 2]
+        assert recovery.states == [0, 1, 2]
         assert check_4(model, mu, 0, syntax, tokens, None, theorem_4_3(model, mu, 0, syntax))["many"] == 6
         met += check_4(model, mu, 0, syntax, tokens, *theorem_4_6(model, mu, 0, syntax))["many"]
     assert met > 12

@@ -141,7 +141,6 @@ def test_the_weights_of_a_linear_head():
         (dict(weights=[]), "weights is empty"),
         (dict(weights=[np.inf]), "weights must be finite"),
         (dict(weights=[1.0, 2.0], error=[0.0]), r"error must have shape \(2,\), not \(1,\)$"),
-        (dict(weights=[1.0], condition=-1), "condition must be a number of 0 or more, not -1$"),
     ]:
         with pytest.raises(ValueError, match=f"^{message}"):
             LinearHead(**wrong)

@@ -29,6 +29,7 @@ from hmmlib.theory.assumptions import (
     assumption_4_4,
     assumption_4_5,
     assumption_d_5,
+    independence,
 )
 from hmmlib.theory.ranks import Verdict
 from hmmlib.theory.theorems import claim_d_3, claim_d_10, theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
@@ -323,9 +324,9 @@ def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds
 
 def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
     twice = torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
-    assert ranks.independent(twice).verdict is Verdict.FAILS
+    assert independence("twins", twice).verdict is Verdict.FAILS
     monkeypatch.setattr(ranks, "MOST", 7)
-    assert ranks.independent(twice).verdict is Verdict.CLOSE
+    assert independence("twins", twice).verdict is Verdict.CLOSE
 
 
 def test_a_start_too_small_for_floats_is_too_close():

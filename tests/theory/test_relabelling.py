@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.theory.relabelling import gated_readout, signal_for
+from hmmlib.theory.certificates import gated_readout, signal_for
 
 EMISSION = [[Fraction(1, 2), Fraction(1, 2), Fraction(1, 8)], [Fraction(1, 2), Fraction(1, 2), Fraction(7, 8)]]
 BELIEFS = [[Fraction(a, 8), Fraction(b, 8), Fraction(8 - a - b, 8)] for a in range(9) for b in range(9 - a)]

@@ -47,7 +47,7 @@ def test_attention_bounds_grow_with_the_text_and_not_with_the_vocabulary():
 def test_heads_carry_the_errors_of_their_readings():
     model, cell, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
     recovery = theorems.claim_d_3(model, cell, syntax)
-    states = recovery.states(model)
+    states = recovery.states
     for head in (
         theorems.attention_head(model, [1.0, -1.0], recovery),
         theorems.prompted_head(model, [1.0, -1.0], recovery),

@@ -1,9 +1,9 @@
 """Drawings of the models and of the setting, as SVG: nothing is computed, and the same arguments give the same bytes.
 
-One grammar for all: a round node is hidden, a square one observed, a dashed frame masked, a double frame trained for the
-task. Text and thin frames take the page's colour, so that a drawing inlined into a page follows its dark mode; the other
-colours have a contrast of 3 : 1 or more on white and on near black. No style element and no ids: drawings can share a
-page. All fit on a phone: a chain there has at most 5 time steps, and a token at most 6 letters.
+One grammar for all: a round node is hidden, a square one observed, a dashed frame masked, a double frame trained for
+the task. Text and thin frames take the page's colour, so that a drawing inlined into a page follows its dark mode;
+the other colours have a contrast of 3 : 1 or more on white and on near black. No style element and no ids: drawings
+can share a page. All fit on a phone: a chain there has at most 5 time steps, and a token at most 6 letters.
 """
 
 from __future__ import annotations
@@ -195,9 +195,9 @@ def prompt_chain() -> Drawing:
         elements += [label(202, y, name), strip(244, y, bool(vector)), label(276, y, vector, anchor="start")]
     elements.append(key(398, ["hidden", "token", "masked"], ["trained", "frozen"]))
     alt = (
-        "A chain of hidden states emits a fake token, a gap and the text. Below each stands its embedding: the trained u "
-        "for the fake token, e for the others. All go into the frozen model; a trained head reads its position 2. "
-        "Beside it the matrix W, with u added as one more row."
+        "A chain of hidden states emits a fake token, a gap and the text. Below each stands its embedding: the "
+        "trained u for the fake token, e for the others. All go into the frozen model; a trained head reads its "
+        "position 2. Beside it the matrix W, with u added as one more row."
     )
     return drawing(elements, WIDTH, 430, alt)
 
@@ -223,9 +223,10 @@ def setting() -> Drawing:
     elements += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
     elements.append(key(364, ["hidden", "token"], ["trained", "frozen"]))
     alt = (
-        "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, weighed by "
-        "mu, is the label. On the other side the text, with a trained prompt u before it, goes into the frozen pretrained "
-        "model G; a trained linear head b reads its output and makes the prediction, which should equal the label."
+        "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, "
+        "weighed by mu, is the label. On the other side the text, with a trained prompt u before it, goes into the "
+        "frozen pretrained model G; a trained linear head b reads its output and makes the prediction, which should "
+        "equal the label."
     )
     return drawing(elements, WIDTH, 398, alt)
 
@@ -255,9 +256,9 @@ def tuners() -> Drawing:
         elements += [label(left + 53, 154 + 15 * k, text) for k, text in enumerate(below.split("\n"))]
     elements.append(key(200, ["token", "masked"], ["trained", "frozen"]))
     alt = (
-        "Three networks of two layers under a gap and two tokens. A trained prompt stands beside the tokens and goes through "
-        "both frozen layers; a trained prefix stands before the text in each layer; LoRA's trained matrices are added to "
-        "the weights of each layer, and nothing stands before the text."
+        "Three networks of two layers under a gap and two tokens. A trained prompt stands beside the tokens and "
+        "goes through both frozen layers; a trained prefix stands before the text in each layer; LoRA's trained "
+        "matrices are added to the weights of each layer, and nothing stands before the text."
     )
     return drawing(elements, WIDTH, 232, alt)
 
@@ -301,7 +302,7 @@ def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3) -> Dra
             seen.append(f"token {i} sees cell {j}")
     elements.append(key(bars[-1] + 34, ["hidden", "token", "memory"], ["lookup"]))
     alt = (
-        f"A chain of hidden states H0 to H{len(lookups)}, each a pair of a cell index J and a syntax state S. Below the "
-        f"tokens the memory cells M1 to M{n_cells} as bars through the whole text; {', '.join(seen)}."
+        f"A chain of hidden states H0 to H{len(lookups)}, each a pair of a cell index J and a syntax state S. "
+        f"Below the tokens the memory cells M1 to M{n_cells} as bars through the whole text; {', '.join(seen)}."
     )
     return drawing(elements, WIDTH, bars[-1] + 68, alt)

@@ -1,14 +1,17 @@
-"""Figure 3 and what explains it, each figure a function of a table of results. All return the Matplotlib figure."""
+"""Figures of stored results: Figure 3, what explains it, and any means with their intervals. All are Matplotlib's."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from pandas import DataFrame, Series
 
-from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, finish, legend_below
-from hmmlib.experiments.results import mean_ci, published, share_learned
+from companion.figures.figures import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, RED, SMALL, SOFT, finish
+from hmmlib.experiments.results import Interval, mean_ci, published, share_learned
 
 LEFT = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
 RIGHT = {"memory HMM + attention head": "attention_accuracy", "vanilla HMM + linear head": "head_accuracy"}
@@ -19,8 +22,8 @@ LADDER = {
     "head tuned on the network": "head_accuracy",
     "prompt tuned on the network": "prompt_accuracy",
 }
-"""Series of Figure 3 as the paper names them, and of the ladder from theory to network, each with its column of the results.
-What is tuned on the exact model is tuned with the passes, batches and rates of what is tuned on the network."""
+"""Series of Figure 3 as the paper names them, and of the ladder from theory to network, each with its column of the
+results. What is tuned on the exact model is tuned as what is tuned on the network: passes, batches and rates."""
 STYLES = {
     "head tuning": (ORANGE, "s"),
     "prompt tuning": (BLUE, "o"),
@@ -35,9 +38,7 @@ STYLES = {
 """Colour and marker of each series."""
 
 
-def draw_line(
-    axes: Axes, points: Series, colour: str, marker: str, label: str, shift: float = 0.0, style: str = "-"
-) -> None:
+def draw_line(axes: Axes, points: Series, colour: str, marker: str, label: str, shift: float = 0.0, style="-") -> None:
     """Means, by their place on the axis, joined by a line; 95% intervals as bars where there are any."""
     points = points[[point.n > 0 for point in points]]
     at, means = points.index + shift, [point.mean for point in points]
@@ -72,8 +73,7 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({*results["size"], *paper.index}))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def gains(results: DataFrame) -> Figure:
@@ -84,8 +84,7 @@ def gains(results: DataFrame) -> Figure:
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
     axes.set_xticks(sorted({*results["size"]}))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def ladder(results: DataFrame) -> Figure:
@@ -97,19 +96,90 @@ def ladder(results: DataFrame) -> Figure:
         draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "--" if dashed else "-")
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
     axes.set_xticks(sorted({*results["size"]}))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def against_learned(results: DataFrame) -> Figure:
-    """Accuracy of head and prompt against the share of what there was to learn that the network has learned, a dot for each."""
+    """Accuracy of head and prompt against the share of what there was to learn that the network has learned."""
     figure, axes = plt.subplots(figsize=(5.4, 3.2))
     learned = share_learned(results)
     for label, column in LEFT.items():
         colour, marker = STYLES[label]
         axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
-    axes.set(
-        xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy", ylim=(0.44, 1.02)
-    )
-    legend_below(figure)
-    return finish(figure)
+    axes.set(xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy")
+    axes.set_ylim(0.44, 1.02)
+    return finish(figure, 2)
+
+
+# Results of any kind
+
+
+def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
+    """A line for each of up to six series: means with 95% intervals (`mean_ci`) by their place on the axis."""
+    figure, axes = plt.subplots(figsize=(5.4, 3.4))
+    for (name, points), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
+        draw_line(axes, points, colour, marker, name)
+    ticks = sorted(set().union(*(points.index for points in series.values())))
+    if log:
+        axes.set_xscale("log")
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=x_label, ylabel=y_label)
+    return finish(figure, 2)
+
+
+def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
+    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, a mark for each of up to six
+    series, whose names are alike in all rows."""
+    series = list(dict.fromkeys(name for row in rows.values() for name in row))
+    figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
+    for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
+        shift = (k + 1) / (len(series) + 1) - 0.5
+        drawn = {at + shift: row[name] for at, row in enumerate(rows.values()) if name in row and row[name].n}
+        axes.plot([found.mean for found in drawn.values()], list(drawn), marker, color=colour, markersize=5, label=name)
+        for at, found in drawn.items():
+            if found.n > 1:
+                axes.plot(found.shown, [at, at], color=colour, linewidth=1.2)
+    for at in range(1, len(rows)):
+        axes.axhline(at - 0.5, color=SOFT, linewidth=0.6)
+    axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params("y", length=0)
+    axes.spines["left"].set_visible(False)
+    return finish(figure, 3)
+
+
+def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figure:
+    """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
+
+    `series` maps a name to tables of results, which are joined by a line, each with its own short name beside it,
+    unless that would lie on an earlier one's. The published pair of means is a star in the rectangle of its bands.
+    """
+    paper = published("left")
+    figure, panels = plt.subplots(len(sizes), 1, figsize=(5.4, 3.6 * len(sizes)), squeeze=False)
+    for axes, n_states in zip(panels[:, 0], sizes, strict=True):
+        across, up = (paper[name][n_states] for name in LEFT)
+        corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
+        axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
+        axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
+        marked = []
+        for (name, groups), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
+            pairs = {}
+            for label, group in groups.items():
+                rows = group[(group["size"] == n_states) & group.prompt_accuracy.notna()]
+                if len(rows):
+                    pairs[label] = [mean_ci(rows[column]) for column in LEFT.values()]
+            if not pairs:
+                continue
+            at = ([pair[k].mean for pair in pairs.values()] for k in (0, 1))
+            axes.plot(*at, color=colour, marker=marker, markersize=5, linewidth=1, label=name)
+            for label, (x, y) in pairs.items():
+                axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
+                axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
+                if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in marked):
+                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
+                    marked.append((x.mean, y.mean))
+        axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
+        axes.set_title(f"|H| = {n_states}", loc="center", fontsize="medium")
+    axes.set_xlabel("heads: test accuracy")
+    return finish(figure, 2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 INK, SOFT = "#22303c", "#748491"
 # Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#b97f00", "#009e73", "#d55e00"
-COLOURS, MARKERS = [BLUE, ORANGE, GREEN, RED, SOFT], "os^D"
+COLOURS, MARKERS = (BLUE, ORANGE, GREEN, RED, SOFT, INK), "os^Dxv"
 TYPE, SMALL = 11.5, 11  # points; on a phone, in a figure of 5.4 inches, some 11 and 10.5 pixels
 
 
@@ -50,17 +51,27 @@ def use_style() -> None:
     set_matplotlib_formats("svg", metadata={"Date": None})
 
 
+def marks_of(*every: Axes) -> dict[str, Artist]:
+    """What a legend of some axes shows: each name once."""
+    return {name: mark for axes in every for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+
+
 def legend_below(figure: Figure, columns: int = 2) -> None:
-    """One legend of all axes under them, where it takes no width, in as many of the columns as fit beside each other."""
-    drawn = {name: mark for axes in figure.axes for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    """One legend of all axes under them, where it takes no width, in as many of the columns as fit."""
+    drawn = marks_of(*figure.axes)
     legend = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
     if columns > 1 and legend.get_window_extent().width > 0.95 * figure.bbox.width:
         legend.remove()
         legend_below(figure, columns - 1)
 
 
-def finish(figure: Figure) -> Figure:
-    """Make a figure longer by its legend, and close it, so that a notebook shows it once: as the value of its cell."""
+def finish(figure: Figure, legend: int = 0) -> Figure:
+    """Make a figure longer by its legend, and close it, so that a notebook shows it once: as the value of its cell.
+
+    With `legend`, one is put below first, in at most so many columns.
+    """
+    if legend:
+        legend_below(figure, legend)
     below = sum(legend.get_window_extent().height for legend in figure.legends) / figure.dpi
     figure.set_figheight(figure.get_figheight() + below)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
@@ -77,8 +88,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
         axes.bar(at, row, width * 0.92, color=COLOURS[k], label=name)
     axes.set_xticks(np.arange(len(outcomes)), outcomes)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[str], x_label: str) -> Figure:
@@ -92,8 +102,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
         axes.set_xticks(np.arange(len(below)), outcomes)
         axes.set(title=title, ylabel="share")
     axes.set_xlabel(x_label)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
@@ -113,8 +122,7 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
     for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
         axes.axhline(level, color=colour, linestyle=style, label=name)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
@@ -134,9 +142,7 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     for k, (name, values) in enumerate(series.items()):
         axes.plot(x, values, marker=MARKERS[k], color=COLOURS[k], label=name, markersize=5)
     axes.set(xlabel=x_label, ylabel=y_label, **{f"{axis}scale": "log" for axis in log})
-    if len(series) > 1:
-        legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2 if len(series) > 1 else 0)
 
 
 def dependencies(
@@ -144,10 +150,8 @@ def dependencies(
 ) -> Figure:
     """Which statement a proof takes from which: a box at each place, an arrow from what is used to where it is used.
 
-    Args:
-        places: name to (column, row); rows count upwards.
-        arrows: pairs of names, (used, where).
-        marked: names of boxes in orange and with an asterisk; the others are blue.
+    `places` maps a name to (column, row); rows count upwards. `arrows` are pairs of names, (used, where). Boxes that
+    are `marked` are orange and have an asterisk; the others are blue.
     """
     columns, rows = zip(*places.values(), strict=True)
     wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
@@ -176,8 +180,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
     axes.set(ylabel="attention score")
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def strips(
@@ -188,8 +191,7 @@ def strips(
 ) -> Figure:
     """Numbers along a line, a strip for each row: points of label 1 above it, of label 0 below, each drawn once.
 
-    `rows` maps a name to numbers and their labels, `crosses` to the columns of W on its line, `cuts` to where a head cuts
-    it.
+    `rows` maps a name to numbers and their labels, `crosses` to the columns of W there, `cuts` to where a head cuts.
     """
     figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
     cross = dict(marker="x", color=INK, s=44, zorder=3, label="columns of W")
@@ -208,8 +210,7 @@ def strips(
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def ink_on_shade(value: float) -> str:
@@ -229,8 +230,7 @@ def _squares(axes: Axes, table: np.ndarray, form: str, size: float, zeros: bool 
 
 
 def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarray]]) -> Figure:
-    """The posterior of each memory cell before the first word and after each word: a row for each word, a shaded column
-    for each value.
+    """The posterior of each memory cell at first and after each word: a row for each word, a column for each value.
 
     `cells` maps a cell's name to the names of its values, M of them, and its posteriors (len(words) + 1, M).
     """
@@ -265,11 +265,9 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
 def columns_of_w(
     example: Sentences, recoverable: Sequence[tuple[int, int]], unseen: Sequence[tuple[int, int]] = ()
 ) -> Figure:
-    """W of a model with words, a row for each word, a column for each state and value of the memory cell that it looks up.
+    """W of a model with words, a row for each word, a column for each state and value of the cell that it looks up.
 
-    Args:
-        recoverable: pairs (memory value, state) whose columns stand in an orange frame.
-        unseen: pairs whose columns are crossed out.
+    `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed in orange, or crossed out.
     """
     model, high = example.model, len(example.words)
     values, states = model.n_memory, model.n_states

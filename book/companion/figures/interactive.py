@@ -1,7 +1,9 @@
-"""Figures that a reader can move: each function takes a notebook's models and returns an object that shows itself as HTML.
+"""Figures that a reader can move: each function takes a notebook's models and returns an object that is shown as
+HTML.
 
-The HTML carries its numbers, its scripts and its styles (`book/companion/figures/moving/`), so it works as a notebook's output
-anywhere, with no server and no other file. The scripts compute again what hmmlib computes, by the same formulas.
+The HTML carries its numbers, its scripts and its styles (`book/companion/figures/moving/`), so it works as a
+notebook's output anywhere, with no server and no other file. The scripts compute what hmmlib computes, by the same
+formulas.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ from importlib.resources import files
 from itertools import product
 
 import torch
+from pandas import DataFrame
 from torch import Tensor
 
+from companion.figures.figure_3 import LEFT
+from hmmlib.experiments.results import published, share_learned, spec_of
+from hmmlib.experiments.trials import draw_model, draw_trial_task
 from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.heads import AttentionHead, LinearHead
@@ -32,9 +38,9 @@ def _without_comments(text: str) -> str:
 class Moving:
     """A figure with its data; a notebook shows it by `_repr_html_`.
 
-    `figure` names its script, `name` its element in the page (two figures of one page need two names, which are letters,
-    digits and underscores), `still` is the text where scripts do not run, `shared` further scripts that its script uses,
-    beside `kit.js`.
+    `figure` names its script, `name` its element in the page (two figures of one page need two names, which are
+    letters, digits and underscores), `still` is the text where scripts do not run, `shared` are further scripts that
+    it uses.
     """
 
     figure: str
@@ -74,20 +80,18 @@ def _inputs(model: HMM) -> Tensor:
     return x[log_likelihood(model, x) > -torch.inf]
 
 
+def _lists(**arrays) -> dict[str, list]:
+    return {name: torch.as_tensor(array).tolist() for name, array in arrays.items()}
+
+
 def conditioning_by_a_prompt(
-    model: HMM,
-    mu,
-    prompt,
-    head: LinearHead,
-    names: Sequence[str],
-    shown: Sequence[Sequence[int]],
+    model: HMM, mu, prompt, head: LinearHead, names: Sequence[str], shown: Sequence[Sequence[int]]
 ) -> Moving:
     """Theorem 3.6: the prompt's entries against the posterior of H_2, the points at the gap and the head's accuracy.
 
-    Args:
-        model: of three tokens and at most six states.
-        mu: the task's weights, (S,). prompt, head: as `theorem_3_6` gives them.
-        names: of the states. shown: two or three inputs of four tokens, whose posteriors are drawn as bars.
+    The `model` has three tokens and at most six states, with `names`; `mu`, (S,), has the task's weights, and
+    `prompt` and `head` are as `theorem_3_6` gives them. `shown` are two or three inputs of four tokens, whose
+    posteriors are bars.
     """
     inputs = _inputs(model).tolist()
     prompt = torch.as_tensor(prompt)
@@ -95,10 +99,7 @@ def conditioning_by_a_prompt(
     data = {
         "model": _matrices(model),
         "names": list(names),
-        "mu": torch.as_tensor(mu).tolist(),
-        "prompt": prompt.tolist(),
-        "essential": reachable.nonzero().squeeze(-1).tolist(),
-        "head": head.weights.tolist(),
+        **_lists(mu=mu, prompt=prompt, essential=reachable.nonzero().squeeze(-1), head=head.weights),
         "inputs": inputs,
         "shown": [inputs.index(torch.as_tensor(x).tolist()) for x in shown],
     }
@@ -106,21 +107,15 @@ def conditioning_by_a_prompt(
 
 
 def nearly_dependent_columns(
-    model: HMM,
-    mu,
-    names: Sequence[str],
-    merge: tuple[int, int] = (0, 1),
-    noise: float = 1e-3,
+    model: HMM, mu, names: Sequence[str], merge: tuple[int, int] = (0, 1), noise: float = 1e-3
 ) -> Moving:
-    """Theorem 3.3 near its edge: a column of W moves to another, and the head's weights and its errors under noise grow.
+    """Theorem 3.3 near its edge: a column of W moves to another, and the head's weights and its errors under noise
+    grow.
 
-    The task is μ less a constant that gives half of the inputs label 1. For equal columns a linear program says
-    whether some head fits all the same.
-
-    Args:
-        model: of three tokens and three states, with independent columns of W. mu: the task's weights, (3,).
-        names: of the states. merge: the column that stays, and the one that moves.
-        noise: standard deviation of the noise in G.
+    The task is μ less a constant that gives half of the inputs label 1. Whether some head fits where the columns are
+    equal is found by `fit_or_refute`. The `model` has three tokens and three states, with `names`, and independent
+    columns of W; `mu`, (3,), has the task's weights; `merge` names the column that stays, and the one that moves;
+    `noise` is the standard deviation of the noise in G.
     """
     inputs = _inputs(model)
     draw = torch.randn(len(inputs), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -175,21 +170,15 @@ def attention_over_words(
 ) -> Moving:
     """Theorem 4.3: a text that the reader writes, the head's scores along it, its label and the true posterior.
 
-    Args:
-        model, head: as `theorem_4_3` relates them, for the task `mu`, (M,), about `cell`, with S* = `syntax`.
-        words: the tokens' names, in lower case. text: the first text. examples: further texts, impossible ones too.
-        values: names of the memory's values. question: the task in words, as a question.
+    `model` and `head` are as `theorem_4_3` relates them, for the task `mu`, (M,), about `cell`, with S* = `syntax`,
+    and the task in words as a `question`. `words` are the tokens' names, in lower case, `values` those of the
+    memory's values. `text` is the first text; `examples` are further ones, impossible ones too.
     """
     data = {
-        "model": {
-            **_memory_matrices(model),
-            "held": [memory[cell] for memory in _memories(model)],
-            "count": model.n_memory,
-        },
-        "head": {
-            **{part: getattr(head, part).tolist() for part in ("query", "key", "value", "output")},
-            "condition": head.condition,
-        },
+        "model": _memory_matrices(model)
+        | {"held": [memory[cell] for memory in _memories(model)], "count": model.n_memory},
+        "head": _lists(query=head.query, key=head.key, value=head.value, output=head.output)
+        | {"condition": head.condition},
         "mu": torch.as_tensor(mu).tolist(),
         "essential": [cell * model.n_syntax + s for s in syntax],
         "words": list(words),
@@ -220,11 +209,10 @@ def softmax_and_its_limit(model: MemoryHMM, head: AttentionHead, words: Sequence
 def passing_messages(
     model: HMM, words: Sequence[str], states: Sequence[str], text: str, masked: Sequence[int] = ()
 ) -> Moving:
-    """Section 2: the two passes along one text, a message at a time; what they give at each position; words to be masked.
+    """Section 2: the two passes along one text, a message at a time, and what they give; words can be masked.
 
-    Args:
-        model: of two states and at most four tokens. words: the tokens' names, which begin with different letters.
-        states: the names of the states. text: one to five words. masked: positions that are masked first, from 1.
+    The `model` has two `states` and at most four tokens, whose names, `words`, begin with different letters. `text`
+    has one to five words; `masked` are the positions that are masked first, from 1.
     """
     data = {
         "model": _matrices(model),
@@ -233,31 +221,19 @@ def passing_messages(
         "text": [words.index(word) for word in text.split()],
         "masked": list(masked),
     }
-    return Moving(
-        "messages", "messages", data, "Messages from the left and from the right, and what they give at each position."
-    )
+    still = "Messages from the left and from the right, and what they give at each position."
+    return Moving("messages", "messages", data, still)
 
 
 def fake_token_or_other_words(emission, beliefs, labels, readout, weights, names: Sequence[str]) -> Moving:
-    """Texts as points in a triangle of three tokens: their states reweighted, as a fake token does it, or with other
-    emission distributions.
+    """Texts as points in a triangle of three tokens: their states reweighted, as a fake token does it, or relabelled.
 
-    Args:
-        emission: W, (3, S). readout: R, (3, S). weights: c of the nearest fake token, (S,), from 0 to 1.
-        beliefs: p of each text, (n, S). labels: of the texts, (n,).
-        names: of the states.
+    `emission` is W, `readout` R, both (3, S); `weights` are c of the nearest fake token, (S,), from 0 to 1; `beliefs`
+    are p of each text, (n, S), `labels` those of the texts, (n,), and `names` those of the states.
     """
-    data = {
-        "names": list(names),
-        "W": torch.as_tensor(emission).tolist(),
-        "R": torch.as_tensor(readout).tolist(),
-        "weights": torch.as_tensor(weights).tolist(),
-        "beliefs": torch.as_tensor(beliefs).tolist(),
-        "labels": torch.as_tensor(labels).tolist(),
-    }
-    return Moving(
-        "fake_token", "fake_token", data, "What texts say at the gap: weighed by a fake token, or told in other words."
-    )
+    arrays = _lists(W=emission, R=readout, weights=weights, beliefs=beliefs, labels=labels)
+    still = "What texts say at the gap: weighed by a fake token, or told in other words."
+    return Moving("fake_token", "fake_token", {"names": list(names), **arrays}, still)
 
 
 def belief_word_by_word(
@@ -270,13 +246,11 @@ def belief_word_by_word(
     read: int = 0,
     examples: Sequence[str] = (),
 ) -> Moving:
-    """A text that the reader writes or steps through: posteriors of the memory cells, and of the state, after each word.
+    """A text that the reader writes or steps through: posteriors of memory cells and state after each word.
 
-    Args:
-        words: the tokens' names, in lower case; a full stop may be one. cells, values, syntax: names of the cells, of each
-            cell's values, and of the syntax states.
-        text: the first text, of which `read` words have been read. examples: further texts, impossible ones too.
-            The word for MASK is "[mask]".
+    `words` are the tokens' names, in lower case; a full stop may be one. `cells`, `values` and `syntax` are names of
+    the cells, of each cell's values, and of the syntax states. `text` is the first text, of which `read` words have
+    been read; `examples` are further ones, impossible ones too. The word for MASK is "[mask]".
     """
     data = {
         "model": _memory_matrices(model),
@@ -291,3 +265,37 @@ def belief_word_by_word(
     }
     still = "What is believed of each memory cell and of the state after each word of a text."
     return Moving("beliefs", "beliefs", data, still, ("writing",))
+
+
+def _trial(row) -> dict:
+    """What is drawn of a trial: its accuracies, and the token that each state favours, with its weight in the task."""
+    spec = spec_of(row)
+    model = draw_model(spec)
+    task = draw_trial_task(spec, model)
+    return {
+        "size": spec.size,
+        "seed": spec.seed,
+        **{name.split()[0]: row[column] for name, column in LEFT.items()},
+        "majority": row.majority_rate,
+        "learned": row.learned,
+        "states": list(zip(model.emission.argmax(0).tolist(), task.mu.tolist(), strict=True)),
+    }
+
+
+def trial_by_trial(results: DataFrame, name: str = "trials") -> Moving:
+    """Head and prompt of each trial with a prompt as two marks joined by a line, the published means beside them.
+
+    The chain of the chosen trial is drawn as its states, each above the token that it emits most often, by the sign
+    of its weight in the task. The trials have one vocabulary.
+    """
+    trials = results[results.prompt_accuracy.notna()].sort_values(["size", "seed"], kind="stable")
+    trials = trials.assign(learned=share_learned(trials))
+    data = {
+        "tokens": int(trials.n_tokens.iloc[0]),
+        "trials": [_trial(row) for _, row in trials.iterrows()],
+        "published": {
+            series.split()[0]: [[n, point.mean] for n, point in points.items()]
+            for series, points in published("left").items()
+        },
+    }
+    return Moving("trials", name, data, "Every trial of the panel: its head, its prompt, its chain and its task.")

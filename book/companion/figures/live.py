@@ -32,9 +32,11 @@ WIDTH = 78
 def changed(
     preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float
 ) -> dict[str, int | float]:
-    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the preset's.
+    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the
+    preset's.
 
-    For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown preset.
+    For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown
+    preset.
     """
     asked = {"prompt_length": (prompt_length, -1), "train": (labelled, 0), "steps": (steps, 0)}
     fields = others | {name: value for name, (value, from_preset) in asked.items() if value != from_preset}
@@ -51,7 +53,7 @@ def _here(store: Store) -> tuple[Path, ...]:
 
 @contextmanager
 def _notes_to_the_terminal() -> Iterator[None]:
-    """Where a notebook is interrupted, what its cells print is lost with it: papermill's terminal gets an interrupt's notes."""
+    """An interrupt's notes go to papermill's terminal: what the cells print is lost with an interrupted notebook."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -88,11 +90,11 @@ def gather(
     rerun: bool = False,
     also: Sequence[str] = (),
 ) -> list[TrialResult]:
-    """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones until then.
+    """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones by then.
 
-    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is missing,
-    and of what was stored before, by what code. With `rerun`, what another state of the library has stored counts as missing;
-    so does a result that lacks what is `also` asked for, of the measurements on request.
+    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is
+    missing, and of what was stored before, by what code. With `rerun`, what another state of the library has stored
+    counts as missing; so does a result that lacks what is `also` asked for, of the measurements on request.
     """
     asked, store, specs = as_store(store), _here(store), list(dict.fromkeys(specs))
     if store != asked:
@@ -104,13 +106,11 @@ def gather(
         outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
     results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
     if len(results) < len(specs):
-        say(
-            f"{len(results)} of {len(specs)} trials are there; the time was over before {len(outcome.left)} of the others."
-        )
+        left = f"the time was over before {len(outcome.left)} of the others."
+        say(f"{len(results)} of {len(specs)} trials are there; {left}")
     elif lacking := {*outcome.left, *outcome.taken} & {result.spec.hash for result in results}:
-        say(
-            f"{len(lacking)} of {len(specs)} trials lack what is asked for: the time was over, or others are running them."
-        )
+        why = "the time was over, or others are running them."
+        say(f"{len(lacking)} of {len(specs)} trials lack what is asked for: {why}")
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
     before = [result for result in results if result.spec.hash not in outcome.ran]
@@ -123,7 +123,8 @@ def gather(
 def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
     """For a notebook of *Beyond the paper*: the trials of Figure 3's left panel that have all that `also` asks for.
 
-    As `gather` has them, from what is stored there and what can be computed within so many minutes; 0 for the preset's own.
+    As `gather` has them, from what is stored there and what can be computed within so many minutes; 0 for the
+    preset's own.
     """
     specs = panel_specs(preset, "left", trials)
     results = gather(specs, deadline(minutes or MINUTES[preset]), device, BEYOND, also=also)

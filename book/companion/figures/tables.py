@@ -24,8 +24,8 @@ ROUNDING = 1e-12
 
 
 def difference(*pairs: tuple, bound: float = ROUNDING) -> str:
-    """The largest difference of any entry over pairs (found, exact) of arrays, in words. AssertionError where it is above
-    `bound`, or where nothing is compared."""
+    """The largest difference of any entry over pairs (found, exact) of arrays, in words. AssertionError where it is
+    above `bound`, or where nothing is compared."""
     gaps = [np.abs(np.asarray(found) - np.asarray(exact)) for found, exact in pairs]
     entries = np.concatenate([gap.ravel() for gap in gaps]) if gaps else np.empty(0)
     if not entries.size:
@@ -46,7 +46,7 @@ def as_set(flags, first: int = 1) -> str:
 
 
 def agree(what: str, *pairs: tuple, bound: float = ROUNDING) -> None:
-    """Print in one line how far pairs (found, exact) are apart, as `difference` has it, which also insists on `bound`."""
+    """Print in one line the `difference` of pairs (found, exact). AssertionError where it is above `bound`."""
     print(f"{what}: largest difference {difference(*pairs, bound=bound)}")
 
 
@@ -104,10 +104,11 @@ def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
 def table_of(
     groups: DataFrameGroupBy, rows: dict[str, str], form: str = ".3f", corner: str = "", alone: bool = False
 ) -> Table:
-    """Means with 95% intervals: a row for each column of results that `rows` names, a column for each group of trials.
+    """Means with 95% intervals: a row for each column of results that `rows` names, a column for each group of
+    trials.
 
-    With `alone` it is narrow enough for a phone: means without intervals and the sign of percents, columns without numbers of
-    trials. `corner` stands above the names of the rows.
+    With `alone` it is narrow enough for a phone: means without intervals and the sign of percents, columns without
+    numbers of trials. `corner` stands above the names of the rows.
     """
 
     def shown(one) -> str:

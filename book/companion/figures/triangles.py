@@ -1,4 +1,4 @@
-"""Distributions over three tokens, and beliefs about three states, as points of a triangle. Figures are Matplotlib's."""
+"""Distributions over three tokens, and beliefs about three states, as points of a triangle."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, legend_below
+from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, marks_of
 from hmmlib.theory.separation import Impossible
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 """Where the corners of a triangle of distributions are drawn."""
+TOKENS = ("token 0", "token 1", "token 2")
 
 
-def draw_triangle(
-    axes: Axes, title: str = "", corners: Sequence[str] = ("token 0", "token 1", "token 2"), size: float = TYPE
-) -> None:
+def draw_triangle(axes: Axes, title: str, corners: Sequence[str] = TOKENS, size: float = TYPE) -> None:
     """The sides of the triangle and the names of its corners, which are outcomes; nothing else of the axes is left."""
     axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
     for name, (x, y) in zip(corners, TRIANGLE, strict=True):
@@ -36,44 +35,45 @@ def draw_points(axes: Axes, points: np.ndarray, labels: np.ndarray, size: float 
         axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {label:d}", alpha=alpha, linewidth=0)
 
 
-def draw_head(axes: Axes, head: np.ndarray) -> None:
+def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The part of a polygon of beliefs, (k, 3), on which weightsᵀp is at least 0: a polygon too, (l, 3), or empty."""
+    kept = []
+    for here, there in zip(corners, np.roll(corners, -1, 0), strict=True):
+        a, b = weights @ here, weights @ there
+        kept += [here] if a >= 0 else []
+        kept += [(b * here - a * there) / (b - a)] if a * b < 0 else []
+    return np.array(kept).reshape(-1, 3)
+
+
+def draw_head(
+    axes: Axes, head: np.ndarray, colour: str = GREEN, style: str = "--", label: str = "the head's line b·p = 0"
+) -> None:
     """The line b·p = 0 of a head with weights b, (3,), where it crosses the triangle."""
-    ends = []
-    for i, j in ((0, 1), (1, 2), (2, 0)):
-        if head[i] * head[j] < 0:
-            share = head[i] / (head[i] - head[j])
-            ends.append((1 - share) * TRIANGLE[i] + share * TRIANGLE[j])
-    if len(ends) == 2:
-        axes.plot(*np.transpose(ends), color=GREEN, linestyle="--", label="the head's line b·p = 0")
+    ends = [p for p in _half(np.eye(3), head) if abs(head @ p) < 1e-12 * abs(head).max()]
+    if len(ends) > 1:
+        axes.plot(*(np.array(ends[:2]) @ TRIANGLE).T, style, color=colour, label=label)
 
 
 def simplex(points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray) -> Figure:
     """Distributions over three tokens as points of a triangle, and the line of a head.
 
-    Args:
-        points: (n, 3), coloured by `labels`, (n,).
-        columns: (3, S), those of W, drawn as crosses.
-        head: weights b of a linear head, (3,); the line b·p = 0 is drawn where it crosses the triangle.
+    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses. The line b·p = 0 of the
+    `head` with weights b, (3,), is drawn where it crosses the triangle.
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
-    draw_triangle(axes)
+    draw_triangle(axes, "")
     draw_points(axes, np.asarray(points), np.asarray(labels), 30)
     axes.scatter(*(np.asarray(columns).T @ TRIANGLE).T, marker="x", color=INK, s=60, label="columns of W")
     draw_head(axes, np.asarray(head))
     axes.autoscale()
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
 
 
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
-    """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the one point that both
-    mixtures are."""
+    """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the mixture."""
     joined = []
-    for label, colour, marker, weights in (
-        (True, BLUE, "o", np.asarray(refuted.positive)),
-        (False, ORANGE, "s", np.asarray(refuted.negative)),
-    ):
-        alike = spots[labels == label]
+    for label, colour, marker, weights in ((True, BLUE, "o", refuted.positive), (False, ORANGE, "s", refuted.negative)):
+        alike, weights = spots[labels == label], np.asarray(weights)
         corners = alike[weights > 0]
         middle = weights[weights > 0] @ corners / weights.sum()
         turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
@@ -102,15 +102,11 @@ def simplex_with_prompt(
 ) -> Figure:
     """Distributions over three tokens as points of two triangles, without a prompt and with it.
 
-    Args:
-        panels: by title, the points (n, 3) of the same n inputs, two times; a row of zeros (no such input) is left out.
-        labels: of the inputs, (n,).
-        columns: (3, S), those of W, drawn as crosses and named by `names`.
-        essential: the columns whose segment or triangle is shaded in the last panel.
-        head: weights b of a linear head, (3,); the line b·p = 0 is drawn in the last panel, through the triangle.
-        refuted: the proof that no head fits the points of the first panel: a mixture of points of the one label and one of
-            the other that are the same point. A panel behind the first enlarges them: they are joined, and the point is a
-            star.
+    `panels` has, by title, the points (n, 3) of the same n inputs, two times; a row of zeros (no such input) is left
+    out. `labels` are those of the inputs, (n,). The columns of W, (3, S), are crosses with `names`; the segment or
+    triangle of the `essential` ones is shaded in the second panel, which also has the line b·p = 0 of the `head`,
+    (3,). `refuted` is the proof that no head fits the first panel: a mixture of points of either label that is the
+    same point. A panel beside it enlarges them: they are joined, and the point is a star.
     """
     labels, spots = np.asarray(labels), np.asarray(columns).T @ TRIANGLE
     panels = {title: np.asarray(points) for title, points in panels.items()}
@@ -124,19 +120,17 @@ def simplex_with_prompt(
             axes.annotate(name, spot, (6, 4), textcoords="offset points", fontweight="bold")
     behind.fill(*spots[list(essential)].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
     draw_head(behind, np.asarray(head))
-    drawn = {
-        name: mark for axes in (before, behind) for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
+    drawn = marks_of(before, behind)
     free.axis("off")
     free.legend(drawn.values(), drawn, loc="center left", fontsize=SMALL)
     return finish(figure)
 
 
 def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], corners: Sequence[str]) -> Figure:
-    """Distributions over three tokens as points of triangles beside each other, and the columns that they are mixtures of.
+    """Distributions over three tokens as points of triangles beside each other, and the columns that they mix.
 
-    `panels` maps a title to points (n, 3), of which each is drawn once, and to columns by name; what can be mixed of them,
-    which are three or more, is shaded. `corners` are the tokens' names.
+    `panels` maps a title to points (n, 3), of which each is drawn once, and to three or more columns by name; what
+    can be mixed of these is shaded. `corners` are the tokens' names.
     """
     from scipy.spatial import ConvexHull
 
@@ -152,5 +146,51 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
             side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -15), ha="center")
             axis.annotate(name, (x, y), textcoords="offset points", fontweight="bold", **side)
         axis.set(xlim=(-0.12, 1.4), ylim=(-0.16, 1))
-    legend_below(figure)
-    return finish(figure)
+    return finish(figure, 2)
+
+
+def triangles(
+    panels: dict[str, tuple[np.ndarray, Sequence[str]]],
+    labels: Sequence[bool],
+    columns: dict[str, tuple[np.ndarray, Sequence[str]]],
+) -> Figure:
+    """The same texts in several triangles, two in a row.
+
+    `panels` has, by title, the points (n, 3), and the names of the corners; `labels` are those of the texts, (n,);
+    `columns` has, for some of the titles, points (3, S) drawn as crosses, and their names.
+    """
+    labels = np.asarray(labels, dtype=bool)
+    rows = -(-len(panels) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(5.2, 2.7 * rows), squeeze=False)
+    for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
+        points = np.asarray(points)
+        draw_triangle(axis, title, corners)
+        draw_points(axis, points, labels, 16, 0.6)
+        if title in columns:
+            table, names = columns[title]
+            at = np.asarray(table).T @ TRIANGLE
+            axis.scatter(*at.T, marker="x", color=INK, s=44, label="what a state says")
+            for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
+                axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
+    for axis in axes.flat[len(panels) :]:
+        axis.axis("off")
+    return finish(figure, 3)
+
+
+def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names: Sequence[str]) -> Figure:
+    """For each score ν, by name, the triangle of beliefs about three states, shaded where μᵀp and νᵀp differ in sign.
+
+    `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners.
+    """
+    mu = np.asarray(mu, dtype=float)
+    figure, panels = plt.subplots(1, len(scores), figsize=(5.4, 2.2), squeeze=False)
+    for axes, (title, score) in zip(panels[0], scores.items(), strict=True):
+        score = np.asarray(score, dtype=float)
+        draw_triangle(axes, title, names, SMALL)
+        for sign in (1, -1):
+            wrong = _half(_half(np.eye(3), sign * mu), -sign * score)
+            if len(wrong) > 2:
+                axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
+        draw_head(axes, mu, INK, "-", "the label changes")
+        draw_head(axes, score, BLUE, "--", "the head's changes")
+    return finish(figure, 3)

@@ -24,7 +24,6 @@ from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
 from hmmlib.theory import certificates
 from hmmlib.theory.heads import LinearHead
-from hmmlib.theory.relabelling import gated_readout, signal_for
 from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_3
 
@@ -192,8 +191,8 @@ def check_relabelling(seed: int) -> Checked:
     words = rng.integers(0, model.n_tokens, model.n_states).tolist()
     relabelled = torch.zeros(model.n_tokens, model.n_states, dtype=torch.float64)
     relabelled[words, range(model.n_states)] = 1
-    signal = signal_for(words, model.n_tokens)
-    plain, behind = gated_readout(model.emission, beliefs), gated_readout(model.emission, beliefs, signal)
+    signal = certificates.signal_for(words, model.n_tokens)
+    plain, behind = certificates.gated_readout(model.emission, beliefs), certificates.gated_readout(model.emission, beliefs, signal)
     residual = largest((plain - beliefs @ model.emission.T).numpy(), (behind - beliefs @ relabelled.T).numpy())
     return Checked(residual, largest((behind - plain).numpy()) > 1e-3)
 
