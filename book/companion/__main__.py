@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 
 def as_lines(entries: list[Entry]) -> list[str]:
-    """A heading and a line for each statement, in columns; a statement that does not hold fails, whatever its ruling."""
+    """A heading and a line for each statement, in columns; one that does not hold fails, whatever its ruling."""
     rows = [("statement", "residual", "verdict", "nontrivial", "control", "exact", "patterns")]
     for entry in entries:
         identity, patterns = entry.identity, entry.patterns
@@ -51,7 +51,7 @@ def ledger(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
 ) -> None:
-    """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
+    """Check every statement and its negative control, and write the ledger. Exit 1 if a verdict is not as recorded."""
     from companion.evidence.ledger import run_all
     from companion.pages import write_ledger
 
