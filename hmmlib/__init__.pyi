@@ -1,4 +1,4 @@
-# What `import hmmlib` gives, for type checkers and editors: hmmlib/__init__.py loads each name when it is first asked for.
+# What `import hmmlib` gives, for type checkers and editors: each name is loaded when it is first asked for.
 from hmmlib.experiments.labels import Task as Task
 from hmmlib.experiments.labels import draw_mu as draw_mu
 from hmmlib.experiments.labels import draw_task as draw_task

@@ -282,11 +282,10 @@ def main() -> None:
     except Exception as error:
         if debugging:
             raise
-        expected = isinstance(error, ValueError | OSError | FloatingPointError | RuntimeError)
-        name, hint = (
-            ("", "") if expected else (f"{type(error).__name__}: ", " (python -m hmmlib --debug … shows where)")
-        )
-        raise SystemExit(f"hmmlib: {name}{' '.join(str(error).splitlines())}{hint}") from None
+        words = " ".join(str(error).splitlines())
+        if not isinstance(error, ValueError | OSError | FloatingPointError | RuntimeError):
+            words = f"{type(error).__name__}: {words} (python -m hmmlib --debug … shows where)"
+        raise SystemExit(f"hmmlib: {words}") from None
 
 
 if __name__ == "__main__":

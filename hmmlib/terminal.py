@@ -37,7 +37,9 @@ def trial_once_a_minute(spec, phase: str, share: float) -> None:
 @contextmanager
 def progress(begin: str) -> Iterator[Callable[[str], None]]:
     """A function to be called with words on where the work is: on a terminal they take each other's place."""
+    global _last
     if not console.is_terminal:
+        _last = time.monotonic()
         yield once_a_minute
         return
     with console.status(begin) as status:

@@ -13,19 +13,15 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import torch
 
 from hmmlib import backend
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Store, checkpoint_path
-from hmmlib.experiments.trials import TrialResult, measure, run_trial
 from hmmlib.validation import number, of_type
 
 GRACE = 20.0
@@ -34,29 +30,6 @@ GRACE = 20.0
 
 class TimeUp(Exception):
     """A trial was asked to end. It keeps a checkpoint."""
-
-
-def run_or_measure(
-    spec: TrialSpec,
-    stored: TrialResult | None,
-    lacking: Sequence[str],
-    store: Store,
-    device: str,
-    networks: Path | None,
-    on_progress: Callable[[TrialSpec, str, float], None] | None,
-    until: float,
-) -> TrialResult:
-    """Run a trial, or measure what its stored result lacks; with a checkpoint where the store's folder can be seen."""
-
-    def report(phase: str, share: float) -> None:
-        if on_progress:
-            on_progress(spec, phase, share)
-        if time.monotonic() >= until:
-            raise TimeUp
-
-    checkpoint = checkpoint_path(spec, store) if store[0].is_dir() else None
-    how = dict(report=report, device=device, checkpoint=checkpoint, networks=networks)
-    return measure(stored, lacking, **how) if stored else run_trial(spec, also=lacking, **how)
 
 
 def reason_of(error: Exception) -> str:
@@ -77,11 +50,11 @@ class InThisProcess:
         """How many trials can run at once."""
         return 1
 
-    def submit(self, *job) -> Future:
-        """Begin a trial, with the arguments of `run_or_measure`; the future raises TimeUp where it was to end."""
+    def submit(self, trial: Callable, *arguments) -> Future:
+        """Begin a trial, `trial(*arguments)`; the future raises TimeUp where it was to end."""
         future = Future()
         try:
-            future.set_result(run_or_measure(*job))
+            future.set_result(trial(*arguments))
         except Exception as error:
             future.set_exception(error)
         return future
@@ -93,13 +66,13 @@ class InThisProcess:
         """End all processes that were begun."""
 
 
-def _run_in_worker(on_interrupt: Callable | signal.Handlers, threads: int, *job) -> TrialResult:
-    """`run_or_measure` in another process, which may be asked to end."""
+def _run_in_worker(on_interrupt: Callable | signal.Handlers, threads: int, trial: Callable, *arguments):
+    """`trial(*arguments)` in another process, which may be asked to end."""
     before = signal.signal(signal.SIGINT, on_interrupt)
     torch.set_num_threads(threads)
     try:
         with backend.warnings_in_one_line():
-            return run_or_measure(*job)
+            return trial(*arguments)
     except KeyboardInterrupt:
         raise TimeUp from None
     finally:
@@ -134,11 +107,11 @@ class SideBySide(InThisProcess):
     def room(self) -> int:
         return self.workers
 
-    def submit(self, *job) -> Future:
+    def submit(self, *trial) -> Future:
         done = ((pool, last.exception()) for pool, last in self.last.items() if last.done())
         idle = (pool for pool, error in done if not isinstance(error, BrokenProcessPool))
         pool = next(idle, None) or ProcessPoolExecutor(1, self.context, _end_with, (self.theirs,))
-        self.last[pool] = pool.submit(_run_in_worker, signal.SIG_IGN, self.threads, *job)
+        self.last[pool] = pool.submit(_run_in_worker, signal.SIG_IGN, self.threads, *trial)
         return self.last[pool]
 
     def stop(self, running: Iterable[Future]) -> None:
@@ -214,8 +187,8 @@ class RayCluster(InThisProcess):
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         return sum(int(min(node.get(kind, 0) / n for kind, n in asked.items()) + 1e-9) for node in nodes)
 
-    def submit(self, *job) -> Future:
-        task = self.task.remote(backend.ask_to_stop, max(1, int(self.cpus)), *job)
+    def submit(self, *trial) -> Future:
+        task = self.task.remote(backend.ask_to_stop, max(1, int(self.cpus)), *trial)
         future = task.future()
         future.task = task
         return future

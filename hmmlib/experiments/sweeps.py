@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from hmmlib import backend
@@ -29,7 +30,7 @@ from hmmlib.experiments.store import (
     save_result,
     stored_and_lacking,
 )
-from hmmlib.experiments.trials import TrialResult, on_request
+from hmmlib.experiments.trials import TrialResult, measure, on_request, run_trial
 from hmmlib.files import writable_folder
 from hmmlib.training import checkpoints
 from hmmlib.validation import integer, number, of_type
@@ -110,6 +111,28 @@ def store_safely(result: TrialResult, store: Store | str | Path) -> Path:
     return path
 
 
+def run_or_measure(
+    spec: TrialSpec,
+    stored: TrialResult | None,
+    lacking: Sequence[str],
+    store: Store,
+    on_progress: Callable[[TrialSpec, str, float], None] | None = None,
+    until: float = float("inf"),
+    **how,
+) -> TrialResult:
+    """Run a trial, or measure what its stored result lacks; with a checkpoint where the store's folder can be seen."""
+
+    def report(phase: str, share: float) -> None:
+        if on_progress:
+            on_progress(spec, phase, share)
+        if time.monotonic() >= until:
+            raise TimeUp
+
+    checkpoint = checkpoint_path(spec, store) if store[0].is_dir() else None
+    how |= dict(report=report, checkpoint=checkpoint)
+    return measure(stored, lacking, **how) if stored else run_trial(spec, also=lacking, **how)
+
+
 class _Sweep:
     """Trials that wait, trials that run, each with its claim, and what became of the others."""
 
@@ -126,9 +149,9 @@ class _Sweep:
                 self.queue.append(spec)
 
     @backend.interrupts_between_steps()
-    def run(self, executor: InThisProcess, how: tuple, until: float, show: Callable[[str], None] | None) -> None:
-        """Keep the executor busy until nothing is left, or the time is over; `how` goes to `run_or_measure`."""
-        self.executor, self.how = executor, how
+    def run(self, executor: InThisProcess, trial: Callable, until: float, show: Callable[[str], None] | None) -> None:
+        """Keep the executor busy with calls of `trial`, until nothing is left, or the time is over."""
+        self.executor, self.trial = executor, trial
         try:
             while (self.queue or self.claims) and time.monotonic() < until:
                 while self.queue and len(self.claims) < executor.room():
@@ -156,7 +179,7 @@ class _Sweep:
     def start(self, spec: TrialSpec) -> None:
         if claim := Claim.take(spec, *self.wanted):
             self.claims[spec] = claim, time.monotonic()
-            self.futures[self.executor.submit(spec, *stored_and_lacking(spec, *self.wanted), *self.how)] = spec
+            self.futures[self.executor.submit(self.trial, spec, *stored_and_lacking(spec, *self.wanted))] = spec
         else:  # it may have been finished a moment ago
             stored = is_stored(spec, *self.wanted)
             (self.outcome.stored if stored else self.outcome.taken).append(spec.hash)
@@ -227,12 +250,13 @@ def run_missing(
     integer("workers", workers, 1)
     specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
     sweep = _Sweep(specs, (as_store(store), rerun, on_request(also)), say)
-    how = sweep.store, device, networks and writable_folder("networks", networks)
+    networks = networks and writable_folder("networks", networks)
+    trial = partial(run_or_measure, store=sweep.store, device=device, networks=networks)
     workers = min(workers, len(sweep.queue))
     if sweep.queue and cluster:
         cluster.connect(device)
-        sweep.run(cluster, (*how, None, float("inf")), until, show)
+        sweep.run(cluster, trial, until, show)
     elif sweep.queue:
         executor = SideBySide(workers) if workers > 1 else InThisProcess()
-        sweep.run(executor, (*how, on_progress, until), until, show)
+        sweep.run(executor, partial(trial, on_progress=on_progress, until=until), until, show)
     return sweep.outcome

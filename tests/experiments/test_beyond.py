@@ -116,7 +116,7 @@ def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(result, kept,
     assert is_stored(SPEC, tmp_path, also=["votes"])
     assert not is_stored(SPEC, tmp_path, also=["votes", "solvable"])
     monkeypatch.setattr(trials, "pretrain", None)
-    monkeypatch.setattr("hmmlib.experiments.executors.run_trial", None)
+    monkeypatch.setattr("hmmlib.experiments.sweeps.run_trial", None)
     outcome = run_missing([SPEC], tmp_path, also=["votes", "solvable"], networks=kept, say=lambda text: None)
     assert outcome.ran == [SPEC.hash]
     after = load_result(next((tmp_path / "smoke").glob("*.json")))

@@ -39,7 +39,7 @@ def at_step_2(*job):
     import time
     from hmmlib import backend
     from hmmlib.training import pretraining
-    step, seed = pretraining.Run.step, job[2].seed
+    step, seed = pretraining.Run.step, job[3].seed
 
     def signalling(run):
         if run.done == 1 and not died.exists():

@@ -1,4 +1,4 @@
-"""The examples on the pages about running: the Slurm script does its work, and every command is one that is accepted."""
+"""The examples on the pages about running: the Slurm script does its work, and every command is accepted."""
 
 import os
 import re

@@ -69,8 +69,7 @@ class FakeTime:
 def run_until(specs, store, phase, share, monkeypatch) -> tuple[Outcome, list]:
     """Run until a trial reaches a share of a phase; then the time box is over. Also what was reported on the way."""
     clock, reports = FakeTime(), []
-    for module in (sweeps, executors):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(sweeps, "time", clock)
 
     def watch(spec, *where):
         reports.append((spec, *where))
@@ -143,7 +142,7 @@ def test_a_trial_that_its_machine_cannot_hold_is_reported_and_the_rest_goes_on(e
             return results[1]
         raise error
 
-    monkeypatch.setattr(executors, "run_trial", run)
+    monkeypatch.setattr(sweeps, "run_trial", run)
     outcome = run_missing(SPECS[:2], tmp_path, say=str)
     assert outcome == Outcome(ran=[SPECS[1].hash], failed={SPECS[0].hash: str(error)})
 

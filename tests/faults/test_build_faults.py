@@ -1,5 +1,4 @@
-"""Faults of the book's build: kernels that die, builds that are killed, full disks, clocks. The next build ends
-right."""
+"""Faults of the book's build: kernels that die, builds that are killed, full disks, clocks. The next ends right."""
 
 import json
 import os
@@ -51,8 +50,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process
 
 @pytest.fixture
 def project(tmp_path):
-    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's own
-    tools."""
+    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's tools."""
     root = tmp_path / "project"
     for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
         (root / folder).mkdir(parents=True)
@@ -101,8 +99,7 @@ def runs(project) -> dict[str, int]:
 
 
 def whole(project, *names: str) -> bool:
-    """Whether there are whole copies of these notebooks, with their outputs, and nothing else that could be taken for
-    one."""
+    """Whether there are whole copies of these notebooks, with their outputs, and nothing else that could be one."""
     outputs = {
         path.stem: nbformat.read(path, 4).cells[-1].outputs[-1].text
         for path in project.executed.glob("*.ipynb")

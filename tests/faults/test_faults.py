@@ -15,7 +15,7 @@ from record import slow
 from runs import ENVIRONMENT, TINY, numbers, stored
 from short_pretraining import STEPS, leave_two, train, undisturbed
 
-from hmmlib.experiments import executors, sweeps
+from hmmlib.experiments import sweeps
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, checkpoint_path, is_stored, load_result, result_path, save_result
 from hmmlib.experiments.sweeps import Outcome, run_missing
@@ -83,8 +83,7 @@ for moment in moments:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weights(tmp_path, survived):
-    """Each of eight processes goes on where the one before it was killed, with its new checkpoint or the one before
-    that."""
+    """Each of eight processes goes on where the one before it was killed, from its last checkpoint or one before."""
     path, reports = tmp_path / "runs" / "one.safetensors", []
     call = [sys.executable, "-W", "error", "-c", KILLS, str(path), os.path.dirname(short_pretraining.__file__)]
     done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
@@ -99,8 +98,7 @@ def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weigh
 
 
 def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, survived):
-    """Cut at each of its bytes: the one before it is taken, with a warning that names the file; where both are cut,
-    none."""
+    """Cut at each of its bytes: the one before it is taken, with a warning that names the file; of two, none."""
     path = tmp_path / "one.safetensors"
     for done in "12":
         checkpoints.save(path, {"a": torch.arange(5.0), "b": torch.ones(2, dtype=torch.uint8)}, {"done": done})
@@ -124,8 +122,7 @@ def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, surviv
 
 
 def test_a_file_that_cannot_be_finished_is_not_begun(tmp_path, survived):
-    """A disk that is full after n bytes, for many n: the old file stays, nothing lies beside it, the message names
-    it."""
+    """A disk that is full after n bytes, for many n: the old file stays, nothing is beside it, an error names it."""
     path, text = tmp_path / "store" / "a.json", "0123456789" * 900
     write_whole(path, "old")
     for size in range(0, len(text), 100):
@@ -246,7 +243,7 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
         for spec in SPECS:
             Claim.take(spec, store)
     disk.read_only()
-    monkeypatch.setattr(executors, "run_trial", lambda *_: pytest.fail("a trial was begun"))
+    monkeypatch.setattr(sweeps, "run_trial", lambda *_: pytest.fail("a trial was begun"))
     for run in (run_missing, lambda *a, **k: gather(SPECS, math.inf, "cpu", store, str)):
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
             run(SPECS, store, say=str)

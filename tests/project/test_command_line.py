@@ -35,7 +35,7 @@ REFUSED = [
     ("trial --n-states many", "'--n-states'", "valid integer"),
     ("trial --n-memory 0", "'--n-memory'", "greater than or equal to 1"),
     ("trial --seed -1", "'--seed'", "greater than or equal to 0"),
-    ("trial --preset huge", "'--preset'", "'huge' is not one of 'smoke', 'quick', 'laptop', 'gpu', 'paper', 'released-code'"),
+    ("trial --preset huge", "'--preset'", "'huge' is not one of 'smoke', 'quick', 'laptop', 'gpu', 'paper', 'rel"),
     ("trial --device quantum", "device must be one of auto, cpu, cuda, mps, or cuda:N, not 'quantum'"),
     ("trial --device cuda:99", "'cuda:99' is not on this machine"),
     ("trial --set step=7", "field must be one of preset, n_states", "not 'step'"),

@@ -81,8 +81,7 @@ def few(monkeypatch):
 
 @pytest.mark.parametrize("there", [[], ["mine"], ["mine", "deeper"]])
 def test_the_ledger_goes_where_the_user_stands(there, few, call, tmp_path, monkeypatch):
-    """Into the folder mine where there is one, as in a checkout; no other folder is made, and none further up is
-    used."""
+    """Into the folder mine where there is one, as in a checkout; no other folder is made, none further up is used."""
     for name in there[:1]:
         (tmp_path / name).mkdir()
     if "deeper" in there:
