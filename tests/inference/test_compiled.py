@@ -207,7 +207,7 @@ def flushes():
 
 @pytest.mark.parametrize(("dtype", "threads"), [(torch.float32, 1), (torch.float32, 2), (torch.float64, 2)])
 def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtype, threads, monkeypatch):
-    """Products of numbers below 1e-38 take some processors twenty times as long; in every thread, and only meanwhile."""
+    """Products below 1e-38 take some processors twenty times as long, in every thread; only meanwhile."""
     seen, run = [], backend.side_by_side
 
     def spied(work, n, _):

@@ -1,4 +1,4 @@
-"""Models in rows: that the law of texts stays what it was, of how many states it takes, and when the orientation is asked."""
+"""Models in rows: the law of texts stays what it was, of how many states, and when the orientation is asked."""
 
 import itertools
 import warnings
@@ -111,7 +111,7 @@ def test_the_transposes_with_the_start_distribution_are_another_model():
 
 
 def test_there_is_one_state_more_only_where_no_start_before_exists():
-    """The witness solves A q = startprob in fractions: there is one q where A is regular, and it is a distribution or not."""
+    """The witness solves A q = startprob in fractions: there is one q for a regular A, a distribution or not."""
     counts = {True: 0, False: 0}
     for seed in range(150):
         start, table, _ = rows = drawn_model(seed, zeros=0.0)

@@ -1,4 +1,4 @@
-"""Example 4.1 and the farm: the chain is regular, what is recoverable is what should be, and texts go in and come out."""
+"""Example 4.1 and the farm: the chain is regular, what is recoverable is what should be, and texts go in and out."""
 
 import dataclasses
 from itertools import product

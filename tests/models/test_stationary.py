@@ -29,9 +29,7 @@ def exactly_stationary(transition: torch.Tensor) -> list[Fraction]:
 def test_chains_whose_rates_lie_far_apart_have_their_stationary_law(kind, accurate, monkeypatch):
     again = []
     in_logarithms = hmm._eliminated_in_logarithms
-    monkeypatch.setattr(
-        hmm, "_eliminated_in_logarithms", lambda rates: (again.append(rates), in_logarithms(rates))[1]
-    )
+    monkeypatch.setattr(hmm, "_eliminated_in_logarithms", lambda rates: (again.append(rates), in_logarithms(rates))[1])
     generator, tiny = torch.Generator().manual_seed(0), torch.finfo(kind).tiny
     for _ in range(200):
         n = int(torch.randint(2, 7, (1,), generator=generator))
