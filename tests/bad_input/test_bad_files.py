@@ -1,4 +1,4 @@
-"""Bad files, and outputs that cannot be written: a clear error that names the file, and everything is left as it was."""
+"""Bad files, and outputs that cannot be written: an error that names the file, and everything is left as it was."""
 
 import json
 import os

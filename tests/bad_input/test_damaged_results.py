@@ -1,4 +1,4 @@
-"""Stored results, each damaged in one way: `load_result` refuses what cannot be read, `save_result` what no trial gives."""
+"""Stored results, each damaged in one way: what cannot be read is refused, and what no trial gives is not stored."""
 
 import json
 import math

@@ -33,7 +33,7 @@ def result():
 
 def test_the_sources_that_count_are_those_that_a_trial_runs():
     code = (
-        "import json, sys; from hmmlib.experiments.specs import TrialSpec; from hmmlib.experiments.trials import run_trial\n"
+        "import json, sys; from hmmlib import TrialSpec, run_trial\n"
         f"for m in (1, 2): run_trial(TrialSpec('smoke', n_memory=m, **{TINY!r}))\n"
         "print(json.dumps([m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'hmmlib']))"
     )

@@ -220,9 +220,8 @@ def test_a_panel_keeps_its_models_and_seeds(name):
 
 
 def test_fields_from_text():
-    assert [as_field("steps", "7"), as_field("masked", "0.5"), as_field("masked", "1"), as_field("labels", "before")] == [
-        7, 0.5, 1.0, "before",
-    ]  # fmt: skip
+    given = [("steps", "7"), ("masked", "0.5"), ("masked", "1"), ("labels", "before")]
+    assert [as_field(name, text) for name, text in given] == [7, 0.5, 1.0, "before"]
     assert isinstance(as_field("masked", "1"), float)
     for name, text, message in (
         ("step", "7", f"field must be one of {', '.join(TYPES)}, not 'step'"),
