@@ -11,6 +11,7 @@ import importlib
 import inspect
 import re
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from companion.evidence.statements import STATEMENTS
@@ -101,25 +102,20 @@ def to_the_root(app, env, node, shown):
     return link_to(app.builder, node["refdoc"], name, shown) if known else None
 
 
-def source_of(app):
+def source_of(config, domain: str, info: dict) -> str | None:
     """What linkcode asks: where an object's code is, on the repository's main branch."""
-    options = app.config.html_theme_options
-
-    def resolve(domain: str, info: dict) -> str | None:
-        if not info["module"]:  # of what stands on a page, and is not read from the code
-            return None
-        found = importlib.import_module(info["module"])
-        for part in info["fullname"].split("."):
-            found = getattr(found, part, None)
-        try:
-            found = inspect.unwrap(found)
-            path, line = Path(inspect.getsourcefile(found)), inspect.getsourcelines(found)[1]
-        except TypeError:  # data have no source of their own
-            return None
-        where = path.relative_to(ROOT).as_posix()
-        return f"{options['repository_url']}/blob/{options['repository_branch']}/{where}#L{line}"
-
-    return resolve
+    if not info["module"]:  # of what stands on a page, and is not read from the code
+        return None
+    found, options = importlib.import_module(info["module"]), config.html_theme_options
+    for part in info["fullname"].split("."):
+        found = getattr(found, part, None)
+    try:
+        found = inspect.unwrap(found)
+        path, line = Path(inspect.getsourcefile(found)), inspect.getsourcelines(found)[1]
+    except TypeError:  # data have no source of their own
+        return None
+    where = path.relative_to(ROOT).as_posix()
+    return f"{options['repository_url']}/blob/{options['repository_branch']}/{where}#L{line}"
 
 
 LINES = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
@@ -149,21 +145,17 @@ class WhatToCall(SphinxDirective):
         return [found]
 
 
-def set_linkcode(app, config) -> None:
-    config.linkcode_resolve = source_of(app)
-
-
 def setup(app) -> None:
     for name, value in {
         "autodoc_member_order": "bysource",
         "autodoc_preserve_defaults": True,
         "autodoc_typehints_format": "short",
+        "linkcode_resolve": partial(source_of, app.config),
         "python_maximum_signature_line_length": 110,
         "python_use_unqualified_type_names": True,
         "toc_object_entries_show_parents": "hide",
     }.items():
         app.config[name] = value
-    app.connect("config-inited", set_linkcode)
     for extension in ("autodoc", "autosummary", "napoleon", "linkcode"):
         app.setup_extension(f"sphinx.ext.{extension}")
     app.connect("autodoc-process-docstring", write_up, priority=400)

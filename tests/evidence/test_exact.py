@@ -158,7 +158,9 @@ def test_predictions_are_those_of_the_library(seed):
     lifted = torch.tensor(np.array(rows, float)).flatten(1)
     expected = masked_token_probs_from_embeddings(witness, lifted[None])[0]
     np.testing.assert_allclose(
-        np.array([rational.prediction(model, table) for table in others(model, rows)[1:]], float), expected, atol=1e-14
+        np.array([rational.prediction(model, table) for table in list(others(model, rows))[1:]], float),
+        expected,
+        atol=1e-14,
     )
 
 

@@ -13,6 +13,7 @@ from companion.evidence.enumeration import conditional as conditionals
 from companion.evidence.exact.rational import (
     Model,
     left_inverse,
+    other_than,
     others,
     possible_text,
     prediction,
@@ -154,7 +155,7 @@ def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -
     def wanted(x: list[int]) -> bool:
         if excluded:
             return OUTSIDE in x
-        return GATE in x[:-1] and others(task.model, [prompt(task), *task.model.rows(x)])[0].any()
+        return GATE in x[:-1] and other_than(task.model, [prompt(task), *task.model.rows(x)], 0).any()
 
     x = possible_text(rng, task.model, length, wanted)
     return Evidence(task, x, prompted=True), Evidence(task, x)
@@ -264,7 +265,7 @@ def identity_proposition_d_8(rng: random.Random, n_states: int, length: int) -> 
     """P[M, H_i, X_{i+1:i+t} = x] = P[M, H_0, X_{1:t} = x] from a stationary start, i from 1 to 3."""
     model = draw_task(rng, n_states, prompted=True).model
     rows, i = model.rows(possible_text(rng, model, length)), rng.randint(1, 3)
-    yield others(model, [model.ones] * i + rows)[i] - others(model, rows)[0]
+    yield other_than(model, [model.ones] * i + rows, i) - other_than(model, rows, 0)
 
 
 def identity_proposition_d_11(rng: random.Random, n_states: int, length: int) -> Differences:

@@ -10,10 +10,11 @@ One kind of model serves throughout: a vanilla HMM is a memory model of one cell
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import islice
 from math import lcm, prod
 
 import numpy as np
@@ -131,7 +132,7 @@ def whole(array: np.ndarray) -> tuple[np.ndarray, int]:
     return np.vectorize(int, otypes=[object])(array * common), common
 
 
-def others(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
+def others(model: Model, rows: list[np.ndarray]) -> Iterator[np.ndarray]:
     """P[M, H_i, evidence but that of position i] for i = 0, …, t, lifted: by one pass ahead and one back."""
     parts = np.outer(model.memory, model.initial), model.transition, *rows
     (message, step, *rows), (unit, per_step, *units) = zip(*map(whole, parts), strict=True)
@@ -143,7 +144,13 @@ def others(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
         behind.insert(0, (behind[0] * row) @ step)
     scale = unit * per_step ** len(rows) * prod(units)
     scales = [scale, *(scale // own for own in units)]
-    return [a * b if scale == 1 else a * b * Fraction(1, own) for a, b, own in zip(ahead, behind, scales, strict=True)]
+    for a, b, own in zip(ahead, behind, scales, strict=True):
+        yield a * b if scale == 1 else np.vectorize(Fraction, otypes=[object])(a * b, own)
+
+
+def other_than(model: Model, rows: list[np.ndarray], i: int) -> np.ndarray:
+    """The same for one position; for i = 0 it is P[M, H_0, evidence]."""
+    return next(islice(others(model, rows), i, None))
 
 
 def marginals(model: Model, length: int) -> list[np.ndarray]:

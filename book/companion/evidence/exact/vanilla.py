@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from companion.evidence.exact.rational import (
     fractions,
     left_inverse,
     marginals,
+    other_than,
     others,
     over,
     possible_text,
@@ -43,7 +45,7 @@ def vanilla(rng: random.Random, n_states: int, n_tokens: int) -> Model:
 def beside(model: Model, before: list[np.ndarray], x: list[int]) -> tuple[np.ndarray, np.ndarray, object]:
     """P[H_0 | x], (H,); P[H_i, evidence], (1, H), i the number of rows `before` x; and r_x = Pr(x) / Pr(evidence)."""
     rows = model.rows(x)
-    here, later = others(model, rows)[0][0], others(model, [*before, *rows])[len(before)]
+    here, later = other_than(model, rows, 0)[0], other_than(model, [*before, *rows], len(before))
     return normalised(here), later, here.sum() / later.sum()
 
 
@@ -99,7 +101,7 @@ def enumerated_differences(model: Model, before: list[np.ndarray], length: int) 
     rows = [*before, *model.rows(np.indices((len(model.emission),) * length).reshape(length, -1))]
     names, shape = [f"m{j}" for j in range(model.memory.ndim)], (-1, *model.lookup.shape)
     table = Joint(model.transition, model.emission, model.initial, [*before, *[None] * length], model.memory)
-    yield others(model, rows)[0] - table.given_input(*names, "h0").reshape(shape)
+    yield other_than(model, rows, 0) - table.given_input(*names, "h0").reshape(shape)
     for i, found in enumerate(tau(model, rows)[len(before) :], len(before) + 1):
         yield found - table.left_out(i, *names, f"h{i}").reshape(shape)
 
@@ -109,7 +111,7 @@ def prompted_differences(rng: random.Random, model: Model, before: list[np.ndarr
     if few_entries(model, length + len(before), length):
         yield from enumerated_differences(model, before, length)
     rows = [*before, *model.rows(possible_text(rng, model, length))]
-    for found, table in zip(tau(model, rows), others(model, rows)[1:], strict=True):
+    for found, table in zip(tau(model, rows), islice(others(model, rows), 1, None), strict=True):
         yield found - table
         weights = model.looked_up(table)  # of (m, h), where Ḡ_i is printed with their mean over the other cells
         yield prediction(model, found) - np.tensordot(model.emission, normalised(weights), 2)
