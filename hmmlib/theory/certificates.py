@@ -258,10 +258,10 @@ def gated_readout(
 ) -> Float[Tensor, "n X"]:
     """What a network of |X||H| gated units predicts from beliefs p, (n, S), with W the `emission`, (X, S): (n, X).
 
-    Without a signal, W p. Unit (x, h) is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0. It
-    adds to the prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a
-    prompt whose signal R has one 1 for each state, the network predicts R p; a state without keeps its column of W. No
-    weight depends on R.
+    Without a signal, W p. Unit (x, h) is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0.
+    It adds to the prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a
+    prompt whose signal R has one 1 for each state, the network predicts R p; a state without keeps its column of W.
+    No weight depends on R.
     """
     beliefs = beliefs.to(emission)
     if signal is None:

@@ -1,4 +1,4 @@
-"""Properties of heads and of the theorems' constructions, on models that hypothesis draws to satisfy their assumptions."""
+"""Properties of heads and of the theorems' constructions, on models drawn to satisfy their assumptions."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Properties of the models themselves: a memory model beside its equivalents, the laws of a chain, and what is drawn."""
+"""Properties of the models themselves: a memory model and its equivalents, the laws of a chain, what is drawn."""
 
 import math
 

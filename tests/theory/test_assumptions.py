@@ -72,9 +72,9 @@ def test_period_of_random_chains_by_matrix_powers():
 @pytest.mark.parametrize(
     ("transition", "initial", "found", "summary"),
     [
-        (HALF, [0.5, 0.5], (True, True, 1, 2, 2), "the chain is irreducible of period 1; P[H_0] is positive on 2 of 2 states"),
-        (HALF, [1, 0], (False, True, 1, 1, 2), "the chain is irreducible of period 1; P[H_0] is positive on 1 of 2 states"),
-        (SWAP, [1, 0], (False, True, 2, 1, 2), "the chain is irreducible of period 2; P[H_0] is positive on 1 of 2 states"),
+        (HALF, [0.5, 0.5], (True, True, 1, 2, 2), "is irreducible of period 1; P[H_0] is positive on 2 of 2 states"),
+        (HALF, [1, 0], (False, True, 1, 1, 2), "is irreducible of period 1; P[H_0] is positive on 1 of 2 states"),
+        (SWAP, [1, 0], (False, True, 2, 1, 2), "is irreducible of period 2; P[H_0] is positive on 1 of 2 states"),
         (SWAP, [0.5, 0.5], (False, True, 2, 2, 2), "irreducible of period 2; P[H_0] is positive on 2 of 2 states"),
         (np.eye(2), [0.5, 0.5], (False, False, 0, 2, 2), "the chain is reducible; P[H_0] is positive on 2 of 2 states"),
     ],
@@ -236,7 +236,7 @@ def test_recoverable_columns_are_these_columns_of_the_emission_table():
 
 
 def by_scipy(columns, rest):
-    """Rank of the others, the smallest angle between both spans, and the condition of the columns beside a basis of rest."""
+    """Rank of the others, the smallest angle between both spans, and the condition beside a basis of the others."""
     if not rest.shape[1]:
         return 0, np.pi / 2, np.linalg.cond(columns)
     basis = scipy.linalg.orth(rest)

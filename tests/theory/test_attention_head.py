@@ -123,7 +123,7 @@ def test_ties_in_float32():
 )  # fmt: skip
 @pytest.mark.parametrize("mass", [1.0, 0.5])
 def test_values_within_rounding_of_their_terms_are_zero(error, drift, units, zero, mass):
-    """Two terms of 1/2 that cancel but for some rounding units: no value up to 16 + 3 a term, 2 * drift, and its error."""
+    """Two terms of 1/2 that cancel but for rounding units: no value up to 16 + 3 a term, 2 * drift, and its error."""
     gap = units * 2.0**-52
     value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
     parts = torch.zeros(3), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])

@@ -68,7 +68,7 @@ def spoilt(guess, distance):
 
 
 def tried(scale, seeds=range(12), distance=Fraction(1, 8)):
-    """How many certified texts there are, and how many a guess within the distance mislabels, with κ and δ times `scale`."""
+    """How many texts are certified, and how many a guess within the distance mislabels, with κ and δ times `scale`."""
     certified = wrong = 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -112,7 +112,7 @@ def on_the_edges(mu, offsets):
 
 @pytest.mark.parametrize("gap", [1e-2, 1e-3, 1e-6, 1e-9])
 def test_rounding_certifies_no_belief_whose_label_differs_without_it(gap):
-    """Nearly dependent columns: δ is what rounding has left of it, and the sign of νᵀp in fractions is another than μᵀp's."""
+    """Nearly dependent columns: δ is what rounding has left, and νᵀp in fractions has another sign than μᵀp."""
     certified = right = 0
     offsets = [k * size for k in range(-60, 61) for size in (2.0**-52, 2.0**-47, 2.0**-40, 2.0**-33)]
     for seed in range(6):
@@ -203,7 +203,7 @@ def test_the_theorems_heads_have_no_error():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_where_scores_are_no_multiple_of_mu_some_belief_is_mislabelled(seed):
-    """Exactness: on the edge between a state with μ > 0 and one with μ < 0, or on a state, a belief has the wrong sign."""
+    """Exactness: on the edge between states with μ > 0 and with μ < 0, or on a state, a belief has the wrong sign."""
     rng = np.random.default_rng(seed)
     model, mu = random_hmm(5, 4, seed, temperature=1.0), rng.standard_normal(5)
     mu[:2] = abs(mu[0]), -abs(mu[1])

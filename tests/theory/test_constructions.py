@@ -84,7 +84,7 @@ def test_theorem_3_6_with_one_state_and_with_one_essential_state():
 
 
 def test_theorem_3_6_excluded_inputs_score_zero_exactly():
-    """State 1 is left at once, and the prompt puts H_2 there: an input that begins with token 1 is excluded, label 1."""
+    """State 1 is left at once, and the prompt puts H_2 there: an input that begins with token 1 is excluded."""
     model = HMM([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]], np.eye(3), [0.2, 0.3, 0.5], columns=True)
     mu, tokens = [0.0, -1.0, 0.0], torch.tensor([[1, 0], [1, 2], [0, 1], [2, 2]])
     prompt, head = theorem_3_6(model, mu, [1])

@@ -52,7 +52,7 @@ def vanilla(rng, name):
 
 
 def with_memory(rng, name):
-    """The same for Theorems 4.3 and 4.6: what counts are inputs in 𝓡, behind the prompt those that it does not exclude."""
+    """The same for Theorems 4.3 and 4.6: inputs in 𝓡 count, behind the prompt those that it does not exclude."""
     n_states, n_memory = int(rng.choice([2, 4])) if name == "4.6" else int(rng.integers(1, 4)), int(rng.integers(2, 4))
     syntax = sorted(rng.choice(n_states, rng.integers(1, n_states + 1), replace=False).tolist())
     values = sorted(rng.choice(n_memory, rng.integers(2, n_memory + 1), replace=False).tolist())
@@ -95,7 +95,7 @@ def with_memory(rng, name):
 
 
 def count(name, ties, to_the_end=True):
-    """Of at least so many exact ties, and the other texts beside them: how many labels are wrong, and how the head knew.
+    """Of at least so many exact ties, and texts beside them: how many labels are wrong, and how the head knew.
 
     Or else until the first is wrong.
     """

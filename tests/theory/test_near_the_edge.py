@@ -1,4 +1,4 @@
-"""All seven predicates on models near the edge, against ranks and zeros in rational numbers: never wrong, seldom silent."""
+"""All seven predicates on models near the edge, against ranks in rational numbers: never wrong, seldom silent."""
 
 import itertools
 import math
@@ -154,7 +154,7 @@ def case_d_5(rng):
 
 
 def case_4_4(rng):
-    """P[H_0] with a state as rare as 2^-20, that the chain keeps, but for a share of 2^-30 to a half of that state's."""
+    """P[H_0] with a state as rare as 2^-20, kept by the chain but for a share of 2^-30 to a half of that state's."""
     rare, n_states = Fraction(1, 2 ** int(rng.integers(2, 21))), int(rng.integers(2, 4))
     start = [rare, 1 - rare] if n_states == 2 else [rare, Fraction(1, 4), Fraction(3, 4) - rare]
     stay = Fraction(int(rng.integers(1, 4)), 4)
@@ -282,7 +282,7 @@ def test_a_start_that_is_nearly_stationary_is_too_close_and_its_head_bears_the_d
 
 
 def test_a_drifting_start_leaves_no_tie_that_is_sure():
-    """Behind the prompt a text is one step on, where the law of the state is another by the drift: without it in the bound
+    """Behind the prompt a text is one step on, where the state's law is another by the drift: without it in the bound
     a tie would get a sure label."""
     without = 0
     for depth in range(31, 46):

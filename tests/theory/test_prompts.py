@@ -38,7 +38,7 @@ from hmmlib.theory.theorems import (
 
 
 def test_a_prompt_for_any_start():
-    """A start that is not stationary: the scores are those of the theorem times one constant, 1 / max P[H_0] / P[H_1]."""
+    """A start that is not stationary: the scores are those of the theorem over one constant, max P[H_0] / P[H_1]."""
     met, differs = 0, 0
     for seed in range(24):
         model, cell, syntax, kept = recoverable_memory_hmm(1 + seed % 2, 2, 2, 1, 1 + seed % 2, seed, 0.95)

@@ -1,4 +1,4 @@
-"""A network of gated units that relabels behind a prompt's signal: in exact fractions, and where the gates are missing."""
+"""A network of gated units that relabels behind a prompt's signal: in fractions, and where gates are missing."""
 
 from fractions import Fraction
 from itertools import product

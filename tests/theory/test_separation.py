@@ -50,7 +50,7 @@ def test_a_refutation_is_found_where_there_is_no_head():
 
 
 def test_labels_and_rows_that_a_fit_takes():
-    """Labels as numbers; rows of zeros, whose label is 1 whatever the head; sums that are off by rounding of float32."""
+    """Labels as numbers; rows of zeros, whose label is 1 whatever the head; sums off by rounding of float32."""
     probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], [0.3, 0.7 + 0.9e-5]])
     head = fit_or_refute(probs, [1, 1, 0, 0])
     assert head.label(probs).tolist() == [True, True, False, False]
