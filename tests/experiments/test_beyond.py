@@ -1,4 +1,4 @@
-"""Measurements on request: what they give on a tiny trial, how they are asked for, and networks that are kept for them."""
+"""Measurements on request: what they give on a tiny trial, how they are asked for, and networks kept for them."""
 
 from contextlib import suppress
 from dataclasses import replace

@@ -47,7 +47,7 @@ assert plain.weight_decay == 0.0 and plain == TrialSpec("smoke", **TINY, weight_
 assert plain.hash == HASH != changed.hash
 assert "weight_decay" not in plain.content() and changed.content()["weight_decay"] == 0.5
 as_before, other = run_trial(plain), run_trial(changed)
-assert numbers(as_before) | {"added": {}} == NUMBERS | {"added": {}}, "at its default, nothing is another"
+assert numbers(as_before) | {"added": {}} == NUMBERS | {"added": {}}, "this value means as before"
 assert other.backbone != as_before.backbone
 path = save_result(other, mine)
 assert path.name == f"{changed.hash}.json" and load_result(path) == other

@@ -1,4 +1,4 @@
-"""Measurements: each name is given once, and no more of a trial is run than they need. Parts of a trial that are one's own."""
+"""Measurements: each name is given once, and no more of a trial is run than they need. Parts of one's own."""
 
 from dataclasses import replace
 
@@ -163,7 +163,7 @@ LONGER = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epoch
 
 
 def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_result(tmp_path):
-    """Against one whose pretraining was broken off there, as its checkpoint has it; where it goes on, later ones are had."""
+    """Against one whose pretraining was broken off there, as its checkpoint has it; then only later ones are."""
 
     def broken_off(phase, share):
         if share >= 0.5:
@@ -224,7 +224,7 @@ def other_examples(spec, model):
 def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_own_name(tmp_path):
     phases, parts = [], Parts(network=someone_elses, tuner=lora)
     result = run_trial(MINE, lambda phase, share: phases.append(phase), parts=parts)
-    assert phases.count("prompt tuning") == 4, "before each of two batches, and after the tuned and the untrained prompt"
+    assert phases.count("prompt tuning") == 4, "before each of two batches, and after each of two measurements"
     assert result.network_loss > result.best_loss, "a network that has learned nothing"
     more = measure(result, ["readout_distances", "solvable"], parts=parts)
     assert set(more.readout_distances) >= {"reweighted", "relabelled", "floor"}

@@ -1,4 +1,4 @@
-"""Trials: the same spec gives the same numbers, these are what they are called, and more steps bring the exact G nearer."""
+"""Trials: the same spec gives the same numbers, named as they are, and more steps bring the exact G nearer."""
 
 import os
 import sys
@@ -91,7 +91,7 @@ def test_progress_is_reported_in_order(result):
     assert reports[:4] == [("pretraining", (step + 1) / 4) for step in range(4)]
     assert list(dict.fromkeys(reports[4:])) == [(phase, 1.0) for phase in result.seconds]  # the end of each
     batches = result.spec.epochs * -(-result.spec.train // result.spec.tuning().batch)
-    assert reports.count(("prompt tuning", 1.0)) == batches + 2  # before each, and after the tuned and the untrained prompt
+    assert reports.count(("prompt tuning", 1.0)) == batches + 2  # before each, and after each of two measurements
     with pytest.raises(KeyError, match="enough"):
         run_trial(result.spec, lambda phase, share: {}["enough"])
 
