@@ -19,14 +19,11 @@ from types import ModuleType
 import numpy as np
 import torch
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
-"""What can be asked for; "cuda:1" and the like too."""
-
 
 def as_name(name: str) -> str:
     """`name` where some machine may have such a device; ValueError otherwise."""
     if not isinstance(name, str) or not re.fullmatch(r"auto|(cpu|cuda|mps)(:\d{1,2})?", name):
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, or cuda:N, not {name!r}")
+        raise ValueError(f"device must be one of auto, cpu, cuda, mps, or cuda:N, not {name!r}")
     return name
 
 

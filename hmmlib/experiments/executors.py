@@ -45,10 +45,8 @@ class InThisProcess:
 
     errors: tuple = (ArithmeticError, ValueError, RuntimeError, MemoryError)
     """What ends one trial, and not all of them."""
-
-    def room(self) -> int:
-        """How many trials can run at once."""
-        return 1
+    workers = 1
+    """How many trials can run at once."""
 
     def submit(self, trial: Callable, *arguments) -> Future:
         """Begin a trial, `trial(*arguments)`; the future raises TimeUp where it was to end."""
@@ -92,6 +90,7 @@ def _end_with(pipe: Connection) -> None:
 
     atexit.register(os._exit, 0)  # at once: torch takes a second to end
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all processes: it is for the first
+    signal.signal(signal.SIGTERM, backend.ask_to_stop)  # a scheduler sends this one to all
     threading.Thread(target=wait_and_end, daemon=True).start()
 
 
@@ -103,9 +102,6 @@ class SideBySide(InThisProcess):
         self.context = multiprocessing.get_context("spawn")
         self.theirs, self.ours = self.context.Pipe(duplex=False)
         self.last: dict[ProcessPoolExecutor, Future] = {}  # a pool for each process, as a death breaks all of a pool
-
-    def room(self) -> int:
-        return self.workers
 
     def submit(self, *trial) -> Future:
         done = ((pool, last.exception()) for pool, last in self.last.items() if last.done())
@@ -175,13 +171,14 @@ class RayCluster(InThisProcess):
         self.ray, self.errors = ray, (*InThisProcess.errors, ray.exceptions.RayError)
         if self.gpus is None:
             self.gpus = float(device != "cpu" and "GPU" in ray.cluster_resources())
-        if not self.room():
+        if not self.workers:
             self.close()
             raise ValueError(f"no trial fits: no node has the {self.cpus:g} cores and {self.gpus:g} GPUs that it needs")
         remote = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=3)  # where its worker or node has died
         self.task = remote(_run_in_worker)
 
-    def room(self) -> int:
+    @property
+    def workers(self) -> int:
         """How many trials fit on the nodes that are there now; none is spread over two."""
         asked = {"CPU": self.cpus} | ({"GPU": self.gpus} if self.gpus else {})
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]

@@ -154,7 +154,7 @@ class _Sweep:
         self.executor, self.trial = executor, trial
         try:
             while (self.queue or self.claims) and time.monotonic() < until:
-                while self.queue and len(self.claims) < executor.room():
+                while self.queue and len(self.claims) < executor.workers:
                     self.start(self.queue.popleft())
                 if self.claims:
                     self.settle(wait(self.futures, 1.0, FIRST_COMPLETED).done)

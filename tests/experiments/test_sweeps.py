@@ -270,7 +270,7 @@ def test_workers_end_with_the_command_and_keep_their_work(results, tmp_path, mon
 def test_how_many_trials_fit_on_the_nodes_of_a_cluster(nodes, cpus, gpus, expected):
     cluster = RayCluster(None, cpus, gpus)
     cluster.ray = SimpleNamespace(nodes=lambda: [{"Alive": True, "Resources": node} for node in nodes])
-    assert cluster.room() == expected
+    assert cluster.workers == expected
 
 
 # A machine with little more than torch and transformers.
