@@ -145,9 +145,10 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
+    least = 0 if tokens.dtype == torch.uint64 else MASK  # what int64 cannot hold becomes negative
     tokens = tokens.to(device=device, dtype=torch.int64)
-    if tokens.numel() and (tokens.min() < MASK or tokens.max() >= n_tokens):
-        bad = tokens[(tokens < MASK) | (tokens >= n_tokens)][0]
+    if tokens.numel() and (tokens.min() < least or tokens.max() >= n_tokens):
+        bad = tokens[(tokens < least) | (tokens >= n_tokens)][0]
         raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {bad}")
     return tokens
 

@@ -1,4 +1,5 @@
-"""One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for long."""
+"""One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for
+long."""
 
 import ast
 import os

@@ -1,4 +1,5 @@
-"""Sixty damages in the source, and that the ledger alone notices nearly all: the stored run is of these, and repeats."""
+"""Sixty damages in the source, and that the ledger alone notices nearly all: the stored run is of these, and
+repeats."""
 
 import ast
 import json

@@ -43,7 +43,8 @@ def words(picture, node):
 
 
 def extent(element):
-    """(left, top, right, bottom) of one shape or text, letters taken as 0.62 of the font size wide; None for a group."""
+    """(left, top, right, bottom) of one shape or text, letters taken as 0.62 of the font size wide; None for a
+    group."""
 
     def at(*names):
         return [float(element.get(name)) for name in names]

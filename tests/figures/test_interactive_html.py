@@ -59,7 +59,8 @@ def browser():
 
 
 def masking(page, figure):
-    """A word of the stepper is masked by a tap and shown again by a key: what comes by other words stays, and so does its G."""
+    """A word of the stepper is masked by a tap and shown again by a key: what comes by other words stays, and so does
+    its G."""
     numbers, reset = figure.locator(".numbers"), figure.get_by_role("button", name="Reset")
     for _ in range(6):
         figure.get_by_role("button", name="Next").click()

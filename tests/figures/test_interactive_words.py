@@ -1,4 +1,5 @@
-"""The moving figures with a memory and a text that the reader writes: their JavaScript, run under Node, against hmmlib."""
+"""The moving figures with a memory and a text that the reader writes: their JavaScript, run under Node, against
+hmmlib."""
 
 from dataclasses import replace
 

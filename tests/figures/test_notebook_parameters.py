@@ -42,7 +42,10 @@ def test_good_values_pass_and_are_converted():
         ({"sizes": []}, r"parameter 'sizes': List should have at least 1 item .*, not \[\]"),
         ({"preset": "qiuck"}, "parameter 'preset': Input should be 'smoke', 'quick', 'laptop'.*, not 'qiuck'"),
         ({"instances": None}, "parameter 'instances': Input should be a valid integer, not None"),
-        ({"preset": 3, "seeed": 7}, "^unknown parameter 'seeed': did you mean 'seed'.* preset, seed.*; parameter 'preset'"),
+        (
+            {"preset": 3, "seeed": 7},
+            "^unknown parameter 'seeed': did you mean 'seed'.* preset, seed.*; parameter 'preset'",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_what_is_accepted(changed, message):

@@ -1,4 +1,5 @@
-"""Figure 3 trial by trial: what it holds is what the results and their chains are, and its script finds what it should."""
+"""Figure 3 trial by trial: what it holds is what the results and their chains are, and its script finds what it
+should."""
 
 import numpy as np
 from companion.figures.interactive import trial_by_trial

@@ -1,6 +1,7 @@
 """Properties of inference on models of every shape, zeros and near-zeros included, without memory and with it.
 
-Each property has a damaged library that it notices (the table at the end): a comparison that nothing could fail says nothing.
+Each property has a damaged library that it notices (the table at the end): a comparison that nothing could fail says
+nothing.
 """
 
 import math
@@ -81,7 +82,8 @@ def test_everything_is_what_integer_arithmetic_gives(case):
 
 
 def sums_are_right(model, tokens, prompt, lossy):
-    """Entries from 0 to 1; sums 1, or 0 exactly where what is conditioned on is impossible (if `lossy`, also elsewhere)."""
+    """Entries from 0 to 1; sums 1, or 0 exactly where what is conditioned on is impossible (if `lossy`, also
+    elsewhere)."""
     slack = 2 * rounding(model, tokens.shape[1] + 1)
     for given in (None, prompt):
         found = answers(model, tokens, given)
@@ -140,8 +142,8 @@ def test_with_gradients_asked_for_the_results_are_the_same(case):
 def rounding_of_float32(model, length):
     """How far float32 may be from float64, relative to each probability, which must not be near the smallest float32.
 
-    Beside the operations, each of the 2T + 3 parameters in a product is off by its own rounding, by the division that makes
-    its column sum to one, and by that sum's; so is the sum of products that it is divided by.
+    Beside the operations, each of the 2T + 3 parameters in a product is off by its own rounding, by the division that
+    makes its column sum to one, and by that sum's; so is the sum of products that it is divided by.
     """
     longest = max(model.n_states, model.n_tokens, messages.lifted_size(model) // model.n_states)
     return rounding(model, length) + (2 * length + 3) * (longest + 2) * torch.finfo(SINGLE).eps

@@ -1,6 +1,7 @@
 """Properties of inference: what other names, masks, and tokens that do not matter leave as it was.
 
-Each property has a damaged library that it notices (the table at the end): a comparison that nothing could fail says nothing.
+Each property has a damaged library that it notices (the table at the end): a comparison that nothing could fail says
+nothing.
 """
 
 import math

@@ -202,7 +202,8 @@ CONTRAST = r"""() => {
     canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
     return [...canvas.getImageData(0, 0, 1, 1).data];
   };
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const behind = element => {
     for (let a = element; a; a = a.parentElement) {
@@ -214,7 +215,7 @@ CONTRAST = r"""() => {
   const found = new Map();
   for (const e of document.querySelectorAll('mjx-container > svg, mjx-container svg [fill], article svg text')) {
     if (!e.checkVisibility() || e.getAttribute('fill') === 'none') continue;
-    if (e.matches('text') && e.closest('svg').querySelector('image')) continue; // on a shade: tests/figures/test_figures.py
+    if (e.matches('text') && e.closest('svg').querySelector('image')) continue; // on a shade
     const style = getComputedStyle(e), colour = e.matches('svg') ? style.color : style.fill;
     if (colour === 'none') continue;
     const [a, b] = [light(rgba(colour)), light(behind(e))].sort((x, y) => x - y), ratio = (b + 0.05) / (a + 0.05);
@@ -228,7 +229,8 @@ PRUNE = r"""() => {
   // axe-core's time grows with the number of elements, so: no glyphs, and of the tokens of code one of each class.
   for (const e of document.querySelectorAll('mjx-container > svg')) e.replaceChildren();
   for (const e of document.querySelectorAll('mjx-assistive-mml')) e.textContent = e.textContent;
-  for (const e of document.querySelectorAll('svg[role="img"]')) e.replaceChildren(...e.querySelectorAll(':scope > title'));
+  for (const e of document.querySelectorAll('svg[role="img"]'))
+    e.replaceChildren(...e.querySelectorAll(':scope > title'));
   const met = new Set(), again = [];
   for (const e of document.querySelectorAll('pre span')) {
     const kind = `${e.className} ${getComputedStyle(e).color} ${getComputedStyle(e.closest('pre')).backgroundColor}`;

@@ -256,7 +256,8 @@ def identity_theorem_4_6(rng: random.Random, n_states: int, length: int) -> Diff
 
 
 def identity_lemma_d_7(rng: random.Random, n_states: int, length: int) -> Differences:
-    """For (u, η(e(x))), u any lifted vector: τ_i = P[H̃_i, X̂_-i = x̂_-i], and Ḡ_i the conditional, at every position."""
+    """For (u, η(e(x))), u any lifted vector: τ_i = P[H̃_i, X̂_-i = x̂_-i], and Ḡ_i the conditional, at every
+    position."""
     model = draw_task(rng, n_states).model
     yield from prompted_differences(rng, model, [draw_prompt(rng, model)], length)
 

@@ -135,7 +135,8 @@ def reach(model: Model, prompt: np.ndarray) -> np.ndarray:
 
 
 def identity_lemma_c_2(rng: random.Random, n_states: int, length: int) -> Differences:
-    """P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] = r_x D (P[X̂_1 = z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} = x)."""
+    """P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] = r_x D (P[X̂_1 = z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} =
+    x)."""
     model = vanilla(rng, n_states, 3)
     x, prompt = possible_text(rng, model, length), draw_prompt(rng, model)[0]
     belief, later, ratio = beside(model, [prompt, model.ones], x)

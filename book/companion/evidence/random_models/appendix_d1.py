@@ -44,7 +44,8 @@ def _recovery(seed: int) -> theorems.Recovery:
 
 
 def output_residual(case: MemoryInstance) -> float:
-    """How far the output is from P[X̂_i | x̂_{-i}], this from the mixture of columns of W, and its weights from ours."""
+    """How far the output is from P[X̂_i | x̂_{-i}], this from the mixture of columns of W, and its weights from
+    ours."""
     flat = case.model.emission.flatten(1).T.numpy()
     latent = messages.latent_given_others(case.model, case.inputs, case.prompt).numpy()
     residuals = []

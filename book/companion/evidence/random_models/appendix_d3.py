@@ -135,7 +135,8 @@ def control_proposition_d_11(seed: int) -> float:
 
 
 def check_claim_d_12(seed: int) -> Checked:
-    """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's numbers."""
+    """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's
+    numbers."""
     case = cases.with_other_start(seed, zeros=0.0)
     with_prompt, without = _states(case, case.prompt)[:, 1:], _states(case, None)
     exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in case.positions]
@@ -202,7 +203,8 @@ def control_lemma_d_9(seed: int) -> float:
 
 
 def check_lemma_d_13(seed: int) -> Checked:
-    """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is impossible."""
+    """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is
+    impossible."""
     case = cases.prompted_instance(seed)
     values = head_of(seed).values(case.probs, case.embeddings).numpy()
     values, left = values[:, 1:], case.hat_left[:, 1:]

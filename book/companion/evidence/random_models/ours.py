@@ -192,7 +192,10 @@ def check_relabelling(seed: int) -> Checked:
     relabelled = torch.zeros(model.n_tokens, model.n_states, dtype=torch.float64)
     relabelled[words, range(model.n_states)] = 1
     signal = certificates.signal_for(words, model.n_tokens)
-    plain, behind = certificates.gated_readout(model.emission, beliefs), certificates.gated_readout(model.emission, beliefs, signal)
+    plain, behind = (
+        certificates.gated_readout(model.emission, beliefs),
+        certificates.gated_readout(model.emission, beliefs, signal),
+    )
     residual = largest((plain - beliefs @ model.emission.T).numpy(), (behind - beliefs @ relabelled.T).numpy())
     return Checked(residual, largest((behind - plain).numpy()) > 1e-3)
 

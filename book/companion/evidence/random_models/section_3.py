@@ -178,7 +178,8 @@ def _conditions(model: HMM, prompt: Tensor) -> bool:
 
 
 def check_lemma_c_1(seed: int) -> Checked:
-    """τ_i(ê(x)) = P[H_i, X̂_{-i} = (z̃, ∅, x)_{-i}] at all i; Ḡ_i is P[X̂_i | X̂_{-i}] for i > 1, zero where impossible."""
+    """τ_i(ê(x)) = P[H_i, X̂_{-i} = (z̃, ∅, x)_{-i}] at all i; Ḡ_i is P[X̂_i | X̂_{-i}] for i > 1, zero where
+    impossible."""
     model, _, length = essential_instance(seed)
     prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
     x = _behind_gap(model, length)
@@ -204,7 +205,8 @@ def control_lemma_c_1(seed: int) -> float:
 
 
 def check_lemma_c_2(seed: int) -> Checked:
-    """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, x); and (3.3), W times both."""
+    """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, x); and (3.3), W times
+    both."""
     model, _, length = essential_instance(seed)
     prompt = draw_prompt(np.random.default_rng(seed), model.n_states)
     chance = _with_prompt(model, prompt, length).given_input("h2").sum(1)
