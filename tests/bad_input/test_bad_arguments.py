@@ -177,6 +177,8 @@ def test_unsigned_and_strided_arrays_are_as_good_as_others():
     tokens, expected = good_calls.TOKENS, hmmlib.posteriors(PLAIN, good_calls.TOKENS)
     for same in (np.uint64(tokens), np.array(tokens)[::-1][::-1], torch.tensor(tokens, dtype=torch.uint8)):
         assert torch.equal(hmmlib.posteriors(PLAIN, same), expected)
+    with pytest.raises(ValueError, match="tokens must be 0 to"):  # as int64 this would be MASK
+        hmmlib.posteriors(PLAIN, np.array([[2**64 - 1]], dtype=np.uint64))
 
 
 def test_nobody_can_change_a_model_or_a_head_from_outside():

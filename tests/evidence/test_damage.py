@@ -231,7 +231,7 @@ DAMAGES += [
         ours, "theorem_3_3",
         lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
     ("Relabelling", "half the signal", instead(
-        ours, "gated_readout",
+        certificates, "gated_readout",
         lambda f: lambda table, p, signal=None: f(table, p, None if signal is None else signal / 2))),
 ]  # fmt: skip
 

@@ -33,16 +33,15 @@ class Damage(NamedTuple):
 MESSAGES, PASSES, LOOPS = (f"inference/{name}.py" for name in ("messages", "forward_backward", "compiled"))
 PREDICATES, RANKS, HEADS, THEOREMS = (f"theory/{name}.py" for name in ("assumptions", "ranks", "heads", "theorems"))
 DAMAGES = [
-    Damage(MESSAGES, "the prior of the memory dropped (torch)",
-           "tau * scaled(scaled(prior, -exponent_of(prior)), size - top)",
-           "tau * scaled(torch.ones_like(prior), exponent - top)"),
+    Damage(PASSES, "the prior of the memory dropped (torch)",
+           "prior = model.memory.reshape(-1, 1)", "prior = torch.ones_like(model.memory.reshape(-1, 1))"),
     Damage(MESSAGES, "a state looks up the cell from the end", "states // model.n_syntax * model.n_memory",
            "(model.n_cells - 1 - states // model.n_syntax) * model.n_memory"),
     Damage(MESSAGES, "always the first cell", "model.joint_values()[:, cell]", "model.joint_values()[:, 0]"),
     Damage(MESSAGES, "the prompt behind the text", "torch.cat([prompt.expand(len(embeddings), 1, -1), embeddings], 1)",
            "torch.cat([embeddings, prompt.expand(len(embeddings), 1, -1)], 1)"),
     Damage(MESSAGES, "behind a prompt, a masked position is a token",
-           "torch.where(tokens == MASK, -1, tokens + len(words))", "tokens.clamp(min=0) + len(words)"),
+           "torch.where(tokens == MASK, -1, tokens + 1)", "tokens.clamp(min=0) + 1"),
     Damage(MESSAGES, "G sees the token itself",
            "_read(model, _evidence(model, tokens, prompt), slice(1, None), False, _token(model))[0]",
            "_read(model, _evidence(model, tokens, prompt), slice(1, None), True, _token(model))[0]"),
