@@ -187,7 +187,7 @@ def test_other_networks_are_refused_with_what_to_do():
     [
         (dict(tokens=[]), "tokens must name at least one index, and none twice"),
         (dict(tokens=[1, 1]), "tokens must name at least one index, and none twice"),
-        (dict(tokens=[40]), "tokens must hold integers from 0 to 39"),
+        (dict(tokens=[40]), "each of tokens must be an integer from 0 to 39"),
         (dict(mask=None), "mask must be the id that stands for MASK"),
         (dict(mask=40), "mask must be an integer from 0 to 39"),
         (dict(mask=12), "mask must be an id that is none of tokens, not 12"),
