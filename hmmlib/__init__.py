@@ -13,8 +13,8 @@ as does the book's page *Reference*. What to call, by task:
 
     Draw a model, or make your own       random_hmm, random_memory_hmm, essential_hmm, HMM, MemoryHMM
     Draw text from it                    HMM.sample, MemoryHMM.sample
-    What a text says about the hidden    posterior, memory_posterior, log_likelihood
-    What is behind a masked token        masked_token_probs, masked_token_probs_from_embeddings
+    Infer hidden states from a text      posterior, memory_posterior, log_likelihood
+    Predict a masked token               masked_token_probs, masked_token_probs_from_embeddings
     Is an assumption satisfied?          assumption_3_1, assumption_3_5, assumption_4_2, essential_states
     A head, or a prompt with a head      theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
     A task: texts with labels            ground_truth, draw_task
