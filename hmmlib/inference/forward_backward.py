@@ -59,7 +59,7 @@ def rescaled(message: Tensor, exponent: Tensor) -> Message:
 def both_passes(
     transition: Tensor, initial: Tensor, rows: list[Tensor], normalised: Callable[[Tensor, Tensor], Message]
 ) -> tuple[list[Message], list[Message]]:
-    """P[H_i, v_{0:i-1}] and P[v_{i+1:T} | H_i] for i = 0, …, T, each step of them `normalised`.
+    """P[H_i, v_{0:i-1}] and P[v_{i+1:T} | H_i] for i = 0, …, T. `normalised` rescales each message.
 
     The evidence v_0, …, v_T is in `rows`, each (n, K, S); v_0 is ones, as H_0 emits nothing.
     """

@@ -62,7 +62,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     return torch.where(lost, torch.nan, product)
 
 
-def eliminated(transition: Tensor) -> Tensor:
+def stationary_by_elimination(transition: Tensor) -> Tensor:
     """The stationary distribution of an irreducible chain, (S,), by elimination of one state after the other."""
     transition = transition.detach()
     rest, weights = transition.clone(), torch.ones_like(transition[0])
@@ -72,11 +72,11 @@ def eliminated(transition: Tensor) -> Tensor:
     for k in range(1, len(rest)):
         weights[k] = _product(rest[k, :k], weights[:k]).sum()
     law = weights / weights.sum()
-    return law if (law > 0).all() else _eliminated_in_logarithms(transition)
+    return law if (law > 0).all() else _stationary_in_logarithms(transition)
 
 
-def _eliminated_in_logarithms(transition: Tensor) -> Tensor:
-    """As `eliminated`, where near-zeros leave the range of a float on the way; as accurate as the logarithms are."""
+def _stationary_in_logarithms(transition: Tensor) -> Tensor:
+    """As `stationary_by_elimination`, where near-zeros leave the range of a float on the way; as accurate as the logarithms are."""
     rest, weights = transition.log(), torch.zeros_like(transition[0])
     for k in range(len(rest) - 1, 0, -1):
         rest[k, :k] = rest[k, :k] - rest[:k, k].logsumexp(0)
@@ -175,7 +175,7 @@ class _Chain:
         closed = (~reach | reach.T).all(0).nonzero().squeeze(-1)  # h, where whatever h reaches, reaches h
         if not reach[closed][:, closed].all():
             raise ValueError("there is more than one stationary distribution: transition has several closed classes")
-        law = eliminated(self.transition[closed][:, closed])
+        law = stationary_by_elimination(self.transition[closed][:, closed])
         return torch.zeros_like(self.initial).index_copy(0, closed, law)
 
     def sample(

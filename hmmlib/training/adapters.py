@@ -86,7 +86,7 @@ def tune_with_peft(
     seed: int,
     tick: Callable[[], None] | None = None,
 ) -> Tuned:
-    """What `peft` adds to a copy of the network, at `plan.prompt_rate`, and a linear head, trained together.
+    """Train what `peft` adds to a copy of the network, at `plan.prompt_rate`, together with a linear head.
 
     With a task type of "FEATURE_EXTRACTION" `peft` leaves the output to the network's own head over its vocabulary.
     """
@@ -98,7 +98,7 @@ def tune_with_peft(
         reader = FromTransformers(reader.module, range(reader.n_tokens), mask=reader.n_tokens)
     reader = copy.copy(of_type("network", reader, FromTransformers))
     with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a name that will be another one
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a deprecated name
         torch.manual_seed(as_seed(seed))
         reader.module = get_peft_model(copy.deepcopy(reader.module).requires_grad_(False), config).eval()
     reader.longest = positions_for_text(reader.module)

@@ -116,7 +116,7 @@ def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None,
 def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | None) -> Tensor:
     """Logits (n, k, X) at `positions` (n, k), all L if None, from word embeddings (n, L, width).
 
-    Nothing that only other positions need is computed. The id of [MASK] is left out: a softmax is over tokens (and
+    The last layer is evaluated at `positions` only. The id of [MASK] is left out: a softmax is over tokens (and
     special ids before it, if any).
     """
     hidden = network.bert.embeddings(inputs_embeds=embeddings)

@@ -45,9 +45,9 @@ class Readout(NamedTuple):
         return weighed @ self.columns.T / torch.where(total > 0, total, 1)
 
 
-def total_variation(guesses: Tensor, others: Tensor) -> Tensor:
+def total_variation(predictions: Tensor, others: Tensor) -> Tensor:
     """Half the L1 distance of two distributions over tokens, (n, X) each, for every text: (n,), from 0 to 1."""
-    return (guesses - others.to(guesses)).abs().sum(1) / 2
+    return (predictions - others.to(predictions)).abs().sum(1) / 2
 
 
 def cross_entropy(found: Tensor, wanted: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class _Fit(NamedTuple):
     """
 
     beliefs: Tensor
-    guesses: Tensor
+    predictions: Tensor
     emission: Tensor
     words: str
     reweighted: bool
@@ -98,10 +98,10 @@ class _Fit(NamedTuple):
         return Readout(table @ self.emission if self.words == "translated" else columns, weights / weights.max())
 
     def loss(self, table: Tensor, weights: Tensor) -> Tensor:
-        return cross_entropy(self.readout(table, weights)(self.beliefs), self.guesses)
+        return cross_entropy(self.readout(table, weights)(self.beliefs), self.predictions)
 
     def distance(self, table: Tensor, weights: Tensor) -> Tensor:
-        return total_variation(self.readout(table, weights)(self.beliefs), self.guesses).mean()
+        return total_variation(self.readout(table, weights)(self.beliefs), self.predictions).mean()
 
     def step(self, table: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """One step of expectation and maximisation, after which the fit is never worse.
@@ -110,7 +110,7 @@ class _Fit(NamedTuple):
         """
         total = (self.beliefs * weights).sum(1, keepdim=True)
         weighed, found = self.beliefs * weights / total, self.readout(table, weights)
-        ratio = self.guesses / (weighed @ found.columns.T).clamp(min=TINY)
+        ratio = self.predictions / (weighed @ found.columns.T).clamp(min=TINY)
         if self.reweighted:
             expected = (weighed * (ratio @ found.columns)).sum(0)
             weights = expected / (self.beliefs / total).sum(0).clamp(min=TINY)
@@ -154,7 +154,7 @@ class _Fit(NamedTuple):
 
 def fit_readout(
     beliefs: Tensor,
-    guesses: Tensor,
+    predictions: Tensor,
     emission: Tensor,
     words: str = "emission",
     reweighted: bool = False,
@@ -164,7 +164,7 @@ def fit_readout(
 ) -> Readout:
     """The `Readout` of one family of the least mean cross-entropy to the network's predictions.
 
-    `beliefs` are the exact p for each text, (n, S), `guesses` the network's predictions, (n, X), and `emission` is W,
+    `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is W,
     (X, S). `words` is one of WORDS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1. With c
     the problem is not convex, and the best end of `starts` counts, which `seed` draws; the first is c = 1 with the
     columns that fit best then, so that no fit is worse than without c.
@@ -172,9 +172,9 @@ def fit_readout(
     With `nearest`, the search then goes down the mean total variation, because the fit of the least cross-entropy need
     not be near where W has entries of nearly zero.
     """
-    beliefs, guesses, emission = beliefs.double(), guesses.double(), emission.double()
+    beliefs, predictions, emission = beliefs.double(), predictions.double(), emission.double()
     generator = as_generator(seed)
-    fit = _Fit(beliefs, guesses, emission, one_of("words", words, WORDS), reweighted)
+    fit = _Fit(beliefs, predictions, emission, one_of("words", words, WORDS), reweighted)
     n_tokens, n_states = emission.shape
     width = n_tokens if words == "translated" else n_states
     even, ones = emission.new_full((n_tokens, width), 1 / n_tokens), emission.new_ones(n_states)
@@ -190,14 +190,14 @@ def fit_readout(
     return fit.readout(*(fit.approach(*best) if nearest else best))
 
 
-def free_readout(beliefs: Tensor, guesses: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
+def free_readout(beliefs: Tensor, predictions: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
     """A network of p with two hidden layers, fitted by Adam. It shows how much beliefs can explain at all.
 
     It is fitted to the least cross-entropy, and in the second half of the steps to the least mean total variation.
     Called with beliefs (n, S) in float64, it gives predictions (n, X). Arguments are as in `fit_readout`.
     """
-    beliefs, guesses, generator = beliefs.double(), guesses.double(), as_generator(seed)
-    sizes = (beliefs.shape[1], width, width, guesses.shape[1])
+    beliefs, predictions, generator = beliefs.double(), predictions.double(), as_generator(seed)
+    sizes = (beliefs.shape[1], width, width, predictions.shape[1])
     with torch.random.fork_rng():
         torch.manual_seed(as_seed(seed))
         layers = [nn.Linear(*pair, dtype=torch.float64) for pair in pairwise(sizes)]
@@ -205,7 +205,7 @@ def free_readout(beliefs: Tensor, guesses: Tensor, seed: int = 0, width: int = 6
 
     def loss(step: int) -> Tensor:
         batch = torch.randint(len(beliefs), (256,), generator=generator)
-        found, wanted = free(beliefs[batch]), guesses[batch]
+        found, wanted = free(beliefs[batch]), predictions[batch]
         if step < steps / 2:
             return cross_entropy(found, wanted)
         return total_variation(found, wanted).mean()

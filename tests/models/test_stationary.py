@@ -28,8 +28,8 @@ def exactly_stationary(transition: torch.Tensor) -> list[Fraction]:
 @pytest.mark.parametrize(("kind", "accurate"), [(torch.float64, 1e-12), (torch.float32, 1e-4)])
 def test_chains_whose_rates_lie_far_apart_have_their_stationary_law(kind, accurate, monkeypatch):
     again = []
-    in_logarithms = hmm._eliminated_in_logarithms
-    monkeypatch.setattr(hmm, "_eliminated_in_logarithms", lambda rates: (again.append(rates), in_logarithms(rates))[1])
+    in_logarithms = hmm._stationary_in_logarithms
+    monkeypatch.setattr(hmm, "_stationary_in_logarithms", lambda rates: (again.append(rates), in_logarithms(rates))[1])
     generator, tiny = torch.Generator().manual_seed(0), torch.finfo(kind).tiny
     for _ in range(200):
         n = int(torch.randint(2, 7, (1,), generator=generator))
@@ -37,7 +37,7 @@ def test_chains_whose_rates_lie_far_apart_have_their_stationary_law(kind, accura
         there = torch.rand(n, n, generator=generator) < 0.5
         there[torch.arange(1, n), torch.arange(n - 1)] = there[0, n - 1] = True  # a cycle, so no state is ever lost
         rates = torch.where(there, powers.exp(), 0).to(kind)
-        found, exact = hmm.eliminated(rates), exactly_stationary(rates)
+        found, exact = hmm.stationary_by_elimination(rates), exactly_stationary(rates)
         assert all(abs(found[k].item() / float(exact[k]) - 1) < accurate for k in range(n) if exact[k] > tiny), rates
     assert 20 < len(again) < 180
 

@@ -292,7 +292,9 @@ NOTICED = {
     test_other_names_for_memory_values_and_cells_permute_the_results: around(messages, "memory_posterior", turned(-1)),
     test_a_prompt_may_be_lifted_or_not_and_so_may_embeddings: around(MemoryHMM, "lift", turned(-1)),
     test_marginals_are_distributions_and_go_on_by_steps: around(_Chain, "marginal", turned(0)),
-    test_there_is_one_stationary_distribution_for_one_closed_class_and_it_stays: around(hmm, "eliminated", turned(0)),
+    test_there_is_one_stationary_distribution_for_one_closed_class_and_it_stays: around(
+        hmm, "stationary_by_elimination", turned(0)
+    ),
     test_in_float32_a_model_is_the_same_up_to_rounding_and_its_columns_sum_to_one: instead(
         hmm, "recast", off_by_little
     ),
