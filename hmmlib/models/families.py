@@ -196,7 +196,7 @@ def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Ten
 
 
 def essential_twins(seed: int | torch.Generator = 0) -> HMM:
-    """Four states a, b, c, d for which no prompt helps: whatever leads to a also leads to b, and a, b have equal columns of W.
+    """Four states a, b, c, d for which no prompt helps: what leads to a also leads to b, and their columns of W are equal.
 
     State c follows only a, and d only b. H* = {a, b} meets all of Assumption 3.5 but independence. H_0 is surely a for
     the input (1), and b for the input (2), but Ḡ_2 is the same for both.
@@ -225,7 +225,7 @@ def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
 
 
 def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
-    """A memory of `n` values that can be inferred only from pairs of tokens: each token alone, and given the others, is uniform.
+    """A memory of `n` values that can be inferred only from pairs of tokens: each token, also given others, is uniform.
 
     The state is a symbol b and a phase that alternates; the token is b + m * phase modulo n. With probability `noise`
     the state is drawn afresh. For inputs of length 2, M = 0 is likely exactly where both tokens agree. With all states

@@ -76,7 +76,7 @@ def stationary_by_elimination(transition: Tensor) -> Tensor:
 
 
 def _stationary_in_logarithms(transition: Tensor) -> Tensor:
-    """As `stationary_by_elimination`, where near-zeros leave the range of a float on the way; as accurate as the logarithms are."""
+    """As `stationary_by_elimination`, where near-zeros leave the range of a float; as accurate as the logarithms."""
     rest, weights = transition.log(), torch.zeros_like(transition[0])
     for k in range(len(rest) - 1, 0, -1):
         rest[k, :k] = rest[k, :k] - rest[:k, k].logsumexp(0)

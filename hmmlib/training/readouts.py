@@ -164,9 +164,9 @@ def fit_readout(
 ) -> Readout:
     """The `Readout` of one family of the least mean cross-entropy to the network's predictions.
 
-    `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is W,
-    (X, S). `words` is one of WORDS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1. With c
-    the problem is not convex, and the best end of `starts` counts, which `seed` draws; the first is c = 1 with the
+    `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is
+    W, (X, S). `words` is one of WORDS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1. With
+    c the problem is not convex, and the best end of `starts` counts, which `seed` draws; the first is c = 1 with the
     columns that fit best then, so that no fit is worse than without c.
 
     With `nearest`, the search then goes down the mean total variation, because the fit of the least cross-entropy need

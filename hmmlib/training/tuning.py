@@ -228,8 +228,8 @@ def tune_prompt(
     """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
 
     The network's weights are frozen, and dropout is off. The prompt starts as `initial_prompt` gives it, the head at
-    zero. `tick` is called before each batch; what it raises ends the tuning. ValueError where prompt and sequence are longer than the
-    network's positions.
+    zero. `tick` is called before each batch; what it raises ends the tuning. ValueError where prompt and sequence are
+    longer than the network's positions.
     """
     reader, tokens = checked(network, tokens, at_mask=True)
     prompt = nn.Parameter(initial_prompt(reader, integer("prompt_length", prompt_length, 0), seed, start))
