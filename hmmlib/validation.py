@@ -31,7 +31,7 @@ def number(name: str, value, low: float, high: float = math.inf) -> float:
     if not fits or not low <= value <= high:
         limits = f"of {low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{name} must be a number {limits}, not {value!r}")
-    return value
+    return float(value)
 
 
 def one_of(name: str, value, choices: Collection[str]) -> str:

@@ -8,7 +8,8 @@ What is impossible has probability 0, exactly. In float64, probabilities from 1e
 from 1e-100 up, and the text does not contradict itself beyond that: at each position, the states that the text before
 it leaves and those that the text after it needs must share 1e-100 of their weight. That is so for every text where A
 has no zeros, and for a text drawn from the model but for a chance of some 1e-100. Beyond, and in float32 beyond 1e-30,
-what is so unlikely may count as impossible. `possible_given_others` is right in any case.
+what is so unlikely may count as impossible, and a gradient may not be a number. `possible_given_others` is right in
+any case.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def _in_torch(model, evidence: _Evidence, at: slice, own: bool, variable: _Varia
         laws.append(probs if variable.columns is None else probs @ variable.columns.T)  # (D.1)
         sizes.append(torch.cat([total, exponent.to(total.dtype)], -1))
     # At T = 1 nothing is conditioned on: that has a gradient too, of zeros.
-    return torch.cat(laws) + 0 * evidence.rows[0, 0], torch.cat(sizes)
+    return torch.cat(laws) + 0 * evidence.rows[:1, :1].sum(), torch.cat(sizes)
 
 
 def _in_loops(model, evidence: _Evidence, at: slice, own: bool, variable: _Variable, sized: bool):

@@ -196,7 +196,7 @@ def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Ten
 
 
 def essential_twins(seed: int | torch.Generator = 0) -> HMM:
-    """Four states a, b, c, d for which no prompt helps: what leads to a leads to b too, and their columns of W are equal.
+    """Four states a, b, c, d for which no prompt helps: what leads to a leads to b too, and both have one column of W.
 
     State c follows only a, and d only b. H* = {a, b} meets all of Assumption 3.5 but independence. H_0 is surely a for
     the input (1), and b for the input (2), but Ḡ_2 is the same for both.

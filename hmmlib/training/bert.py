@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hmmlib.training.checkpoints import digest
-from hmmlib.validation import MASK, as_seed, as_tokens
+from hmmlib.validation import MASK, as_seed, as_tokens, integer, number
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -37,6 +37,11 @@ class Shape:
     max_length: int
     dropout: float = 0.0
     specials: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "max_length", "specials"):
+            integer(name, getattr(self, name), 1)
+        number("dropout", self.dropout, 0, 1)
 
 
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
@@ -136,8 +141,8 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
     seen[position:, :position] = False
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
     states = [hidden[:, position]]
-    for number, layer in enumerate(network.bert.encoder.layer, 1):
-        hidden = run_layer(layer, hidden, seen=seen if number in cut else None)
+    for depth, layer in enumerate(network.bert.encoder.layer, 1):
+        hidden = run_layer(layer, hidden, seen=seen if depth in cut else None)
         states.append(hidden[:, position])
     return torch.stack(states)
 

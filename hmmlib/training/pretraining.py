@@ -63,6 +63,10 @@ class Pretraining:
     precision: str = "single"
 
     def __post_init__(self) -> None:
+        for name in ("steps", "batch", "length"):
+            integer(name, getattr(self, name), 1)
+        for name in ("learning_rate", "muon_rate", "warmup", "clip", "documents"):
+            number(name, getattr(self, name), 0)
         number("masked", self.masked, 0, 1)
         one_of("masking", self.masking, MASKINGS)
         one_of("precision", self.precision, backend.PRECISIONS)

@@ -18,7 +18,7 @@ from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import lemma_c_2
 from hmmlib.training.readers import Reader, as_reader
-from hmmlib.validation import as_generator, as_labels, as_tensor, integer, of_shape, of_type, one_of
+from hmmlib.validation import as_generator, as_labels, as_tensor, integer, number, of_shape, of_type, one_of
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -42,6 +42,10 @@ class Tuning:
 
     def __post_init__(self) -> None:
         integer("epochs", self.epochs, 1)
+        integer("batch", self.batch, 1)
+        number("head_rate", self.head_rate, 0)
+        number("prompt_rate", self.prompt_rate, 0)
+        number("warmup", self.warmup, 0, 1)
 
 
 def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) -> tuple[Reader, Tensor]:
@@ -262,6 +266,7 @@ def tune_exact_prompt(
     of_type("model", model, HMM)
     model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach(), columns=True)
     posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
+    of_shape("posteriors", posteriors, (None, model.n_states))
     raw = nn.Parameter(torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype))
     zeros = posteriors.new_zeros(model.n_tokens)
     head = fit_head(

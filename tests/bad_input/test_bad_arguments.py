@@ -191,3 +191,19 @@ def test_nobody_can_change_a_model_or_a_head_from_outside():
     head = hmmlib.LinearHead(weights)
     weights[:] = NAN
     assert head.label([[0.6, 0.4]]).item()
+
+
+PLANS = {
+    "Shape": dict(layers=1, width=8, heads=2, max_length=8),
+    "Tuning": dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
+    "Pretraining": dict(
+        steps=2, batch=2, length=4, masked=0.5, learning_rate=0.1, muon_rate=0.0, warmup=1, clip=1.0, documents=0
+    ),
+}
+
+
+@pytest.mark.parametrize(("plan", "name"), [(plan, name) for plan, values in PLANS.items() for name in values])
+@pytest.mark.parametrize("bad", [-1, NAN, "a"])
+def test_a_plan_names_what_is_no_such_number(plan, name, bad):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        getattr(hmmlib, plan)(**PLANS[plan] | {name: bad})
