@@ -24,7 +24,7 @@ from scipy.special import bdtr
 from companion.evidence.exact.identities import IDENTITIES, confirm
 from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
-from companion.evidence.zero_patterns.patterns import PATTERNS, decide
+from companion.evidence.zero_patterns import PATTERNS, decide
 
 __all__ = ["FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "draw_seeds", "find", "run", "run_all"]
 

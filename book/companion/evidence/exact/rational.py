@@ -10,7 +10,7 @@ One kind of model serves throughout: a vanilla HMM is a memory model of one cell
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -213,14 +213,10 @@ def random_pattern(rng: random.Random, size: int, zeros: float) -> list[int]:
     return [int(k == certain or rng.random() >= zeros) for k in range(size)]
 
 
-def possible_text(
-    rng: random.Random, model: Model, length: int, wanted: Callable[[list[int]], bool] = lambda tokens: True
-) -> list[int]:
-    """Tokens that some path of the model emits, drawn until `wanted`: a walk along the supports."""
-    while True:
-        k, state, tokens = rng.choice(np.flatnonzero(model.memory)), rng.choice(np.flatnonzero(model.initial)), []
-        for _ in range(length):
-            state = rng.choice(np.flatnonzero(model.transition[:, state]))
-            tokens.append(int(rng.choice(np.flatnonzero(model.emission[:, model.lookup[k, state], state]))))
-        if wanted(tokens):
-            return tokens
+def possible_text(rng: random.Random, model: Model, length: int) -> list[int]:
+    """Tokens that some path of the model emits: a walk along the supports."""
+    k, state, tokens = rng.choice(np.flatnonzero(model.memory)), rng.choice(np.flatnonzero(model.initial)), []
+    for _ in range(length):
+        state = rng.choice(np.flatnonzero(model.transition[:, state]))
+        tokens.append(int(rng.choice(np.flatnonzero(model.emission[:, model.lookup[k, state], state]))))
+    return tokens
