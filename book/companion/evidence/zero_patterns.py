@@ -122,17 +122,13 @@ def pattern_claim_b_1(model: Model, rows: Rows) -> Cases:
         yield True, ~anywhere(later ^ law & here), lambda k: {"i": i}
 
 
-def path_supports(model: Model, length: int) -> list[np.ndarray]:
-    """The support of τ_1, …, τ_t for every input of a length, (inputs, 1, H), by going through every path."""
-    table = Joint(model.transition, model.emission[:, 0], model.initial, [None] * length)
-    return [table.left_out(i, f"h{i}")[:, None] > 0 for i in range(1, length + 1)]
-
-
 def pattern_lemma_c_1(model: Model, rows: Rows) -> Cases:
     """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
-    n_rows, paths = len(model.emission), path_supports(model, len(rows) + 2)
+    n_rows, length = len(model.emission), len(rows) + 2
+    table = Joint(model.transition, model.emission[:, 0], model.initial, [None] * length)
+    paths = [table.left_out(i, f"h{i}") > 0 for i in range(1, length + 1)]
     for u, prompt in enumerate(model.emission):  # the last of all rows is of ones
-        left = [table.reshape(n_rows, n_rows, -1, 1, model.n_states)[u, -1] for table in paths]
+        left = [path.reshape(n_rows, n_rows, -1, 1, model.n_states)[u, -1] for path in paths]
         messages = tau(model, [prompt, model.ones, *rows])
         differ = [anywhere((a > 0) ^ b) for a, b in zip(messages, left, strict=True)]
         yield True, ~np.any(differ, 0), lambda k: {"u": members(prompt)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Task:
 
 
 def draw_task(rng: random.Random, n_states: int, prompted: bool = False, cells: tuple[int, ...] = (1, 2, 3)) -> Task:
-    """A random task with one of these numbers of cells, as far as they divide the states; A and P[M] have random zeros.
+    """A random task with one of these numbers of cells that divides the states; A and P[M] have random zeros.
 
     `prompted` asks for Assumption D.5 rather than 4.2 and for a stationary start.
     """
@@ -98,14 +98,10 @@ def theta_2(task: Task) -> np.ndarray:
     return found
 
 
-def theta_1(task: Task) -> np.ndarray:
-    """Θ^(1) of Claims D.3 and D.10: a row for each h in H*, to Pr(H_i = h | …), and one to the rest."""
-    return np.concatenate([theta_2(task).sum(0), task.inverses[1].sum(0, keepdims=True)])
-
-
 def key(task: Task) -> tuple[np.ndarray, np.ndarray]:
-    """Query q and Θ^(K) of Lemmas D.2 and D.9: 1 on H*, and Θ^(1); qᵀK is the probability of H*."""
-    return np.array([*[1] * len(task.essential), 0], object), theta_1(task)
+    """Query q of Lemmas D.2 and D.9, 1 on H*, and Θ^(K) = Θ^(1): rows to Pr(H_i = h | …), h in H*, and one."""
+    theta_1 = np.concatenate([theta_2(task).sum(0), task.inverses[1].sum(0, keepdims=True)])
+    return np.array([*[1] * len(task.essential), 0], object), theta_1
 
 
 def value(task: Task, probs: np.ndarray, embedding: np.ndarray) -> object:
@@ -140,7 +136,6 @@ def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -
     Either with a gate before its last position and possible behind the prompt too, or `excluded` by the prompt, as
     M_{j*} is surely outside supp(μ).
     """
-
     while True:
         x = possible_text(rng, task.model, length)
         if (OUTSIDE in x) if excluded else (GATE in x[:-1]):
@@ -159,26 +154,22 @@ def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> 
         yield conditional(table.token(i)) - np.tensordot(weights, model.emission, ((1, 2), (1, 2)))
 
 
-def theta_differences(task: Task, text: Evidence, first: int) -> Differences:
-    """How far Θ^(1) Ḡ_i and Θ^(2,s) Ḡ_i are from what Claims D.3 and D.10 say, from position `first`."""
-    one, two = theta_1(task), theta_2(task)
-    for i, probs in list(enumerate(text.probs))[first:]:
-        exact = text.latents[i][:, task.essential]
+def identity_claim_d_3(rng: random.Random, n_states: int, length: int, prompted: bool = False) -> Differences:
+    """Θ^(1) G_i(x) has Pr(H_i = h | x_-i), h in H*, and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i].
+
+    For Claim D.10 `prompted`: Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5.
+    """
+    task = draw_task(rng, n_states, prompted)
+    behind, plain = texts(rng, task, length)
+    text = behind if prompted else plain
+    for latent, probs in list(zip(text.latents, text.probs, strict=True))[prompted:]:
+        exact = latent[:, task.essential]
         states = exact.sum(0)
-        yield one @ probs - np.array([*states, 1 - states.sum()], object)
-        yield two @ probs - exact
+        yield key(task)[1] @ probs - np.array([*states, 1 - states.sum()], object)
+        yield theta_2(task) @ probs - exact
 
 
-def identity_claim_d_3(rng: random.Random, n_states: int, length: int) -> Differences:
-    """Θ^(1) G_i(x) has Pr(H_i = h | x_-i), h in H*, and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i]."""
-    task = draw_task(rng, n_states)
-    yield from theta_differences(task, Evidence(task, possible_text(rng, task.model, length)), 0)
-
-
-def identity_claim_d_10(rng: random.Random, n_states: int, length: int) -> Differences:
-    """Claim D.3 for Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5."""
-    task = draw_task(rng, n_states, prompted=True)
-    yield from theta_differences(task, texts(rng, task, length)[0], 1)
+identity_claim_d_10 = partial(identity_claim_d_3, prompted=True)
 
 
 def identity_lemma_d_4(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -221,22 +212,18 @@ def identity_theorem_4_3(rng: random.Random, n_states: int, length: int) -> Diff
     yield from head_differences(task, text, text, first=0)
 
 
-def attention_differences(rng: random.Random, task: Task, length: int) -> Differences:
+def identity_theorem_d_6(
+    rng: random.Random, n_states: int, length: int, cells: tuple[int, ...] = (2, 3)
+) -> Differences:
     """The head behind the prompt (D.6) where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
+    task = draw_task(rng, n_states, prompted=True, cells=cells)
     yield from head_differences(task, *texts(rng, task, length), first=1)
     text, plain = texts(rng, task, length, excluded=True)
     yield text.values[1:]
     yield plain.target
 
 
-def identity_theorem_d_6(rng: random.Random, n_states: int, length: int) -> Differences:
-    """The prompt (D.6) and the attention head of Theorem D.6, with two cells or three."""
-    yield from attention_differences(rng, draw_task(rng, n_states, prompted=True, cells=(2, 3)), length)
-
-
-def identity_theorem_4_6(rng: random.Random, n_states: int, length: int) -> Differences:
-    """The prompt (D.6) and the attention head of Theorem 4.6, with one cell."""
-    yield from attention_differences(rng, draw_task(rng, n_states, prompted=True, cells=(1,)), length)
+identity_theorem_4_6 = partial(identity_theorem_d_6, cells=(1,))
 
 
 def identity_lemma_d_7(rng: random.Random, n_states: int, length: int) -> Differences:

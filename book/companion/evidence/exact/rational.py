@@ -19,7 +19,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from companion.evidence.enumeration import normalised
+from companion.evidence.enumeration import normalised, over
 
 DRAWN = 2**61
 """From how many numbers each free entry is drawn."""
@@ -28,14 +28,6 @@ DRAWN = 2**61
 def fractions(array) -> np.ndarray:
     """An array of fractions; of floats, the rational numbers that they are."""
     return np.vectorize(Fraction, otypes=[object])(np.asarray(array))
-
-
-def over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The elementwise quotient; 0 where b is 0, as (D.3) has 0/0 = 0."""
-    return np.where(b == 0, 0, a / np.where(b == 0, 1, b))
-
-
-# Linear equations
 
 
 def reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -70,9 +62,6 @@ def stationary(transition: np.ndarray) -> np.ndarray:
     size = len(transition)
     equations = np.concatenate([transition - np.eye(size, dtype=int), np.ones((1, size), int)])
     return left_inverse(fractions(equations))[:, -1]
-
-
-# Models and their probabilities
 
 
 @dataclass(frozen=True)
@@ -181,9 +170,6 @@ def tau(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
 def prediction(model: Model, table: np.ndarray) -> np.ndarray:
     """Ḡ_i, (X,), from P[M, H_i, evidence but that of i]; the zero vector where that evidence is impossible."""
     return model.emission.reshape(len(model.emission), -1) @ normalised(model.unlift(table)).ravel()
-
-
-# Random points
 
 
 def random_column(rng: random.Random, pattern: Sequence[int]) -> np.ndarray:

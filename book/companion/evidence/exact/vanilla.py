@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from companion.evidence.enumeration import Joint, normalised
+from companion.evidence.enumeration import Joint, normalised, over
 from companion.evidence.exact import rational
 from companion.evidence.exact.rational import Model, left_inverse, marginals, other_than, possible_text, prediction
 
@@ -121,8 +121,7 @@ def reach(model: Model, prompt: np.ndarray) -> np.ndarray:
 
 
 def identity_lemma_c_2(rng: random.Random, n_states: int, length: int) -> Differences:
-    """P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] = r_x D (P[X̂_1 = z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} =
-    x)."""
+    """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} = x)."""
     model = vanilla(rng, n_states, 3)
     x, prompt = possible_text(rng, model, length), draw_prompt(rng, model)[0]
     belief, later, ratio = beside(model, [prompt, model.ones], x)
@@ -146,7 +145,7 @@ def relaxed(rng: random.Random, n_states: int) -> tuple[Model, np.ndarray, list[
 
 def head_3_6(model: Model, block: np.ndarray, essential: list[int], mu: np.ndarray) -> np.ndarray:
     """b of Theorem 3.6, from a left inverse of the columns of W in H* alone."""
-    return left_inverse(model.emission[:, 0, essential]).T @ rational.over(mu, reach(model, block))[essential]
+    return left_inverse(model.emission[:, 0, essential]).T @ over(mu, reach(model, block))[essential]
 
 
 def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -155,9 +154,6 @@ def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> Diff
     mu = rational.random_weights(rng, np.isin(range(n_states), essential).astype(int))
     belief, later, ratio = beside(model, [block, model.ones], possible_text(rng, model, length))
     yield head_3_6(model, block, essential, mu) @ prediction(model, later) - ratio * mu @ belief
-
-
-# Beyond the paper
 
 
 def identity_exactness(rng: random.Random, n_states: int, length: int) -> Differences:

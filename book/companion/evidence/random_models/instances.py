@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from companion.evidence.enumeration import Joint, conditional, over_inputs
-from hmmlib.inference.messages import lifted_size
+from hmmlib.inference.messages import lifted_size, masked_token_probs
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import AssumptionError, assumption_3_1, assumption_3_2
@@ -57,6 +57,15 @@ def joint(model: HMM | MemoryHMM, rows: list, emission=None) -> Joint:
     return Joint(model.transition, emission, model.initial, rows, memory)
 
 
+def apart_if_emitted_alike(model: HMM | MemoryHMM, seed: int) -> float:
+    """How far Ḡ_2 of (u, x), u random, is from P[X̂_2 | X̂_{-2}], where X̂ emits with (1 - u) ⊙ W at every step."""
+    prompt = torch.as_tensor(0.1 + 0.8 * np.random.default_rng(seed).random(model.emission[0].numel()))
+    emission = (1 - prompt.reshape(model.emission.shape[1:])) * model.emission
+    weights = conditional(joint(model, [prompt.numpy(), None, None], emission).cell_and_state(2))
+    g = masked_token_probs(model, all_inputs(model.n_tokens, 2), prompt)[:, 1].numpy()
+    return largest(g - weights.reshape(len(g), -1) @ model.emission.flatten(1).T.numpy())
+
+
 def possible_inputs(model: HMM, length: int) -> tuple[Tensor, Tensor]:
     """All inputs of a length in supp(P[X]), (n, T), and P[H_0 | X_{1:T} = x] for each, (n, S), by enumeration."""
     start = joint(model, [None] * length).given_input("h0")
@@ -70,10 +79,7 @@ def shifted(inputs: Tensor, by: int) -> Tensor:
 
 
 def recentred(mu: Tensor, posteriors: np.ndarray) -> Tensor:
-    """μ, nonzero where it was, moved so that μᵀp has either sign among these distributions (n, k).
-
-    Unchanged where the distributions do not differ on supp(μ).
-    """
+    """μ, nonzero where it was, moved so that μᵀp has either sign among these distributions (n, k), if they differ."""
     weighed = (mu != 0).numpy()
     mass = posteriors[:, weighed].sum(1)
     ratios = posteriors[mass > 1e-9] @ mu.numpy() / mass[mass > 1e-9]
@@ -96,16 +102,6 @@ def non_degenerate(rng: np.random.Generator, seed: int) -> HMM:
             if assumption_3_1(model) and assumption_3_2(model):
                 return model
     return families.non_degenerate_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.6)
-
-
-def start_without_a_state(seed: int) -> tuple[HMM, int]:
-    """A regular chain of three states, but for P[H_0], which misses one of them; and that state."""
-    rng = np.random.default_rng(seed)
-    model = families.regular_hmm(3, int(rng.integers(1, 4)), seed)
-    missing = int(rng.integers(3))
-    start = model.initial.clone()
-    start[missing] = 0
-    return HMM(model.transition, model.emission, start / start.sum(), columns=True), missing
 
 
 @shared
@@ -157,11 +153,6 @@ def largest(*differences) -> float:
     """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike in max."""
     sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
     return float(np.max(sizes))
-
-
-def over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The elementwise quotient; 0 where `whole` is 0."""
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0)
 
 
 def both_signs(target: np.ndarray, size: float = 1.0) -> bool:
