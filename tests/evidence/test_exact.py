@@ -170,7 +170,7 @@ def test_enumeration_of_fractions_is_that_of_floats():
     embeddings = [model.emission[x].ravel() for x in (0, 1, 0)]
     parts = model.transition, model.emission, model.initial, embeddings, model.memory
     exact, found = (Enumeration(*(np.array(part, kind) for part in parts)) for kind in (object, float))
-    for call in (lambda e: e.likelihood(), lambda e: e.state(1, 2), lambda e: e.memory(0), lambda e: e.masked_token(2)):
+    for call in (lambda e: e.likelihood(), lambda e: e.state(1, 2), lambda e: e.of("m0"), lambda e: e.masked_token(2)):
         np.testing.assert_allclose(np.array(call(exact), float), call(found), rtol=1e-14)
     assert exact.n_paths == found.n_paths == model.n_states**4 * model.memory.size
 

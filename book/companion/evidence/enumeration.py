@@ -116,10 +116,6 @@ class Enumeration(Joint):
         """P[H_at, evidence], (S,); without the evidence of position `leave_out`, if given."""
         return (self._without(leave_out) if leave_out else self).of(f"h{at}")
 
-    def memory(self, cell: int) -> np.ndarray:
-        """P[M_cell, evidence], (M,)."""
-        return self.of(f"m{cell}")
-
     def masked_token(self, at: int) -> np.ndarray:
         """P[X_at, evidence of all other positions], (X,): Ḡ_at before it is normalised."""
         return self.emission.reshape(len(self.emission), -1) @ self._without(at).cell_and_state(at).ravel()

@@ -255,17 +255,13 @@ def pattern_lemma_d_9(model: Model, rows: Rows, right: np.ufunc = np.less_equal)
         for essential in essential_sets(model):
             printed = np.array([concentrated(plain[unprompted(i)], essential) for i in range(2, len(latents))])
             attended = np.array([concentrated(latent, essential) for latent in latents[2:]])
-            sets = {"supp(mu)": members(mu), "S*": members(essential)}
-            positions = {"I-hat": printed, "I": attended}
-            yield (
-                in_z & printed.any(0),
-                right(printed, attended).all(0),
-                lambda k: {
-                    **sets,
-                    **{name: [i + 2 for i in members(where[:, k])] for name, where in positions.items()},
-                    "x-hat possible": bool(likely[k]),
-                },
-            )
+
+            def choice(k: int) -> dict:
+                positions = (("I-hat", printed), ("I", attended))
+                found = {name: [i + 2 for i in members(where[:, k])] for name, where in positions}
+                return {"supp(mu)": members(mu), "S*": members(essential), **found, "x-hat possible": bool(likely[k])}
+
+            yield in_z & printed.any(0), right(printed, attended).all(0), choice
 
 
 class Pattern(NamedTuple):

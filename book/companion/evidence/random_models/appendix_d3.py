@@ -34,9 +34,7 @@ def excludes(prompt: Tensor) -> bool:
 def tau(case: MemoryInstance, own: bool = False) -> np.ndarray:
     """P[M, H_i, x̂_{-i}] (with x̂_i too if `own`) of the library, unscaled, (n, T + 1, M, …, M, H)."""
     scaled = messages.aggregated_messages(case.model, case.embeddings, slice(1, None), own)
-    return instances.unscaled(*scaled).reshape(
-        *case.embeddings.shape[:2], *case.model.memory.shape, case.model.n_states
-    )
+    return instances.unscaled(*scaled).reshape(len(case.inputs), -1, *case.model.memory.shape, case.model.n_states)
 
 
 def check_lemma_d_7(seed: int) -> Checked:

@@ -50,11 +50,10 @@ def draw_length(rng: np.random.Generator, model: HMM | MemoryHMM, longest: int, 
     return length
 
 
-def joint(model: HMM | MemoryHMM, rows: list, emission=None) -> Joint:
+def joint(model: HMM | MemoryHMM, rows: list, emission: Tensor | None = None) -> Joint:
     """The joint table of a model, its rows as `Joint` takes them; with other emissions than the model's, if given."""
-    memory = model.memory if isinstance(model, MemoryHMM) else None
     emission = model.emission if emission is None else emission
-    return Joint(model.transition, emission, model.initial, rows, memory)
+    return Joint(model.transition, emission, model.initial, rows, getattr(model, "memory", None))
 
 
 def apart_if_emitted_alike(model: HMM | MemoryHMM, seed: int) -> float:
@@ -135,13 +134,12 @@ class Printed(NamedTuple):
     instance: str
 
 
-def in_words(model: HMM | MemoryHMM, length: int, seed: int, residual: float) -> Printed:
+def in_words(model: MemoryHMM, length: int, seed: int, residual: float) -> Printed:
     """The record of an instance: its number of latent paths and inputs as size, and a description."""
     size = lifted_size(model) * (model.n_states * model.n_tokens) ** length
-    cells = "" if isinstance(model, HMM) else f"{model.n_cells} × {model.n_memory} memory values, "
-    counted = ((model.n_states, "state"), (model.n_tokens, "token"))
-    states, tokens = (f"{n} {what}{'s' * (n > 1)}" for n, what in counted)
-    return Printed(residual, size, f"{cells}{states}, {tokens}, length {length}, seed {seed}")
+    words = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((model.n_states, "state"), (model.n_tokens, "token"))]
+    cells = f"{model.n_cells} × {model.n_memory} memory values"
+    return Printed(residual, size, f"{cells}, {', '.join(words)}, length {length}, seed {seed}")
 
 
 def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:

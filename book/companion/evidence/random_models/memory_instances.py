@@ -183,9 +183,9 @@ def columns(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int
     return tuple(table[:, [m for m, _ in part], [h for _, h in part]] for part in (inside, rest))
 
 
-def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
+def draw_sizes(rng: np.random.Generator, cells: Sequence[int] = (1, 2, 2, 3)) -> tuple[int, int, int, int]:
     """Cells, memory values, syntax states and recoverable ones of a small model."""
-    n_cells = int(rng.choice([1, 2, 2, 3]))
+    n_cells = int(rng.choice(cells))
     n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3, 3], 3: [2]}[n_cells]))  # 3: two to weigh, one not to
     n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
     return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
@@ -209,20 +209,14 @@ def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[Memo
     return families.recoverable_memory_hmm(*sizes, values, seed, 0.5 + 0.45 * rng.random(), stationary=True)
 
 
-def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
-    """Assumptions 4.4 and 4.5 hold."""
-    n_memory, n_syntax = int(rng.choice([1, 2, 3, 3, 4])), int(rng.integers(1, 5))
-    return _stationary(rng, (1, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))), seed)
-
-
-def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
+def draw_instance(seed: int, make, longest: int, extra: int, *cells: Sequence[int]) -> MemoryInstance:
     """Draw models from `make(rng, sizes, seed)`, at most TRIES, until inputs in 𝓡 have both labels, and a prompt
     something to exclude where `make` gives the values that are weighed; or else some input is in 𝓡.
     """
     rng = np.random.default_rng(seed)
-    sizes, found = draw_sizes(rng), None
+    sizes, found = draw_sizes(rng, *cells), None
     for k in range(TRIES):
-        sizes = sizes if k < 4 else draw_sizes(rng)
+        sizes = sizes if k < 4 else draw_sizes(rng, *cells)
         model, cell, syntax, values = make(rng, sizes, int(rng.integers(2**31)))
         length = max(draw_length(rng, model, longest, extra) for _ in range(2))  # short inputs are seldom in 𝓡
         mu = draw_weights(rng, model.n_memory, support=values)
@@ -260,7 +254,7 @@ def prompted_instance(seed: int) -> MemoryInstance:
 @shared
 def one_cell_instance(seed: int) -> MemoryInstance:
     """The same with one memory cell."""
-    return _with_prompt_d_6(draw_instance(seed, _of_one_cell, 4, 1))
+    return _with_prompt_d_6(draw_instance(seed, _stationary, 4, 1, [1]))
 
 
 def with_other_start(seed: int, zeros: float) -> MemoryInstance:
