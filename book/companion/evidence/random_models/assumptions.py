@@ -21,7 +21,6 @@ from companion.evidence.zero_patterns import ergodic
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions as predicates
-from hmmlib.theory.assumptions import Report
 from hmmlib.theory.ranks import Verdict
 from hmmlib.theory.theorems import theorem_3_3, theorem_4_3, theorem_4_6
 
@@ -29,7 +28,7 @@ EVERY_TOKEN_APART = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
 """W of two memory values and three states, each pair of which has a token of its own."""
 
 
-def _judged(report: Report, truth: bool, nontrivial: bool) -> Checked:
+def _judged(report: predicates.Report, truth: bool, nontrivial: bool) -> Checked:
     """1 where a predicate is wrong, 0 where it is right or cannot tell; the latter is trivial."""
     decided = report.verdict is not Verdict.CLOSE
     return Checked(float(decided and report.holds != truth), nontrivial and decided)
@@ -161,7 +160,7 @@ def _any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int]
     return model, cell, syntax, mu
 
 
-def _against_ranks(seed: int, n_cells: int, every_value: bool, predicate: Callable[..., Report]) -> Checked:
+def _against_ranks(seed: int, n_cells: int, every_value: bool, predicate: Callable[..., predicates.Report]) -> Checked:
     """`predicate(model, mu, cell, syntax)` against ranks in rational numbers; all values count, or those in supp(μ)."""
     model, cell, syntax, mu = _any_recoverable(seed, n_cells)
     values = range(model.n_memory) if every_value else mu.nonzero().squeeze(-1).tolist()
