@@ -31,7 +31,7 @@ def test_the_same_seed_draws_the_same_points(monkeypatch):
         confirm("Claim B.1", points=1, seed=seed)
         return list(map(tuple, drawn))
 
-    monkeypatch.setattr(vanilla, "random_column", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    monkeypatch.setattr(rational, "random_column", lambda *given: drawn.append(draw(*given)) or drawn[-1])
     assert points(3) == points(3) != points(4)
 
 
@@ -41,6 +41,7 @@ def dependent_table(rng, n_u, n_v, n_z):
 
 HEAD_3_3, HEAD_3_6, REACH, RELAXED = vanilla.head_3_3, vanilla.head_3_6, vanilla.reach, vanilla.relaxed
 KEY, PROMPT, THETA_2, VALUE = memory.key, memory.prompt, memory.theta_2, memory.value
+CELL_AND_STATE = Joint.cell_and_state
 
 
 def shuffled_blocks(task):
@@ -91,7 +92,7 @@ DAMAGES = [
     ("Lemma C.2", vanilla, "reach", lambda model, u: u * rational.marginals(model, 1)[1] / model.initial),
     ("Theorem 3.6", vanilla, "relaxed", block_of_all_states),
     ("Theorem 3.6", vanilla, "head_3_6", first_weight_lost),
-    ("Proposition D.1", memory, "mixed", lambda table, i: table.cell_and_state(i)),
+    ("Proposition D.1", Joint, "cell_and_state", lambda table, i: CELL_AND_STATE(table, 1)),
     ("Claim D.3", memory, "theta_2", shuffled_blocks),
     ("Claim D.3", memory, "normalised", lambda table: table),
     ("Lemma D.4", memory, "value", value_without_embedding),
@@ -99,21 +100,21 @@ DAMAGES = [
     ("Theorem 4.3", memory, "key", asks_for_everything),
     ("Theorem 4.3", memory, "value", value_without_embedding),
     ("Lemma D.7", rational, "reverse_kernel", not_reversed),
-    ("Proposition D.8", memory, "stationary", uniform),
+    ("Proposition D.8", rational, "stationary", uniform),
     ("Claim D.10", memory, "theta_2", shuffled_blocks),
     ("Claim D.10", memory, "prompt", everywhere),
     ("Proposition D.11", memory, "prompt", everywhere),
     ("Lemma D.13", memory, "prompt", everywhere),
-    ("Lemma D.13", memory, "stationary", uniform),
+    ("Lemma D.13", rational, "stationary", uniform),
     ("Claim D.14", memory, "prompt", prompt_not_constant),
-    ("Claim D.14", memory, "stationary", uniform),
+    ("Claim D.14", rational, "stationary", uniform),
     ("Claim D.15", memory, "prompt", everywhere),
     ("Theorem D.6", memory, "prompt", everywhere),
     ("Theorem D.6", memory, "prompt", prompt_not_constant),
     ("Theorem D.6", memory, "key", asks_for_everything),
     ("Theorem 4.6", memory, "prompt", everywhere),
     ("Theorem 4.6", memory, "value", value_without_embedding),
-    ("Theorem 4.6", memory, "stationary", uniform),
+    ("Theorem 4.6", rational, "stationary", uniform),
     ("Exactness", vanilla, "reach", lambda model, u: REACH(model, u) * model.initial**2),
     ("Separable votes", vanilla, "prompt_for_reach", lambda model, reach: reach),
     ("Several classes", vanilla, "head_3_3", lambda model, mu: HEAD_3_3(model, mu) * mu[0]),
@@ -169,7 +170,7 @@ def test_enumeration_of_fractions_is_that_of_floats():
     embeddings = [model.emission[x].ravel() for x in (0, 1, 0)]
     parts = model.transition, model.emission, model.initial, embeddings, model.memory
     exact, found = (Enumeration(*(np.array(part, kind) for part in parts)) for kind in (object, float))
-    for call in (lambda e: e.likelihood(), lambda e: e.state(1, 2), lambda e: e.memory(0), lambda e: e.masked_token(2)):
+    for call in (lambda e: e.likelihood(), lambda e: e.state(1, 2), lambda e: e.of("m0"), lambda e: e.masked_token(2)):
         np.testing.assert_allclose(np.array(call(exact), float), call(found), rtol=1e-14)
     assert exact.n_paths == found.n_paths == model.n_states**4 * model.memory.size
 

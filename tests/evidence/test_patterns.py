@@ -6,18 +6,10 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from companion.evidence import zero_patterns as patterns
 from companion.evidence.enumeration import Joint
 from companion.evidence.exact import rational
-from companion.evidence.zero_patterns import patterns
-from companion.evidence.zero_patterns.patterns import MEMORY, PATTERNS, decide
-from companion.evidence.zero_patterns.supports import (
-    Size,
-    anywhere,
-    matrices,
-    stays_full,
-    supports,
-    up_to_relabelling,
-)
+from companion.evidence.zero_patterns import MEMORY, PATTERNS, Size, decide, matrices, stays_full, up_to_relabelling
 
 from hmmlib.theory.assumptions import independence
 from hmmlib.validation import as_tensor
@@ -64,7 +56,7 @@ DAMAGES = [
     ("Claim D.12", patterns, "unprompted", lambda i: i - 2),
     ("Lemma D.13", patterns, "value_support", without_embedding),
     ("Claim D.15", patterns, "prompt", lambda model, mu: PROMPT(model, ~mu)),
-    ("Claim D.15", patterns, "possible", lambda model, rows: anywhere(supports(model, rows[:1])[0])),
+    ("Claim D.15", patterns, "possible", lambda model, rows: patterns.anywhere(patterns.supports(model, rows[:1])[0])),
 ]
 
 
@@ -118,16 +110,16 @@ def check_lemma_d_9(example):
 
 
 def test_no_smaller_pattern_breaks_lemma_d_9():
-    least = patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, MEMORY[:1])
+    least = patterns.smallest_failure(PATTERNS["Lemma D.9"].printed, MEMORY[:1])
     assert (len(least["A"]), len(least["x"])) == (2, 2)
     ones = Size(1, (1, 2, 3), n_values=2)
     short = Size(2, (1,), n_values=2)
     for size in (ones, short):
-        assert patterns.smallest_failure(patterns.printed_pattern_lemma_d_9, (size,)) is None
+        assert patterns.smallest_failure(PATTERNS["Lemma D.9"].printed, (size,)) is None
 
 
 def test_lemma_d_9_fails_where_the_prompted_input_is_possible_too():
-    found = patterns.instances(patterns.printed_pattern_lemma_d_9, MEMORY[:1])
+    found = patterns.instances(PATTERNS["Lemma D.9"].printed, MEMORY[:1])
     example = next(failure for _, failures in found for failure in failures if failure["x-hat possible"])
     check_lemma_d_9(example)
     assert states_at(example, True, 1, None)
@@ -147,7 +139,7 @@ def test_supports_are_those_of_sums_over_paths(sizes):
         rows = [prompt, *model.rows(x)]
         table = Joint(model.transition, model.emission, model.initial, [prompt, None, None], model.memory)
         exact = [table.given_input(*names, "h0"), *(table.left_out(i, *names, f"h{i}") for i in (2, 3))]
-        found, messages = supports(model, rows), rational.tau(model, rows)
+        found, messages = patterns.supports(model, rows), rational.tau(model, rows)
         for latent, paths in zip([found[0], *found[2:]], exact, strict=True):
             assert (latent == (paths > 0).reshape(latent.shape)).all()
             assert (patterns.memory_values(model, latent) == latent.reshape(len(paths), n_values, -1).any(-1)).all()

@@ -13,7 +13,7 @@ from companion.evidence.ledger import FAILS, HOLDS, STATEMENTS, find, run, run_a
 from companion.evidence.random_models import memory_instances, section_3
 from companion.evidence.random_models.instances import Checked
 from companion.evidence.statements import FALSE, GAP, GRADES, SLIP
-from companion.evidence.zero_patterns.patterns import PATTERNS
+from companion.evidence.zero_patterns import PATTERNS
 from companion.pages import EQUATIONS, Equation, write_ledger
 from record import SLOW
 from typer.testing import CliRunner

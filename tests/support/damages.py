@@ -5,10 +5,10 @@ from copy import copy
 from dataclasses import replace
 
 import torch
-from companion.evidence.random_models import assumptions as predicate_checks
 
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
+from hmmlib.theory import assumptions as predicates
 from hmmlib.theory.ranks import Verdict, of_bool
 from hmmlib.validation import MASK
 
@@ -148,7 +148,7 @@ def everything(report):
 
 def judged(name, verdict):
     """A predicate whose verdict is `verdict(report)`."""
-    return around(predicate_checks, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
+    return around(predicates, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
 
 
 def loose(honest):

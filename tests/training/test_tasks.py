@@ -63,7 +63,7 @@ def by_enumeration(model, tokens, law):
     seen = tokens if law == "masked" else tokens[1:]
     parts = model.transition, model.emission, model.initial, model.embed(seen[None])[0]
     if hasattr(model, "memory"):
-        return normalised(Enumeration(*parts, model.memory).memory(0))
+        return normalised(Enumeration(*parts, model.memory).of("m0"))
     paths = Enumeration(*parts)
     if law == "stepped":
         return normalised(paths.state(1)) @ model.transition.numpy()

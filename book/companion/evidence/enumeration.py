@@ -1,9 +1,8 @@
 """Witnesses that share nothing with the rest of the library: probabilities by summing over all latent paths.
 
-NumPy only, no messages, no scaling: the joint probability of Sections 3 and 4 is written down for every path of memory
-values and hidden states, and everything else is a sum over paths. Exponential in length, so for small models only. Of
-floats the results are floats; of Python's fractions they are fractions, without rounding.
-`Enumeration` is for one sequence of embeddings, `Joint` for all token sequences of a length at once.
+NumPy only, no messages, no scaling: the joint probability of Sections 3 and 4 is written down for every path, and all
+else is a sum over paths. Exponential in length, so for small models only. Of Python's fractions the results are
+fractions, without rounding. `Enumeration` is for one sequence of embeddings, `Joint` for all inputs of a length.
 """
 
 from __future__ import annotations
@@ -42,34 +41,23 @@ class Joint:
         if (count := prior.size * tokens * self.n_states ** (self.length + 1)) > MOST_ENTRIES:
             raise ValueError(f"a table of {count} entries is more than the {MOST_ENTRIES} that enumeration takes on")
         looked_up = emission if memory is None else _looked_up(emission, self.n_cells)
-        table = prior[..., None] * initial
-        for i, row in enumerate(rows, 1):
-            table = table[..., None] * transition.T  # …, h_{i-1}, h_i
+        cells, start = range(self.n_cells), self.n_cells + self.length  # axes of the table: m, then x, then h
+        table, axes = prior[..., None] * initial, [*cells, start]
+        for h, (x, row) in enumerate(enumerate(rows, self.n_cells), start + 1):
             evidence = looked_up if row is None else _numbers(row).reshape(1, *prior.shape, self.n_states)
-            evidence = np.moveaxis(evidence, 0, self.n_cells)  # m0 …, x_i, h_i
-            axis = self.n_cells + i - 1
-            before = tuple(range(self.n_cells, axis))
-            after = tuple(range(axis + 1, axis + 1 + i))
-            table = np.expand_dims(table, axis) * np.expand_dims(evidence, before + after)
-        self.table = table
-        self.inputs = table.shape[self.n_cells : self.n_cells + self.length]
+            before, axes = axes, [*range(x + 1), *range(start, h + 1)]
+            table = np.einsum(table, before, transition, [h, h - 1], evidence, [x, *cells, h], axes)
+        self.table, self.inputs = table, table.shape[self.n_cells : start]
 
     def _axis(self, name: str) -> int:
-        letter, number = name[0], int(name[1:])
-        return {"m": number, "x": self.n_cells + number - 1, "h": self.n_cells + self.length + number}[letter]
+        return {"m": 0, "x": self.n_cells - 1, "h": self.n_cells + self.length}[name[0]] + int(name[1:])
 
     def of(self, *names: str) -> np.ndarray:
         """The marginal table of some variables, axes in the order named: `of("x1", "h0")` is Pr(x_1, h_0)."""
-        axes = [self._axis(name) for name in names]
-        rest = tuple(axis for axis in range(self.table.ndim) if axis not in axes)
-        ranks = np.argsort(np.argsort(axes))
-        return self.table.sum(rest).transpose(ranks)
+        return np.einsum(self.table, range(self.table.ndim), [self._axis(name) for name in names])
 
     def left_out(self, i: int, *names: str) -> np.ndarray:
-        """Pr(x_{-i}, names) for every input x, (inputs, …), in the order of itertools.product, whatever its i-th token.
-
-        Position i, from 1, must be a token's.
-        """
+        """Pr(x_{-i}, names) for every input x, (inputs, …), in the order of itertools.product; x_i is a token."""
         table = self.of(*(f"x{k}" for k in range(1, self.length + 1) if k != i), *names)
         table = np.expand_dims(table, i - 1) if i else table
         table = np.broadcast_to(table, (*self.inputs, *table.shape[self.length :]))
@@ -80,11 +68,13 @@ class Joint:
         return self.left_out(0, *names)
 
     def token(self, i: int) -> np.ndarray:
-        """Pr(x_{-i}, X_i = z) for every input and every token z, (inputs, X). Position i must be a token's."""
+        """Pr(x_{-i}, X_i = z) for every input and every token z, (inputs, X)."""
         return self.left_out(i, f"x{i}")
 
     def cell_and_state(self, i: int) -> np.ndarray:
-        """Pr(M_{J_i} = m, H_i = h, x_{-i}) for every input, (inputs, M, H)."""
+        """Pr(M_{J_i} = m, H_i = h, x_{-i}) for every input, (inputs, M, H); M is 1 for a vanilla model."""
+        if not self.n_cells:
+            return self.left_out(i, f"h{i}")[:, None]
         table, cells = self.left_out(i, *(f"m{j}" for j in range(self.n_cells)), f"h{i}"), range(self.n_cells)
         blocks = enumerate(np.split(table, self.n_cells, -1))
         return np.concatenate([block.sum(tuple(1 + k for k in cells if k != j)) for j, block in blocks], -1)
@@ -101,14 +91,9 @@ def _looked_up(emission: np.ndarray, n_cells: int) -> np.ndarray:
 
 
 class Enumeration(Joint):
-    """All `n_paths` latent paths of a model for one sequence of embeddings.
+    """All `n_paths` latent paths of a model for one sequence of embeddings, (T, S), or (T, M*H) with index m * H + h.
 
-    Args:
-        transition, emission, initial: A (S, S), W (X, S) or (X, M, H), P[H_0]; arrays, columns sum to 1.
-        embeddings: (T, S), or (T, M*H) with index m * H + h.
-        memory: joint prior of the memory cells, (M, …, M), or None for a vanilla model.
-
-    ValueError where there are more than MOST_ENTRIES paths.
+    What else is given, and the ValueError for more than MOST_ENTRIES paths, are those of `Joint`.
     """
 
     def __init__(self, transition, emission, initial, embeddings, memory=None):
@@ -131,27 +116,24 @@ class Enumeration(Joint):
         """P[H_at, evidence], (S,); without the evidence of position `leave_out`, if given."""
         return (self._without(leave_out) if leave_out else self).of(f"h{at}")
 
-    def memory(self, cell: int) -> np.ndarray:
-        """P[M_cell, evidence], (M,)."""
-        return self.of(f"m{cell}")
-
     def masked_token(self, at: int) -> np.ndarray:
         """P[X_at, evidence of all other positions], (X,): Ḡ_at before it is normalised."""
-        table = self._without(at)
-        weights = table.of(f"h{at}") if self.emission.ndim == 2 else table.cell_and_state(at)
-        return self.emission.reshape(len(self.emission), -1) @ weights.ravel()
+        return self.emission.reshape(len(self.emission), -1) @ self._without(at).cell_and_state(at).ravel()
+
+
+def over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """The elementwise quotient; 0 where `whole` is 0, as (D.3) has 0/0 = 0."""
+    return np.where(whole == 0, 0, part / np.where(whole == 0, 1, whole))
 
 
 def normalised(vector: np.ndarray) -> np.ndarray:
     """The vector divided by its sum; zeros where the sum is zero."""
-    total = vector.sum()
-    return vector / total if total else vector
+    return over(vector, vector.sum())
 
 
 def conditional(table: np.ndarray) -> np.ndarray:
     """Each row, (rows, …), divided by its sum over all but the first axis; zeros where the sum is zero."""
-    total = table.sum(tuple(range(1, table.ndim)), keepdims=True)
-    return table / np.where(total > 0, total, 1)
+    return over(table, table.sum(tuple(range(1, table.ndim)), keepdims=True))
 
 
 def over_inputs(n_tokens: int, length: int, call: Callable[[tuple[int, ...]], np.ndarray]) -> np.ndarray:

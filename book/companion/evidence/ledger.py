@@ -8,7 +8,6 @@ all of them on several processes.
 from __future__ import annotations
 
 import inspect
-import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,7 @@ from scipy.special import bdtr
 from companion.evidence.exact.identities import IDENTITIES, confirm
 from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import FAILS, HOLDS, STATEMENTS, Statement, find
-from companion.evidence.zero_patterns.patterns import PATTERNS, decide
+from companion.evidence.zero_patterns import PATTERNS, decide
 
 __all__ = ["FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "draw_seeds", "find", "run", "run_all"]
 
@@ -153,10 +152,13 @@ def run(statement: Statement, instances: int, seed: int) -> Entry:
     return _rule(statement, [_check(statement, one) for one in seeds], list(map(statement.control, control_seeds)))
 
 
-def _batch(seeds: list[int], control_seeds: list[int]) -> tuple[list[list[Found]], list[list[float]]]:
-    """All statements on some of the seeds, a list for each seed: statements about one instance share it."""
-    found = [[_check(statement, seed) for statement in STATEMENTS] for seed in seeds]
-    return found, [[statement.control(seed) for statement in STATEMENTS] for seed in control_seeds]
+def _checks(seed: int) -> list[Found]:
+    """All checks on one seed: statements about one instance share it."""
+    return [_check(statement, seed) for statement in STATEMENTS]
+
+
+def _controls(seed: int) -> list[float]:
+    return [statement.control(seed) for statement in STATEMENTS]
 
 
 def run_all(
@@ -168,24 +170,21 @@ def run_all(
 ) -> list[Entry]:
     """The whole ledger: every statement on `instances` random models, and with `exact` the evidence without rounding.
 
-    `workers` processes (as many as there are cores, if left out) share the work; `done` is given the share that is
-    done. The result does not depend on how many there are.
+    `workers` processes (if left out, one for each core) share the work; `done` is given the share that is done.
     """
     seeds, control_seeds = draw_seeds(instances, seed)
-    workers = workers or os.cpu_count() or 1
-    batches = max(1, min(4 * workers, instances // 10))
-    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        jobs = [pool.submit(_batch, seeds[k::batches], control_seeds[k::batches]) for k in range(batches)]
+    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        checks = [pool.submit(_checks, one) for one in seeds]
+        controls = [pool.submit(_controls, one) for one in control_seeds]
         identities = {name: pool.submit(confirm, name, POINTS, seed) for name in IDENTITIES if exact}
         patterns = {name: pool.submit(decide, name) for name in PATTERNS if exact}
-        everything = [*jobs, *identities.values(), *patterns.values()]
+        everything = [*checks, *controls, *identities.values(), *patterns.values()]
         for k, job in enumerate(everything, 1):
             job.result()
             done(k / len(everything))
-    found, gaps = (list(itertools.chain(*lists)) for lists in zip(*(job.result() for job in jobs), strict=True))
     entries = []
     for k, statement in enumerate(STATEMENTS):
-        entry = _rule(statement, [one[k] for one in found], [one[k] for one in gaps])
+        entry = _rule(statement, *([job.result()[k] for job in jobs] for jobs in (checks, controls)))
         without_rounding = {"identity": identities.get(statement.name), "patterns": patterns.get(statement.name)}
         entries.append(replace(entry, **{key: asdict(job.result()) for key, job in without_rounding.items() if job}))
     return entries

@@ -48,14 +48,12 @@ class Confirmation:
     error_bound: float
 
 
-def joint_degree(length: int) -> int:
-    """Of P[M, H, x]: one each for P[M], P[H_0] and u, two for each token, and up to three steps before the first."""
-    return 2 * length + 6
+# P[M, H, x] has a degree of at most 2 T + 6: one each for P[M], P[H_0] and u, two for each token, three steps before.
 
 
 def quotient_degree(n_states: int, length: int) -> int:
     """Up to three joints, μ, a row of W; a left inverse of columns of W, and a marginal of degree 3 for each state."""
-    return 3 * joint_degree(length) + 4 * n_states + 10
+    return 3 * (2 * length + 6) + 4 * n_states + 10
 
 
 def attention_degree(n_states: int, length: int) -> int:
@@ -63,7 +61,7 @@ def attention_degree(n_states: int, length: int) -> int:
 
     The left inverse is of at most 3 * n_states + 3 columns, of degree 2 each (mixtures in V̄).
     """
-    return (2 * length + 5) * (joint_degree(length) + n_states) + 6 * n_states + 20
+    return (2 * length + 5) * (2 * length + 6 + n_states) + 6 * n_states + 20
 
 
 def _by_statement(module: ModuleType, sizes: Sizes, degree: Callable[[int, int], int]) -> dict[str, Identity]:

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from companion.evidence.enumeration import Joint, normalised
-from companion.evidence.enumeration import conditional as conditionals
-from companion.evidence.exact.rational import (
-    Model,
-    left_inverse,
-    other_than,
-    others,
-    possible_text,
-    prediction,
-    random_column,
-    random_columns,
-    random_pattern,
-    random_weights,
-    reduced,
-    stationary,
-)
+from companion.evidence.enumeration import Joint, conditional, normalised
+from companion.evidence.exact import rational
+from companion.evidence.exact.rational import Model, other_than, possible_text, prediction, random_column
 from companion.evidence.exact.vanilla import Differences, draw_prompt, few_entries, prompted_differences
 
 GATE, OUTSIDE = 0, 1
@@ -55,14 +42,14 @@ class Task:
         rest[:, np.arange(n_states) * self.model.memory.ndim // n_states == self.cell] = False
         rest[self.values] = True
         rest[:, self.essential] = False
-        basis = table[:, rest][:, reduced(table[:, rest])[1]]
-        inverse = left_inverse(np.concatenate([own.reshape(n_tokens, -1), basis], 1))
+        basis = table[:, rest][:, rational.reduced(table[:, rest])[1]]
+        inverse = rational.left_inverse(np.concatenate([own.reshape(n_tokens, -1), basis], 1))
         n_own = own[0].size
         return inverse[:n_own].reshape(*own.shape[1:], n_tokens), inverse[n_own:]
 
 
 def draw_task(rng: random.Random, n_states: int, prompted: bool = False, cells: tuple[int, ...] = (1, 2, 3)) -> Task:
-    """A random task with one of these numbers of cells, as far as they divide the states; A and P[M] have random zeros.
+    """A random task with one of these numbers of cells that divides the states; A and P[M] have random zeros.
 
     `prompted` asks for Assumption D.5 rather than 4.2 and for a stationary start.
     """
@@ -74,7 +61,7 @@ def draw_task(rng: random.Random, n_states: int, prompted: bool = False, cells: 
     weighed = sorted(rng.sample(range(n_values), rng.randint(1, n_values - 1)))
     values = weighed if prompted else list(range(n_values))
     plain = [1] * (len(values) * len(essential) + 2)  # the tokens but GATE and OUTSIDE
-    spanning = random_columns(rng, [[0, 0, *plain]] * 2)
+    spanning = rational.random_columns(rng, [[0, 0, *plain]] * 2)
 
     def column(m: int, h: int) -> np.ndarray:
         if h == gate:
@@ -84,16 +71,18 @@ def draw_task(rng: random.Random, n_states: int, prompted: bool = False, cells: 
         return random_column(rng, [0, 0, *plain]) if h in essential else spanning @ random_column(rng, [1, 1])
 
     emission = np.stack([np.stack([column(m, h) for h in range(n_states)], 1) for m in range(n_values)], 1)
-    patterns = [[1] * n_states if h in essential else random_pattern(rng, n_states, 0.3) for h in range(n_states)]
+    recoverable = np.isin(range(n_states), essential)
+    patterns = [[1] * n_states if inside else rational.random_pattern(rng, n_states, 0.3) for inside in recoverable]
     for pattern in patterns:
         pattern[gate] = 1
-    patterns[gate] = np.isin(range(n_states), essential)
-    transition = random_columns(rng, patterns)
-    law = stationary(transition) if prompted else random_column(rng, [1] * n_states)
-    joint = np.array(random_pattern(rng, n_values**n_cells, 0.2)).reshape((n_values,) * n_cells)
+    patterns[gate] = recoverable
+    transition = rational.random_columns(rng, patterns)
+    law = rational.stationary(transition) if prompted else random_column(rng, [1] * n_states)
+    joint = np.array(rational.random_pattern(rng, n_values**n_cells, 0.2)).reshape((n_values,) * n_cells)
     joint[(np.arange(n_values),) * n_cells] = 1  # so that each value is possible
     model = Model(transition, emission, law, random_column(rng, joint.ravel()).reshape(joint.shape))
-    return Task(model, cell, random_weights(rng, np.isin(range(n_values), weighed).astype(int)), essential, values)
+    mu = rational.random_weights(rng, np.isin(range(n_values), weighed).astype(int))
+    return Task(model, cell, mu, essential, values)
 
 
 def prompt(task: Task) -> np.ndarray:
@@ -109,14 +98,10 @@ def theta_2(task: Task) -> np.ndarray:
     return found
 
 
-def theta_1(task: Task) -> np.ndarray:
-    """Θ^(1) of Claims D.3 and D.10: a row for each h in H*, to Pr(H_i = h | …), and one to the rest."""
-    return np.concatenate([theta_2(task).sum(0), task.inverses[1].sum(0, keepdims=True)])
-
-
 def key(task: Task) -> tuple[np.ndarray, np.ndarray]:
-    """Query q and Θ^(K) of Lemmas D.2 and D.9: 1 on H*, and Θ^(1); qᵀK is the probability of H*."""
-    return np.array([*[1] * len(task.essential), 0], object), theta_1(task)
+    """Query q of Lemmas D.2 and D.9, 1 on H*, and Θ^(K) = Θ^(1): rows to Pr(H_i = h | …), h in H*, and one."""
+    theta_1 = np.concatenate([theta_2(task).sum(0), task.inverses[1].sum(0, keepdims=True)])
+    return np.array([*[1] * len(task.essential), 0], object), theta_1
 
 
 def value(task: Task, probs: np.ndarray, embedding: np.ndarray) -> object:
@@ -134,7 +119,7 @@ class Evidence:
 
     def __init__(self, task: Task, x: list[int], prompted: bool = False):
         model, self.rows = task.model, [prompt(task)] * prompted + task.model.rows(x)
-        self.at_start, *self.tables = others(model, self.rows)
+        self.at_start, *self.tables = rational.others(model, self.rows)
         self.chance, self.left = self.at_start.sum(), np.array([table.sum() for table in self.tables], object)
         self.target = task.mu @ normalised(model.of_cell(self.at_start, task.cell))
         self.probs = [prediction(model, table) for table in self.tables]
@@ -151,19 +136,12 @@ def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -
     Either with a gate before its last position and possible behind the prompt too, or `excluded` by the prompt, as
     M_{j*} is surely outside supp(μ).
     """
-
-    def wanted(x: list[int]) -> bool:
-        if excluded:
-            return OUTSIDE in x
-        return GATE in x[:-1] and other_than(task.model, [prompt(task), *task.model.rows(x)], 0).any()
-
-    x = possible_text(rng, task.model, length, wanted)
-    return Evidence(task, x, prompted=True), Evidence(task, x)
-
-
-def mixed(table: Joint, i: int) -> np.ndarray:
-    """P[M_{J_i}, H_i | x_-i] for every text, (texts, M, H)."""
-    return conditionals(table.cell_and_state(i))
+    while True:
+        x = possible_text(rng, task.model, length)
+        if (OUTSIDE in x) if excluded else (GATE in x[:-1]):
+            text = Evidence(task, x, prompted=True)
+            if excluded or text.chance:
+                return text, Evidence(task, x)
 
 
 def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -172,29 +150,26 @@ def identity_proposition_d_1(rng: random.Random, n_states: int, length: int) -> 
     length = max([1] + [t for t in range(2, length + 1) if few_entries(model, t, t)])
     table = Joint(model.transition, model.emission, model.initial, [None] * length, model.memory)
     for i in range(1, length + 1):
-        yield conditionals(table.token(i)) - np.tensordot(mixed(table, i), model.emission, ((1, 2), (1, 2)))
+        weights = conditional(table.cell_and_state(i))  # P[M_{J_i}, H_i | x_-i] for every text, (texts, M, H)
+        yield conditional(table.token(i)) - np.tensordot(weights, model.emission, ((1, 2), (1, 2)))
 
 
-def theta_differences(task: Task, text: Evidence, first: int) -> Differences:
-    """How far Θ^(1) Ḡ_i and Θ^(2,s) Ḡ_i are from what Claims D.3 and D.10 say, from position `first`."""
-    one, two = theta_1(task), theta_2(task)
-    for i, probs in list(enumerate(text.probs))[first:]:
-        exact = text.latents[i][:, task.essential]
+def identity_claim_d_3(rng: random.Random, n_states: int, length: int, prompted: bool = False) -> Differences:
+    """Θ^(1) G_i(x) has Pr(H_i = h | x_-i), h in H*, and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i].
+
+    For Claim D.10 `prompted`: Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5.
+    """
+    task = draw_task(rng, n_states, prompted)
+    behind, plain = texts(rng, task, length)
+    text = behind if prompted else plain
+    for latent, probs in list(zip(text.latents, text.probs, strict=True))[prompted:]:
+        exact = latent[:, task.essential]
         states = exact.sum(0)
-        yield one @ probs - np.array([*states, 1 - states.sum()], object)
-        yield two @ probs - exact
+        yield key(task)[1] @ probs - np.array([*states, 1 - states.sum()], object)
+        yield theta_2(task) @ probs - exact
 
 
-def identity_claim_d_3(rng: random.Random, n_states: int, length: int) -> Differences:
-    """Θ^(1) G_i(x) has Pr(H_i = h | x_-i), h in H*, and sums to 1; Θ^(2,s) G_i(x) = P[M_{j*}, H_i = (j*, s) | x_-i]."""
-    task = draw_task(rng, n_states)
-    yield from theta_differences(task, Evidence(task, possible_text(rng, task.model, length)), 0)
-
-
-def identity_claim_d_10(rng: random.Random, n_states: int, length: int) -> Differences:
-    """Claim D.3 for Ḡ_i(ê(x)) with the prompt (D.6), i > 1, columns as in Assumption D.5."""
-    task = draw_task(rng, n_states, prompted=True)
-    yield from theta_differences(task, texts(rng, task, length)[0], 1)
+identity_claim_d_10 = partial(identity_claim_d_3, prompted=True)
 
 
 def identity_lemma_d_4(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -237,27 +212,22 @@ def identity_theorem_4_3(rng: random.Random, n_states: int, length: int) -> Diff
     yield from head_differences(task, text, text, first=0)
 
 
-def attention_differences(rng: random.Random, task: Task, length: int) -> Differences:
-    """The head of Theorems D.6 and 4.6 where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
+def identity_theorem_d_6(
+    rng: random.Random, n_states: int, length: int, cells: tuple[int, ...] = (2, 3)
+) -> Differences:
+    """The head behind the prompt (D.6) where (z̃, x) is possible, and its values, all 0, for an x where it is not."""
+    task = draw_task(rng, n_states, prompted=True, cells=cells)
     yield from head_differences(task, *texts(rng, task, length), first=1)
     text, plain = texts(rng, task, length, excluded=True)
     yield text.values[1:]
     yield plain.target
 
 
-def identity_theorem_d_6(rng: random.Random, n_states: int, length: int) -> Differences:
-    """The prompt (D.6) and the attention head of Theorem D.6, with two cells or three."""
-    yield from attention_differences(rng, draw_task(rng, n_states, prompted=True, cells=(2, 3)), length)
-
-
-def identity_theorem_4_6(rng: random.Random, n_states: int, length: int) -> Differences:
-    """The prompt (D.6) and the attention head of Theorem 4.6, with one cell."""
-    yield from attention_differences(rng, draw_task(rng, n_states, prompted=True, cells=(1,)), length)
+identity_theorem_4_6 = partial(identity_theorem_d_6, cells=(1,))
 
 
 def identity_lemma_d_7(rng: random.Random, n_states: int, length: int) -> Differences:
-    """For (u, η(e(x))), u any lifted vector: τ_i = P[H̃_i, X̂_-i = x̂_-i], and Ḡ_i the conditional, at every
-    position."""
+    """For (u, η(e(x))), u any lifted vector, at each position: τ_i = P[H̃_i, X̂_-i = x̂_-i], Ḡ_i the conditional."""
     model = draw_task(rng, n_states).model
     yield from prompted_differences(rng, model, [draw_prompt(rng, model)], length)
 

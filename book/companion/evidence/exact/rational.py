@@ -10,7 +10,7 @@ One kind of model serves throughout: a vanilla HMM is a memory model of one cell
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,7 @@ from math import lcm, prod
 
 import numpy as np
 
-from companion.evidence.enumeration import normalised
+from companion.evidence.enumeration import normalised, over
 
 DRAWN = 2**61
 """From how many numbers each free entry is drawn."""
@@ -28,14 +28,6 @@ DRAWN = 2**61
 def fractions(array) -> np.ndarray:
     """An array of fractions; of floats, the rational numbers that they are."""
     return np.vectorize(Fraction, otypes=[object])(np.asarray(array))
-
-
-def over(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The elementwise quotient; 0 where b is 0, as (D.3) has 0/0 = 0."""
-    return np.where(b == 0, 0, a / np.where(b == 0, 1, b))
-
-
-# Linear equations
 
 
 def reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -70,9 +62,6 @@ def stationary(transition: np.ndarray) -> np.ndarray:
     size = len(transition)
     equations = np.concatenate([transition - np.eye(size, dtype=int), np.ones((1, size), int)])
     return left_inverse(fractions(equations))[:, -1]
-
-
-# Models and their probabilities
 
 
 @dataclass(frozen=True)
@@ -183,9 +172,6 @@ def prediction(model: Model, table: np.ndarray) -> np.ndarray:
     return model.emission.reshape(len(model.emission), -1) @ normalised(model.unlift(table)).ravel()
 
 
-# Random points
-
-
 def random_column(rng: random.Random, pattern: Sequence[int]) -> np.ndarray:
     """A distribution that is positive where the pattern is not 0; all but one of its entries are drawn freely."""
     column, free = np.zeros(len(pattern), object), [k for k, one in enumerate(pattern) if one]
@@ -213,14 +199,10 @@ def random_pattern(rng: random.Random, size: int, zeros: float) -> list[int]:
     return [int(k == certain or rng.random() >= zeros) for k in range(size)]
 
 
-def possible_text(
-    rng: random.Random, model: Model, length: int, wanted: Callable[[list[int]], bool] = lambda tokens: True
-) -> list[int]:
-    """Tokens that some path of the model emits, drawn until `wanted`: a walk along the supports."""
-    while True:
-        k, state, tokens = rng.choice(np.flatnonzero(model.memory)), rng.choice(np.flatnonzero(model.initial)), []
-        for _ in range(length):
-            state = rng.choice(np.flatnonzero(model.transition[:, state]))
-            tokens.append(int(rng.choice(np.flatnonzero(model.emission[:, model.lookup[k, state], state]))))
-        if wanted(tokens):
-            return tokens
+def possible_text(rng: random.Random, model: Model, length: int) -> list[int]:
+    """Tokens that some path of the model emits: a walk along the supports."""
+    k, state, tokens = rng.choice(np.flatnonzero(model.memory)), rng.choice(np.flatnonzero(model.initial)), []
+    for _ in range(length):
+        state = rng.choice(np.flatnonzero(model.transition[:, state]))
+        tokens.append(int(rng.choice(np.flatnonzero(model.emission[:, model.lookup[k, state], state]))))
+    return tokens

@@ -13,23 +13,9 @@ from itertools import islice
 
 import numpy as np
 
-from companion.evidence.enumeration import Joint, normalised
-from companion.evidence.exact.rational import (
-    Model,
-    fractions,
-    left_inverse,
-    marginals,
-    other_than,
-    others,
-    over,
-    possible_text,
-    prediction,
-    random_column,
-    random_columns,
-    random_pattern,
-    random_weights,
-    tau,
-)
+from companion.evidence.enumeration import Joint, normalised, over
+from companion.evidence.exact import rational
+from companion.evidence.exact.rational import Model, left_inverse, marginals, other_than, possible_text, prediction
 
 Differences = Iterator[np.ndarray]
 MOST_ENTRIES = 3000
@@ -38,8 +24,8 @@ MOST_ENTRIES = 3000
 
 def vanilla(rng: random.Random, n_states: int, n_tokens: int) -> Model:
     """A random model without memory and without zeros."""
-    transition, emission = (random_columns(rng, np.ones((n_states, n))) for n in (n_states, n_tokens))
-    return Model(transition, emission[:, None], random_column(rng, [1] * n_states), fractions([1]))
+    transition, emission = (rational.random_columns(rng, np.ones((n_states, n))) for n in (n_states, n_tokens))
+    return Model(transition, emission[:, None], rational.random_column(rng, [1] * n_states), rational.fractions([1]))
 
 
 def beside(model: Model, before: list[np.ndarray], x: list[int]) -> tuple[np.ndarray, np.ndarray, object]:
@@ -51,8 +37,8 @@ def beside(model: Model, before: list[np.ndarray], x: list[int]) -> tuple[np.nda
 
 def joint_table(rng: random.Random, n_u: int, n_v: int, n_z: int) -> np.ndarray:
     """Pr(u, v, z) with U ⊥ V | Z."""
-    u_given_z, v_given_z = (random_columns(rng, np.ones((n_z, n))) for n in (n_u, n_v))
-    return random_column(rng, [1] * n_z) * u_given_z[:, None] * v_given_z[None]
+    u_given_z, v_given_z = (rational.random_columns(rng, np.ones((n_z, n))) for n in (n_u, n_v))
+    return rational.random_column(rng, [1] * n_z) * u_given_z[:, None] * v_given_z[None]
 
 
 def identity_proposition_3_4(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -86,7 +72,7 @@ def head_3_3(model: Model, mu: np.ndarray) -> np.ndarray:
 def identity_theorem_3_3(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀG_1(∅, x) = r_x μᵀP[H_0 | x]."""
     model = vanilla(rng, n_states, n_states + 1)
-    mu = random_weights(rng, [1] * n_states)
+    mu = rational.random_weights(rng, [1] * n_states)
     belief, later, ratio = beside(model, [model.ones], possible_text(rng, model, length))
     yield head_3_3(model, mu) @ prediction(model, later) - ratio * mu @ belief
 
@@ -102,7 +88,7 @@ def enumerated_differences(model: Model, before: list[np.ndarray], length: int) 
     names, shape = [f"m{j}" for j in range(model.memory.ndim)], (-1, *model.lookup.shape)
     table = Joint(model.transition, model.emission, model.initial, [*before, *[None] * length], model.memory)
     yield other_than(model, rows, 0) - table.given_input(*names, "h0").reshape(shape)
-    for i, found in enumerate(tau(model, rows)[len(before) :], len(before) + 1):
+    for i, found in enumerate(rational.tau(model, rows)[len(before) :], len(before) + 1):
         yield found - table.left_out(i, *names, f"h{i}").reshape(shape)
 
 
@@ -111,7 +97,7 @@ def prompted_differences(rng: random.Random, model: Model, before: list[np.ndarr
     if few_entries(model, length + len(before), length):
         yield from enumerated_differences(model, before, length)
     rows = [*before, *model.rows(possible_text(rng, model, length))]
-    for found, table in zip(tau(model, rows), islice(others(model, rows), 1, None), strict=True):
+    for found, table in zip(rational.tau(model, rows), islice(rational.others(model, rows), 1, None), strict=True):
         yield found - table
         weights = model.looked_up(table)  # of (m, h), where Ḡ_i is printed with their mean over the other cells
         yield prediction(model, found) - np.tensordot(model.emission, normalised(weights), 2)
@@ -119,8 +105,8 @@ def prompted_differences(rng: random.Random, model: Model, before: list[np.ndarr
 
 def draw_prompt(rng: random.Random, model: Model) -> np.ndarray:
     """A lifted vector with zeros, (K, H)."""
-    pattern = random_pattern(rng, model.lookup.size, 0.3)
-    return random_weights(rng, pattern, signed=False).reshape(model.lookup.shape)
+    pattern = rational.random_pattern(rng, model.lookup.size, 0.3)
+    return rational.random_weights(rng, pattern, signed=False).reshape(model.lookup.shape)
 
 
 def identity_lemma_c_1(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -135,8 +121,7 @@ def reach(model: Model, prompt: np.ndarray) -> np.ndarray:
 
 
 def identity_lemma_c_2(rng: random.Random, n_states: int, length: int) -> Differences:
-    """P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] = r_x D (P[X̂_1 = z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} =
-    x)."""
+    """P[H_2 | z̃, X̂_{3:T+2} = x] = r_x D (P[z̃, H_2] ⊙ P[H_0 | x]), r_x = Pr(x) / Pr(z̃, X̂_{3:T+2} = x)."""
     model = vanilla(rng, n_states, 3)
     x, prompt = possible_text(rng, model, length), draw_prompt(rng, model)[0]
     belief, later, ratio = beside(model, [prompt, model.ones], x)
@@ -149,12 +134,12 @@ def relaxed(rng: random.Random, n_states: int) -> tuple[Model, np.ndarray, list[
     inside = np.isin(range(n_states), essential)
     patterns = np.ones((n_states, n_states))
     for h in block:
-        patterns[h] = inside * random_pattern(rng, n_states, 0.4)
+        patterns[h] = inside * rational.random_pattern(rng, n_states, 0.4)
         patterns[h, rng.choice(essential)] = 1
     patterns[block[-1]] = inside
-    emission = random_columns(rng, np.ones((n_states, max(2, len(essential)))))
-    transition, law = random_columns(rng, patterns), random_column(rng, [1] * n_states)
-    model = Model(transition, emission[:, None], law, fractions([1]))
+    emission = rational.random_columns(rng, np.ones((n_states, max(2, len(essential)))))
+    transition, law = rational.random_columns(rng, patterns), rational.random_column(rng, [1] * n_states)
+    model = Model(transition, emission[:, None], law, rational.fractions([1]))
     return model, np.isin(range(n_states), block).astype(int), essential
 
 
@@ -166,18 +151,15 @@ def head_3_6(model: Model, block: np.ndarray, essential: list[int], mu: np.ndarr
 def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2(u, ones, e(x)) = r_x μᵀP[H_0 | x], with the r_x of Lemma C.2 and supp(μ) inside H*."""
     model, block, essential = relaxed(rng, n_states)
-    mu = random_weights(rng, np.isin(range(n_states), essential).astype(int))
+    mu = rational.random_weights(rng, np.isin(range(n_states), essential).astype(int))
     belief, later, ratio = beside(model, [block, model.ones], possible_text(rng, model, length))
     yield head_3_6(model, block, essential, mu) @ prediction(model, later) - ratio * mu @ belief
-
-
-# Beyond the paper
 
 
 def identity_exactness(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2 dᵀp = νᵀp, for any model, prompt and head, with d = A (u ⊙ P[H_1]) / P[H_0] and p = P[H_0 | x]."""
     model = vanilla(rng, n_states, 3)
-    prompt, head = random_weights(rng, [1] * n_states, signed=False), random_weights(rng, [1] * 3)
+    prompt, head = rational.random_weights(rng, [1] * n_states, signed=False), rational.random_weights(rng, [1] * 3)
     belief, later, _ = beside(model, [prompt, model.ones], possible_text(rng, model, length))
     reached = reach(model, prompt)
     yield head @ prediction(model, later) * (reached @ belief) - reached * (head @ model.emission[:, 0]) @ belief
@@ -191,8 +173,8 @@ def prompt_for_reach(model: Model, reach: np.ndarray) -> np.ndarray:
 def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2 dᵀp = μᵀp behind the prompt with d = μ / Wᵀb, for a permutation A and any μ and b."""
     plain, order = vanilla(rng, n_states, 3), rng.sample(range(n_states), n_states)
-    model = Model(fractions(np.eye(n_states, dtype=int)[order]), plain.emission, plain.initial, plain.memory)
-    mu, head = (random_weights(rng, [1] * size) for size in (n_states, 3))
+    model = Model(rational.fractions(np.eye(n_states, dtype=int)[order]), plain.emission, plain.initial, plain.memory)
+    mu, head = (rational.random_weights(rng, [1] * size) for size in (n_states, 3))
     reached = mu / (head @ model.emission[:, 0])
     rows = [prompt_for_reach(model, reached), model.ones]
     belief, later, _ = beside(model, rows, possible_text(rng, model, length))
@@ -202,7 +184,7 @@ def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> 
 def identity_several_classes(rng: random.Random, n_states: int, length: int) -> Differences:
     """The scores of two classes' heads are in the proportion of their μ_kᵀP[H_0 | x]."""
     model = vanilla(rng, n_states, n_states + 1)
-    tasks = [random_weights(rng, [1] * n_states) for _ in range(2)]
+    tasks = [rational.random_weights(rng, [1] * n_states) for _ in range(2)]
     belief, later, _ = beside(model, [model.ones], possible_text(rng, model, length))
     one, other = (head_3_3(model, mu) @ prediction(model, later) for mu in tasks)
     yield one * (tasks[1] @ belief) - other * (tasks[0] @ belief)

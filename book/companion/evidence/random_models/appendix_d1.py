@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
-from torch import Tensor
 
-from companion.evidence.enumeration import conditional
+from companion.evidence.enumeration import conditional, over
+from companion.evidence.random_models import instances
 from companion.evidence.random_models import memory_instances as cases
-from companion.evidence.random_models.instances import (
-    Checked,
-    Printed,
-    all_inputs,
-    both_signs,
-    in_words,
-    joint,
-    largest,
-    mislabelled,
-    no_head_fits,
-    over,
-    refused,
-    shared,
-    tie_is_sure,
-    twin_gap,
-    unscaled,
-)
+from companion.evidence.random_models.instances import Checked, Printed, both_signs, largest, refused
 from companion.evidence.random_models.memory_instances import MemoryInstance
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
@@ -33,19 +19,9 @@ from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_3_2
 from hmmlib.theory.heads import AttentionHead
 
-BOTH = [1.0, -1.0]
-"""A task on both values of a memory of two."""
-
-
-@shared
-def _recovery(seed: int) -> theorems.Recovery:
-    case = cases.memory_instance(seed)
-    return theorems.claim_d_3(case.model, case.cell, case.syntax)
-
 
 def output_residual(case: MemoryInstance) -> float:
-    """How far the output is from P[X̂_i | x̂_{-i}], this from the mixture of columns of W, and its weights from
-    ours."""
+    """How far the output is from P[X̂_i | x̂_{-i}], this from the mixture of columns of W, its weights from ours."""
     flat = case.model.emission.flatten(1).T.numpy()
     latent = messages.latent_given_others(case.model, case.inputs, case.prompt).numpy()
     residuals = []
@@ -57,10 +33,7 @@ def output_residual(case: MemoryInstance) -> float:
 
 
 def check_proposition_d_1(seed: int) -> Checked:
-    """(D.1): P[X_i | x_{-i}] = Σ W_{:,(m,j,s)} Pr(M_j = m, H_i = (j, s) | x_{-i}), with the conditional on the right.
-
-    And P[H_i | X = x], where the token itself counts too.
-    """
+    """(D.1), with the conditional on its right; and P[H_i | X = x], where the token itself counts too."""
     case = cases.sparse_instance(seed)
     posteriors = [messages.posterior(case.model, case.inputs, i).numpy() for i in case.positions]
     exact = [conditional(case.table.given_input(f"h{i}")) for i in case.positions]
@@ -74,7 +47,7 @@ def printed_proposition_d_1(seed: int) -> Printed:
     flat = case.model.emission.flatten(1).T.numpy()
     weights = [case.table.cell_and_state(i).reshape(len(case.inputs), -1) for i in case.positions]
     tokens = [conditional(case.table.token(i)) for i in case.positions]
-    return in_words(case.model, case.length, seed, largest(np.stack(tokens) - np.stack(weights) @ flat))
+    return instances.in_words(case.model, case.length, seed, largest(np.stack(tokens) - np.stack(weights) @ flat))
 
 
 def coin() -> MemoryHMM:
@@ -85,7 +58,7 @@ def coin() -> MemoryHMM:
 def counterexample_proposition_d_1() -> Printed:
     """Two tosses of `coin`: P[X_1 | X_2 = 0] is (1/2, 1/2); W times the printed joint probability is (1/4, 1/4)."""
     model, x = coin(), torch.tensor([[0, 0]])
-    weights = unscaled(*messages.aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
+    weights = instances.unscaled(*messages.aggregated_messages(model, model.embed(x)))[:, 0]  # P[M, J, S, X_2 = 0]
     printed = weights @ model.emission.reshape(2, -1).T.numpy()
     gap = largest(messages.masked_token_probs(model, x)[:, 0].numpy() - printed)
     return Printed(gap, 4, "one state, two tokens, length 2")
@@ -100,7 +73,7 @@ def control_proposition_d_1(seed: int) -> float:
     # A vanilla HMM on (m_0, m_1, h), whose memory never changes.
     transition = torch.kron(torch.eye(4, dtype=torch.float64), chain.transition)
     model = HMM(transition, emission.reshape(3, 8), torch.kron(prior.reshape(-1), chain.initial), columns=True)
-    table = joint(model, [None] * 2)
+    table = instances.joint(model, [None] * 2)
     weights = conditional(table.left_out(1, "h1")).reshape(-1, 2, 2, 2)
     by_cell = (  # P[X_i | M_j, H_i = j] for j = 0, 1
         torch.einsum("xmk,mk->xm", emission[..., 0], prior / prior.sum(1, keepdim=True)),
@@ -113,13 +86,13 @@ def control_proposition_d_1(seed: int) -> float:
 def check_claim_d_3(seed: int) -> Checked:
     """Θ^(1) G_i = P[H_i = h | x_{-i}] on H*, ‖Θ^(1) G_i‖₁ = 1, and Θ^(2,s) G_i = P[M_{j*}, H_i = (j*, s) | x_{-i}]."""
     case = cases.memory_instance(seed)
-    residual = recovery_residual(_recovery(seed), case, case.chance > 0)
+    residual = recovery_residual(case, case.chance > 0)
     return Checked(residual, case.model.n_memory > 1 and len(case.states) < case.model.n_states)
 
 
-def recovery_residual(recovery: theorems.Recovery, case: MemoryInstance, among: np.ndarray) -> float:
+def recovery_residual(case: MemoryInstance, among: np.ndarray) -> float:
     """How far Θ^(1) and Θ^(2,s) are from reading P[H_i | …] and P[M_{j*}, H_i | …] off the output, on some inputs."""
-    theta_1, theta_2, residuals = recovery.theta_1.numpy(), recovery.theta_2.numpy(), [0.0]
+    theta_1, theta_2, residuals = case.recovery.theta_1.numpy(), case.recovery.theta_2.numpy(), [0.0]
     for i in case.positions:
         weights = case.hat.left_out(i, f"m{case.cell}", f"h{i}")
         rows = among & (weights.sum((1, 2)) > 0)
@@ -131,22 +104,10 @@ def recovery_residual(recovery: theorems.Recovery, case: MemoryInstance, among: 
     return largest(*residuals) / case.condition
 
 
-def _prompt(model: MemoryHMM, mu: tuple) -> tuple[Tensor | None, int]:
-    """The prompt (D.6) for a task, if one is given, and the number of positions that it takes."""
-    return (theorems.prompt_d_6(model, *mu, 0), 1) if mu else (None, 0)
-
-
-def control_claim_d_3(seed: int, *mu) -> float:
-    """`recoverable_twins`: the first output is the same for two inputs, and Pr(H_1 ∈ H*) is 1 and 0: their gap.
-
-    0 if the construction takes the model all the same. With a task `mu`, for Claim D.10 behind the prompt (D.6).
-    """
-    model, x = cases.twins(seed)
-    if not refused(theorems.claim_d_10 if mu else theorems.claim_d_3, model, *mu, 0, [0, 2, 3]):
-        return 0.0
-    prompt, at = _prompt(model, mu)
-    latent = messages.latent_given_others(model, x, prompt)[:, at].unflatten(1, (2, 4)).sum(1)
-    return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], latent[:, :1])
+def control_claim_d_3(seed: int, behind_prompt: bool = False) -> float:
+    """`recoverable_twins`, refused: one first output for two inputs, where Pr(H_1 ∈ H*) is 1 and 0; their gap."""
+    case, at = cases.twins(seed, behind_prompt), int(behind_prompt)
+    return refused(lambda: case.recovery) * instances.twin_gap(case.probs[:, at], case.state_probs[:, at, :1])
 
 
 def check_lemma_d_2(seed: int) -> Checked:
@@ -155,14 +116,13 @@ def check_lemma_d_2(seed: int) -> Checked:
     Without the last entry of q and row of Θ^(K), which only β uses, as the lemma is printed; they are zero.
     """
     case = cases.memory_instance(seed)
-    head = theorems.attention_head(case.model, case.mu, _recovery(seed))
-    more = largest(head.query[-1], head.key[-1])
-    return Checked(largest(attention_residual(head, case, case.in_r), more), case.selective)
+    last = largest(case.head.query[-1], case.head.key[-1])
+    return Checked(largest(attention_residual(case, case.in_r), last), case.selective)
 
 
-def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarray) -> float:
+def attention_residual(case: MemoryInstance, rows: np.ndarray) -> float:
     """1 where attended positions are not those of `hat_sure` on some rows; else how far scores are off Pr(H_i ∈ H*)."""
-    possible = case.chance > 0
+    head, possible = case.head, case.chance > 0
     sure = theorems.concentrated(case.model, case.inputs, case.cell, case.syntax, case.prompt).numpy()
     if (sure != case.hat_sure)[possible].any() or (head.attended(case.probs).numpy() != case.hat_sure)[rows].any():
         return 1.0
@@ -171,24 +131,18 @@ def attention_residual(head: AttentionHead, case: MemoryInstance, rows: np.ndarr
     return largest((scores - np.stack([w.sum(1) for w in weights], 1))[possible]) / case.condition
 
 
-def control_lemma_d_2(seed: int, *mu) -> float:
-    """`recoverable_twins`: no output differs between two inputs, so no key attends to position 1 in one only; 1 if so.
-
-    With a task `mu`, for Lemma D.9 behind the prompt (D.6).
-    """
-    model, x = cases.twins(seed)
-    prompt, first = _prompt(model, mu)
-    sure = theorems.concentrated(model, x, 0, [0, 2, 3], prompt)
-    return (
-        twin_gap(messages.masked_token_probs(model, x, prompt)[:, first:], sure.double()) if sure.any(1).all() else 0.0
-    )
+def control_lemma_d_2(seed: int, behind_prompt: bool = False) -> float:
+    """`recoverable_twins`: no output differs between two inputs, so none attends to position 1 in one only; 1 if so."""
+    case = cases.twins(seed, behind_prompt)
+    sure = theorems.concentrated(case.model, case.inputs, 0, case.syntax, case.prompt).double()
+    return instances.twin_gap(case.probs[:, int(behind_prompt) :], sure * sure.any(1).all())
 
 
 def check_lemma_d_4(seed: int) -> Checked:
     """V = r μᵀP[M_{j*} | x], r = Pr(X_i = x_i | x_{-i}), on Î, and (D.2): Θ^(V) G_i = P[M_{J_i}, J_i, S_i | x_{-i}]."""
     case = cases.memory_instance(seed)
-    head = theorems.attention_head(case.model, case.mu, _recovery(seed))
-    values, read = head.values(case.probs, case.embeddings).numpy(), case.probs.numpy() @ head.value.T.numpy()
+    values = case.head.values(case.probs, case.embeddings).numpy()
+    read = case.probs.numpy() @ case.head.value.T.numpy()
     want = over(case.chance[:, None], case.hat_left) * case.target[:, None]
     exact = [conditional(case.table.cell_and_state(i)).reshape(len(want), -1) for i in case.positions]
     rows = case.in_r[:, None] & case.sure
@@ -196,43 +150,35 @@ def check_lemma_d_4(seed: int) -> Checked:
     return Checked(residual, both_signs(case.target[case.in_r]))
 
 
-def control_lemma_d_4(seed: int, *mu) -> float:
-    """`parity_memory_hmm`: (0, 0) and (0, 1) begin with one token and output, and their posteriors differ in sign.
-
-    With a task `mu`, for Lemma D.13 behind the prompt (D.6).
-    """
-    model, x = cases.parity(seed), torch.tensor([[0, 0], [0, 1]])
-    prompt, at = _prompt(model, mu)
-    target = messages.memory_posterior(model, x)[:, :1] - 0.5
-    return twin_gap(messages.masked_token_probs(model, x, prompt)[:, at], target) if target[0] > 0 > target[1] else 0.0
+def control_lemma_d_4(seed: int, behind_prompt: bool = False) -> float:
+    """`parity_memory_hmm`: (0, 0) and (0, 1) begin with one token and output, and their posteriors differ in sign."""
+    case, both = cases.parity(seed, behind_prompt=behind_prompt), slice(0, 2)
+    target = messages.memory_posterior(case.model, case.inputs[both])[:, :1] - 0.5
+    return instances.twin_gap(case.probs[both, int(behind_prompt)], target * (target[0] > 0 > target[1]))
 
 
 def check_theorem_4_3(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] for every x of 𝓡, r_x the mean of Pr(X_i = x_i | x_{-i}) over Î; any chain will do.
 
     And each label is that of its target, which `ground_truth` gives; where that is rounding alone, no label is sure.
-    Not trivial if both labels occur.
     """
-    case, recovery = cases.memory_instance(seed), _recovery(seed)
-    model, read = case.model, (case.probs, case.embeddings)
-    head = theorems.attention_head(model, case.mu, recovery)
+    case = cases.memory_instance(seed)
+    model, read, rows, head = case.model, (case.probs, case.embeddings), case.in_r, case.head
     if assumption_3_2(model):
         head = theorems.theorem_4_3(model, case.mu, case.cell, case.syntax)
-    residual = head_residual(case, head, read, case.chance * case.target * case.mean_inverse, case.in_r)
-    truth = largest(
-        (theorems.ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target)[case.chance > 0]
-    )
-    beliefs = conditional(case.table.given_input(f"m{case.cell}"))[case.in_r]
-    unsure = tie_is_sure(
-        case.mu, beliefs, lambda tied, k: theorems.attention_head(model, tied, recovery).sure(*read)[case.in_r][k]
-    )
-    return Checked(largest(residual, truth, unsure), both_signs(case.target[case.in_r]))
+    residual = head_residual(case, head, read, case.chance * case.target * case.mean_inverse, rows)
+    truth = theorems.ground_truth(model, case.mu, case.inputs, case.cell).numpy() - case.target
+    beliefs = conditional(case.table.given_input(f"m{case.cell}"))[rows]
+    tied_head = partial(theorems.attention_head, model, recovery=case.recovery)
+    unsure = instances.tie_is_sure(case.mu, beliefs, lambda tied, k: tied_head(mu=tied).sure(*read)[rows][k])
+    return Checked(largest(residual, truth[case.chance > 0], unsure), both_signs(case.target[rows]))
 
 
 def head_residual(case: MemoryInstance, head: AttentionHead, read: tuple, want: np.ndarray, rows: np.ndarray) -> float:
     """How far scores on some rows are from what is wanted; 1 where a label is not that of its target."""
     error = largest((head(*read).numpy() - want)[rows]) / case.condition
-    return max(error, mislabelled(head.label(*read)[rows], case.target[rows], case.mu.abs().max().item()))
+    wrong = instances.mislabelled(head.label(*read)[rows], case.target[rows], case.mu.abs().max().item())
+    return max(error, wrong)
 
 
 def control_theorem_4_3(seed: int) -> float:
@@ -242,10 +188,10 @@ def control_theorem_4_3(seed: int) -> float:
     of the token alone; a linear program refutes every such function for each of the three sets of positions.
     """
     n = 2 + seed % 2
-    model, x = cases.parity(seed, n), all_inputs(n, 2)
+    case = cases.parity(seed, n)
     # μ is 1 - 1/n on the first value and -1/n on the others: posteriors sum to 1.
-    labels = messages.memory_posterior(model, x)[:, 0] > 1 / n
-    shown = torch.nn.functional.one_hot(x, n).double()
-    blind = largest(messages.masked_token_probs(model, x) - 1 / n) < 1e-12
-    refuses = refused(theorems.theorem_4_3, model, [1.0] * n, 0, range(2 * n))
-    return float(refuses and blind and no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels))
+    labels = messages.memory_posterior(case.model, case.inputs)[:, 0] > 1 / n
+    shown = torch.nn.functional.one_hot(case.inputs, n).double()
+    blind = largest(case.probs - 1 / n) < 1e-12
+    fits = not instances.no_head_fits([shown[:, 0], shown[:, 1], shown.mean(1)], labels)
+    return float(blind and not fits and refused(theorems.theorem_4_3, case.model, case.mu, 0, case.syntax))

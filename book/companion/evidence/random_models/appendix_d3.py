@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import conditional
-from companion.evidence.random_models import appendix_d1
+from companion.evidence.enumeration import conditional, over
+from companion.evidence.random_models import appendix_d1, instances
 from companion.evidence.random_models import memory_instances as cases
-from companion.evidence.random_models.appendix_d1 import BOTH
-from companion.evidence.random_models.instances import (
-    Checked,
-    Printed,
-    all_inputs,
-    both_signs,
-    in_words,
-    joint,
-    largest,
-    no_head_fits,
-    over,
-    refused,
-    shared,
-    shifted,
-    unscaled,
-)
+from companion.evidence.random_models.instances import Checked, Printed, both_signs, largest, refused
 from companion.evidence.random_models.memory_instances import MemoryInstance
 from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory import theorems
 from hmmlib.theory.assumptions import assumption_4_4, assumption_4_5
-from hmmlib.theory.heads import AttentionHead
 
-
-@shared
-def recovery_of(seed: int) -> theorems.Recovery:
-    case = cases.prompted_instance(seed)
-    return theorems.claim_d_10(case.model, case.mu, case.cell, case.syntax)
-
-
-def head_of(seed: int) -> AttentionHead:
-    case = cases.prompted_instance(seed)
-    return theorems.prompted_head(case.model, case.mu, recovery_of(seed))
+# Where there is no head without a prompt, there is none behind (D.6).
+control_claim_d_10 = partial(appendix_d1.control_claim_d_3, behind_prompt=True)
+control_lemma_d_9 = partial(appendix_d1.control_lemma_d_2, behind_prompt=True)
+control_lemma_d_13 = partial(appendix_d1.control_lemma_d_4, behind_prompt=True)
 
 
 def excludes(prompt: Tensor) -> bool:
@@ -55,7 +34,7 @@ def excludes(prompt: Tensor) -> bool:
 def tau(case: MemoryInstance, own: bool = False) -> np.ndarray:
     """P[M, H_i, x̂_{-i}] (with x̂_i too if `own`) of the library, unscaled, (n, T + 1, M, …, M, H)."""
     scaled = messages.aggregated_messages(case.model, case.embeddings, slice(1, None), own)
-    return unscaled(*scaled).reshape(*case.embeddings.shape[:2], *case.model.memory.shape, case.model.n_states)
+    return instances.unscaled(*scaled).reshape(len(case.inputs), -1, *case.model.memory.shape, case.model.n_states)
 
 
 def check_lemma_d_7(seed: int) -> Checked:
@@ -69,13 +48,8 @@ def check_lemma_d_7(seed: int) -> Checked:
 
 
 def control_lemma_d_7(seed: int) -> float:
-    """X̂ emits with (1 - u) ⊙ W at every step, not the first only: Ḡ is no conditional probability of that process."""
-    rng = np.random.default_rng(seed)
-    model = families.sparse_memory_hmm(2, 3, 3, seed, 0.0)
-    prompt = torch.as_tensor(0.1 + 0.8 * rng.random(6))
-    table = joint(model, [prompt.numpy(), None, None], emission=(1 - prompt.reshape(2, 3)) * model.emission)
-    witness = conditional(table.cell_and_state(2)).reshape(9, -1) @ model.emission.reshape(3, -1).T.numpy()
-    return largest(messages.masked_token_probs(model, all_inputs(3, 2), prompt).numpy()[:, 1] - witness)
+    """As for Lemma C.1, with a lifted prompt."""
+    return instances.apart_if_emitted_alike(families.sparse_memory_hmm(2, 3, 3, seed, 0.0), seed)
 
 
 def check_proposition_d_8(seed: int) -> Checked:
@@ -88,27 +62,22 @@ def check_proposition_d_8(seed: int) -> Checked:
 
 def _later(model: MemoryHMM, inputs: Tensor, i: int) -> np.ndarray:
     """P[M, H_i, X_{i+1:i+t} = x] for every x, (n, M, …, M, H)."""
-    evidence = model.lift(model.embed(shifted(inputs, i)))
+    evidence = model.lift(model.embed(instances.shifted(inputs, i)))
     scaled = messages.aggregated_messages(model, evidence, slice(i, i + 1), own=True)
-    return unscaled(*scaled).reshape(-1, *model.memory.shape, model.n_states)
+    return instances.unscaled(*scaled).reshape(-1, *model.memory.shape, model.n_states)
 
 
 def control_proposition_d_8(seed: int) -> float:
     """A start that is not stationary: P[M, H_1] alone differs from P[M, H_0]."""
-    model, inputs = cases.not_stationary(seed)
-    return largest(_later(model, inputs, 1) - joint(model, [None] * 2).given_input("m0", "h0"))
+    case = cases.not_stationary(seed)
+    return largest(_later(case.model, case.inputs, 1) - case.table.given_input("m0", "h0"))
 
 
 def check_claim_d_10(seed: int) -> Checked:
     """As Claim D.3, on Ḡ_i(ê(x)) for i > 1 with the prompt (D.6); P[H_0] need not be stationary."""
     case = cases.with_other_start(seed, zeros=0.4)
-    residual = appendix_d1.recovery_residual(recovery_of(seed), case, np.ones(len(case.inputs), bool))
+    residual = appendix_d1.recovery_residual(case, np.ones(len(case.inputs), bool))
     return Checked(residual, excludes(case.prompt) and len(case.states) < case.model.n_states)
-
-
-def control_claim_d_10(seed: int) -> float:
-    """As for Claim D.3, behind the prompt for μ on both values: Ḡ_2 is one and Pr(H_2 ∈ H*) is 1 and 0."""
-    return appendix_d1.control_claim_d_3(seed, BOTH)
 
 
 def memory_given(case: MemoryInstance, own: bool = False) -> np.ndarray:
@@ -129,26 +98,18 @@ def check_proposition_d_11(seed: int) -> Checked:
 def control_proposition_d_11(seed: int) -> float:
     """A prompt that is not (D.6), but positive everywhere: memory values outside supp(μ) keep their probability."""
     prompt = torch.as_tensor(0.2 + 0.8 * np.random.default_rng(seed).random(8))
-    mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    case = MemoryInstance(families.recoverable_twins(seed), mu, 0, [0], torch.tensor([[0, 2]]), prompt)
+    case = MemoryInstance(families.recoverable_twins(seed), cases.FIRST_VALUE, 0, [0], torch.tensor([[0, 2]]), prompt)
     return float(memory_given(case)[:, 1:, 1].max())
 
 
 def check_claim_d_12(seed: int) -> Checked:
-    """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, in the library's
-    numbers."""
+    """supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ supp P[H_{i-1} | X_{-(i-1)} = x_{-(i-1)}]: exactly, by the library."""
     case = cases.with_other_start(seed, zeros=0.0)
-    with_prompt, without = _states(case, case.prompt)[:, 1:], _states(case, None)
+    with_prompt, without = case.state_probs.numpy()[:, 1:], replace(case, prompt=None).state_probs.numpy()
     exact = [conditional(case.hat.left_out(i, f"h{i}")) for i in case.positions]
     grows = (with_prompt[without == 0] > 0).any()  # (D.9)
     nontrivial = excludes(case.prompt) and bool((without[without.any(-1)] == 0).any())
     return Checked(largest(with_prompt - np.stack(exact, 1), grows), nontrivial)
-
-
-def _states(case: MemoryInstance, prompt: Tensor | None) -> np.ndarray:
-    """P[H_i | all other tokens, and the prompt], (n, T or T + 1, H)."""
-    latent = messages.latent_given_others(case.model, case.inputs, prompt)
-    return latent.unflatten(2, (case.model.n_memory, case.model.n_states)).sum(2).numpy()
 
 
 def control_claim_d_12(seed: int) -> float:
@@ -158,36 +119,33 @@ def control_claim_d_12(seed: int) -> float:
     transition[2, 0] = transition[2, 2] = 0  # the last state is entered only from the one in the middle
     emission = appendix_e.softmax_of_uniform((2, 2, 3), 0.5, draw)
     model = MemoryHMM(transition / transition.sum(0), emission, [1.0, 0.0, 0.0], [0.5, 0.5])
-    case = MemoryInstance(model, torch.ones(2).double(), 0, [0], all_inputs(2, 2), torch.ones(6).double())
-    return float(_states(case, case.prompt)[:, 1:][_states(case, None) == 0].max(initial=0.0))
+    case = MemoryInstance(model, torch.ones(2).double(), 0, [0], instances.all_inputs(2, 2), torch.ones(6).double())
+    return largest(case.state_probs[:, 1:][replace(case, prompt=None).state_probs == 0])
 
 
 def check_lemma_d_9(seed: int) -> Checked:
     """Î ⊆ 𝓘 = {i > 1: supp P[H_i | X̂_{-i} = x̂_{-i}] ⊆ H*} for x in 𝓩, Î not empty; scores as in Lemma D.2."""
-    case, head = cases.prompted_instance(seed), head_of(seed)
+    case = cases.prompted_instance(seed)
     rows = case.sure.any(1) & case.in_z
     missed = (case.moved & ~case.hat_sure)[rows].any()
-    prompt_attended = (head.scores(case.probs)[:, 0] > -1 + 1e-9).any()  # it must stay below all others
-    residual = largest(missed, prompt_attended, appendix_d1.attention_residual(head, case, rows))
+    prompt_attended = (case.head.scores(case.probs)[:, 0] > -1 + 1e-9).any()  # it must stay below all others
+    residual = largest(missed, prompt_attended, appendix_d1.attention_residual(case, rows))
     return Checked(residual, case.selective and excludes(case.prompt))
 
 
 def printed_lemma_d_9(seed: int) -> Printed:
     """𝓘 = Î, with 𝓩 of (D.7) over i ∈ [t] and β_1 = -2, as printed: 1 where they differ on an input."""
     seed += seed % 10 == 0  # leaves out the family that was made for this
-    case, head = cases.prompted_instance(seed), head_of(seed)
-    first = torch.zeros_like(head.query)
+    case = cases.prompted_instance(seed)
+    first = torch.zeros_like(case.head.query)
     first[-1] = -2
     rows = case.in_r & (case.hat_left[:, : case.length] > 0).all(1)
-    differs = (replace(head, positions=first[None]).attended(case.probs).numpy() != case.moved)[rows].any()
-    return in_words(case.model, case.length, seed, float(differs))
+    differs = (replace(case.head, positions=first[None]).attended(case.probs).numpy() != case.moved)[rows].any()
+    return instances.in_words(case.model, case.length, seed, float(differs))
 
 
 def counterexample_lemma_d_9() -> Printed:
-    """`shrinking_support`, inputs (0, 2) and (1, 2): all Ḡ_i with i > 1 agree, and Î is {2, 3} and {2}.
-
-    The residual is 1 where that is so: then no query, key or position embeddings whatever give 𝓘 = Î for both.
-    """
+    """`shrinking_support`, inputs (0, 2) and (1, 2): all Ḡ_i with i > 1 agree, so 𝓘 does, and Î is {2, 3} and {2}."""
     model, syntax = families.shrinking_support()
     x, prompt = torch.tensor([[0, 2], [1, 2]]), theorems.prompt_d_6(model, [1.0, 0.0], 0)
     g = messages.masked_token_probs(model, x, prompt)[:, 1:]
@@ -197,16 +155,10 @@ def counterexample_lemma_d_9() -> Printed:
     return Printed(float(fair and differs), 24, "three states, two memory values, four tokens, length 2")
 
 
-def control_lemma_d_9(seed: int) -> float:
-    """As for Lemma D.2, behind the prompt: no Ḡ_i with i > 1 differs between two inputs, but where H_2 ∈ H* does."""
-    return appendix_d1.control_lemma_d_2(seed, BOTH)
-
-
 def check_lemma_d_13(seed: int) -> Checked:
-    """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 for all i > 1 where x̂ is
-    impossible."""
+    """V = μᵀP[X̂_i = x̂_i, M_{j*} | X̂_{-i} = x̂_{-i}] = r μᵀP[M_{j*} | x] on Î; 0 where x̂ is impossible, i > 1."""
     case = cases.prompted_instance(seed)
-    values = head_of(seed).values(case.probs, case.embeddings).numpy()
+    values = case.head.values(case.probs, case.embeddings).numpy()
     values, left = values[:, 1:], case.hat_left[:, 1:]
     excluded, target = (case.chance > 0) & (case.hat_chance == 0), case.target[:, None]
     exact = (case.hat.given_input(f"m{case.cell}") @ case.mu.numpy())[:, None]
@@ -216,11 +168,6 @@ def check_lemma_d_13(seed: int) -> Checked:
     differences += [(values - over(case.chance[:, None], left) * target)[possible], target * (rows & ~possible)]
     nontrivial = excludes(case.prompt) and both_signs(case.target[case.in_r])
     return Checked(largest(*differences) / case.condition, nontrivial)
-
-
-def control_lemma_d_13(seed: int) -> float:
-    """As for Lemma D.4, behind the prompt: (0, 0) and (0, 1) have one token and one Ḡ at position 2, but two signs."""
-    return appendix_d1.control_lemma_d_4(seed, BOTH)
 
 
 def check_claim_d_14(seed: int) -> Checked:
@@ -237,9 +184,7 @@ def _claim_d_14_residual(case: MemoryInstance) -> float:
 
 def control_claim_d_14(seed: int) -> float:
     """A start that is not stationary: the text behind the prompt then has another start than the text alone."""
-    model, inputs = cases.not_stationary(seed)
-    mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    return _claim_d_14_residual(MemoryInstance(model, mu, 0, [0], inputs, theorems.prompt_d_6(model, mu, 0)))
+    return _claim_d_14_residual(cases.not_stationary(seed))
 
 
 def check_claim_d_15(seed: int) -> Checked:
@@ -260,46 +205,43 @@ def control_claim_d_15(seed: int) -> float:
     emission[1, 0], emission[2, 1] = 1 - emission[0, 0], 1 - emission[0, 1]  # tokens 1 and 2 show the value
     model = MemoryHMM(chain.transition, emission, chain.stationary(), [0.5, 0.5])
     mu = torch.as_tensor(0.5 + np.random.default_rng(seed).random(2))
-    case = MemoryInstance(model, mu, 0, [0], all_inputs(3, 2), theorems.prompt_d_6(model, [1.0, 0.0], 0))
+    case = MemoryInstance(model, mu, 0, [0], instances.all_inputs(3, 2), theorems.prompt_d_6(model, [1.0, 0.0], 0))
     return largest(case.target[(case.chance > 0) & (case.hat_chance == 0)])
 
 
 def check_theorem_d_6(seed: int) -> Checked:
     """Attn = r_x μᵀP[M_{j*} | x] on 𝓡, r_x the mean of r_{x,i} over the attended positions; 0 where x̂ is impossible.
 
-    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0. Each label is
-    that of its target. Not trivial if both occur, in either half, and the prompt is not all ones.
+    And the same without stationarity and regularity, for the prompt that lets H_1 have the law of H_0.
     """
     case = cases.prompted_instance(seed)
     found, other = _theorem_d_6(case), _any_start(seed, case)
     return Checked(largest(found.residual, other.residual), found.nontrivial and other.nontrivial)
 
 
-def _with_any_start(seed: int, case: MemoryInstance) -> MemoryInstance | None:
-    """Chain and start drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last so far."""
+def _any_start(seed: int, case: MemoryInstance) -> Checked:
+    """The head of the proof behind `prompt_for_any_start`.
+
+    Chain and start are drawn anew, until H_1 can be where H_0 can and both labels occur; or else the last so far.
+    """
     draw, old, other = torch.Generator().manual_seed(seed), case.model, None
     for _ in range(cases.TRIES):
         transition = families.sparse_columns((old.n_states, old.n_states), 0.6, draw)
         initial = families.sparse_columns((old.n_states,), 0.3, draw)
-        if ((initial > 0) & (transition @ initial == 0)).any():
+        first = transition @ initial
+        if ((initial > 0) & (first == 0)).any():
             continue
         model = MemoryHMM(transition, old.emission, initial, old.memory)
         other = replace(case, model=model, prompt=theorems.prompt_for_any_start(model, case.mu, case.cell))
-        if both_signs(other.target[other.in_r & (other.hat_chance > 0)]):
+        rows, largest_ratio = other.in_r & (other.hat_chance > 0), over(initial.numpy(), first.numpy()).max()
+        if both_signs(other.target[rows]):
             break
-    return other
-
-
-def _any_start(seed: int, case: MemoryInstance) -> Checked:
-    """The head of the proof behind `prompt_for_any_start`."""
-    other = _with_any_start(seed, case)
     if other is None:
         return Checked(0.0, False)
-    head = theorems.prompted_head(other.model, case.mu, recovery_of(seed))
-    exact, rows = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy(), other.in_r & (other.hat_chance > 0)
-    residual = appendix_d1.head_residual(other, head, (other.probs, other.embeddings), exact * other.mean_inverse, rows)
-    initial, first = other.model.initial.numpy(), other.model.marginal(1).numpy()
-    prompt_right = over(initial, first).max() * exact - other.chance * other.target  # the maximum scales u into [0, 1]
+    exact = other.hat.given_input(f"m{case.cell}") @ case.mu.numpy()
+    read, want = (other.probs, other.embeddings), exact * other.mean_inverse
+    residual = appendix_d1.head_residual(other, other.head, read, want, rows)
+    prompt_right = largest_ratio * exact - other.chance * other.target  # the largest ratio scales u into [0, 1]
     return Checked(largest(residual, prompt_right), both_signs(other.target[rows]))
 
 
@@ -322,21 +264,20 @@ def control_theorem_d_6(seed: int) -> float:
     """As for Theorem 4.3, behind the prompt (D.6) for μ on both values.
 
     For i > 1, Ḡ_i is the same vector everywhere, and Ḡ_1 takes two values. So the attended positions, and what
-    position 1 adds, can depend on the input only through which of the two it is; linear programs refute every function
-    of the tokens with one such constant each. Attending to position 1 alone gives one score for each of the two, and
-    both labels occur with either.
+    position 1 adds, depend on the input only through which of the two it is; linear programs refute every function of
+    the tokens with such a constant. Attending to position 1 alone gives one score for each, with both labels.
     """
-    model, x = cases.parity(seed), all_inputs(2, 2)
-    probs = messages.masked_token_probs(model, x, theorems.prompt_d_6(model, BOTH, 0))
-    labels = messages.memory_posterior(model, x)[:, 0] > 0.5
+    case = cases.parity(seed, behind_prompt=True)
+    probs, labels = case.probs, messages.memory_posterior(case.model, case.inputs)[:, 0] > 0.5
     blind = largest(probs[:, 1:] - 0.5) < 1e-12
     first = (probs[:, 0, 0] > 0.5).long()  # which of the two values Ḡ_1 takes
     two = largest(*(probs[first == k, 0] - probs[first == k, 0][0] for k in (0, 1))) < 1e-12
     both = all(labels[first == k].any() and not labels[first == k].all() for k in (0, 1))
-    shown, constants = (torch.nn.functional.one_hot(values, 2).double() for values in (x, first))
+    shown, constants = (torch.nn.functional.one_hot(values, 2).double() for values in (case.inputs, first))
     attended = (shown[:, 0], shown[:, 1], shown.mean(1))
-    refuted = no_head_fits([torch.cat([values, constants], 1) / 2 for values in attended], labels)
-    return float(refused(theorems.theorem_4_6, model, BOTH, 0, range(4)) and blind and two and both and refuted)
+    refuses = refused(theorems.theorem_4_6, case.model, case.mu, 0, case.syntax)
+    refuted = instances.no_head_fits([torch.cat([values, constants], 1) / 2 for values in attended], labels)
+    return float(refuses and blind and two and both and refuted)
 
 
 control_theorem_4_6 = control_theorem_d_6

@@ -2,14 +2,13 @@
 
 A check returns 1 where predicate and witness disagree (it may rule that it cannot tell), a control 1 where a model that
 breaks only this assumption is refused. Mistakes show most in models near the edge: columns that a part of 2^-1 to 2^-30
-keeps from being dependent, or that leave a span by as little, zeros that are the smallest float instead, a start that
-is off by a millionth in its rarest state.
+keeps from being dependent, zeros that are the smallest float instead, a start that is off by a millionth of a state.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -18,19 +17,10 @@ from torch import Tensor
 from companion.evidence.exact.rational import rank
 from companion.evidence.random_models.instances import Checked, draw_weights, refused
 from companion.evidence.random_models.memory_instances import columns
+from companion.evidence.zero_patterns import ergodic
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.assumptions import (
-    Report,
-    assumption_3_1,
-    assumption_3_2,
-    assumption_3_5,
-    assumption_4_2,
-    assumption_4_4,
-    assumption_4_5,
-    assumption_d_5,
-    essential_states,
-)
+from hmmlib.theory import assumptions as predicates
 from hmmlib.theory.ranks import Verdict
 from hmmlib.theory.theorems import theorem_3_3, theorem_4_3, theorem_4_6
 
@@ -38,7 +28,7 @@ EVERY_TOKEN_APART = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
 """W of two memory values and three states, each pair of which has a token of its own."""
 
 
-def _judged(report: Report, truth: bool, nontrivial: bool) -> Checked:
+def _judged(report: predicates.Report, truth: bool, nontrivial: bool) -> Checked:
     """1 where a predicate is wrong, 0 where it is right or cannot tell; the latter is trivial."""
     decided = report.verdict is not Verdict.CLOSE
     return Checked(float(decided and report.holds != truth), nontrivial and decided)
@@ -68,25 +58,23 @@ def _chain_in_turn(rng: np.random.Generator, n_states: int) -> Tensor:
 
 
 def _ergodic(model: HMM) -> bool:
-    """Whether a power of A has no zeros, of which (S - 1)² + 1 is the first that has to be asked."""
-    steps = np.linalg.matrix_power((model.transition.numpy() > 0).astype(object), (model.n_states - 1) ** 2 + 1)
-    return bool((steps > 0).all())
+    return bool(ergodic((model.transition.numpy() > 0).astype(object)))
 
 
 def check_assumption_3_1(seed: int) -> Checked:
-    """Independent columns of W: by singular values, and by rational elimination. Not trivial for 2 to X columns."""
+    """Independent columns of W: by singular values, and by rational elimination."""
     rng = np.random.default_rng(seed)
     n_states, n_tokens = (int(rng.integers(1, 6)) for _ in range(2))
     model = families.sparse_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.8)
     emission = _nudged(rng, model.emission) if rng.random() < 0.7 else model.emission
-    report = assumption_3_1(HMM(model.transition, emission, model.initial, columns=True))
+    report = predicates.assumption_3_1(HMM(model.transition, emission, model.initial, columns=True))
     return _judged(report, rank(emission.numpy()) == n_states, 1 < n_states <= n_tokens)
 
 
 def control_assumption_3_1(seed: int) -> float:
     """A regular model in which one column of W is a mixture of others."""
     model = families.dependent_hmm(3 + seed % 3, 4, seed)
-    return float(assumption_3_2(model).holds and not assumption_3_1(model))
+    return float(predicates.assumption_3_2(model).holds and not predicates.assumption_3_1(model))
 
 
 def check_assumption_3_2(seed: int) -> Checked:
@@ -97,13 +85,13 @@ def check_assumption_3_2(seed: int) -> Checked:
     initial = torch.full_like(model.initial, 1 / model.n_states) if rng.random() < 0.7 else model.initial
     model = HMM(_smallest(rng, transition), model.emission, _smallest(rng, initial), columns=True)
     truth = _ergodic(model) and bool((model.initial > 0).all())
-    return _judged(assumption_3_2(model), truth, model.n_states > 1 and bool((model.transition == 0).any()))
+    return _judged(predicates.assumption_3_2(model), truth, model.n_states > 1 and bool((model.transition == 0).any()))
 
 
 def control_assumption_3_2(seed: int) -> float:
     """In turn: a chain that turns in a circle, one with a state it never returns to, a start that misses a state.
 
-    The constructions of Theorems 3.3 and 4.3 refuse it too, the latter with a memory that every token shows.
+    Theorems 3.3 and 4.3 refuse it too, the latter with a memory that every token shows.
     """
     model = families.non_degenerate_hmm(3, 3, seed, zeros=0.0)
     turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
@@ -113,14 +101,11 @@ def control_assumption_3_2(seed: int) -> float:
     broken = HMM(transition, model.emission, start, columns=True)
     memory = MemoryHMM(transition, EVERY_TOKEN_APART, start, [0.5, 0.5])
     refuses = refused(theorem_3_3, broken, [1.0, -1.0, 1.0]) and refused(theorem_4_3, memory, [1.0, -1.0], 0, [0, 1, 2])
-    return float(refuses and bool(assumption_3_1(broken)) and not assumption_3_2(broken))
+    return float(refuses and bool(predicates.assumption_3_1(broken)) and not predicates.assumption_3_2(broken))
 
 
 def check_assumption_3_5(seed: int) -> Checked:
-    """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where there is one.
-
-    Not trivial where one of several states does.
-    """
+    """Against every set 𝓑 of states, one by one; and `essential_states` finds a set exactly where there is one."""
     rng = np.random.default_rng(seed)
     model = families.sparse_hmm(int(rng.integers(1, 5)), int(rng.integers(1, 4)), seed, zeros=0.3 + 0.5 * rng.random())
     emission = _nudged(rng, model.emission) if rng.random() < 0.7 else model.emission
@@ -136,11 +121,11 @@ def check_assumption_3_5(seed: int) -> Checked:
         independent = rank(model.emission[:, list(essential)].numpy()) == len(essential)
         holds = set(essential) in unions and wanted <= set(essential) and independent
         good |= {essential} if holds else set()
-        report = assumption_3_5(model, mu, essential)
+        report = predicates.assumption_3_5(model, mu, essential)
         unsure |= report.verdict is Verdict.CLOSE
         if _judged(report, holds, True).residual:
             return Checked(1.0, True)
-    essential = essential_states(model, mu)
+    essential = predicates.essential_states(model, mu)
     wrong = tuple(essential) not in good if essential else bool(good) and not unsure
     return Checked(float(wrong), bool(good) and model.n_states > 1)
 
@@ -148,17 +133,11 @@ def check_assumption_3_5(seed: int) -> Checked:
 def control_assumption_3_5(seed: int) -> float:
     """`essential_twins` with H* = {a, b}: all but independence holds; with H* = {a}: all but the way in."""
     model = families.essential_twins(seed)
-    both, one = assumption_3_5(model, [1.0, -1.0, 0, 0], [0, 1]), assumption_3_5(model, [-1.0, 0, 0, 0], [0])
+    both = predicates.assumption_3_5(model, [1.0, -1.0, 0, 0], [0, 1])
+    one = predicates.assumption_3_5(model, [-1.0, 0, 0, 0], [0])
     first = not both and not both.columns and not both.uncovered and not both.unreached
     second = not one and bool(one.columns) and not one.uncovered and bool(one.unreached)
     return float(first and second)
-
-
-def _recoverable_by_ranks(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int]) -> bool:
-    """Independent columns, and a span apart from the rest, by three ranks in rational numbers."""
-    inside, rest = columns(model, cell, syntax, values)
-    ranks = [rank(part.T) for part in (inside, rest, np.concatenate([inside, rest], 1))]
-    return ranks[0] == inside.shape[1] and ranks[2] == ranks[0] + ranks[1]
 
 
 def _any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int], Tensor]:
@@ -181,31 +160,30 @@ def _any_recoverable(seed: int, n_cells: int) -> tuple[MemoryHMM, int, list[int]
     return model, cell, syntax, mu
 
 
-def _against_ranks(seed: int, n_cells: int, every_value: bool, predicate: Callable[..., Report]) -> Checked:
-    """`predicate(model, mu, cell, syntax)` against three ranks; all memory values count, or those in supp(μ)."""
+def _against_ranks(seed: int, n_cells: int, every_value: bool, predicate: Callable[..., predicates.Report]) -> Checked:
+    """`predicate(model, mu, cell, syntax)` against ranks in rational numbers; all values count, or those in supp(μ)."""
     model, cell, syntax, mu = _any_recoverable(seed, n_cells)
     values = range(model.n_memory) if every_value else mu.nonzero().squeeze(-1).tolist()
-    truth = _recoverable_by_ranks(model, cell, syntax, values)
+    inside, rest = columns(model, cell, syntax, values)
+    ranks = [rank(part.T) for part in (inside, rest, np.concatenate([inside, rest], 1))]
+    truth = ranks[0] == inside.shape[1] and ranks[2] == ranks[0] + ranks[1]
     return _judged(predicate(model, mu, cell, syntax), truth, model.n_memory * model.n_states > 2)
 
 
 def check_assumption_4_2(seed: int) -> Checked:
-    """By singular values and an angle, and by ranks in rational numbers; one to three cells. Not trivial from three."""
-    return _against_ranks(seed, 1 + seed % 3, True, lambda model, mu, cell, syntax: assumption_4_2(model, cell, syntax))
+    """By singular values and an angle, and by ranks in rational numbers; one to three cells."""
+    return _against_ranks(seed, 1 + seed % 3, True, lambda model, _, *place: predicates.assumption_4_2(model, *place))
 
 
 def control_assumption_4_2(seed: int) -> float:
     """`recoverable_twins`: independent columns whose span meets that of the others. `parity_memory_hmm`: dependent."""
-    twins = assumption_4_2(families.recoverable_twins(seed), 0, [0, 2, 3])
-    parity = assumption_4_2(families.parity_memory_hmm(2, 0.1), 0, [0, 1, 2, 3])
+    twins = predicates.assumption_4_2(families.recoverable_twins(seed), 0, [0, 2, 3])
+    parity = predicates.assumption_4_2(families.parity_memory_hmm(2, 0.1), 0, [0, 1, 2, 3])
     return float(not twins and bool(twins.columns) and twins.angle < 1e-9 and not parity and not parity.columns)
 
 
 def check_assumption_4_4(seed: int) -> Checked:
-    """P[H_0] = A P[H_0] against the null space of A - I; half of the chains may be periodic.
-
-    Half start there, a quarter beside it, by 10^-3 to 10^-6 of the rarest state. Not trivial in both of these.
-    """
+    """P[H_0] = A P[H_0] against the null space of A - I; a quarter start beside it, by 10^-3 to 10^-6 of a state."""
     rng = np.random.default_rng(seed)
     model = families.regular_hmm(int(rng.integers(1, 6)), 2, seed, zeros=0.5)
     if rng.random() < 0.5:
@@ -218,7 +196,7 @@ def check_assumption_4_4(seed: int) -> Checked:
     _, _, rows = np.linalg.svd(model.transition.numpy() - np.eye(model.n_states))
     fixed = rows[-1] / rows[-1].sum()
     stays = model.n_states == 1 or bool(abs(fixed - model.initial.numpy()).max() < 1e-12)
-    return _judged(assumption_4_4(model), stays and _ergodic(model), start < 3 / 4 and model.n_states > 1)
+    return _judged(predicates.assumption_4_4(model), stays and _ergodic(model), start < 3 / 4 and model.n_states > 1)
 
 
 def control_assumption_4_4(seed: int) -> float:
@@ -232,23 +210,24 @@ def control_assumption_4_4(seed: int) -> float:
     keeps = HMM(torch.eye(3, dtype=torch.float64), model.emission, model.initial, columns=True)
     memory = MemoryHMM(model.transition, EVERY_TOKEN_APART, start.initial, [0.5, 0.5])
     refuses = refused(theorem_4_6, memory, [1.0, -1.0], 0, [0, 1, 2])
-    return float(refuses and not assumption_4_4(start) and bool(assumption_3_2(start)) and not assumption_4_4(keeps))
+    holding = [predicates.assumption_4_4(model).holds for model in (start, keeps)]
+    return float(refuses and not any(holding) and bool(predicates.assumption_3_2(start)))
 
 
 def check_assumption_4_5(seed: int) -> Checked:
     """As for Assumption 4.2, with the memory values in supp(μ) only and one cell."""
-    return _against_ranks(seed, 1, False, lambda model, mu, cell, syntax: assumption_4_5(model, mu, syntax))
+    return _against_ranks(seed, 1, False, lambda model, mu, cell, syntax: predicates.assumption_4_5(model, mu, syntax))
 
 
 def control_assumption_4_5(seed: int) -> float:
     """`recoverable_twins` with μ on both values: independent columns whose span meets that of the others."""
-    report = assumption_4_5(families.recoverable_twins(seed), [1.0, -1.0], [0, 2, 3])
+    report = predicates.assumption_4_5(families.recoverable_twins(seed), [1.0, -1.0], [0, 2, 3])
     return float(not report and bool(report.columns) and report.angle < 1e-9)
 
 
 def check_assumption_d_5(seed: int) -> Checked:
     """As for Assumption 4.5, with one to three cells; of the other cells every value counts."""
-    return _against_ranks(seed, 1 + seed % 3, False, assumption_d_5)
+    return _against_ranks(seed, 1 + seed % 3, False, predicates.assumption_d_5)
 
 
 def control_assumption_d_5(seed: int) -> float:
@@ -260,5 +239,5 @@ def control_assumption_d_5(seed: int) -> float:
     transition = torch.full((4, 4), 0.25, dtype=torch.float64)
     both = MemoryHMM(transition, table, transition[0], torch.full((2, 2), 0.25, dtype=torch.float64))
     mu = draw_weights(np.random.default_rng(seed), 2, support=weighed)
-    alone = assumption_4_5(model, mu, syntax)
-    return float(bool(alone) and not assumption_d_5(both, mu, 0, syntax))
+    alone = predicates.assumption_4_5(model, mu, syntax)
+    return float(bool(alone) and not predicates.assumption_d_5(both, mu, 0, syntax))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from companion.evidence.enumeration import Joint, conditional, over_inputs
-from hmmlib.inference.messages import lifted_size
+from hmmlib.inference.messages import lifted_size, masked_token_probs
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import AssumptionError, assumption_3_1, assumption_3_2
@@ -50,11 +50,19 @@ def draw_length(rng: np.random.Generator, model: HMM | MemoryHMM, longest: int, 
     return length
 
 
-def joint(model: HMM | MemoryHMM, rows: list, emission=None) -> Joint:
+def joint(model: HMM | MemoryHMM, rows: list, emission: Tensor | None = None) -> Joint:
     """The joint table of a model, its rows as `Joint` takes them; with other emissions than the model's, if given."""
-    memory = model.memory if isinstance(model, MemoryHMM) else None
     emission = model.emission if emission is None else emission
-    return Joint(model.transition, emission, model.initial, rows, memory)
+    return Joint(model.transition, emission, model.initial, rows, getattr(model, "memory", None))
+
+
+def apart_if_emitted_alike(model: HMM | MemoryHMM, seed: int) -> float:
+    """How far Ḡ_2 of (u, x), u random, is from P[X̂_2 | X̂_{-2}], where X̂ emits with (1 - u) ⊙ W at every step."""
+    prompt = torch.as_tensor(0.1 + 0.8 * np.random.default_rng(seed).random(model.emission[0].numel()))
+    emission = (1 - prompt.reshape(model.emission.shape[1:])) * model.emission
+    weights = conditional(joint(model, [prompt.numpy(), None, None], emission).cell_and_state(2))
+    g = masked_token_probs(model, all_inputs(model.n_tokens, 2), prompt)[:, 1].numpy()
+    return largest(g - weights.reshape(len(g), -1) @ model.emission.flatten(1).T.numpy())
 
 
 def possible_inputs(model: HMM, length: int) -> tuple[Tensor, Tensor]:
@@ -70,10 +78,7 @@ def shifted(inputs: Tensor, by: int) -> Tensor:
 
 
 def recentred(mu: Tensor, posteriors: np.ndarray) -> Tensor:
-    """μ, nonzero where it was, moved so that μᵀp has either sign among these distributions (n, k).
-
-    Unchanged where the distributions do not differ on supp(μ).
-    """
+    """μ, nonzero where it was, moved so that μᵀp has either sign among these distributions (n, k), if they differ."""
     weighed = (mu != 0).numpy()
     mass = posteriors[:, weighed].sum(1)
     ratios = posteriors[mass > 1e-9] @ mu.numpy() / mass[mass > 1e-9]
@@ -96,16 +101,6 @@ def non_degenerate(rng: np.random.Generator, seed: int) -> HMM:
             if assumption_3_1(model) and assumption_3_2(model):
                 return model
     return families.non_degenerate_hmm(n_states, n_tokens, seed, zeros=float(rng.random()) * 0.6)
-
-
-def start_without_a_state(seed: int) -> tuple[HMM, int]:
-    """A regular chain of three states, but for P[H_0], which misses one of them; and that state."""
-    rng = np.random.default_rng(seed)
-    model = families.regular_hmm(3, int(rng.integers(1, 4)), seed)
-    missing = int(rng.integers(3))
-    start = model.initial.clone()
-    start[missing] = 0
-    return HMM(model.transition, model.emission, start / start.sum(), columns=True), missing
 
 
 @shared
@@ -139,13 +134,12 @@ class Printed(NamedTuple):
     instance: str
 
 
-def in_words(model: HMM | MemoryHMM, length: int, seed: int, residual: float) -> Printed:
+def in_words(model: MemoryHMM, length: int, seed: int, residual: float) -> Printed:
     """The record of an instance: its number of latent paths and inputs as size, and a description."""
     size = lifted_size(model) * (model.n_states * model.n_tokens) ** length
-    cells = "" if isinstance(model, HMM) else f"{model.n_cells} × {model.n_memory} memory values, "
-    counted = ((model.n_states, "state"), (model.n_tokens, "token"))
-    states, tokens = (f"{n} {what}{'s' * (n > 1)}" for n, what in counted)
-    return Printed(residual, size, f"{cells}{states}, {tokens}, length {length}, seed {seed}")
+    words = [f"{n} {what}{'s' * (n > 1)}" for n, what in ((model.n_states, "state"), (model.n_tokens, "token"))]
+    cells = f"{model.n_cells} × {model.n_memory} memory values"
+    return Printed(residual, size, f"{cells}, {', '.join(words)}, length {length}, seed {seed}")
 
 
 def unscaled(mantissa: Tensor, exponent: Tensor) -> np.ndarray:
@@ -157,11 +151,6 @@ def largest(*differences) -> float:
     """The largest absolute entry of several arrays or numbers; 0 where they are empty. NaN stays NaN, unlike in max."""
     sizes = [np.abs(np.asarray(difference, dtype=float)).max(initial=0.0) for difference in differences]
     return float(np.max(sizes))
-
-
-def over(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The elementwise quotient; 0 where `whole` is 0."""
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0)
 
 
 def both_signs(target: np.ndarray, size: float = 1.0) -> bool:

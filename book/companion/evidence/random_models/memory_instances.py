@@ -11,21 +11,17 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from companion.evidence.enumeration import Joint, conditional
-from companion.evidence.random_models.instances import (
-    all_inputs,
-    both_signs,
-    draw_length,
-    draw_weights,
-    joint,
-    over,
-    recentred,
-    shared,
-)
-from hmmlib.inference.messages import masked_token_probs, prompted
+from companion.evidence.enumeration import Joint, conditional, over
+from companion.evidence.random_models import instances
+from companion.evidence.random_models.instances import both_signs, draw_length, draw_weights, shared
+from hmmlib.inference import messages
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import MemoryHMM
-from hmmlib.theory.theorems import prompt_d_6
+from hmmlib.theory import theorems
+from hmmlib.theory.heads import AttentionHead
+
+FIRST_VALUE, BOTH = torch.tensor([[1.0, 0.0], [1.0, -1.0]], dtype=torch.float64)
+"""Tasks on the first of two memory values, and on both."""
 
 TRIES, ENOUGH = 24, 14
 """Draws of a model, at most, until all is as wanted; after fewer it is enough that some input is in 𝓡."""
@@ -60,25 +56,21 @@ class MemoryInstance:
         """H*."""
         return [self.cell * self.model.n_syntax + s for s in self.syntax]
 
-    @property
-    def outside(self) -> np.ndarray:
-        """The states that are not in H*."""
-        return np.delete(np.arange(self.model.n_states), self.states)
-
     @cached_property
     def table(self) -> Joint:
         """The joint table of X."""
-        return joint(self.model, [None] * self.length)
+        return instances.joint(self.model, [None] * self.length)
 
     @cached_property
     def hat(self) -> Joint:
         """The joint table of X̂, with z̃ at its first position."""
-        return self.table if self.prompt is None else joint(self.model, [self.prompt.numpy(), *[None] * self.length])
+        behind = [] if self.prompt is None else [self.prompt.numpy()]
+        return instances.joint(self.model, [*behind, *[None] * self.length])
 
     @cached_property
     def hat_free(self) -> Joint:
         """The joint table of X̂ with nothing observed at its first position."""
-        return joint(self.model, [np.ones_like(self.prompt.numpy()), *[None] * self.length])
+        return instances.joint(self.model, [np.ones_like(self.prompt.numpy()), *[None] * self.length])
 
     @cached_property
     def chance(self) -> np.ndarray:
@@ -98,7 +90,7 @@ class MemoryInstance:
     def _concentrated(self, table: Joint) -> np.ndarray:
         """Where all of P[H_i | all tokens but the i-th] is on H* at each of the last T positions of a table, (n, T)."""
         weights = [table.left_out(i, f"h{i}") for i in range(table.length - self.length + 1, table.length + 1)]
-        return np.stack([(w.sum(1) > 0) & (w[:, self.outside].sum(1) == 0) for w in weights], 1)
+        return np.stack([(w.sum(1) > 0) & (np.delete(w, self.states, 1).sum(1) == 0) for w in weights], 1)
 
     @cached_property
     def sure(self) -> np.ndarray:
@@ -110,7 +102,7 @@ class MemoryInstance:
         """Where all of P[H_i | X̂_{-i} = x̂_{-i}] is on H*, (n, T), or (n, T + 1) and never at the prompt."""
         return np.pad(self._concentrated(self.hat), ((0, 0), (self.positions[0] - 1, 0)))
 
-    @cached_property
+    @property
     def moved(self) -> np.ndarray:
         """Î of (D.8): Î of the input without prompt, moved by one, (n, T + 1)."""
         return np.pad(self.sure, ((0, 0), (1, 0)))  # (D.8)
@@ -139,24 +131,40 @@ class MemoryInstance:
 
     @cached_property
     def probs(self) -> Tensor:
-        return masked_token_probs(self.model, self.inputs, self.prompt)
+        return messages.masked_token_probs(self.model, self.inputs, self.prompt)
 
     @cached_property
     def embeddings(self) -> Tensor:
         if self.prompt is None:
             return self.model.embed(self.inputs)
-        return prompted(self.model, self.prompt, self.inputs)
+        return messages.prompted(self.model, self.prompt, self.inputs)
+
+    @property
+    def state_probs(self) -> Tensor:
+        """P[H_i | all other tokens, and the prompt] by the library, (n, T, H) or (n, T + 1, H)."""
+        latent = messages.latent_given_others(self.model, self.inputs, self.prompt)
+        return latent.unflatten(2, (self.model.n_memory, self.model.n_states)).sum(2)
 
     @cached_property
     def condition(self) -> float:
-        """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors.
-
-        M* is supp(μ) with a prompt, and all of M without one.
-        """
+        """Condition of the columns of W at M* × H* beside an orthonormal basis of the others: the scale of errors."""
         values = range(self.model.n_memory) if self.prompt is None else self.mu.nonzero().squeeze(-1).tolist()
         inside, rest = columns(self.model, self.cell, self.syntax, values)
         basis = scipy.linalg.orth(rest, rcond=1e-9) if rest.size else rest
         return float(np.linalg.cond(np.concatenate([inside, basis], 1)))
+
+    @cached_property
+    def recovery(self) -> theorems.Recovery:
+        """Θ^(1) and Θ^(2,s) of Claim D.3, or behind a prompt of Claim D.10."""
+        if self.prompt is None:
+            return theorems.claim_d_3(self.model, self.cell, self.syntax)
+        return theorems.claim_d_10(self.model, self.mu, self.cell, self.syntax)
+
+    @property
+    def head(self) -> AttentionHead:
+        """The attention head of the proofs of Theorem 4.3, or behind a prompt of D.6; any chain will do."""
+        made = theorems.attention_head if self.prompt is None else theorems.prompted_head
+        return made(self.model, self.mu, self.recovery)
 
     @property
     def selective(self) -> bool:
@@ -175,9 +183,9 @@ def columns(model: MemoryHMM, cell: int, syntax: list[int], values: Sequence[int
     return tuple(table[:, [m for m, _ in part], [h for _, h in part]] for part in (inside, rest))
 
 
-def draw_sizes(rng: np.random.Generator) -> tuple[int, int, int, int]:
+def draw_sizes(rng: np.random.Generator, cells: Sequence[int] = (1, 2, 2, 3)) -> tuple[int, int, int, int]:
     """Cells, memory values, syntax states and recoverable ones of a small model."""
-    n_cells = int(rng.choice([1, 2, 2, 3]))
+    n_cells = int(rng.choice(cells))
     n_memory = int(rng.choice({1: [1, 2, 3, 3], 2: [2, 3, 3, 3], 3: [2]}[n_cells]))  # 3: two to weigh, one not to
     n_syntax = int(rng.integers(1, {1: 5, 2: 3, 3: 2}[n_cells]))
     return n_cells, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))
@@ -201,28 +209,20 @@ def _stationary(rng: np.random.Generator, sizes: tuple, seed: int) -> tuple[Memo
     return families.recoverable_memory_hmm(*sizes, values, seed, 0.5 + 0.45 * rng.random(), stationary=True)
 
 
-def _of_one_cell(rng: np.random.Generator, _: tuple, seed: int) -> tuple[MemoryHMM, int, list[int], list[int]]:
-    """Assumptions 4.4 and 4.5 hold."""
-    n_memory, n_syntax = int(rng.choice([1, 2, 3, 3, 4])), int(rng.integers(1, 5))
-    return _stationary(rng, (1, n_memory, n_syntax, int(rng.integers(1, n_syntax + 1))), seed)
-
-
-def draw_instance(seed: int, make, longest: int, extra: int) -> MemoryInstance:
-    """Draw models from `make(rng, sizes, seed)` until inputs in 𝓡 have both labels, and a prompt something to exclude
-    where `make` gives the values that are weighed; or else some input is in 𝓡.
-
-    At most TRIES of them, the first four of one size.
+def draw_instance(seed: int, make, longest: int, extra: int, *cells: Sequence[int]) -> MemoryInstance:
+    """Draw models from `make(rng, sizes, seed)`, at most TRIES, until inputs in 𝓡 have both labels, and a prompt
+    something to exclude where `make` gives the values that are weighed; or else some input is in 𝓡.
     """
     rng = np.random.default_rng(seed)
-    sizes, found = draw_sizes(rng), None
+    sizes, found = draw_sizes(rng, *cells), None
     for k in range(TRIES):
-        sizes = sizes if k < 4 else draw_sizes(rng)
+        sizes = sizes if k < 4 else draw_sizes(rng, *cells)
         model, cell, syntax, values = make(rng, sizes, int(rng.integers(2**31)))
         length = max(draw_length(rng, model, longest, extra) for _ in range(2))  # short inputs are seldom in 𝓡
         mu = draw_weights(rng, model.n_memory, support=values)
-        instance = MemoryInstance(model, mu, cell, syntax, all_inputs(model.n_tokens, length))
+        instance = MemoryInstance(model, mu, cell, syntax, instances.all_inputs(model.n_tokens, length))
         posteriors = conditional(instance.table.given_input(f"m{cell}"))[instance.in_r]
-        instance = replace(instance, mu=recentred(mu, posteriors))
+        instance = replace(instance, mu=instances.recentred(mu, posteriors))
         excluding = values is None or len(values) < model.n_memory
         if excluding and both_signs(posteriors @ instance.mu.numpy()):
             return instance
@@ -239,7 +239,7 @@ def memory_instance(seed: int) -> MemoryInstance:
 
 
 def _with_prompt_d_6(instance: MemoryInstance) -> MemoryInstance:
-    return replace(instance, prompt=prompt_d_6(instance.model, instance.mu, instance.cell))
+    return replace(instance, prompt=theorems.prompt_d_6(instance.model, instance.mu, instance.cell))
 
 
 @shared
@@ -247,15 +247,14 @@ def prompted_instance(seed: int) -> MemoryInstance:
     """Assumptions 4.4 and D.5 hold, and the prompt is (D.6)."""
     if seed % 10 == 0:  # rare among the others: the prompt takes a state away, and more positions become sure
         model, syntax = families.shrinking_support(seed)
-        mu = torch.tensor([1.0, 0.0], dtype=torch.float64)
-        return _with_prompt_d_6(MemoryInstance(model, mu, 0, syntax, all_inputs(4, 2)))
+        return _with_prompt_d_6(MemoryInstance(model, FIRST_VALUE, 0, syntax, instances.all_inputs(4, 2)))
     return _with_prompt_d_6(draw_instance(seed, _stationary, 3, 1))
 
 
 @shared
 def one_cell_instance(seed: int) -> MemoryInstance:
     """The same with one memory cell."""
-    return _with_prompt_d_6(draw_instance(seed, _of_one_cell, 4, 1))
+    return _with_prompt_d_6(draw_instance(seed, _stationary, 4, 1, [1]))
 
 
 def with_other_start(seed: int, zeros: float) -> MemoryInstance:
@@ -276,25 +275,29 @@ def sparse_instance(seed: int, behind_prompt: bool = False) -> MemoryInstance:
     model = families.sparse_memory_hmm(n_memory, n_cells * n_syntax, n_tokens, seed, zeros, n_cells)
     size = model.memory.numel() * model.n_states
     prompt = torch.as_tensor(rng.random(size) * (rng.random(size) < 0.6)) if behind_prompt else None
-    inputs = all_inputs(n_tokens, draw_length(rng, model, 3 - behind_prompt, extra=behind_prompt))
+    inputs = instances.all_inputs(n_tokens, draw_length(rng, model, 3 - behind_prompt, extra=behind_prompt))
     return MemoryInstance(model, torch.zeros(n_memory), 0, [0], inputs, prompt)
 
 
-def not_stationary(seed: int) -> tuple[MemoryHMM, Tensor]:
-    """A regular chain that does not start in its stationary distribution, with all inputs of length 2."""
+def not_stationary(seed: int) -> MemoryInstance:
+    """A regular chain that does not start in its stationary distribution, and the prompt (D.6) for the first value."""
     draw = torch.Generator().manual_seed(seed)
     chain = families.regular_hmm(3, 2, draw, zeros=0.2)
     initial = chain.stationary() * torch.arange(1, 4)
     emission = appendix_e.softmax_of_uniform((3, 2, 3), 0.2, draw)
     memory = appendix_e.softmax_of_uniform((2,), 1.0, draw)
-    return MemoryHMM(chain.transition, emission, initial / initial.sum(), memory), all_inputs(3, 2)
+    model = MemoryHMM(chain.transition, emission, initial / initial.sum(), memory)
+    return _with_prompt_d_6(MemoryInstance(model, FIRST_VALUE, 0, [0], instances.all_inputs(3, 2)))
 
 
-def parity(seed: int, n: int = 2) -> MemoryHMM:
-    """`parity_memory_hmm` with noise drawn from `seed`."""
-    return families.parity_memory_hmm(n, float(np.random.default_rng(seed).uniform(0.02, 0.4)))
+def parity(seed: int, n: int = 2, behind_prompt: bool = False) -> MemoryInstance:
+    """`parity_memory_hmm` with noise drawn from `seed`, and all inputs of length 2; perhaps behind the prompt (D.6)."""
+    model = families.parity_memory_hmm(n, float(np.random.default_rng(seed).uniform(0.02, 0.4)))
+    case = MemoryInstance(model, BOTH if n == 2 else torch.ones(n), 0, list(range(2 * n)), instances.all_inputs(n, 2))
+    return _with_prompt_d_6(case) if behind_prompt else case
 
 
-def twins(seed: int) -> tuple[MemoryHMM, Tensor]:
-    """`recoverable_twins`, and two inputs between which G_1 does not differ, and with a prompt Ḡ_2 does not."""
-    return families.recoverable_twins(seed), torch.tensor([[0, 2], [0, 4]])
+def twins(seed: int, behind_prompt: bool) -> MemoryInstance:
+    """`recoverable_twins`, and two inputs between which G_1 does not differ, nor Ḡ_2 behind the prompt (D.6)."""
+    case = MemoryInstance(families.recoverable_twins(seed), BOTH, 0, [0, 2, 3], torch.tensor([[0, 2], [0, 4]]))
+    return _with_prompt_d_6(case) if behind_prompt else case

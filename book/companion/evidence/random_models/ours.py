@@ -6,19 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from companion.evidence.random_models.instances import (
-    Checked,
-    both_signs,
-    draw_length,
-    draw_prompt,
-    draw_weights,
-    largest,
-    mislabelled,
-    non_degenerate,
-    possible_inputs,
-    recentred,
-    shifted,
-)
+from companion.evidence.random_models import instances
+from companion.evidence.random_models.instances import Checked, both_signs, draw_prompt, largest, mislabelled
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models import appendix_e, families
 from hmmlib.models.hmm import HMM
@@ -35,8 +24,9 @@ def _prompted_model(seed: int) -> tuple[HMM, Tensor, Tensor, Tensor]:
     model = families.regular_hmm(*sizes, seed, zeros)
     prompt = draw_prompt(rng, model.n_states).clamp(min=0.05 * (rng.random() < 0.5))
     prompt[int(rng.integers(model.n_states))] = 1
-    inputs, beliefs = possible_inputs(model, draw_length(rng, model, 3, extra=2))
-    return model, lemma_c_2(model, prompt), beliefs, masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
+    inputs, beliefs = instances.possible_inputs(model, instances.draw_length(rng, model, 3, extra=2))
+    probs = masked_token_probs(model, instances.shifted(inputs, 1), prompt)[:, 1]
+    return model, lemma_c_2(model, prompt), beliefs, probs
 
 
 def _planted(seed: int) -> tuple[HMM, Tensor, LinearHead, Tensor, Tensor, Tensor]:
@@ -58,7 +48,8 @@ def check_certificate(seed: int) -> Checked:
     """
     rng = np.random.default_rng([seed, 1])
     model, reach, beliefs, probs = _prompted_model(seed)
-    mu, distance = recentred(draw_weights(rng, model.n_states), beliefs.numpy()), float(rng.random()) * 0.3
+    mu = instances.recentred(instances.draw_weights(rng, model.n_states), beliefs.numpy())
+    distance = float(rng.random()) * 0.3
     head, made = certificates.nearest_head(model, mu, reach, slack=float(rng.random()) * 0.2)
     possible, holds = probs.any(1), made.holds(beliefs, distance)
     target = beliefs @ mu
@@ -130,8 +121,8 @@ def check_separable_votes(seed: int) -> Checked:
     if not isinstance(found, LinearHead):
         return Checked(np.inf, True)
     prompt, head = certificates.prompt_for_separating_head(model, mu, found)
-    inputs, beliefs = possible_inputs(model, 3)
-    probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
+    inputs, beliefs = instances.possible_inputs(model, 3)
+    probs = masked_token_probs(model, instances.shifted(inputs, 1), prompt)[:, 1]
     target, scale = (beliefs @ mu).numpy(), mu.abs().max().item()
     error = certificates.certificate(model, mu, head, lemma_c_2(model, prompt)).error / scale
     return Checked(max(error, mislabelled(head.label(probs), target, scale)), both_signs(target))
@@ -158,13 +149,13 @@ def control_separable_votes(seed: int) -> float:
 def _classes(seed: int) -> tuple[Tensor, Tensor]:
     """Three classes' scores by Theorem 3.3 of every possible input, and what they should rank, both (n, 3)."""
     rng = np.random.default_rng(seed)
-    model = non_degenerate(rng, seed)
+    model = instances.non_degenerate(rng, seed)
     while model.n_states == 1:
-        model = non_degenerate(rng, int(rng.integers(2**31)))
+        model = instances.non_degenerate(rng, int(rng.integers(2**31)))
     weights = torch.as_tensor(rng.normal(size=(3, model.n_states)))
-    inputs, beliefs = possible_inputs(model, 2)
+    inputs, beliefs = instances.possible_inputs(model, 2)
     heads = torch.stack([theorem_3_3(model, mu).weights for mu in weights], 1)
-    return masked_token_probs(model, shifted(inputs, 1))[:, 0] @ heads, beliefs @ weights.T
+    return masked_token_probs(model, instances.shifted(inputs, 1))[:, 0] @ heads, beliefs @ weights.T
 
 
 def check_several_classes(seed: int) -> Checked:
@@ -191,11 +182,8 @@ def check_relabelling(seed: int) -> Checked:
     words = rng.integers(0, model.n_tokens, model.n_states).tolist()
     relabelled = torch.zeros(model.n_tokens, model.n_states, dtype=torch.float64)
     relabelled[words, range(model.n_states)] = 1
-    signal = certificates.signal_for(words, model.n_tokens)
-    plain, behind = (
-        certificates.gated_readout(model.emission, beliefs),
-        certificates.gated_readout(model.emission, beliefs, signal),
-    )
+    signals = None, certificates.signal_for(words, model.n_tokens)
+    plain, behind = (certificates.gated_readout(model.emission, beliefs, signal) for signal in signals)
     residual = largest((plain - beliefs @ model.emission.T).numpy(), (behind - beliefs @ relabelled.T).numpy())
     return Checked(residual, largest((behind - plain).numpy()) > 1e-3)
 

@@ -2,20 +2,21 @@
 
 Which probabilities are zero depends only on the supports of A, P[M], u and μ, and on those of the rows of W for the
 tokens of the input. So a statement about supports is decided for every model of a size by going through all supports:
-every A, every P[M], every sequence of rows of W, whatever the vocabulary (a row for a token not in the input changes
-nothing, and keeps columns of W from being zero).
+every A, every P[M], every sequence of rows of W, whatever the vocabulary. 1 stands for every entry that is positive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
 from companion.evidence.enumeration import Joint
-from companion.evidence.exact.rational import Model, marginals, tau
-from companion.evidence.zero_patterns.supports import Size, anywhere, members, stays_full, subsets, supports
+from companion.evidence.exact.rational import Model, marginals, others, tau
 
 Rows = list[np.ndarray]
 """For each position of an input its lifted evidence, (n, K, H) for n inputs."""
@@ -24,12 +25,93 @@ Cases = Iterator[tuple[np.ndarray, np.ndarray, Callable[[int], dict]]]
 Check = Callable[[Model, Rows], Cases]
 
 
+def supports(model: Model, rows: list[np.ndarray]) -> list[np.ndarray]:
+    """Where P[H̃_i, evidence but that of i] > 0, for i = 0, …, t and n inputs at once, (n, K, H) each."""
+    return [table > 0 for table in np.broadcast_arrays(*others(model, rows))]
+
+
+def anywhere(tables: np.ndarray) -> np.ndarray:
+    """Of tables (…, A, B), those with an entry that is not zero."""
+    return tables.any((-2, -1))
+
+
+def binary(size: int) -> np.ndarray:
+    """All patterns of this size, (2^size, size), pattern k with bit b of k at b."""
+    return np.arange(1 << size)[:, None] >> np.arange(size) & 1
+
+
+def subsets(allowed: np.ndarray) -> np.ndarray:
+    """The nonempty subsets of a set, each as an indicator, the whole set first."""
+    every = binary(len(allowed))[:0:-1].astype(bool)
+    return every[~(every & ~allowed).any(1)]
+
+
+def members(indicator: np.ndarray) -> list[int]:
+    return np.flatnonzero(indicator).tolist()
+
+
+def ergodic(transition: np.ndarray) -> bool:
+    """Whether A is primitive: then this power of it has no zero (Wielandt 1950)."""
+    return (np.linalg.matrix_power(transition, (len(transition) - 1) ** 2 + 1) > 0).all()
+
+
+def stays_full(transition: np.ndarray) -> bool:
+    """Whether every P[H_i] has full support when P[H_0] has: no row of A is zero."""
+    return transition.any(1).all()
+
+
+def matrices(n_states: int, wanted: Callable[[np.ndarray], bool] = ergodic) -> list[np.ndarray]:
+    """All supports of A that are `wanted`; none of their columns is zero."""
+    columns = 1 + np.indices(((1 << n_states) - 1,) * n_states).reshape(n_states, -1)
+    return [matrix.T for matrix in binary(n_states)[columns.T] if wanted(matrix.T)]
+
+
+def up_to_relabelling(matrices: list[np.ndarray]) -> list[np.ndarray]:
+    """One support of A for each class of those that a permutation of the states takes into each other."""
+
+    def code(matrix: np.ndarray) -> tuple[int, ...]:
+        return tuple((1 << np.arange(len(matrix))) @ matrix)
+
+    orders = list(permutations(range(len(matrices[0]))))
+    return [a for a in matrices if code(a) == min(code(a[np.ix_(order, order)]) for order in orders)]
+
+
+@dataclass(frozen=True)
+class Size:
+    """All models of one size and all inputs of some lengths; `reduced`: A up to relabelling, P[M] of full support."""
+
+    n_states: int
+    lengths: tuple[int, ...]
+    n_cells: int = 1
+    n_values: int = 1
+    wanted: Callable[[np.ndarray], bool] = ergodic
+    reduced: bool = False
+
+    def models(self) -> Iterator[Model]:
+        """Every A and P[M], of ones and zeros; P[H_0] is full, and each possible row of W is a token's."""
+        shape = (self.n_values,) * self.n_cells
+        rows = binary(self.n_values * self.n_states).reshape(-1, self.n_values, self.n_states)
+        transitions = matrices(self.n_states, self.wanted)
+        memories = subsets(np.ones(shape, bool).ravel()).astype(float)
+        for transition in up_to_relabelling(transitions) if self.reduced else transitions:
+            for memory in memories[:1] if self.reduced else memories:
+                yield Model(transition.astype(float), rows, np.ones(self.n_states), memory.reshape(shape))
+
+    def inputs(self) -> list[np.ndarray]:
+        """For each length every sequence of rows of W, (length, n)."""
+        return [np.indices((1 << self.n_values * self.n_states,) * t).reshape(t, -1) for t in self.lengths]
+
+    def __str__(self) -> str:
+        chain = "ergodic A" if self.wanted is ergodic else "A without a zero row or column"
+        cells = f", {self.n_cells} cell{'s' * (self.n_cells > 1)} of {self.n_values} values" * (self.n_values > 1)
+        some = ", A up to relabelling and P[M] of full support" * self.reduced
+        lengths = f"1 to {max(self.lengths)}" if len(self.lengths) > 1 else "1"
+        return f"{self.n_states} states{cells}, every {chain}{some}, any rows of W, length {lengths}"
+
+
 def possible(model: Model, rows: Rows) -> np.ndarray:
     """Whether the evidence has positive probability."""
     return anywhere(supports(model, rows)[0])
-
-
-# Section 3
 
 
 def pattern_claim_b_1(model: Model, rows: Rows) -> Cases:
@@ -40,17 +122,13 @@ def pattern_claim_b_1(model: Model, rows: Rows) -> Cases:
         yield True, ~anywhere(later ^ law & here), lambda k: {"i": i}
 
 
-def path_supports(model: Model, length: int) -> list[np.ndarray]:
-    """The support of τ_1, …, τ_t for every input of a length, (inputs, 1, H), by going through every path."""
-    table = Joint(model.transition, model.emission[:, 0], model.initial, [None] * length)
-    return [table.left_out(i, f"h{i}")[:, None] > 0 for i in range(1, length + 1)]
-
-
 def pattern_lemma_c_1(model: Model, rows: Rows) -> Cases:
     """For (u, ones, e(x)) and every u: the messages (C.1) are zero, and so Ḡ_i is, exactly where no path is left."""
-    n_rows, paths = len(model.emission), path_supports(model, len(rows) + 2)
+    n_rows, length = len(model.emission), len(rows) + 2
+    table = Joint(model.transition, model.emission[:, 0], model.initial, [None] * length)
+    paths = [table.left_out(i, f"h{i}") > 0 for i in range(1, length + 1)]
     for u, prompt in enumerate(model.emission):  # the last of all rows is of ones
-        left = [table.reshape(n_rows, n_rows, -1, 1, model.n_states)[u, -1] for table in paths]
+        left = [path.reshape(n_rows, n_rows, -1, 1, model.n_states)[u, -1] for path in paths]
         messages = tau(model, [prompt, model.ones, *rows])
         differ = [anywhere((a > 0) ^ b) for a, b in zip(messages, left, strict=True)]
         yield True, ~np.any(differ, 0), lambda k: {"u": members(prompt)}
@@ -168,8 +246,8 @@ def pattern_claim_d_15(model: Model, rows: Rows) -> Cases:
             yield True, anywhere(latent) == left, lambda k: {"supp(mu)": members(mu), "i": i}
 
 
-def attention(model: Model, rows: Rows, right: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Cases:
-    """For x in Z: whether the positions Î of (D.8), if any, and those attended to, I, are as they should be."""
+def pattern_lemma_d_9(model: Model, rows: Rows, right: np.ufunc = np.less_equal) -> Cases:
+    """For x in Z, Î of (D.8) not empty: Î is inside I, the positions attended to; or `right` of both, as indicators."""
     plain = supports(model, rows)
     for mu, behind, latents in prompts(model, rows):
         in_z = np.all([anywhere(latent) for latent in latents[2:]], 0)
@@ -177,35 +255,17 @@ def attention(model: Model, rows: Rows, right: Callable[[np.ndarray, np.ndarray]
         for essential in essential_sets(model):
             printed = np.array([concentrated(plain[unprompted(i)], essential) for i in range(2, len(latents))])
             attended = np.array([concentrated(latent, essential) for latent in latents[2:]])
-            yield (
-                in_z & printed.any(0),
-                right(printed, attended).all(0),
-                lambda k: {
-                    "supp(mu)": members(mu),
-                    "S*": members(essential),
-                    "I-hat": [i + 2 for i in members(printed[:, k])],
-                    "I": [i + 2 for i in members(attended[:, k])],
-                    "x-hat possible": bool(likely[k]),
-                },
-            )
+
+            def choice(k: int) -> dict:
+                positions = (("I-hat", printed), ("I", attended))
+                found = {name: [i + 2 for i in members(where[:, k])] for name, where in positions}
+                return {"supp(mu)": members(mu), "S*": members(essential), **found, "x-hat possible": bool(likely[k])}
+
+            yield in_z & printed.any(0), right(printed, attended).all(0), choice
 
 
-def pattern_lemma_d_9(model: Model, rows: Rows) -> Cases:
-    """Î is inside I."""
-    return attention(model, rows, lambda printed, attended: ~printed | attended)
-
-
-def printed_pattern_lemma_d_9(model: Model, rows: Rows) -> Cases:
-    """Î = I."""
-    return attention(model, rows, lambda printed, attended: printed == attended)
-
-
-# Each statement with the sizes that it is decided for
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """`check` is the form that holds; `printed` that of the paper, where it fails."""
+class Pattern(NamedTuple):
+    """A statement and the sizes it is decided for: the form that holds, and as printed where that fails."""
 
     check: Check
     sizes: tuple[Size, ...]
@@ -241,25 +301,20 @@ PATTERNS: dict[str, Pattern] = {
     "Lemma C.2": Pattern(pattern_lemma_c_2, VANILLA),
     "Theorem 3.6": Pattern(pattern_theorem_3_6, VANILLA),
     "Theorem 4.3": Pattern(pattern_theorem_4_3, MEMORY),
-    "Lemma D.9": Pattern(pattern_lemma_d_9, MEMORY, printed_pattern_lemma_d_9),
+    "Lemma D.9": Pattern(pattern_lemma_d_9, MEMORY, partial(pattern_lemma_d_9, right=np.equal)),
     "Proposition D.11": Pattern(pattern_proposition_d_11, MEMORY),
     "Claim D.12": Pattern(pattern_claim_d_12, MEMORY),
     "Lemma D.13": Pattern(pattern_lemma_d_13, MEMORY),
     "Claim D.15": Pattern(pattern_claim_d_15, MEMORY),
 }
-"""By the name that the paper prints."""
+"""By the paper's name."""
 
 
 def describe(model: Model, x: np.ndarray, failure: dict) -> dict:
     """A pattern to be read: supports as 0 and 1, A by rows, W by token and value of the cell, then what fails."""
     tokens, positions = np.unique(x, return_inverse=True)
-    return {
-        "A": model.transition.astype(int).tolist(),
-        "P[M]": model.memory.astype(int).ravel().tolist(),
-        "W": model.emission[tokens].tolist(),
-        "x": positions.tolist(),
-        **failure,
-    }
+    transition, memory = model.transition.astype(int).tolist(), model.memory.astype(int).ravel().tolist()
+    return {"A": transition, "P[M]": memory, "W": model.emission[tokens].tolist(), "x": positions.tolist(), **failure}
 
 
 def instances(check: Check, sizes: tuple[Size, ...]) -> Iterator[tuple[int, list[dict]]]:
