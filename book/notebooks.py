@@ -24,8 +24,7 @@ import jupytext
 import nbformat
 import side_by_side
 import yaml
-from dependencies import code_of, digest, module_file, reached
-from parameter_files import read_parameters
+from inputs import code_of, digest, module_file, reached, read_parameters
 from portable import plain
 
 import hmmlib

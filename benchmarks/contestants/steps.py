@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
+from functools import partial
 
 import numpy as np
 import torch
+from common import whole_training
 
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
@@ -15,8 +16,7 @@ from hmmlib.training.pretraining import Pretraining, Run
 
 
 def steps(count: int, trial: dict, inputs: str):
-    """A call is `count` steps of a trial, whose text must be that of the file; `trial` has the fields of a
-    TrialSpec."""
+    """A call is `count` steps of a trial, with the fields of a TrialSpec, whose text must be that of the file."""
     spec = TrialSpec(**trial)
     run = Run(build_network(spec).train(), draw_model(spec), spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
     if not np.array_equal(run.text, np.load(inputs)):
@@ -48,16 +48,12 @@ SCHEDULES = {"linear": pretraining.rate_at, "cosine": cosine, "stable": stable}
 
 
 def trained(trial: dict, schedule: str = "linear"):
-    """A call is a trial's whole pretraining. The answer: the seconds that it took, then all weights in a row."""
+    """A call is a trial's whole pretraining."""
     spec = TrialSpec(**trial)
 
-    def call() -> np.ndarray:
+    def built():
         pretraining.rate_at = SCHEDULES[schedule]
-        network, model = build_network(spec), draw_model(spec)
-        start = time.perf_counter()
-        pretraining.pretrain(network, model, spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
-        seconds = time.perf_counter() - start
-        weights = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
-        return np.concatenate([[seconds], weights.double().numpy()])
+        network, parts = build_network(spec), (spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
+        return network, partial(pretraining.pretrain, network, draw_model(spec), *parts)
 
-    return call, lambda result: result
+    return whole_training(built)

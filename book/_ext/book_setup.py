@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 PARTS = ("mathematics", "pictures", "ledger_tables", "works_map", "page_facts", "cards", "api_reference")
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
-EXECUTED = "build/executed"
 MOVED = {
     "book/benchmarks": "benchmarks/README.md",
     "book/changes": "CHANGELOG.md",
@@ -41,7 +40,7 @@ def repository_from_environment(app, config):
 def show_executed(app, docname, source):
     """Hand MyST-NB the executed copy of a notebook; the page keeps the committed notebook's path and links."""
     if docname.startswith("notebooks/"):
-        path = Path(app.srcdir, EXECUTED, f"{docname}.ipynb")
+        path = Path(app.srcdir, "build", "executed", f"{docname}.ipynb")
         app.env.note_dependency(str(path))
         if path.is_file():
             source[0] = path.read_text(encoding="utf8")
@@ -51,21 +50,17 @@ def show_executed(app, docname, source):
 
 def number_as_the_paper(app, env):
     """Overwrite the running numbers of boxes and equations labelled `paper-…` or `ours-…` by those in the labels."""
+    shown = [(b["docname"], b["countertype"], label, label) for label, b in env.proof_list.items() if not b["nonumber"]]
+    for label, (docname, _) in env.domaindata["math"]["objects"].items():
+        shown.append((docname, "displaymath", nodes.make_id(f"equation-{label}"), label))
     changed = set()
-
-    def put(docname, kind, key, label):
+    for docname, kind, key, label in shown:
         if match := PAPER_LABEL.match(label):
             numbers = env.toc_fignumbers.setdefault(docname, {}).setdefault(kind, {})
             number = tuple(match["number"].upper().split("-"))
             if numbers.get(key) != number:
                 numbers[key] = number
                 changed.add(docname)
-
-    for label, box in getattr(env, "proof_list", {}).items():
-        if not box["nonumber"]:
-            put(box["docname"], box["countertype"], label, label)
-    for label, (docname, _) in env.domaindata["math"]["objects"].items():
-        put(docname, "displaymath", nodes.make_id(f"equation-{label}"), label)
     return sorted(changed)
 
 

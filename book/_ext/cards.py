@@ -28,7 +28,7 @@ STATEMENT = re.compile("^(equation-)?(paper|ours)-")
 def statements(env) -> dict[str, tuple[str, str]]:
     """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
     anchors = {}
-    for label, box in getattr(env, "proof_list", {}).items():
+    for label, box in env.proof_list.items():
         if STATEMENT.match(label) and not box["nonumber"]:
             anchors[f"{box['realtype'].title()} {number(label)}"] = (box["docname"], label)
     return anchors

@@ -56,17 +56,6 @@ def without(hypothesis: str, entries: list[dict]) -> list[dict]:
     return [e for e in entries if any(hypothesis in clause.split(": ")[0] for clause in e["unneeded"].split(";"))]
 
 
-def counts(entries: list[dict]) -> dict[str, int]:
-    """What the page's sentences count, by name."""
-    return {
-        "results": sum(not entry["ours"] and not assumed(entry) for entry in entries),
-        "assumptions": sum(map(assumed, entries)),
-        "ours": sum(entry["ours"] for entry in entries),
-        "freer": sum(bool(entry["unneeded"]) for entry in entries),
-        "instances": entries[0]["instances"],
-    }
-
-
 def ruled(entry: dict) -> list[list]:
     """The ruling, what it rests on where the printed form is off, and hypotheses that are not needed."""
     models = f"{entry['instances']:,} random models"
@@ -122,11 +111,18 @@ def row(*cells: str | list[list]) -> nodes.row:
 
 
 class Counted(SphinxRole):
-    """A number that the ledger gives, by its name in `counts`."""
+    """A number that the ledger gives, by its name."""
 
     def run(self):
-        ledger = read(self.env)
-        return [nodes.Text(f"{counts(ledger['entries'])[self.text]:,}")] if ledger else [], []
+        entries = (read(self.env) or {"entries": []})["entries"]
+        numbers = {
+            "results": sum(not entry["ours"] and not assumed(entry) for entry in entries),
+            "assumptions": sum(map(assumed, entries)),
+            "ours": sum(entry["ours"] for entry in entries),
+            "freer": sum(bool(entry["unneeded"]) for entry in entries),
+            "instances": max((entry["instances"] for entry in entries), default=0),
+        }
+        return [nodes.Text(f"{numbers[self.text]:,}")], []
 
 
 class FromLedger(SphinxDirective):
