@@ -128,9 +128,7 @@ def check(path: Path, folder: Path, values: dict | None = None) -> tuple[dict[st
     """Run one notebook as Colab would, with these values injected, in a new layer over `folder / "base"`.
 
     Git takes `folder / "repository.git"` for the project's address. The layer is kept only where something is wrong.
-
-    Returns:
-        The packages that the notebook has installed, with their versions, and what is wrong, or "".
+    Returns the versions of the packages that the notebook has installed, and what is wrong, or "".
     """
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook

@@ -316,9 +316,6 @@ def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:
 def build(preset: str, slots: int) -> None:
     """Execute what is not up to date. SystemExit with the names of what failed, ValueError for wrong arguments."""
     parameters = ROOT / "parameters" / f"{preset}.yaml"
-    if not parameters.is_file():
-        known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
-        raise ValueError(f"unknown preset {preset!r}: choose from {known}")
     read_parameters(parameters, [source.with_suffix(".ipynb") for source in sources()])
     if slots < 1:
         raise ValueError(f"--jobs must be at least 1, not {slots}")
@@ -332,9 +329,6 @@ def build(preset: str, slots: int) -> None:
 
 def run(name: str, parameters: Path, out: Path) -> None:
     """Run one notebook. Its run lands in `out` only when every cell has passed; SystemExit where one has not."""
-    known = [source.stem for source in sources()]
-    if name not in known:
-        raise ValueError(f"no such notebook: {name}; choose from {', '.join(known)}")
     if out.suffix != ".ipynb" or out.is_dir():
         raise ValueError(f"--out must be a file *.ipynb, not {out}")
     notebook, failed = ROOT / "notebooks" / f"{name}.ipynb", out.with_suffix(".failed.ipynb")
@@ -352,10 +346,12 @@ def main() -> None:
     commands.add_parser("twins").add_argument("--check", action="store_true")
     commands.add_parser("copies")
     execution = commands.add_parser("execute")
-    execution.add_argument("preset", nargs="?", default="quick")
+    presets = sorted(path.stem for path in (ROOT / "parameters").glob("*.yaml"))
+    execution.add_argument("preset", nargs="?", default="quick", metavar="PRESET", choices=presets)
     execution.add_argument("--jobs", type=int, default=side_by_side.cores(), help="at a time; else one for each core")
     running = commands.add_parser("run")
-    running.add_argument("name", metavar="NAME", help="such as 2-setting")
+    names = [source.stem for source in sources()]
+    running.add_argument("name", metavar="NAME", choices=names, help="such as 2-setting")
     running.add_argument("parameters", metavar="FILE", type=Path, help="such as parameters/smoke.yaml")
     running.add_argument("--out", type=Path, help="where to write the run, whole or not at all; else mine/NAME.ipynb")
     given = parser.parse_args()

@@ -45,13 +45,10 @@ def _in_child(job: Job, log: IO[bytes]) -> None:
 
 
 def run(jobs: Sequence[Job], slots: int) -> list[str]:
-    """Run jobs in their order, as many at a time as fill the slots, and print how each ended.
+    """Run jobs in their order, as many at a time as fill the slots, and print how each ended; the names that failed.
 
     A job that fails stops no other. An interrupt, or a SIGTERM, ends all that are running, and what they have started
     (kernels are in sessions of their own, and end when their parent is gone).
-
-    Returns:
-        The names of those that failed.
     """
     context, waiting, running, failed = get_context("fork"), list(jobs), {}, []
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))

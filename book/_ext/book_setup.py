@@ -1,8 +1,4 @@
-"""The book's own Sphinx extension: this module, and one beside it for each larger part.
-
-It shows executed notebooks at their own paths, numbers theorems and equations as the paper does, and derives every
-link to the repository from one address.
-"""
+"""The book's own Sphinx extension: this module, and one beside it for each larger part."""
 
 from __future__ import annotations
 

@@ -128,7 +128,6 @@ class Counted(SphinxRole):
 class FromLedger(SphinxDirective):
     """A table made from the ledger; subclasses name its columns with their widths, and make its rows."""
 
-    columns: tuple[tuple[str, int], ...]
     classes = ("plain",)
 
     def run(self):

@@ -92,9 +92,12 @@ def test_a_file_for_the_book_has_names_that_every_notebook_has(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "2-sett", "mine.yaml"], "no such notebook: 2-sett; choose from 2-setting, 3-1-prompt"),
+        (
+            ["run", "2-sett", "mine.yaml"],
+            "argument NAME: invalid choice: '2-sett' (choose from",
+        ),
         (["run", "2-setting", "mine.yaml", "--out", "run.html"], "--out must be a file *.ipynb, not run.html"),
-        (["execute", "quik"], "unknown preset 'quik': choose from"),
+        (["execute", "quik"], "argument PRESET: invalid choice: 'quik' (choose from"),
         (["execute", "quick", "--jobs", "0"], "--jobs must be at least 1, not 0"),
     ],
 )
