@@ -71,21 +71,16 @@ class Worker:
         if threads == 1:
             settings["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [PEERS if contestant.peer else sys.executable, FOLDER / "worker.py", *processors],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **settings, **contestant.env},
-                start_new_session=True,
-            )
+            command = [PEERS if contestant.peer else sys.executable, FOLDER / "worker.py", *processors]
+            pipes = dict(text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            environment = {**os.environ, **settings, **contestant.env}
+            self.process = subprocess.Popen(command, **pipes, env=environment, start_new_session=True)
 
     def ask(self, box: float, limit: int, **order) -> dict:
         """The answer to an order. Failed where it has none, where the worker ends, and beyond a limit."""
         with contextlib.suppress(BrokenPipeError):
             os.killpg(self.process.pid, signal.SIGCONT)
-            self.process.stdin.write(json.dumps(order).encode() + b"\n")
-            self.process.stdin.flush()
+            print(json.dumps(order), file=self.process.stdin, flush=True)
         deadline = time.monotonic() + box
         while not select.select([self.process.stdout], [], [], POLL)[0]:
             if self.resident() > limit:
@@ -112,10 +107,7 @@ class Worker:
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        self.process.communicate()
 
 
 def contest(

@@ -32,7 +32,7 @@ LONGEST = 900.0
 
 
 def ours(states: int, seed: int, steps: int, schedule: str = "linear", **changes) -> dict:
-    """A run of ours: the preset but for `changes`. Warm-up is a share of the run, as in the preset."""
+    """A run of ours: the preset but for `changes`, with its share of warm-up."""
     own = TrialSpec(PRESET)
     changes = dict(learning_rate=own.learning_rate, muon_rate=own.muon_rate, batch=own.batch) | changes
     warmup = max(1, round(own.warmup * steps / own.steps))
@@ -86,7 +86,7 @@ def train(key: dict) -> dict:
     trial = dict(preset=PRESET, n_states=key["states"], seed=key["seed"], steps=key["steps"], **changes)
     spec = TrialSpec(**trial)
     if key["side"] == "hmmlib":
-        who = Contestant("hmmlib", "steps:trained", dict(trial=trial, schedule=key["schedule"]), peer=False)
+        who = Contestant("hmmlib", "networks:trained", dict(trial=trial, schedule=key["schedule"]), peer=False)
     else:
         settings = trainer_settings(spec, key["learning_rate"]) | dict(optim="adamw_torch_fused")
         who = Contestant("Trainer", "with_trainer:trained", settings, inputs=save_text(spec))

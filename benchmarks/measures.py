@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -48,25 +49,22 @@ def dynamax(call: str, dtype: str, name: str = "dynamax", **rest) -> Contestant:
 def posteriors(row, quick: bool) -> None:
     n, length = (100, 33) if quick else (1000, 129)
     settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=9, budget=6.0, box=30.0)
-    for threads in (1,) if quick else (1, 2):
-        for dtype in ("float64", "float32"):
-            for states in (30,) if quick else (4, 30, 64, 256):
-                model = random_hmm(states, TOKENS, seed=states)
-                inputs = save(f"hmm-{states}-{n}-{length}", model, model.sample(n, length, seed=1).tokens)
-                for what in ("posteriors", "G"):
-                    key = dict(what=what, threads=threads, states=states, n=n, length=length, dtype=dtype)
-                    who = smoothers(inputs, **key)
-                    row(partial(contest, who, threads, tolerance=TOLERANCE[dtype], **settings), **key, tokens=TOKENS)
+    sizes = ((1,), (30,)) if quick else ((1, 2), (4, 30, 64, 256))
+    for threads, dtype, states in product(sizes[0], TOLERANCE, sizes[1]):
+        model = random_hmm(states, TOKENS, seed=states)
+        inputs = save(f"hmm-{states}-{n}-{length}", model, model.sample(n, length, seed=1).tokens)
+        for what in ("posteriors", "G"):
+            key = dict(what=what, threads=threads, states=states, n=n, length=length, dtype=dtype)
+            who = smoothers(inputs, **key)
+            row(partial(contest, who, threads, tolerance=TOLERANCE[dtype], **settings), **key, tokens=TOKENS)
 
 
 def smoothers(inputs: Path, what: str, threads: int, states: int, n: int, length: int, dtype: str) -> list[Contestant]:
-    """Ours first. hmmlearn is float64 and uses one thread, pomegranate is float32; both do fewer sequences of large
-    chains."""
+    """Ours first. hmmlearn is float64 on one thread, pomegranate float32; both do fewer sequences of large chains."""
     call = {"posteriors": "posteriors", "G": "masked"}[what]
     whole = dict(inputs=inputs, work=n * length)
 
-    def part(up_to: float, **options) -> dict:
-        """Fewer sequences for who takes long: all up to so many states."""
+    def part(up_to: float, **options) -> dict:  # all sequences up to so many states
         few = max(5, min(n, int(n * (up_to / states) ** 2)))
         return dict(options=dict(n=few, **options), inputs=inputs, work=few * length)
 
@@ -94,20 +92,18 @@ def memory(row, quick: bool) -> None:
     size = dict(cells=cells, values=values, states=states, n=n, length=length, tokens=TOKENS)
     own, flat = save("memory", model, tokens), save("flattened", model.flatten(), tokens)
 
-    def part(few: int) -> dict:
-        """A part of the sequences for a peer that cannot do all in a call: its cost for each token is what counts."""
+    def part(few: int) -> dict:  # for a peer that cannot do all in a call: its cost for each token is what counts
         return dict(options=dict(n=min(n, few)), inputs=flat, work=min(n, few) * length)
 
-    for threads in (1,) if quick else (1, 2):
-        for dtype in ("float64", "float32"):
-            who = [hmmlib("ours:masked", options=dict(dtype=dtype), inputs=own, work=n * length)]
-            who.append(dynamax("masked", dtype, **part(20)))
-            if dtype == "float64" and threads == 2:  # one try is enough
-                who.append(dynamax("masked", dtype, "dynamax, all", inputs=flat, work=n * length))
-            if dtype == "float64":
-                who.append(Contestant("hmmlearn, scaling", "with_hmmlearn:masked", **part(5)))
-            make = partial(contest, who, threads, tolerance=TOLERANCE[dtype], **settings)
-            row(make, what="against flattened", threads=threads, dtype=dtype, **size)
+    for threads, dtype in product((1,) if quick else (1, 2), TOLERANCE):
+        who = [hmmlib("ours:masked", options=dict(dtype=dtype), inputs=own, work=n * length)]
+        who.append(dynamax("masked", dtype, **part(20)))
+        if dtype == "float64" and threads == 2:  # one try is enough
+            who.append(dynamax("masked", dtype, "dynamax, all", inputs=flat, work=n * length))
+        if dtype == "float64":
+            who.append(Contestant("hmmlearn, scaling", "with_hmmlearn:masked", **part(5)))
+        make = partial(contest, who, threads, tolerance=TOLERANCE[dtype], **settings)
+        row(make, what="against flattened", threads=threads, dtype=dtype, **size)
 
 
 # Drawing sequences: ours, hmmlearn's `sample`, dynamax's `sample` mapped and compiled, and the paper's whole corpus
@@ -168,8 +164,8 @@ def trainers(trial: dict, count: int) -> list[Contestant]:
     settings = dict(count=count, **trainer_settings(spec, spec.learning_rate))
     alone = dict(count=count, trial=trial | {"muon_rate": 0.0})
     return [
-        hmmlib("steps:steps", options=dict(count=count, trial=trial), **rest),
-        hmmlib("steps:steps", "hmmlib, AdamW alone", options=alone, **rest),
+        hmmlib("networks:steps", options=dict(count=count, trial=trial), **rest),
+        hmmlib("networks:steps", "hmmlib, AdamW alone", options=alone, **rest),
         *(Contestant(name, "with_trainer:steps", settings | own, **rest) for name, own in LOADERS.items()),
     ]
 
@@ -185,21 +181,20 @@ def pretraining(row, quick: bool) -> None:
 # Tuning: a head on outputs computed once beside one that runs the network again, and a prompt in single precision
 
 
+CACHED = {"outputs computed once": True, "outputs computed in each pass": False}
+
+
 def tuning(row, quick: bool) -> None:
     """A few batches are timed, for appendix E's sizes take hours on a CPU; a unit of work is an example in a pass."""
     settings = dict(threads=1 if quick else 2, rounds=2 if quick else 3, box=120.0, budget=15.0)
     for preset, examples in ({"smoke": 64} if quick else {"quick": 1280, "paper": 8}).items():
         spec, given = TrialSpec(preset), dict(trial=dict(preset=preset), examples=examples)
         key = dict(preset=preset, examples=examples, train=spec.train, epochs=spec.epochs, batch=spec.tuning_batch)
-        heads = []
-        for name, cached in {"outputs computed once": True, "outputs computed in each pass": False}.items():
-            options, work = given | dict(epochs=spec.epochs, cached=cached), examples * spec.epochs
-            heads.append(hmmlib("tunings:head", name, options=options, work=work))
+        ways = {name: given | dict(epochs=spec.epochs, cached=cached) for name, cached in CACHED.items()}
+        heads = [hmmlib("networks:head", name, options=own, work=examples * spec.epochs) for name, own in ways.items()]
         row(partial(contest, heads, tolerance=1e-3, **settings), what="head", **key)
-        prompts = [
-            hmmlib("tunings:prompt", dtype, options=given | dict(dtype=dtype), work=examples)
-            for dtype in ("float32", "float64")
-        ]
+        options = {dtype: given | dict(dtype=dtype) for dtype in ("float32", "float64")}
+        prompts = [hmmlib("networks:prompt", dtype, options=own, work=examples) for dtype, own in options.items()]
         row(partial(contest, prompts, **settings), what="prompt", prompt_length=spec.prompt_length, **key)
 
 

@@ -13,21 +13,16 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
+import building
+import learning
+import measures
 import typer
+from contest import FOLDER, PEERS, machine
+from tables import RESULTS, TABLES
 
-FOLDER = Path(__file__).resolve().parent
-sys.path.insert(0, str(FOLDER))
-
-import building  # noqa: E402
-import learning  # noqa: E402
-import measures  # noqa: E402
-from contest import PEERS, machine  # noqa: E402
-from tables import RESULTS, TABLES  # noqa: E402
-
-from hmmlib.files import write_whole  # noqa: E402
+from hmmlib.files import write_whole
 
 BUILD = FOLDER.parent / "build" / "bench"
 USUAL = {name: getattr(measures, name) for name in TABLES if hasattr(measures, name)}
@@ -36,11 +31,9 @@ BENCHMARKS = USUAL | {"learning-curves": learning.learning_curves, "build": buil
 
 def digest() -> str:
     """Of all that rows depend on: the library, the benchmarks, the versions of both sides."""
-    paths = {*(FOLDER.parent / "hmmlib").rglob("*.py"), *FOLDER.rglob("*.py"), FOLDER / "peers.txt"}
-    content = hashlib.sha256()
-    for path in sorted({*paths, FOLDER.parent / "requirements.lock"}):
-        content.update(path.read_bytes())
-    return content.hexdigest()
+    paths = [*(FOLDER.parent / "hmmlib").rglob("*.py"), *FOLDER.rglob("*.py"), FOLDER / "peers.txt"]
+    paths.append(FOLDER.parent / "requirements.lock")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()
 
 
 class Rows:

@@ -6,7 +6,6 @@ python benchmarks/tables.py    write them into the README anew
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +15,11 @@ from pandas import DataFrame
 RESULTS = Path(__file__).resolve().parent / "results"
 README = RESULTS.parent / "README.md"
 MARK = "<!-- What follows is written by `python benchmarks/tables.py`. -->\n"
+PEERS = ("dynamax", "hmmlearn", "jax", "pomegranate", "transformers")
 
 
 def load(name: str) -> dict:
-    """A stored result. ValueError where there is none."""
-    path = RESULTS / f"{name}.json"
-    if not path.is_file():
-        raise ValueError(f"there is no {path}: run `make bench BENCH_ARGS={name}`")
-    return json.loads(path.read_text())
+    return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def number(value: float) -> str:
@@ -85,18 +81,14 @@ def by_states(record: dict, what: str, dtype: str) -> DataFrame:
     return table[names].fillna("–").reset_index()
 
 
-def exponent(sizes: Iterable[float], costs: Iterable[float]) -> float:
-    """The slope of a line through the logarithms: 1 where ten times the size costs ten times as much."""
-    return float(np.polyfit(np.log([*map(float, sizes)]), np.log([*costs]), 1)[0])
-
-
 def growth(record: dict) -> DataFrame:
+    """Exponents are slopes of a line through the logarithms: 1 where ten times the size costs ten times as much."""
     lines = []
     for _, curve in contestants(record).dropna(subset="each").groupby("contest"):
-        first, last, sizes = curve.iloc[0], curve.iloc[-1], curve["name"].astype(float)
+        first, last, logs = curve.iloc[0], curve.iloc[-1], np.log(curve[["name", "median"]].astype(float))
         span = f"{first['grows']} {first['name']} to {last['name']}"
         took = f"{seconds(first['median'])} to {seconds(last['median'])}"
-        slopes = (f"{exponent(sizes[-k:], curve['median'][-k:]):.2f}" for k in (0, 2))
+        slopes = (f"{np.polyfit(*logs[-k:].T.to_numpy(), 1)[0]:.2f}" for k in (0, 2))
         lines.append((first["what"], span, took, *slopes))
     return DataFrame(lines, columns=["what", "grows", "seconds", "exponent", "of the last step"])
 
@@ -107,9 +99,8 @@ def learning(record: dict) -> DataFrame:
     setting = ["states", "side", "steps", "batch", "learning_rate", "muon_rate", "schedule"]
     means = found.groupby(setting, sort=False)["excess"].agg(["mean", "count"]).reset_index()
     means = means.sort_values(["states", "side", "steps"], kind="stable")
-    return means.assign(mean=means["mean"].astype(float).map(number)).rename(
-        columns={"mean": "excess loss", "count": "seeds"}
-    )
+    means["mean"] = means["mean"].astype(float).map(number)
+    return means.rename(columns={"mean": "excess loss", "count": "seeds"})
 
 
 TABLES = {
@@ -151,8 +142,6 @@ def readme() -> str:
         parts += [f"\n**{title}**\n\n{markdown(table)}" for title, table in tables(record).items()]
     return "".join(parts)
 
-
-PEERS = ("dynamax", "hmmlearn", "jax", "pomegranate", "transformers")
 
 if __name__ == "__main__":
     README.write_text(readme(), encoding="utf8")

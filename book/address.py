@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import reduce
 from pathlib import Path
 
 import yaml
@@ -21,7 +22,7 @@ from hmmlib.files import write_whole
 GITHUB = "https://github.com"
 PLACEHOLDER = "OWNER"
 """The owner in an address that nobody has set yet."""
-WANTED = re.compile(rf"{re.escape(GITHUB)}/(?P<owner>[A-Za-z0-9][A-Za-z0-9_-]*)/(?P<name>[A-Za-z0-9_.-]+)")
+WANTED = re.compile(rf"{re.escape(GITHUB)}/[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.\.?$)[A-Za-z0-9_.-]+")
 KINDS = ("*.md", "*.cff", "*.toml", "book/*.md", "notebooks/*.md", "_config.yml")
 """What may name the address, the place where it stands last: what is broken off before that can be done again."""
 
@@ -29,24 +30,21 @@ KINDS = ("*.md", "*.cff", "*.toml", "book/*.md", "notebooks/*.md", "_config.yml"
 def checked(text: str) -> str:
     """An address as it is to stand everywhere. ValueError where it is none."""
     address = text.strip().removesuffix("/").removesuffix(".git")
-    found = WANTED.fullmatch(address)
-    if not found or found["name"] in (".", ".."):
+    if not WANTED.fullmatch(address):
         raise ValueError(f"URL must be {GITHUB}/OWNER/NAME, where Colab finds the notebooks, not {text!r}")
-    if found["owner"] == PLACEHOLDER:
+    if address.startswith(f"{GITHUB}/{PLACEHOLDER}/"):
         raise ValueError(f"URL must have your own name in place of {PLACEHOLDER}: {text!r}")
     return address
 
 
 def named(root: Path) -> set[str]:
-    """The addresses that are to be replaced: in _config.yml, and where one was changed there by hand, in the
-    citation."""
+    """The addresses to be replaced: in _config.yml, and where it was changed there by hand, in the citation."""
     config = yaml.safe_load((root / "_config.yml").read_text())["repository"]["url"]
     return {config, yaml.safe_load((root / "CITATION.cff").read_text())["repository-code"]}
 
 
 def moved(text: str, old: str, new: str) -> str:
-    """The same text with every link into the old repository, on GitHub and where its notebooks are shown, into the new
-    one."""
+    """The text with each link to the old repository, its pages and its notebooks in viewers leading to the new one."""
     (_, owner, name), (_, new_owner, new_name) = (address.rsplit("/", 2) for address in (old, new))
     end = r"(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])"
     text = re.sub(rf"(github\.com/|/github/){owner}/{re.escape(name)}{end}", rf"\g<1>{new_owner}/{new_name}", text)
@@ -55,14 +53,11 @@ def moved(text: str, old: str, new: str) -> str:
 
 
 def put(root: Path, new: str) -> list[str]:
-    """Replace the address in every file below `root` that names it but the twins; the names of the files that
-    changed."""
-    olds, changed = named(root), []
-    for path in dict.fromkeys(path for kind in KINDS for path in sorted(root.glob(kind))):
+    """Replace the address in every file below `root` that names it but the twins; the files that changed."""
+    olds, changed = named(root) - {new}, []
+    for path in (path for kind in KINDS for path in sorted(root.glob(kind))):
         text = path.read_text(encoding="utf8")
-        new_text = text
-        for old in olds - {new}:
-            new_text = moved(new_text, old, new)
+        new_text = reduce(lambda text, old: moved(text, old, new), olds, text)
         if new_text != text:
             write_whole(path, new_text)
             changed.append(str(path.relative_to(root)))
@@ -70,8 +65,7 @@ def put(root: Path, new: str) -> list[str]:
 
 
 def remind() -> None:
-    """Print the address, or in one line what is wrong with it. In a workflow of GitHub's it is shown on top of the
-    run."""
+    """Print the address, or in one line what is wrong with it, which a workflow of GitHub's shows on top of the run."""
     server, name = os.environ.get("GITHUB_SERVER_URL", GITHUB), os.environ.get("GITHUB_REPOSITORY")
     address, here = pipeline.address(), f"{server}/{name}" if name else ""
     if address.split("/")[-2] == PLACEHOLDER:

@@ -34,12 +34,11 @@ FOREIGN = re.compile("PYTHON|GIT_|CONDA_|VIRTUAL_ENV$|JPY_|MPLBACKEND$|PIP_(TARG
 """Variables that a reader in Colab does not have, and that would change what Python, git or pip do."""
 
 
-def call(*command: str | Path, **options) -> str:
-    """Run a command and return its output; RuntimeError with the last of it where it fails."""
-    done = subprocess.run(list(map(str, command)), text=True, capture_output=True, check=False, **options)
+def call(*command: str | Path, **options) -> None:
+    """Run a command; RuntimeError with the last of its output where it fails."""
+    done = subprocess.run(command, text=True, capture_output=True, check=False, env=surroundings(), **options)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{last_lines(done.stdout + done.stderr)}")
-    return done.stdout
 
 
 def last_lines(text: str, n: int = 12) -> str:
@@ -65,13 +64,12 @@ def make_base(base: Path) -> None:
     made, text = base / "made-from.txt", "\n".join([sys.version, *wanted])
     if not made.is_file() or made.read_text() != text:
         venv.create(base, clear=True, with_pip=True)
-        call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted, env=surroundings())
+        call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted)
         made.write_text(text)
 
 
 def make_layer(layer: Path, base: Path) -> Path:
-    """An empty environment that sees the base's packages, pip among them, and keeps what it installs. Returns its
-    Python."""
+    """An empty environment that sees the base's packages, pip among them, and keeps what it installs; its Python."""
     venv.create(layer, clear=True, symlinks=True)
     (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n")
     return layer / "bin" / "python"
@@ -83,32 +81,23 @@ def installed(environment: Path) -> dict[str, str]:
     return dict(sorted((d.name.lower().replace("_", "-"), d.version) for d in found))
 
 
-def copy_files(folder: Path) -> None:
-    """Every file that git does not ignore, as it is on disk, in a folder made anew. The repository is only read."""
-    files = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    listed = call("git", "-C", pipeline.ROOT, *files, env=surroundings(GIT_OPTIONAL_LOCKS="0"))
-    shutil.rmtree(folder, ignore_errors=True)
-    for name in filter(None, listed.split("\0")):
-        if (pipeline.ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(pipeline.ROOT / name, folder / name)
-
-
 def copy_tree(repository: Path) -> None:
-    """Make a repository whose one commit is the tree at hand: every file that git does not ignore, as it is on disk."""
-    copy_files(repository)
+    """Make a repository whose one commit is the tree at hand: every file that git does not ignore, as it is on disk.
+
+    It is a git directory alone, without the files; the project's own repository is not touched.
+    """
+    shutil.rmtree(repository, ignore_errors=True)
     own = ("-c", "user.name=colab", "-c", "user.email=colab@localhost", "-c", "commit.gpgSign=false")
     for words in (
         ("init", "--quiet", "--template="),
-        ("add", "--all", "--force"),
+        ("add", "--all"),
         (*own, "commit", "--quiet", "--message", "the tree at hand"),
         ("tag", pipeline.tag()),
     ):
-        call("git", *words, cwd=repository, env=surroundings())
+        call("git", "--git-dir", repository, "--work-tree", pipeline.ROOT, *words, cwd=pipeline.ROOT)
 
 
 def printed(cell: nbformat.NotebookNode) -> str:
-    """What a cell has printed."""
     return "".join(output.text for output in cell.get("outputs", []) if output.output_type == "stream")
 
 
@@ -138,10 +127,8 @@ def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: d
 def check(path: Path, folder: Path, values: dict | None = None) -> tuple[dict[str, str], str]:
     """Run one notebook as Colab would, with these values injected, in a new layer over `folder / "base"`.
 
-    Git takes `folder / "repository"` for the project's address. The layer is kept only where something is wrong.
-
-    Returns:
-        The packages that the notebook has installed, with their versions, and what is wrong, or "".
+    Git takes `folder / "repository.git"` for the project's address. The layer is kept only where something is wrong.
+    Returns the versions of the packages that the notebook has installed, and what is wrong, or "".
     """
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
@@ -158,7 +145,7 @@ def check(path: Path, folder: Path, values: dict | None = None) -> tuple[dict[st
         PIP_COMPILE="0",  # half the time; what is imported is compiled then
         GIT_CEILING_DIRECTORIES=str(folder),
         GIT_CONFIG_COUNT="1",
-        GIT_CONFIG_KEY_0=f"url.file://{folder / 'repository'}.insteadOf",
+        GIT_CONFIG_KEY_0=f"url.file://{folder / 'repository.git'}.insteadOf",
         GIT_CONFIG_VALUE_0=pipeline.address(),
     )
     notebook = load_notebook_node(str(shutil.copy(path, empty)))
@@ -196,8 +183,8 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := sorted({*given.names} - {*every}):
         parser.error(f"no such notebook: {', '.join(unknown)}; choose from {', '.join(every)}")
-    preset = given.preset and pipeline.ROOT / "parameters" / f"{given.preset}.yaml"
-    values = preset and pipeline.read_parameters(preset)
+    preset = pipeline.ROOT / "parameters" / f"{given.preset}.yaml"
+    values = pipeline.read_parameters(preset) if given.preset else None
     folder = given.folder.resolve()
     mine = folder / "made-by-colab.py.txt"
     if folder.is_dir() and any(folder.iterdir()) and not mine.is_file():
@@ -206,12 +193,12 @@ def main() -> None:
     mine.write_text("Everything in this folder is made by book/colab.py, which deletes and makes it anew.\n")
     print(f"making an environment with {', '.join(COLAB)} alone", flush=True)
     make_base(folder / "base")
-    copy_tree(folder / "repository")
+    copy_tree(folder / "repository.git")
     pipeline.quiet_kernels()
     failed = False
     for name in given.names or every:
         start = time.perf_counter()
-        packages, problem = check(folder / "repository" / "notebooks" / f"{name}.ipynb", folder, values)
+        packages, problem = check(pipeline.ROOT / "notebooks" / f"{name}.ipynb", folder, values)
         failed |= bool(problem)
         versions = ", ".join(f"{package} {version}" for package, version in packages.items())
         print(f"{name}: {'FAILED' if problem else 'ran'} in {time.perf_counter() - start:.1f} s", flush=True)

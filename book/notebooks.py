@@ -16,18 +16,15 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import jupytext
 import nbformat
 import side_by_side
 import yaml
-from dependencies import code_of, digest, module_file, reached
-from parameter_files import read_parameters
+from inputs import code_of, digest, module_file, reached, read_parameters
 from portable import plain
 
 import hmmlib
@@ -101,8 +98,7 @@ def cell_id(cells: list[dict], k: int) -> str:
 
 
 def is_edited(twin: Path) -> bool:
-    """Whether the text, order or outputs of a twin's cells are others than it was written with, whatever its source is
-    now.
+    """Whether a twin's cells have another text, order or outputs than it was written with, whatever its source is now.
 
     Its cells' ids show it, which no editor changes. To open and save it is no edit; to run it is one, for its outputs.
     What is no whole notebook counts as edited.
@@ -116,15 +112,9 @@ def is_edited(twin: Path) -> bool:
 
 
 def save_edits(path: Path) -> Path:
-    """Copy a file into mine/edited under a name with the time in it that no other file has; the copy.
-
-    OSError where that fails; then there is no copy, not even a part of one.
-    """
-    folder = ROOT / "mine" / "edited"
-    folder.mkdir(parents=True, exist_ok=True)
-    begins = f"{path.stem}-{datetime.now():%Y-%m-%d-%H%M%S}"
-    names = (f"{begins}{f'-{number}' if number > 1 else ''}{path.suffix}" for number in count(1))
-    copy = next(folder / name for name in names if not (folder / name).exists())
+    """Copy a file into mine/edited under a name with the time in it. OSError where that fails, without half a copy."""
+    copy = ROOT / "mine" / "edited" / f"{path.stem}-{datetime.now():%Y-%m-%d-%H%M%S-%f}{path.suffix}"
+    copy.parent.mkdir(parents=True, exist_ok=True)
     try:
         return Path(shutil.copy2(path, copy))
     except OSError:
@@ -145,12 +135,11 @@ def write_twins(check: bool) -> int:
         drifted += 1
         name, edited = path.relative_to(ROOT), path.is_file() and is_edited(path)
         if check:
-            kept = ", which keeps its edits in mine/edited" if edited else ""
+            kept = ", which keeps its edits in mine/edited" * edited
             print(f"{name} is not what {source.name} gives: run `make notebooks`{kept}", file=sys.stderr)
             continue
-        copy = save_edits(path) if edited else None
+        kept = f" anew; as you had edited it, it is kept in {save_edits(path).relative_to(ROOT)}" if edited else ""
         write_whole(path, text)
-        kept = f" anew; as you had edited it, it is kept in {copy.relative_to(ROOT)}" if copy else ""
         print(f"wrote {name}{kept}")
     return drifted
 
@@ -173,9 +162,8 @@ def write_copies() -> None:
         # last: to Jupytext, what is newer is what counts
         write_whole(path.with_suffix(".md"), jupytext.writes(notebook, fmt="md:myst"))
     rest = len(sources()) - made
-    print(
-        f"notebooks copied to mine/notebooks: {made}" + f"; those that were there stay as they are: {rest}" * (rest > 0)
-    )
+    stay = f"; those that were there stay as they are: {rest}" * (rest > 0)
+    print(f"notebooks copied to mine/notebooks: {made}{stay}")
 
 
 # Runs
@@ -245,37 +233,43 @@ def up_to_date(path: Path, parameters: Path) -> bool:
     return True
 
 
-def execute(path: Path, parameters: Path) -> None:
-    """Run one twin through papermill. Its copy lands in EXECUTED only when every cell has passed.
+def through_papermill(path: Path, values: dict, out: Path, progress: bool = False) -> nbformat.NotebookNode:
+    """Run a notebook; the run, which lands in a file as far as it comes.
 
-    SystemExit, which names the notebook and the reason, where a cell fails, the kernel dies, or a disk is full.
+    SystemExit, which names the notebook and the reason, where a cell fails or the kernel dies.
     """
     import papermill
 
-    wanted, copy = key(path, parameters), EXECUTED / path.name
-    running, failed = copy.with_suffix(".running.ipynb"), copy.with_suffix(".failed.ipynb")
-    EXECUTED.mkdir(parents=True, exist_ok=True)
-    copy.unlink(missing_ok=True)
-    how = dict(kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks")
+    how = dict(kernel_name="python3", progress_bar=progress, cwd=ROOT / "notebooks")
     how["coalesce_streams"] = True  # where a busy kernel sends a line in two parts, pages would show two lines
-    call = partial(papermill.execute_notebook, path, running, read_parameters(parameters), **how)
+    call = partial(papermill.execute_notebook, path, out, values, **how)
     try:
         try:
-            run = call()
+            return call()
         except RuntimeError as error:
             if "before replying" not in str(error):
                 raise
-            run = call()  # a port that was chosen for the kernel may be another's by now
-        write(page(path, run, wanted), copy)
+            return call()  # a port that was chosen for the kernel may be another's by now
     except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
-        with suppress(FileNotFoundError):
-            running.replace(failed)
-        raise SystemExit(f"{path.name}: {error}") from None
+        sys.exit(f"{path.name}: {error}\nhow far it came is in {out}")
+
+
+def execute(path: Path, parameters: Path) -> None:
+    """Run one twin. Its copy lands in EXECUTED only when every cell has passed.
+
+    SystemExit, which names the notebook and the reason, where one has not, or a disk is full.
+    """
+    wanted, copy = key(path, parameters), EXECUTED / path.name
+    failed = copy.with_suffix(".failed.ipynb")
+    EXECUTED.mkdir(parents=True, exist_ok=True)
+    copy.unlink(missing_ok=True)
+    try:
+        run = through_papermill(path, read_parameters(parameters), failed)
+        write(page(path, run, wanted), copy)
     except OSError as error:
-        running.unlink(missing_ok=True)
-        raise SystemExit(f"{path.name} could not be executed into {EXECUTED}: {error}") from None
-    running.unlink()
-    failed.unlink(missing_ok=True)
+        failed.unlink(missing_ok=True)
+        sys.exit(f"{path.name} could not be executed into {EXECUTED}: {error}")
+    failed.unlink()
 
 
 def ledger_key() -> str:
@@ -285,8 +279,7 @@ def ledger_key() -> str:
 
 
 def check_ledger(workers: int) -> None:
-    """Check all statements and write the ledger; what it was made of is noted only when every verdict is as
-    recorded."""
+    """Check all statements and write the ledger; what it was made of is noted only if every verdict is as recorded."""
     ledger, done_for, wanted = ROOT / "build" / "ledger.json", ROOT / "build" / "ledger.key", ledger_key()
     done_for.unlink(missing_ok=True)
     command = [sys.executable, "-m", "companion", "ledger", "--out", str(ledger), "--workers", str(workers)]
@@ -321,12 +314,8 @@ def jobs_to_do(parameters: Path, slots: int) -> list[side_by_side.Job]:
 
 
 def build(preset: str, slots: int) -> None:
-    """Execute what is not up to date; SystemExit with the names of what failed, ValueError for a wrong preset or
-    number."""
+    """Execute what is not up to date. SystemExit with the names of what failed, ValueError for wrong arguments."""
     parameters = ROOT / "parameters" / f"{preset}.yaml"
-    if not parameters.is_file():
-        known = ", ".join(sorted(path.stem for path in parameters.parent.glob("*.yaml")))
-        raise ValueError(f"unknown preset {preset!r}: choose from {known}")
     read_parameters(parameters, [source.with_suffix(".ipynb") for source in sources()])
     if slots < 1:
         raise ValueError(f"--jobs must be at least 1, not {slots}")
@@ -339,23 +328,14 @@ def build(preset: str, slots: int) -> None:
 
 
 def run(name: str, parameters: Path, out: Path) -> None:
-    """Run one notebook. Its run lands where it belongs only when every cell has passed; SystemExit where one has
-    not."""
-    import papermill
-
-    known = [source.stem for source in sources()]
-    if name not in known:
-        raise ValueError(f"no such notebook: {name}; choose from {', '.join(known)}")
+    """Run one notebook. Its run lands in `out` only when every cell has passed; SystemExit where one has not."""
     if out.suffix != ".ipynb" or out.is_dir():
         raise ValueError(f"--out must be a file *.ipynb, not {out}")
     notebook, failed = ROOT / "notebooks" / f"{name}.ipynb", out.with_suffix(".failed.ipynb")
     values = read_parameters(parameters, [notebook])
     out.parent.mkdir(parents=True, exist_ok=True)
     quiet_kernels()
-    try:
-        papermill.execute_notebook(notebook, failed, values, kernel_name="python3", cwd=ROOT / "notebooks")
-    except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
-        sys.exit(f"{name}: {error}; how far it came is in {failed}")
+    through_papermill(notebook, values, failed, progress=True)
     failed.replace(out)
     print(f"wrote {out}")
 
@@ -366,17 +346,18 @@ def main() -> None:
     commands.add_parser("twins").add_argument("--check", action="store_true")
     commands.add_parser("copies")
     execution = commands.add_parser("execute")
-    execution.add_argument("preset", nargs="?", default="quick")
+    presets = sorted(path.stem for path in (ROOT / "parameters").glob("*.yaml"))
+    execution.add_argument("preset", nargs="?", default="quick", metavar="PRESET", choices=presets)
     execution.add_argument("--jobs", type=int, default=side_by_side.cores(), help="at a time; else one for each core")
     running = commands.add_parser("run")
-    running.add_argument("name", metavar="NAME", help="such as 2-setting")
+    names = [source.stem for source in sources()]
+    running.add_argument("name", metavar="NAME", choices=names, help="such as 2-setting")
     running.add_argument("parameters", metavar="FILE", type=Path, help="such as parameters/smoke.yaml")
     running.add_argument("--out", type=Path, help="where to write the run, whole or not at all; else mine/NAME.ipynb")
     given = parser.parse_args()
     try:
         if given.command == "twins":
-            drifted = write_twins(given.check)
-            sys.exit(drifted if given.check else 0)
+            sys.exit(write_twins(given.check) * given.check)
         elif given.command == "copies":
             write_copies()
         elif given.command == "execute":

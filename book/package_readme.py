@@ -1,5 +1,4 @@
-"""The README as a package index shows it: pictures and links lead to the repository, for the index has none of its
-files.
+"""The README as a package index, which has none of its files, shows it: pictures and links lead to the repository.
 
 hatchling calls this when it builds the package; it knows the repository by [project.urls] in pyproject.toml.
 """

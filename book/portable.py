@@ -10,6 +10,7 @@ import yaml
 from pybtex.database import parse_file
 
 ROOT = Path(__file__).resolve().parent.parent
+BIBLIOGRAPHY = ROOT / "book" / "references.bib"
 KINDS = {
     "thm": "Theorem",
     "lem": "Lemma",
@@ -36,7 +37,7 @@ def name(label: str) -> str:
 def citations() -> dict[str, tuple[str, str]]:
     """Authors and year of each work, as the book's pages have them."""
     found = {}
-    for key, entry in parse_file(str(ROOT / "book" / "references.bib")).entries.items():
+    for key, entry in parse_file(str(BIBLIOGRAPHY)).entries.items():
         people = [str(person.last_names[-1]).strip("{}") for person in entry.persons["author"]]
         who = " and ".join(people) if len(people) < 3 else f"{people[0]} et al."
         found[key] = who, entry.fields["year"]

@@ -17,7 +17,7 @@ from typing import IO
 
 @dataclass(frozen=True)
 class Job:
-    """A function to call, and how many of the slots it fills while it runs."""
+    """A function to call, and how many of the slots it fills while it runs: no more than there are."""
 
     name: str
     call: Callable[[], None]
@@ -30,17 +30,13 @@ def cores() -> int:
 
 
 def _in_child(job: Job, log: IO[bytes]) -> None:
-    """The job in its child process: a process group of its own, which ends where the build itself is killed.
-
-    The next build must find nobody at work on its files.
-    """
+    """The job in a process group of its own, which ends with the build: the next must find nobody at work."""
 
     def watch() -> None:
         parent_process().join()
         os.killpg(os.getpid(), signal.SIGKILL)
 
-    with suppress(PermissionError):
-        os.setpgid(0, 0)
+    os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=watch, daemon=True).start()
     for stream in (1, 2):
@@ -49,26 +45,21 @@ def _in_child(job: Job, log: IO[bytes]) -> None:
 
 
 def run(jobs: Sequence[Job], slots: int) -> list[str]:
-    """Run jobs in their order, as many at a time as fill the slots, and print how each ended.
+    """Run jobs in their order, as many at a time as fill the slots, and print how each ended; the names that failed.
 
     A job that fails stops no other. An interrupt, or a SIGTERM, ends all that are running, and what they have started
     (kernels are in sessions of their own, and end when their parent is gone).
-
-    Returns:
-        The names of those that failed.
     """
     context, waiting, running, failed = get_context("fork"), list(jobs), {}, []
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     try:
         while waiting or running:
-            while waiting and (
-                not running or sum(job.slots for job, *_ in running.values()) + waiting[0].slots <= slots
-            ):
+            while waiting and waiting[0].slots <= slots - sum(job.slots for job, *_ in running.values()):
                 job, log = waiting.pop(0), tempfile.TemporaryFile()  # noqa: SIM115, closed when the job has ended
                 process = context.Process(target=_in_child, args=(job, log))
                 process.start()
                 running[process.sentinel] = (job, process, log, time.perf_counter())
-            for ended in connection.wait(list(running), timeout=None):
+            for ended in connection.wait(list(running)):
                 job, process, log, start = running.pop(ended)
                 process.join()
                 failed += [job.name] if process.exitcode else []
@@ -88,7 +79,5 @@ def report(name: str, code: int, seconds: float, log: IO[bytes]) -> None:
     with log:
         log.seek(0)
         wrote = log.read().decode(errors="replace").rstrip()
-    if code:
-        print(f"  {name}: failed after {seconds:.1f} s (exit code {code})\n{wrote}", flush=True)
-    else:
-        print(f"  {name}: {seconds:.1f} s", flush=True)
+    failed = f"failed after {seconds:.1f} s (exit code {code})\n{wrote}"
+    print(f"  {name}: {failed if code else f'{seconds:.1f} s'}", flush=True)

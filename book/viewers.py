@@ -2,8 +2,7 @@
 
 python book/viewers.py    writes build/viewers; needs the executed notebooks (make book) and Chromium
 
-A viewer runs no scripts and may strip an SVG of its styles, so every figure becomes a PNG, also one that moves in the
-book.
+A viewer runs no scripts and may strip an SVG of its styles, so every figure becomes a PNG, also one that moves.
 """
 
 from __future__ import annotations
@@ -12,18 +11,16 @@ import base64
 import re
 import shutil
 import sys
-from pathlib import Path
 
 import nbformat
 from playwright.sync_api import Page
 
 import notebooks as pipeline
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
-from browser import chromium  # noqa: E402
+sys.path.insert(0, str(pipeline.ROOT / "tests" / "support"))
+from browser import chromium
 
-FOLDER = ROOT / "build" / "viewers"
+FOLDER = pipeline.ROOT / "build" / "viewers"
 MOVING = '<div class="moving"'
 """What the HTML of a figure that moves begins with."""
 COLAB = re.compile(r"https://colab\.research\.google\.com/github/[^)\s]+/notebooks/([\w.-]+\.ipynb)")
@@ -67,8 +64,7 @@ def merged(twin: nbformat.NotebookNode, run: nbformat.NotebookNode, page: Page) 
 
 
 def collect(page: Page) -> dict[str, str]:
-    """The files to write, by their names. SystemExit, which names the notebook, where one is not executed as it
-    stands."""
+    """The files to write, by their names. SystemExit with its name where a notebook is not executed as it stands."""
     home, files = pipeline.repository(), {}
     viewer = home["url"].replace("https://github.com", "https://nbviewer.org/github") + "/tree/executed"
     top = TOP.format(viewer=viewer, address=home["url"], branch=home["branch"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 
 COMPARED = 5
@@ -28,3 +31,17 @@ def compared(result) -> np.ndarray:
 def frequencies(tokens, n_tokens: int) -> np.ndarray:
     """How often each token occurs, as a share of all."""
     return np.bincount(np.asarray(tokens).ravel(), minlength=n_tokens) / np.asarray(tokens).size
+
+
+def whole_training(build: Callable):
+    """A call builds a network and trains it. The answer: the seconds of the training, then all weights in a row."""
+    from torch.nn.utils import parameters_to_vector
+
+    def call() -> np.ndarray:
+        network, train = build()
+        start = time.perf_counter()
+        train()
+        seconds = time.perf_counter() - start
+        return np.concatenate([[seconds], parameters_to_vector(network.parameters()).detach().double().numpy()])
+
+    return call, lambda result: result

@@ -6,15 +6,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 from common import compared, frequencies, read_chain
-from dynamax.hidden_markov_model import (
-    CategoricalHMM,
-    hmm_backward_filter,
-    hmm_filter,
-    hmm_smoother,
-    hmm_two_filter_smoother,
-)
+from dynamax import hidden_markov_model as hmm
 
-SMOOTHERS = {"smoother": hmm_smoother, "two filters": hmm_two_filter_smoother}
+SMOOTHERS = {"smoother": hmm.hmm_smoother, "two filters": hmm.hmm_two_filter_smoother}
 
 
 def read(inputs: str, n: int | None = None) -> tuple:
@@ -37,16 +31,15 @@ def posteriors(inputs: str, smoother: str = "smoother", n: int | None = None):
 
 
 def masked(inputs: str, n: int | None = None):
-    """G from dynamax's two filters, each without the token's own likelihood: to divide it out again loses
-    everything."""
+    """G from dynamax's two filters, each without the token's own likelihood: to divide that out loses everything."""
     start, transition, emission, tokens = read(inputs, n)
     log_likelihood = jnp.log(emission).T
 
     @jax.jit
     @jax.vmap
     def run(row):
-        before = hmm_filter(start, transition, log_likelihood[row]).predicted_probs
-        _, after = hmm_backward_filter(transition, log_likelihood[row])
+        before = hmm.hmm_filter(start, transition, log_likelihood[row]).predicted_probs
+        _, after = hmm.hmm_backward_filter(transition, log_likelihood[row])
         others = before * after
         return others / others.sum(-1, keepdims=True) @ emission
 
@@ -56,10 +49,9 @@ def masked(inputs: str, n: int | None = None):
 def sample(inputs: str, n: int, length: int):
     """`CategoricalHMM.sample`, mapped over keys."""
     start, transition, emission, _ = read(inputs, 1)
-    model = CategoricalHMM(len(start), 1, emission.shape[1])
-    parameters, _ = model.initialize(
-        initial_probs=start, transition_matrix=transition, emission_probs=emission[:, None, :]
-    )
+    model = hmm.CategoricalHMM(len(start), 1, emission.shape[1])
+    probs = dict(initial_probs=start, transition_matrix=transition, emission_probs=emission[:, None, :])
+    parameters, _ = model.initialize(**probs)
 
     @jax.jit
     @jax.vmap

@@ -17,7 +17,7 @@ def build(inputs: str, implementation: str, n: int | None = None) -> tuple[Categ
 
 
 def by_sequence(lengths: list[int]):
-    """Rows of all tokens, cut into sequences of the same length, and those that are compared."""
+    """Cuts the rows of all tokens into sequences of the same length, and picks those that are compared."""
     return lambda result: compared(result.reshape(len(lengths), lengths[0], -1))
 
 

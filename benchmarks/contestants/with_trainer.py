@@ -8,38 +8,27 @@ from __future__ import annotations
 
 import tempfile
 import threading
-import time
 
 import numpy as np
 import torch
+import transformers
+from common import whole_training
 from tokenizers import Tokenizer, models
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    DataCollatorForLanguageModeling,
-    PreTrainedTokenizerFast,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
 
 
 def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: float, optim: str, workers: int = 0):
-    """A Trainer that does nothing but train: one pass over the text, linear warm-up over a tenth of it, linear
-    decay."""
+    """A Trainer that only trains: one pass over the text, linear warm-up over a tenth of it, linear decay."""
     torch.manual_seed(seed)
-    network, text = BertForMaskedLM(BertConfig(**config)), np.load(inputs)
+    network, text = transformers.BertForMaskedLM(transformers.BertConfig(**config)), np.load(inputs)
     steps = len(text) // batch
-    arguments = TrainingArguments(
+    arguments = transformers.TrainingArguments(
         output_dir=tempfile.gettempdir(),  # nothing is written
         use_cpu=True,
         max_steps=steps,
         per_device_train_batch_size=batch,
         learning_rate=rate,
-        lr_scheduler_type="linear",
         warmup_steps=max(1, steps // 10),
         optim=optim,
-        weight_decay=0.0,
         max_grad_norm=0.0,
         report_to="none",
         save_strategy="no",
@@ -54,14 +43,14 @@ def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: f
     mask = config["vocab_size"] - 1
     words = {str(token): token for token in range(mask)} | {"[MASK]": mask}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="0"))
-    masking = DataCollatorForLanguageModeling(
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]"),
+    masking = transformers.DataCollatorForLanguageModeling(
+        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token="[MASK]"),
         mlm_probability=hidden / text.shape[1],
         mask_replace_prob=1.0,
         random_replace_prob=0.0,
     )
     rows = [*torch.from_numpy(text).long()]
-    return Trainer(model=network, args=arguments, train_dataset=rows, data_collator=masking)
+    return transformers.Trainer(model=network, args=arguments, train_dataset=rows, data_collator=masking)
 
 
 def steps(count: int, **settings):
@@ -71,7 +60,7 @@ def steps(count: int, **settings):
         first = long.model.eval()(torch.stack(long.train_dataset[:4])).logits.numpy()
     go, done = threading.Semaphore(0), threading.Semaphore(0)
 
-    class Turns(TrainerCallback):
+    class Turns(transformers.TrainerCallback):
         def on_step_begin(self, *args, **kwargs) -> None:
             go.acquire()
 
@@ -92,14 +81,10 @@ def steps(count: int, **settings):
 
 
 def trained(**settings):
-    """A call is a whole training. The answer: the seconds that it took, then all weights in a row."""
+    """A call is a whole training."""
 
-    def call() -> np.ndarray:
-        whole = build(**settings)
-        start = time.perf_counter()
-        whole.train()
-        seconds = time.perf_counter() - start
-        weights = torch.nn.utils.parameters_to_vector(whole.model.parameters()).detach()
-        return np.concatenate([[seconds], weights.double().numpy()])
+    def built():
+        trainer = build(**settings)
+        return trainer.model, trainer.train
 
-    return call, lambda result: result
+    return whole_training(built)

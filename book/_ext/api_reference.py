@@ -12,6 +12,7 @@ import inspect
 import re
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from companion.evidence.statements import STATEMENTS
@@ -90,11 +91,6 @@ def short_signature(app, what, name, obj, options, signature, returned) -> tuple
     return str(inspect.Signature(named)), returned
 
 
-def leave_out(app, what, name, obj, skip, options) -> bool | None:
-    """Fields of named tuples, which their class describes."""
-    return True if type(obj).__name__ == "_tuplegetter" else None
-
-
 def to_the_root(app, env, node, shown):
     """A type of an annotation is described under its name at the root of `hmmlib`, wherever it is defined."""
     name = node.get("reftarget", "").split(".")[-1]
@@ -104,18 +100,13 @@ def to_the_root(app, env, node, shown):
 
 def source_of(config, domain: str, info: dict) -> str | None:
     """What linkcode asks: where an object's code is, on the repository's main branch."""
-    if not info["module"]:  # of what stands on a page, and is not read from the code
-        return None
-    found, options = importlib.import_module(info["module"]), config.html_theme_options
-    for part in info["fullname"].split("."):
-        found = getattr(found, part, None)
     try:
-        found = inspect.unwrap(found)
-        path, line = Path(inspect.getsourcefile(found)), inspect.getsourcelines(found)[1]
-    except TypeError:  # data have no source of their own
+        found = inspect.unwrap(attrgetter(info["fullname"])(importlib.import_module(info["module"])))
+        where, line = Path(inspect.getsourcefile(found)).relative_to(ROOT), inspect.getsourcelines(found)[1]
+    except (ValueError, AttributeError, TypeError):  # on a page alone, of instances alone, or data
         return None
-    where = path.relative_to(ROOT).as_posix()
-    return f"{options['repository_url']}/blob/{options['repository_branch']}/{where}#L{line}"
+    options = config.html_theme_options
+    return f"{options['repository_url']}/blob/{options['repository_branch']}/{where.as_posix()}#L{line}"
 
 
 LINES = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
@@ -160,7 +151,8 @@ def setup(app) -> None:
         app.setup_extension(f"sphinx.ext.{extension}")
     app.connect("autodoc-process-docstring", write_up, priority=400)
     app.connect("autodoc-process-signature", short_signature)
-    app.connect("autodoc-skip-member", leave_out)
+    # fields of named tuples are left out: their class describes them
+    app.connect("autodoc-skip-member", lambda app, what, name, obj, *_: type(obj).__name__ == "_tuplegetter" or None)
     app.connect("html-page-context", parameters_in_lines)
     app.connect("missing-reference", to_the_root)
     app.add_directive("what-to-call", WhatToCall)

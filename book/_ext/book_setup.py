@@ -1,8 +1,4 @@
-"""The book's own Sphinx extension: this module, and one beside it for each larger part.
-
-It shows executed notebooks at their own paths, numbers theorems and equations as the paper does, and derives every
-link to the repository from one address.
-"""
+"""The book's own Sphinx extension: this module, and one beside it for each larger part."""
 
 from __future__ import annotations
 
@@ -18,18 +14,8 @@ from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumera
 
 log = logging.getLogger(__name__)
 
-PARTS = (
-    "mathematics",
-    "pictures",
-    "ledger_tables",
-    "cell_labels",
-    "works_map",
-    "page_facts",
-    "cards",
-    "api_reference",
-)
+PARTS = ("mathematics", "pictures", "ledger_tables", "works_map", "page_facts", "cards", "api_reference")
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
-EXECUTED = "build/executed"
 MOVED = {
     "book/benchmarks": "benchmarks/README.md",
     "book/changes": "CHANGELOG.md",
@@ -50,7 +36,7 @@ def repository_from_environment(app, config):
 def show_executed(app, docname, source):
     """Hand MyST-NB the executed copy of a notebook; the page keeps the committed notebook's path and links."""
     if docname.startswith("notebooks/"):
-        path = Path(app.srcdir, EXECUTED, f"{docname}.ipynb")
+        path = Path(app.srcdir, "build", "executed", f"{docname}.ipynb")
         app.env.note_dependency(str(path))
         if path.is_file():
             source[0] = path.read_text(encoding="utf8")
@@ -60,21 +46,17 @@ def show_executed(app, docname, source):
 
 def number_as_the_paper(app, env):
     """Overwrite the running numbers of boxes and equations labelled `paper-…` or `ours-…` by those in the labels."""
+    shown = [(b["docname"], b["countertype"], label, label) for label, b in env.proof_list.items() if not b["nonumber"]]
+    for label, (docname, _) in env.domaindata["math"]["objects"].items():
+        shown.append((docname, "displaymath", nodes.make_id(f"equation-{label}"), label))
     changed = set()
-
-    def put(docname, kind, key, label):
+    for docname, kind, key, label in shown:
         if match := PAPER_LABEL.match(label):
             numbers = env.toc_fignumbers.setdefault(docname, {}).setdefault(kind, {})
             number = tuple(match["number"].upper().split("-"))
             if numbers.get(key) != number:
                 numbers[key] = number
                 changed.add(docname)
-
-    for label, box in getattr(env, "proof_list", {}).items():
-        if not box["nonumber"]:
-            put(box["docname"], box["countertype"], label, label)
-    for label, (docname, _) in env.domaindata["math"]["objects"].items():
-        put(docname, "displaymath", nodes.make_id(f"equation-{label}"), label)
     return sorted(changed)
 
 
@@ -92,42 +74,32 @@ def tidy_page(app, pagename, templatename, context, doctree):
     And docutils' role of a list for references, whose entries are not marked as its items.
     """
     if "body" in context:
-        context["body"] = context["body"].replace(
-            '<div role="list" class="citation-list">', '<div class="citation-list">'
-        )
-    context["script_files"] = [
-        script
-        for script in context["script_files"]
-        if "thebe" not in f"{script} {getattr(script, 'attributes', {}).get('body', '')}".lower()
-    ]
+        context["body"] = context["body"].replace(' role="list" class="citation-list"', ' class="citation-list"')
+    context["script_files"] = [script for script in context["script_files"] if "thebe" not in str(script).lower()]
 
 
-def lighten_pages(app, exception):
-    """The theme's icons come as a font and once more as 1.5 MB of script before a page can show: keep the font.
+def finish_pages(app, exception):
+    """Make the finished pages lighter; and lead from the address of a page that the book had to its content.
 
-    A second font would be loaded for GitHub's mark alone: another icon stands there.
+    The theme's icons come as a font and once more as 1.5 MB of script before a page can show: keep the font. A second
+    font would be loaded for GitHub's mark alone: another icon stands there.
     """
-    if exception is None and app.builder.format == "html":
-        for page in Path(app.outdir).rglob("*.html"):
-            text = page.read_text(encoding="utf8")
-            lighter = re.sub(r'<script src="[^"]*/fontawesome\.js[^"]*"></script>', "", text)
-            lighter = lighter.replace("fab fa-github", "fas fa-code-branch")
-            lighter = lighter.replace(UNNAMED, UNNAMED.replace("<summary>", '<summary aria-label="pages below">'))
-            lighter = lighter.replace('data-theme="auto"', 'data-theme="light"', 1)  # until the theme's script decides
-            if lighter != text:
-                page.write_text(lighter, encoding="utf8")
-        for file in Path(app.outdir, "_static", "scripts").glob("fontawesome.js*"):
-            file.unlink()
-
-
-def lead_from_old_addresses(app, exception):
-    """A page that the book had is still at its address, and leads to where its content is now."""
-    if exception is None and app.builder.format == "html":
-        home = app.config.html_theme_options["repository_url"]
-        for name, file in MOVED.items():
-            target = f"{home}/blob/main/{file}"
-            page = f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">This page has moved.</a>\n'
-            Path(app.outdir, f"{name}.html").write_text(f"<!doctype html>{page}", encoding="utf8")
+    if exception is not None or app.builder.format != "html":
+        return
+    for page in Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf8")
+        lighter = re.sub(r'<script src="[^"]*/fontawesome\.js[^"]*"></script>', "", text)
+        lighter = lighter.replace("fab fa-github", "fas fa-code-branch")
+        lighter = lighter.replace(UNNAMED, UNNAMED.replace("<summary>", '<summary aria-label="pages below">'))
+        lighter = lighter.replace('data-theme="auto"', 'data-theme="light"', 1)  # until the theme's script decides
+        if lighter != text:
+            page.write_text(lighter, encoding="utf8")
+    for file in Path(app.outdir, "_static", "scripts").glob("fontawesome.js*"):
+        file.unlink()
+    for name, file in MOVED.items():
+        target = f"{app.config.html_theme_options['repository_url']}/blob/main/{file}"
+        page = f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">This page has moved.</a>\n'
+        Path(app.outdir, f"{name}.html").write_text(f"<!doctype html>{page}", encoding="utf8")
 
 
 def setup(app):
@@ -144,8 +116,7 @@ def setup(app):
     app.connect("source-read", show_executed)
     app.connect("env-get-updated", number_as_the_paper, priority=900)
     app.connect("html-page-context", tidy_page, priority=900)
-    app.connect("build-finished", lighten_pages)
-    app.connect("build-finished", lead_from_old_addresses)
+    app.connect("build-finished", finish_pages)
     code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.[pj][ys]")))
     # changed code writes all pages anew
     app.add_config_value("companion_code", hashlib.sha256(code).hexdigest(), "env")

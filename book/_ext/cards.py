@@ -14,28 +14,23 @@ from pathlib import Path
 from bs4 import BeautifulSoup, SoupStrainer
 from docutils import nodes
 from page_facts import within
+from portable import KINDS, number
 
-KINDS = "Theorem|Lemma|Claim|Proposition|Assumption|Corollary|Example"
 NUMBER = r"[0-9A-E]\.[0-9]+"
-MENTION = re.compile(rf"\b(?P<kind>{KINDS})s?[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)")
+KIND = "|".join(KINDS.values())
+MENTION = re.compile(rf"\b(?P<kind>{KIND})s?[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)")
 NO_LINKS_IN = (
     nodes.reference | nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math | nodes.math_block
 )
 STATEMENT = re.compile("^(equation-)?(paper|ours)-")
-OPENED = re.compile(r'<(?P<tag>\w+) [^>]*\bid="(equation-)?(paper|ours)-[^>]*>')
-
-
-def number_in(label: str) -> str:
-    """Of paper-thm-3-3: 3.3."""
-    return ".".join(label.split("-")[2:]).upper()
 
 
 def statements(env) -> dict[str, tuple[str, str]]:
     """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
     anchors = {}
-    for label, box in getattr(env, "proof_list", {}).items():
+    for label, box in env.proof_list.items():
         if STATEMENT.match(label) and not box["nonumber"]:
-            anchors[f"{box['realtype'].title()} {number_in(label)}"] = (box["docname"], label)
+            anchors[f"{box['realtype'].title()} {number(label)}"] = (box["docname"], label)
     return anchors
 
 
@@ -43,10 +38,10 @@ def linked(text: str, known: dict[str, tuple[str, str]], link) -> list[nodes.Nod
     """The text as nodes, with a link at each mention of a known statement."""
     pieces, end = [], 0
     for mention in MENTION.finditer(text):
-        for number in re.finditer(NUMBER, mention["numbers"]):
-            if place := known.get(f"{mention['kind']} {number[0]}"):
+        for found in re.finditer(NUMBER, mention["numbers"]):
+            if place := known.get(f"{mention['kind']} {found[0]}"):
                 numbers = mention.start("numbers")
-                start, stop = numbers + number.start() if number.start() else mention.start(), numbers + number.end()
+                start, stop = numbers + found.start() if found.start() else mention.start(), numbers + found.end()
                 pieces += [nodes.Text(text[end:start]), link(text[start:stop], *place)]
                 end = stop
     return [*pieces, nodes.Text(text[end:])] if pieces else []
@@ -56,8 +51,8 @@ def link_mentions(app, doctree, docname) -> None:
     known = statements(app.env)
 
     def link(text, page, anchor):
-        uri = "" if page == docname else app.builder.get_relative_uri(docname, page)
-        return nodes.reference("", text, refuri=f"{uri}#{anchor}", internal=True, classes=["mention"])
+        uri = f"{app.builder.get_relative_uri(docname, page)}#{anchor}"
+        return nodes.reference("", text, refuri=uri, internal=True, classes=["mention"])
 
     for text in list(doctree.findall(nodes.Text)):
         if not within(text, NO_LINKS_IN) and (pieces := linked(text, known, link)):
@@ -69,7 +64,7 @@ def index_statements(app):
     entries = [(page, name, anchor) for name, (page, anchor) in statements(app.env).items()]
     for label, (page, _) in app.env.domaindata["math"]["objects"].items():
         if label.startswith(("paper-eq-", "ours-eq-")):
-            anchor, n = nodes.make_id(f"equation-{label}"), number_in(label)
+            anchor, n = nodes.make_id(f"equation-{label}"), number(label)
             entries += [(page, name, anchor) for name in (f"({n})", f"Equation ({n})", f"Equation {n}", f"Eq. ({n})")]
     titles = app.builder.indexer._all_titles  # kept from build to build
     for page, *entry in entries:
@@ -89,20 +84,6 @@ def fragment(element) -> str:
     return element.decode()
 
 
-def boxes(text: str) -> list[str]:
-    """The outermost elements of a page that are a statement or an equation, cut out: parsing whole pages takes long."""
-    cut, end = [], 0
-    while start := OPENED.search(text, end):
-        depth = 0
-        for tag in re.compile(rf"<(/?){start['tag']}\b[^>]*>").finditer(text, start.start()):
-            depth += -1 if tag[1] else 1
-            if depth == 0:
-                break
-        end = tag.end()
-        cut.append(text[start.start() : end])
-    return cut
-
-
 def write_data(app, exception) -> None:
     """Read the finished pages, so that those of an earlier build count too."""
     if exception is not None or app.builder.format != "html":
@@ -110,7 +91,7 @@ def write_data(app, exception) -> None:
     cards = {}
     for page in sorted(app.env.all_docs):
         text = Path(app.builder.get_outfilename(page)).read_text(encoding="utf8")
-        for outer in (BeautifulSoup(box, "html.parser").contents[0] for box in boxes(text)):
+        for outer in BeautifulSoup(text, "html.parser", parse_only=SoupStrainer(id=STATEMENT)).contents:
             for element in (*outer.find_all(id=STATEMENT), outer):  # an equation may stand in a box
                 anchor, shown = element["id"], element.select_one(".eqno")
                 title = f"Equation {shown.get_text().split(')')[0]})" if anchor.startswith("equation-") else ""

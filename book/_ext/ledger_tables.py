@@ -1,7 +1,12 @@
-"""The ledger and the list of equations as tables, from what `make book` has just checked."""
+"""The ledger and the list of equations as tables, from what `make book` has just checked; and tables on a phone.
+
+There each row of a table of the class `stacked` is a block, and each cell has its column's name: it is an attribute,
+which companion.css shows where the page is narrow.
+"""
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +15,7 @@ from api_reference import function_of, link_to
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.writers.html5 import HTML5Translator
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +30,6 @@ WITNESSES = {f"Assumption {number}": "ranks in rational numbers" for number in (
 """What the library's test of each assumption is compared with."""
 HYPOTHESES = ("regularity", "ergodicity", "stationarity", "full support", "Assumption D.5")
 """By which words the ledger names hypotheses that are not needed."""
-Cell = str | list[list]
-"""One paragraph of text, or paragraphs, each a list of texts and nodes."""
 
 
 def assumed(entry: dict) -> bool:
@@ -47,25 +51,9 @@ def in_brackets(unneeded: str) -> str:
     return ", ".join(f"{name} ({enough[0]})" if enough else name for name, *enough in clauses)
 
 
-def hypotheses(entries: list[dict]) -> dict[str, list[dict]]:
-    """The statements that do without a hypothesis, or without part of it."""
-    found = {}
-    for name in HYPOTHESES:
-        for entry in entries:
-            if any(name in clause.split(": ")[0] for clause in entry["unneeded"].split(";")):
-                found.setdefault(name, []).append(entry)
-    return found
-
-
-def counts(entries: list[dict]) -> dict[str, int]:
-    """What the page's sentences count, by name."""
-    return {
-        "results": sum(not entry["ours"] and not assumed(entry) for entry in entries),
-        "assumptions": sum(map(assumed, entries)),
-        "ours": sum(entry["ours"] for entry in entries),
-        "freer": sum(bool(entry["unneeded"]) for entry in entries),
-        "instances": entries[0]["instances"],
-    }
+def without(hypothesis: str, entries: list[dict]) -> list[dict]:
+    """The statements that do not need a hypothesis, or not in full."""
+    return [e for e in entries if any(hypothesis in clause.split(": ")[0] for clause in e["unneeded"].split(";"))]
 
 
 def ruled(entry: dict) -> list[list]:
@@ -112,7 +100,9 @@ def read(env) -> dict | None:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
-def row(*cells: Cell) -> nodes.row:
+def row(*cells: str | list[list]) -> nodes.row:
+    """A cell is one paragraph of text, or paragraphs, each a list of texts and nodes."""
+
     def paragraph(parts: list) -> nodes.paragraph:
         return nodes.paragraph("", "", *(nodes.Text(part) if isinstance(part, str) else part for part in parts))
 
@@ -121,21 +111,24 @@ def row(*cells: Cell) -> nodes.row:
 
 
 class Counted(SphinxRole):
-    """A number that the ledger gives, by its name in `counts`."""
+    """A number that the ledger gives, by its name."""
 
     def run(self):
-        ledger = read(self.env)
-        return [nodes.Text(f"{counts(ledger['entries'])[self.text]:,}")] if ledger else [], []
+        entries = (read(self.env) or {"entries": []})["entries"]
+        numbers = {
+            "results": sum(not entry["ours"] and not assumed(entry) for entry in entries),
+            "assumptions": sum(map(assumed, entries)),
+            "ours": sum(entry["ours"] for entry in entries),
+            "freer": sum(bool(entry["unneeded"]) for entry in entries),
+            "instances": max((entry["instances"] for entry in entries), default=0),
+        }
+        return [nodes.Text(f"{numbers[self.text]:,}")], []
 
 
 class FromLedger(SphinxDirective):
     """A table made from the ledger; subclasses name its columns with their widths, and make its rows."""
 
-    columns: tuple[tuple[str, int], ...]
     classes = ("plain",)
-
-    def rows(self, ledger: dict) -> Iterator[nodes.row]:
-        raise NotImplementedError
 
     def run(self):
         ledger = read(self.env)
@@ -204,8 +197,9 @@ class UnneededTable(FromLedger):
     columns = (("hypothesis", 24), ("not needed in full by", 76))
 
     def rows(self, ledger):
-        for name, entries in hypotheses(ledger["entries"]).items():
-            yield row(name, [self.statements(entries)])
+        for name in HYPOTHESES:
+            if entries := without(name, ledger["entries"]):
+                yield row(name, [self.statements(entries)])
 
 
 class EquationTable(FromLedger):
@@ -220,9 +214,27 @@ class EquationTable(FromLedger):
             yield row([[shown]], equation["words"], [[self.code(equation)]])
 
 
+def label_cells(app, doctree) -> None:
+    for table in doctree.findall(nodes.table):
+        head = next(table.findall(nodes.thead), None)
+        if "stacked" in table["classes"] and head is not None:
+            names = [entry.astext() for entry in head[0]]
+            for line in next(table.findall(nodes.tbody)):
+                for name, entry in zip(names, line, strict=True):
+                    entry["label"] = name
+
+
+def visit_entry(self, node) -> None:
+    HTML5Translator.visit_entry(self, node)
+    if node.get("label"):
+        self.body[-1] = self.body[-1].replace("<td", f'<td data-label="{html.escape(node["label"])}"', 1)
+
+
 def setup(app) -> None:
     app.add_directive("ledger-table", LedgerTable)
     app.add_directive("ledger-summary", LedgerSummary)
     app.add_directive("unneeded-table", UnneededTable)
     app.add_directive("equation-table", EquationTable)
     app.add_role("counted", Counted())
+    app.connect("doctree-read", label_cells)
+    app.add_node(nodes.entry, override=True, html=(visit_entry, HTML5Translator.depart_entry))

@@ -5,13 +5,13 @@ MathJax does the work, in one Node process; both come as Python packages.
 
 from __future__ import annotations
 
-import contextlib
 import html
 import importlib.util
 import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -47,13 +47,9 @@ class Typesetter:
         return subprocess.Popen(command, **pipes, text=True, encoding="utf8")
 
     def ask(self, request: dict) -> str:
-        try:
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if not line:
+        with suppress(BrokenPipeError):
+            print(json.dumps(request), file=self.process.stdin, flush=True)
+        if not (line := self.process.stdout.readline()):
             raise RuntimeError(f"the typesetter stopped with exit code {self.process.wait()} at {request}")
         return json.loads(line)["html"]
 
@@ -66,15 +62,11 @@ class Typesetter:
     def glyphs(self, body: str) -> str:
         """The outlines that the formulas of a page, or of another piece of HTML, refer to."""
         used = sorted(set(re.findall(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"', body)))
-        if not used:
-            return ""
-        return f'<svg class="glyphs" aria-hidden="true"><defs>{self.ask({"glyphs": used})}</defs></svg>'
+        return f'<svg class="glyphs" aria-hidden="true"><defs>{self.ask({"glyphs": used})}</defs></svg>' if used else ""
 
     def close(self) -> None:
         if "process" in self.__dict__:
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
-            self.process.wait()
+            self.process.communicate()
 
 
 def typeset(translator, tex: str, display: bool, node) -> str:

@@ -30,8 +30,6 @@ INKS = {
     figures.RED: "--red",
 }
 """The colours of `companion.figures.figures`, and the variables of companion.css that take their place."""
-
-
 SMALLEST = 0.68
 """How far a picture may shrink before it scrolls instead: text of 11 points is then still 7.5, some 10 pixels."""
 
@@ -61,7 +59,6 @@ def in_a_box(content: str) -> nodes.raw:
 
 MOVING = re.compile(r'<div class="moving" id="(moving-\w+)">')
 """How a figure that moves begins, with its name; its script has the name once more, in quotation marks."""
-
 STILL = re.compile(r'<p class="still">(.*?)</p>', re.DOTALL)
 """What a figure that moves has as text where scripts do not run."""
 
@@ -123,10 +120,6 @@ def visit_image(self, node) -> None:
     self.body.append(inlined(path.read_text(encoding="utf8"), node.get("alt", "")))
 
 
-def depart_image(self, node) -> None:
-    """Nothing to close: an image has no content."""
-
-
 def setup(app) -> None:
     app.add_directive("picture-from", PictureFrom)
-    app.add_node(nodes.image, override=True, html=(visit_image, depart_image))
+    app.add_node(nodes.image, override=True, html=(visit_image, HTML5Translator.depart_image))

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
-from pybtex.database import BibliographyData, parse_file
+from portable import BIBLIOGRAPHY, citations
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
@@ -33,20 +33,12 @@ def questions(text: str) -> list[tuple[str, list[str]]]:
     return [(title, CITED.findall(body)) for title, body in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def said(key: str, works: BibliographyData) -> str:
-    """A work as the text names it: Wies et al. 2023. KeyError where the bibliography lacks it."""
-    entry = works.entries[key]
-    authors = [" ".join(person.last_names) for person in entry.persons["author"]]
-    names = " and ".join(authors) if len(authors) < 3 else f"{authors[0]} et al."
-    return f"{names} {entry.fields['year']}"
-
-
-def drawn(found: list[tuple[str, list[str]]], works: BibliographyData, start: list[str]) -> str:
+def drawn(found: list[tuple[str, list[str]]], works: dict[str, tuple[str, str]], start: list[str]) -> str:
     """The map as HTML: a box for each question, with a line from the middle, and one for what the mark means."""
     boxes = []
     for place, (title, keys) in zip(PLACES, found, strict=False):
         marks = {key: ' class="start"' if key in start else "" for key in keys}
-        lines = "".join(f"<li{mark}>{html.escape(said(key, works))}</li>" for key, mark in marks.items())
+        lines = "".join(f"<li{mark}>{html.escape(' '.join(works[key]))}</li>" for key, mark in marks.items())
         link = f'<a href="#{nodes.make_id(title)}">{html.escape(title)}</a>'
         boxes.append(f'<div class="question" style="grid-area: {place}"><p>{link}</p><ul>{lines}</ul></div>')
     middle = '<div class="paper" style="grid-area: m"><p>Wei, Xie and Ma 2021</p></div>'
@@ -59,16 +51,15 @@ class WorksMap(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self):
-        page, bib = Path(self.env.doc2path(self.env.docname)), Path(self.env.srcdir, "book", "references.bib")
-        self.env.note_dependency(str(bib))
+        self.env.note_dependency(str(BIBLIOGRAPHY))
         start = self.arguments[0].split()
-        found = questions(page.read_text(encoding="utf8"))
+        found = questions(Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf8"))
         cited = {key for _, keys in found for key in keys}
         if len(found) >= len(PLACES) or not set(start) <= cited:
             lacking = ", ".join(sorted(set(start) - cited)) or "none"
             log.warning("no map of %d questions; not cited: %s", len(found), lacking, location=self.get_location())
             return []
-        return [nodes.raw("", drawn(found, parse_file(bib, "bibtex"), start), format="html")]
+        return [nodes.raw("", drawn(found, citations(), start), format="html")]
 
 
 def setup(app) -> None:

@@ -17,10 +17,9 @@ if sys.platform != "linux":
 
 import learning
 import measures
+import networks
 import run
-import steps
 import tables
-import tunings
 import with_trainer
 from contest import GIB, Contestant, contest
 from typer.testing import CliRunner
@@ -174,7 +173,7 @@ def settings(tmp_path, monkeypatch):
 
 
 def test_both_sides_have_the_same_network_and_text_and_hide_as_many_tokens(settings):
-    call, ours = steps.steps(4, TRIAL, settings["inputs"])
+    call, ours = networks.steps(4, TRIAL, settings["inputs"])
     np.testing.assert_allclose(ours(None), with_trainer.steps(1, **settings)[1](None), atol=1e-6)
     call()
     call()
@@ -191,7 +190,7 @@ def test_both_sides_have_the_same_network_and_text_and_hide_as_many_tokens(setti
     assert sorted(seen) == sorted(text.astype(int).tolist())  # each sequence once
     np.save(settings["inputs"], 1 - text)
     with pytest.raises(RuntimeError, match="another text"):
-        steps.steps(1, TRIAL, settings["inputs"])
+        networks.steps(1, TRIAL, settings["inputs"])
 
 
 def test_whole_runs_train_and_ours_is_the_librarys(settings, monkeypatch):
@@ -199,7 +198,7 @@ def test_whole_runs_train_and_ours_is_the_librarys(settings, monkeypatch):
     network = build_network(SPEC)
     pretraining.pretrain(network, draw_model(SPEC), SPEC.pretraining(), trial_seeds(0)["pretraining"])
     weights = torch.nn.utils.parameters_to_vector(network.parameters()).detach().double().numpy()
-    runs = {name: steps.trained(TRIAL, name)[0]() for name in ("linear", "cosine", "stable")}
+    runs = {name: networks.trained(TRIAL, name)[0]() for name in ("linear", "cosine", "stable")}
     assert np.array_equal(runs["linear"][1:], weights)
     assert not np.array_equal(runs["cosine"], runs["stable"])
     seconds, *weights = with_trainer.trained(**settings)[0]()
@@ -232,8 +231,8 @@ def test_a_run_of_the_curves_is_trained_and_measured(monkeypatch):
 
 def test_both_ways_to_tune_a_head_find_the_same_weights():
     trial = dict(preset="smoke", train=64)
-    spec, network, tokens, labels = tunings.parts(trial, 64)
+    spec, network, tokens, labels = networks.parts(trial, 64)
     expected = tune_head(all_probs_at_mask(network, tokens), labels, spec.tuning(), trial_seeds(0)["tuning"]).weights
     for cached in (True, False):
-        call, pick = tunings.head(trial, 64, spec.epochs, cached)
+        call, pick = networks.head(trial, 64, spec.epochs, cached)
         np.testing.assert_allclose(pick(call()), expected, atol=1e-5)

@@ -13,7 +13,7 @@ import papermill
 import pytest
 from bs4 import BeautifulSoup
 from built_book import ROOT
-from colab import copy_files
+from colab import copy_tree
 from record import SLOW, slow
 from runs import MEASURED, numbers
 
@@ -88,7 +88,8 @@ def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(pres
 
 def build(project: Path) -> Path:
     """The book of a copy of the project in that folder, by the commands of `make book`."""
-    copy_files(project)
+    copy_tree(repository := project.with_suffix(".git"))
+    subprocess.run(["git", "clone", "--quiet", repository, project], check=True)
     home = {**os.environ, "PYTHONPATH": f"{project}{os.pathsep}{project / 'book'}"}
     for command in (
         [sys.executable, "book/notebooks.py", "execute", "quick"],

@@ -54,14 +54,7 @@ def project(tmp_path):
     root = tmp_path / "project"
     for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
         (root / folder).mkdir(parents=True)
-    for name in (
-        "notebooks.py",
-        "dependencies.py",
-        "parameter_files.py",
-        "side_by_side.py",
-        "portable.py",
-        "ipython_kernel_config.json",
-    ):
+    for name in ("notebooks.py", "inputs.py", "side_by_side.py", "portable.py", "ipython_kernel_config.json"):
         shutil.copy(ROOT / "book" / name, root / "book")
     shutil.copy(ROOT / "_config.yml", root)
     for name in "ab":
