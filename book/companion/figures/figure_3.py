@@ -24,17 +24,9 @@ LADDER = {
 }
 """Series of Figure 3 as the paper names them, and of the ladder from theory to network, each with its column of the
 results. What is tuned on the exact model is tuned as what is tuned on the network: passes, batches and rates."""
-STYLES = {
-    "head tuning": (ORANGE, "s"),
-    "prompt tuning": (BLUE, "o"),
-    "memory HMM + attention head": (BLUE, "o"),
-    "vanilla HMM + linear head": (ORANGE, "s"),
-    "head of Theorem 3.3": (INK, "x"),
-    "head tuned on the exact G": (GREEN, "^"),
-    "prompt tuned on the exact Ḡ": (RED, "D"),
-    "head tuned on the network": (ORANGE, "s"),
-    "prompt tuned on the network": (BLUE, "o"),
-}
+_LOOKS = ((ORANGE, "s"), (BLUE, "o"), (BLUE, "o"), (ORANGE, "s"))
+_LADDER_LOOKS = ((INK, "x"), (GREEN, "^"), (RED, "D"), (ORANGE, "s"), (BLUE, "o"))
+STYLES = dict(zip((*LEFT, *RIGHT, *LADDER), _LOOKS + _LADDER_LOOKS, strict=True))
 """Colour and marker of each series."""
 
 
@@ -50,12 +42,10 @@ def draw_line(axes: Axes, points: Series, colour: str, marker: str, label: str, 
 
 def _published(axes: Axes, points: Series, colour: str, marker: str, label: str) -> None:
     """The paper's means, dotted with open markers, and its 95% band."""
-    axes.plot(
-        points.index, [point.mean for point in points], color=colour, marker=marker, markersize=5,
-        markerfacecolor="white", linestyle=":", linewidth=1.2, label=f"{label}, published",
-    )  # fmt: skip
-    band = [[getattr(point, side) for point in points] for side in ("low", "high")]
-    axes.fill_between(points.index, *band, color=colour, alpha=0.08, linewidth=0)
+    means, low, high = zip(*((point.mean, point.low, point.high) for point in points), strict=True)
+    look = dict(marker=marker, markersize=5, markerfacecolor="white", linestyle=":", linewidth=1.2)
+    axes.plot(points.index, means, color=colour, label=f"{label}, published", **look)
+    axes.fill_between(points.index, low, high, color=colour, alpha=0.08, linewidth=0)
 
 
 def panel(results: DataFrame, name: str, title: str = "") -> Figure:
@@ -91,9 +81,8 @@ def ladder(results: DataFrame) -> Figure:
     """From theory to network: means over trials of each rung that exists at a size."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (label, column) in enumerate(LADDER.items()):
-        dashed = "exact" in label or "Theorem" in label
         points = results.groupby("size")[column].agg(mean_ci)
-        draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "--" if dashed else "-")
+        draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "-" if "network" in label else "--")
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
     axes.set_xticks(sorted({*results["size"]}))
     return finish(figure, 2)
@@ -106,12 +95,9 @@ def against_learned(results: DataFrame) -> Figure:
     for label, column in LEFT.items():
         colour, marker = STYLES[label]
         axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
-    axes.set(xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy")
-    axes.set_ylim(0.44, 1.02)
+    x_label = "share learned (0: the tokens' frequencies, 1: the exact G)"
+    axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)
-
-
-# Results of any kind
 
 
 def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
