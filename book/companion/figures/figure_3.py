@@ -105,18 +105,15 @@ def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = Fal
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for (name, points), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
         draw_line(axes, points, colour, marker, name)
+    axes.set(xlabel=x_label, ylabel=y_label, xscale="log" if log else "linear")
     ticks = sorted(set().union(*(points.index for points in series.values())))
-    if log:
-        axes.set_xscale("log")
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlabel=x_label, ylabel=y_label)
     return finish(figure, 2)
 
 
 def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
-    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, a mark for each of up to six
-    series, whose names are alike in all rows."""
+    """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series."""
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
     for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
@@ -135,11 +132,11 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
     return finish(figure, 3)
 
 
-def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figure:
+def plane(groups: dict[str, DataFrame], sizes: Sequence[int], name: str) -> Figure:
     """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
 
-    `series` maps a name to tables of results, which are joined by a line, each with its own short name beside it,
-    unless that would lie on an earlier one's. The published pair of means is a star in the rectangle of its bands.
+    `groups` are tables of results, joined by a line that the legend calls `name`, each with its own short name beside
+    it, unless that would lie on an earlier one's. The published pair of means is a star in the rectangle of its bands.
     """
     paper = published("left")
     figure, panels = plt.subplots(len(sizes), 1, figsize=(5.4, 3.6 * len(sizes)), squeeze=False)
@@ -148,23 +145,21 @@ def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figu
         corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
         axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
         axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
-        marked = []
-        for (name, groups), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
-            pairs = {}
-            for label, group in groups.items():
-                rows = group[(group["size"] == n_states) & group.prompt_accuracy.notna()]
-                if len(rows):
-                    pairs[label] = [mean_ci(rows[column]) for column in LEFT.values()]
-            if not pairs:
-                continue
-            at = ([pair[k].mean for pair in pairs.values()] for k in (0, 1))
-            axes.plot(*at, color=colour, marker=marker, markersize=5, linewidth=1, label=name)
-            for label, (x, y) in pairs.items():
-                axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
-                axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
-                if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in marked):
-                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
-                    marked.append((x.mean, y.mean))
+        means = {}
+        for label, group in groups.items():
+            rows = group[(group["size"] == n_states) & group.prompt_accuracy.notna()]
+            if len(rows):
+                means[label] = [mean_ci(rows[column]) for column in LEFT.values()]
+        named = []
+        if means:
+            at = ([pair[side].mean for pair in means.values()] for side in (0, 1))
+            axes.plot(*at, color=BLUE, marker="o", markersize=5, linewidth=1, label=name)
+        for label, (x, y) in means.items():
+            axes.plot(x.shown, [y.mean, y.mean], color=BLUE, linewidth=0.7, alpha=0.6)
+            axes.plot([x.mean, x.mean], y.shown, color=BLUE, linewidth=0.7, alpha=0.6)
+            if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in named):
+                axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
+                named.append((x.mean, y.mean))
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize="medium")
     axes.set_xlabel("heads: test accuracy")

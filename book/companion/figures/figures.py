@@ -45,23 +45,18 @@ def marks_of(*every: Axes) -> dict[str, Artist]:
     return {name: mark for axes in every for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
 
 
-def legend_below(figure: Figure, columns: int) -> None:
-    """One legend of all axes under them, where it takes no width, in as many of the columns as fit."""
-    drawn = marks_of(*figure.axes)
-    legend = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
-    if columns > 1 and legend.get_window_extent().width > 0.95 * figure.bbox.width:
-        legend.remove()
-        legend_below(figure, columns - 1)
-
-
 def finish(figure: Figure, legend: int = 0) -> Figure:
-    """Make a figure longer by its legend, and close it, so that a notebook shows it once: as the value of its cell.
+    """Put a legend below, in as many of the `legend` columns as fit, make the figure longer by it, and close it.
 
-    With `legend`, one is put below first, in at most so many columns.
+    A closed figure is shown once by a notebook: as the value of its cell.
     """
-    if legend:
-        legend_below(figure, legend)
-    below = sum(legend.get_window_extent().height for legend in figure.legends) / figure.dpi
+    drawn = marks_of(*figure.axes)
+    for columns in range(legend, 0, -1):
+        shown = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
+        if columns == 1 or shown.get_window_extent().width <= 0.95 * figure.bbox.width:
+            break
+        shown.remove()
+    below = sum(shown.get_window_extent().height for shown in figure.legends) / figure.dpi
     figure.set_figheight(figure.get_figheight() + below)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
     plt.close(figure)

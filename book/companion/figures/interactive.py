@@ -87,13 +87,9 @@ def conditioning_by_a_prompt(
     inputs = _inputs(model).tolist()
     prompt = torch.as_tensor(prompt)
     reachable = (model.transition @ (prompt * model.marginal(1))) > 0
-    data = {
-        "model": _matrices(model),
-        "names": list(names),
-        **_lists(mu=mu, prompt=prompt, essential=reachable.nonzero().squeeze(-1), head=head.weights),
-        "inputs": inputs,
-        "shown": [inputs.index(torch.as_tensor(x).tolist()) for x in shown],
-    }
+    arrays = _lists(mu=mu, prompt=prompt, essential=reachable.nonzero().squeeze(-1), head=head.weights)
+    places = [inputs.index(torch.as_tensor(x).tolist()) for x in shown]
+    data = {"model": _matrices(model), "names": list(names), **arrays, "inputs": inputs, "shown": places}
     return Moving("prompt", data, "The entries of a prompt, and what they leave of the hidden states.")
 
 
@@ -116,13 +112,9 @@ def nearly_dependent_columns(
     labels = targets > targets.sort().values[len(inputs) // 2 - 1 : len(inputs) // 2 + 1].mean()
     behind = torch.cat([torch.full_like(inputs[:, :1], MASK), inputs], 1)
     verdict = fit_or_refute(masked_token_probs(equal, behind)[:, 0], labels)
-    data = {
-        "model": _matrices(model),
-        "names": list(names),
-        **_lists(mu=mu, merge=merge, inputs=inputs, noise=noise * draw),
-        "noiseSize": noise,
-        "refuted": isinstance(verdict, Impossible),
-    }
+    arrays = _lists(mu=mu, merge=merge, inputs=inputs, noise=noise * draw)
+    data = {"model": _matrices(model), "names": list(names), **arrays, "noiseSize": noise}
+    data["refuted"] = isinstance(verdict, Impossible)
     return Moving("columns", data, "Two columns of W come together, and the head of the theorem grows.")
 
 
@@ -131,11 +123,6 @@ def _memory_matrices(model: MemoryHMM) -> dict:
     lookup = model.lift(torch.arange(model.n_memory * model.n_states)).unflatten(0, (-1, model.n_states))
     flat = dict(prior=model.memory.flatten(), emission=model.emission.flatten(1), lookup=lookup)
     return _lists(transition=model.transition, initial=model.initial, **flat)
-
-
-def _memories(model: MemoryHMM) -> list[tuple[int, ...]]:
-    """The values of all cells, for each memory in the order of P[M] laid flat."""
-    return list(product(range(model.n_memory), repeat=model.n_cells))
 
 
 def attention_over_words(
@@ -149,19 +136,15 @@ def attention_over_words(
     memory's values. `text` is the first text; `examples` are further ones, impossible ones too.
     """
     weights = _lists(query=head.query, key=head.key, value=head.value, output=head.output)
-    held = [memory[cell] for memory in _memories(model)]
+    held = [memory[cell] for memory in product(range(model.n_memory), repeat=model.n_cells)]
     data = {
         "model": {**_memory_matrices(model), "held": held, "count": model.n_memory},
         "head": {**weights, "condition": head.condition},
-        **_lists(mu=mu),
-        "essential": [cell * model.n_syntax + s for s in syntax],
-        "words": list(words),
-        "names": list(values),
-        "question": question,
-        "first": text,
-        "examples": list(examples),
-        "most": 10,  # bars along one text: with more of them their words overlap on a phone
+        **_lists(mu=mu, essential=[cell * model.n_syntax + s for s in syntax]),
     }
+    data |= {"words": list(words), "names": list(values), "question": question, "first": text}
+    # At most 10 bars along one text: with more of them their words overlap on a phone.
+    data |= {"examples": list(examples), "most": 10}
     return Moving("attention", data, "A text of your own, and where the attention head looks in it.", ("writing",))
 
 
@@ -183,13 +166,8 @@ def passing_messages(
     The `model` has two `states` and at most four tokens, whose names, `words`, begin with different letters. `text`
     has one to five words; `masked` are the positions that are masked first, from 1.
     """
-    data = {
-        "model": _matrices(model),
-        "states": list(states),
-        "words": list(words),
-        "text": [words.index(word) for word in text.split()],
-        "masked": list(masked),
-    }
+    data = {"model": _matrices(model), "states": list(states), "words": list(words)}
+    data |= {"text": [words.index(word) for word in text.split()], "masked": list(masked)}
     still = "Messages from the left and from the right, and what they give at each position."
     return Moving("messages", data, still)
 
@@ -217,15 +195,12 @@ def belief_word_by_word(
     """
     data = {
         "model": _memory_matrices(model),
-        "held": _memories(model),
+        "held": list(product(range(model.n_memory), repeat=model.n_cells)),
         "cells": [{"name": cell, "values": list(named)} for cell, named in zip(cells, values, strict=True)],
         "states": [f"{cell}, {part}" for cell in cells for part in syntax],
-        "words": list(words),
-        "first": text,
-        "read": read,
-        "examples": list(examples),
-        "most": 24,  # words of a text: with more of them the reader's own are out of sight on a phone
     }
+    # At most 24 words of a text: with more of them the reader's own are out of sight on a phone.
+    data |= {"words": list(words), "first": text, "read": read, "examples": list(examples), "most": 24}
     still = "What is believed of each memory cell and of the state after each word of a text."
     return Moving("beliefs", data, still, ("writing",))
 
@@ -234,15 +209,11 @@ def _trial(row) -> dict:
     """What is drawn of a trial: its accuracies, and the token that each state favours, with its weight in the task."""
     spec = spec_of(row)
     model = draw_model(spec)
-    mu = draw_trial_task(spec, model).mu
-    return {
-        "size": spec.size,
-        "seed": spec.seed,
-        **{name.split()[0]: row[column] for name, column in LEFT.items()},
-        "majority": row.majority_rate,
-        "learned": row.learned,
-        "states": list(zip(model.emission.argmax(0).tolist(), mu.tolist(), strict=True)),
-    }
+    weights = draw_trial_task(spec, model).mu.tolist()
+    found = {name.split()[0]: row[column] for name, column in LEFT.items()}
+    found |= {"majority": row.majority_rate, "learned": row.learned}
+    states = list(zip(model.emission.argmax(0).tolist(), weights, strict=True))
+    return {"size": spec.size, "seed": spec.seed, **found, "states": states}
 
 
 def trial_by_trial(results: DataFrame) -> Moving:
