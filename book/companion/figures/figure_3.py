@@ -72,8 +72,7 @@ def gains(results: DataFrame) -> Figure:
     axes.scatter(results["size"], results.gain, s=14, color=BLUE, alpha=0.35, linewidth=0)
     draw_line(axes, results.groupby("size").gain.agg(mean_ci), INK, "o", "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
-    axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
-    axes.set_xticks(sorted({*results["size"]}))
+    axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"]}))
     return finish(figure, 2)
 
 
@@ -83,8 +82,8 @@ def ladder(results: DataFrame) -> Figure:
     for k, (label, column) in enumerate(LADDER.items()):
         points = results.groupby("size")[column].agg(mean_ci)
         draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "-" if "network" in label else "--")
-    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
-    axes.set_xticks(sorted({*results["size"]}))
+    sizes = sorted({*results["size"]})
+    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02), xticks=sizes)
     return finish(figure, 2)
 
 

@@ -70,8 +70,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
     for k, (name, row) in enumerate(rows.items()):
         at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
         axes.bar(at, row, width * 0.92, color=COLOURS[k], label=name)
-    axes.set_xticks(np.arange(len(outcomes)), outcomes)
-    axes.set(ylabel="probability", ylim=(0, 1), title=title)
+    axes.set(ylabel="probability", ylim=(0, 1), title=title, xticks=range(len(outcomes)), xticklabels=outcomes)
     return finish(figure, 2)
 
 
@@ -83,8 +82,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
         for (name, heights), colour in zip(series.items(), COLOURS, strict=False):
             axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, color=colour, label=name)
             below = below + np.asarray(heights)
-        axes.set_xticks(np.arange(len(below)), outcomes)
-        axes.set(title=title, ylabel="share")
+        axes.set(title=title, ylabel="share", xticks=range(len(below)), xticklabels=outcomes)
     axes.set_xlabel(x_label)
     return finish(figure, 2)
 
@@ -160,8 +158,7 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
         axes.bar(at[which], scores[which], 0.7, color=colour, label=name)
     axes.axhline(1, color=INK, linewidth=1, linestyle=":")
     axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
-    axes.set(ylabel="attention score")
+    axes.set(ylabel="attention score", xticks=at, xticklabels=[f"{word}\n{i}" for i, word in enumerate(words, 1)])
     return finish(figure, 2)
 
 
@@ -185,8 +182,7 @@ def strips(
         axes.scatter(crosses[name], np.full(len(crosses[name]), y), **cross)
         if name in cuts:
             axes.plot([cuts[name]] * 2, [y - 0.42, y + 0.42], **cut)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
+    axes.set(xlabel=x_label, yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.5))
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return finish(figure, 2)
