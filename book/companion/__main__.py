@@ -10,6 +10,7 @@ import typer
 
 from hmmlib.terminal import errors, line, progress
 
+OUT = "the file to write; if left out ledger.json, in the folder mine where there is one"
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 
@@ -36,10 +37,7 @@ def commands() -> None:
 def ledger(
     instances: Annotated[int, typer.Option(min=1, help="random models for each statement")] = 300,
     seed: Annotated[int, typer.Option(min=0, help="seed of all of them")] = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help=OUT)] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
 ) -> None:
     """Check every statement and its control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
@@ -61,12 +59,10 @@ def ledger(
     for text in (f"{instances} instances, seed {seed}", *as_lines(entries), legend, *corrected):
         line(text)
     for entry in wrong:
-        line(
-            f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), "
-            f"{entry.nontrivial} of {entry.instances} instances are not trivial, control failed "
-            f"{entry.control_fails} of {entry.control_instances} times",
-            errors,
-        )
+        found = f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record})"
+        counts = f"{entry.nontrivial} of {entry.instances} instances are not trivial"
+        failed = f"control failed {entry.control_fails} of {entry.control_instances} times"
+        line(f"{found}, {counts}, {failed}", errors)
     line(str(written))
     if wrong:
         raise typer.Exit(1)

@@ -9,22 +9,13 @@ from pathlib import Path
 
 import companion
 import hmmlib
+from companion.evidence import statements as on
 from companion.evidence.ledger import Entry
-from companion.evidence.statements import (
-    APPENDIX_B,
-    APPENDIX_C,
-    APPENDIX_D_1,
-    APPENDIX_D_2,
-    APPENDIX_D_3,
-    ATTENTION,
-    MEMORY_PROMPT,
-    PROMPT,
-)
 from hmmlib.files import write_whole
 
 BOOK, LIBRARY = (Path(package.__file__).resolve().parents[1] for package in (companion, hmmlib))
 """The folders in which the two packages lie."""
-SETTING = "notebooks/2-setting"
+THEOREMS, MODELS = "hmmlib/theory/theorems.py", "book/companion/evidence/random_models/"
 
 
 @dataclass(frozen=True)
@@ -45,35 +36,36 @@ class Equation:
 
     def where(self) -> dict:
         """The file and the line. LookupError unless exactly one line has the mark."""
-        path = BOOK / self.file.removeprefix("book/") if self.file.startswith("book/") else LIBRARY / self.file
-        comments = [line.partition("  # ")[2] for line in path.read_text(encoding="utf8").splitlines()]
-        marked = [k for k, comment in enumerate(comments, 1) if f"({self.number})" in comment.split(", ")]
+        inside = self.file.removeprefix("book/")
+        lines = ((LIBRARY if inside == self.file else BOOK) / inside).read_text(encoding="utf8").splitlines()
+        comments = enumerate((line.partition("  # ")[2].split(", ") for line in lines), 1)
+        marked = [number for number, comment in comments if f"({self.number})" in comment]
         if len(marked) != 1:
             raise LookupError(f"equation ({self.number}): {len(marked)} lines of {self.file} end in # ({self.number})")
         return {"path": self.file, "line": marked[0]}
 
 
 EQUATIONS = (
-    Equation("3.1", "the label F*", SETTING, "hmmlib/theory/theorems.py"),
-    Equation("3.2", "prompt, gap, text", PROMPT, "hmmlib/inference/messages.py"),
-    Equation("3.3", "what a prompt does to Ḡ₂", PROMPT, "hmmlib/theory/theorems.py"),
-    Equation("4.1", "attended positions", ATTENTION, "hmmlib/theory/heads.py"),
-    Equation("4.2", "the attention head", ATTENTION, "hmmlib/theory/heads.py"),
-    Equation("4.3", "the inputs R", ATTENTION, "hmmlib/theory/theorems.py"),
-    Equation("4.4", "prompt, text", MEMORY_PROMPT, "hmmlib/inference/messages.py"),
-    Equation("B.1", "H₀ from X₁, linearly", APPENDIX_B, "hmmlib/theory/theorems.py"),
-    Equation("C.1", "τ from two messages", APPENDIX_C, "hmmlib/inference/forward_backward.py"),
-    Equation("C.2", "τ behind a prompt", APPENDIX_C, "book/companion/evidence/random_models/section_3.py"),
-    Equation("D.1", "Gᵢ as a mixture of columns", APPENDIX_D_1, "hmmlib/inference/messages.py"),
-    Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", APPENDIX_D_1, "hmmlib/theory/theorems.py"),
-    Equation("D.3", "τ of the lifted chain", APPENDIX_D_2, "hmmlib/inference/forward_backward.py"),
-    Equation("D.4", "reverse lifting φ", APPENDIX_D_2, "hmmlib/models/hmm.py"),
-    Equation("D.5", "τ behind a lifted prompt", APPENDIX_D_2, "book/companion/evidence/random_models/appendix_d3.py"),
-    Equation("D.6", "the prompt", APPENDIX_D_3, "hmmlib/theory/theorems.py"),
-    Equation("D.7", "the inputs Z", APPENDIX_D_3, "book/companion/evidence/random_models/memory_instances.py"),
-    Equation("D.8", "the positions Î", APPENDIX_D_3, "book/companion/evidence/random_models/memory_instances.py"),
-    Equation("D.9", "supports shrink", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d3.py"),
-    Equation("D.10", "μᵀP[M | x̂], summed", APPENDIX_D_3, "book/companion/evidence/random_models/appendix_d3.py"),
+    Equation("3.1", "the label F*", "notebooks/2-setting", THEOREMS),
+    Equation("3.2", "prompt, gap, text", on.PROMPT, "hmmlib/inference/messages.py"),
+    Equation("3.3", "what a prompt does to Ḡ₂", on.PROMPT, THEOREMS),
+    Equation("4.1", "attended positions", on.ATTENTION, "hmmlib/theory/heads.py"),
+    Equation("4.2", "the attention head", on.ATTENTION, "hmmlib/theory/heads.py"),
+    Equation("4.3", "the inputs R", on.ATTENTION, THEOREMS),
+    Equation("4.4", "prompt, text", on.MEMORY_PROMPT, "hmmlib/inference/messages.py"),
+    Equation("B.1", "H₀ from X₁, linearly", on.APPENDIX_B, THEOREMS),
+    Equation("C.1", "τ from two messages", on.APPENDIX_C, "hmmlib/inference/forward_backward.py"),
+    Equation("C.2", "τ behind a prompt", on.APPENDIX_C, MODELS + "section_3.py"),
+    Equation("D.1", "Gᵢ as a mixture of columns", on.APPENDIX_D_1, "hmmlib/inference/messages.py"),
+    Equation("D.2", "Θ⁽ⱽ⁾ reads memory and state", on.APPENDIX_D_1, THEOREMS),
+    Equation("D.3", "τ of the lifted chain", on.APPENDIX_D_2, "hmmlib/inference/forward_backward.py"),
+    Equation("D.4", "reverse lifting φ", on.APPENDIX_D_2, "hmmlib/models/hmm.py"),
+    Equation("D.5", "τ behind a lifted prompt", on.APPENDIX_D_2, MODELS + "appendix_d3.py"),
+    Equation("D.6", "the prompt", on.APPENDIX_D_3, THEOREMS),
+    Equation("D.7", "the inputs Z", on.APPENDIX_D_3, MODELS + "memory_instances.py"),
+    Equation("D.8", "the positions Î", on.APPENDIX_D_3, MODELS + "memory_instances.py"),
+    Equation("D.9", "supports shrink", on.APPENDIX_D_3, MODELS + "appendix_d3.py"),
+    Equation("D.10", "μᵀP[M | x̂], summed", on.APPENDIX_D_3, MODELS + "appendix_d3.py"),
 )
 
 

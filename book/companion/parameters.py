@@ -1,7 +1,7 @@
 """Checks on the parameters of a notebook, whoever set them: its author, a reader in Colab, or papermill.
 
-papermill by itself only warns about a name that a notebook does not have, and passes whatever type it read. So a
-notebook's first line after its parameters calls `check`, which stops the run and names the parameter and what it takes.
+papermill only warns about a name that a notebook does not have, and passes any type. So a notebook's first line after
+its parameters calls `check`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ParameterError(ValueError):
 
 def _from_text(value):
     """`-p sizes "[4, 30]"` reaches the notebook as text: read it as JSON where it is."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(value) if isinstance(value, str) else value
+    with suppress(ValueError, TypeError, RecursionError):
+        return json.loads(value)
     return value
 
 
@@ -70,13 +70,8 @@ def _message(item: dict) -> str:
 def check(namespace: dict, **declared) -> None:
     """Check a notebook's parameters and put them, converted, into its namespace; show which are not those of its text.
 
-    Args:
-        namespace: the notebook's `globals()`.
-        declared: the type of each parameter, as pydantic takes it.
-
-    Raises:
-        ParameterError: a name that is not declared (with the nearest one that is), a wrong type, an impossible value.
-            In a notebook the message alone is shown.
+    `namespace` is the notebook's `globals()`, `declared` has the type of each parameter, as pydantic takes it.
+    ParameterError for a name that is not declared (with the nearest one that is), a wrong type, an impossible value.
     """
     # The notebook's own cell of parameters begins with "# Parameters:", that of papermill with "# Parameters".
     cells = [cell.lstrip() for cell in namespace.get("In", []) if cell.lstrip().startswith("# Parameters")]

@@ -96,8 +96,8 @@ def test_a_picture_of_another_page_is_found_by_its_alternative_text(picture_from
 
 
 def test_a_figure_that_moves_is_shown_on_another_page_under_a_name_of_its_own(picture_from):
-    figure = Moving("prompt", "prompt", {"a": 1}, "Entries of a “prompt” & more.")._repr_html_()
-    other = Moving("fake_token", "fake_token", {"a": 1}, "Words.")._repr_html_()
+    figure = Moving("prompt", {"a": 1}, "Entries of a “prompt” & more.")._repr_html_()
+    other = Moving("fake_token", {"a": 1}, "Words.")._repr_html_()
     outputs = [{"data": {"text/html": other}}, {"data": {"text/html": figure.splitlines(keepends=True)}}, {"text": "x"}]
     both = json.dumps({"cells": [{"metadata": {}, "outputs": outputs}]})
     for small in ({}, {"small": None}):

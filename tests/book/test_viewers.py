@@ -41,7 +41,7 @@ def test_figures_become_pictures_with_their_styles_and_all_else_stays(tmp_path):
     )
     assert (first.size, first.getpixel((5, 10)), first.getpixel((25, 10))) == ((30, 20), (255, 0, 0), (255,) * 3)
     assert other.getpixel((other.width // 2, other.height // 2)) == (0, 0, 255), "the script has run"
-    assert Moving("prompt", "prompt", {"a": 1}, "words")._repr_html_().startswith(viewers.MOVING)
+    assert Moving("prompt", {"a": 1}, "words")._repr_html_().startswith(viewers.MOVING)
     for output in (new_output("stream", text="5\n"), new_output("display_data", {"text/html": "<table></table>"})):
         assert viewers.shown(None, output) is output
 

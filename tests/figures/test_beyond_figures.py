@@ -34,7 +34,7 @@ def test_triangles_have_the_points_and_the_columns():
 
 def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair():
     halves = RESULTS[:9], RESULTS[9:]
-    figure = plane({"all": {"first": halves[0], "rest": halves[1], "none": RESULTS[:0]}}, [4, 30])
+    figure = plane({"first": halves[0], "rest": halves[1], "none": RESULTS[:0]}, [4, 30], "all")
     for axes, n_states in zip(figure.axes, (4, 30), strict=True):
         points = {line.get_label(): line.get_xydata() for line in axes.lines}
         groups = [half[(half["size"] == n_states) & half.gain.notna()] for half in halves]
@@ -47,7 +47,7 @@ def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair():
 
 
 def test_names_in_a_plane_do_not_lie_on_one_another():
-    figure = plane({"all": {"first": RESULTS, "the same": RESULTS}}, [4])
+    figure = plane({"first": RESULTS, "the same": RESULTS}, [4], "all")
     assert "first" in {text.get_text() for text in figure.axes[0].texts}
     assert "the same" not in {text.get_text() for text in figure.axes[0].texts}
 

@@ -19,7 +19,7 @@ def test_html_holds_everything_and_asks_for_nothing(figure):
     assert html.count("<script>") == html.count("</script>") == html.count("<style>") == html.count("</style>") == 1
     for word in ("http", "src=", "import(", "fetch(", ".src =", "XMLHttpRequest", "@import", "url(", "eval("):
         assert word not in html, word
-    assert re.findall(r'\bid="([^"]*)"', html.split("<script>")[0]) == [f"moving-{figure.name}"]
+    assert re.findall(r'\bid="([^"]*)"', html.split("<script>")[0]) == [f"moving-{figure.figure}"]
     (written,) = re.findall(r"hmmMoving\.kit\.start\(.*?, .*?, (\{.*\})\);\n</script>", html)
     assert json.loads(written) == json.loads(json.dumps(figure.data)), "numbers travel unrounded"
     assert len(html.replace(written, "").encode()) < 23_500

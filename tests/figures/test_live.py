@@ -22,7 +22,7 @@ def results():
     return [run_trial(spec) for spec in SPECS]
 
 
-def test_stored_results_are_called_stored_and_are_run_again_on_request(results, tmp_path):
+def test_stored_results_are_called_stored(results, tmp_path):
     store, lines = (tmp_path / "mine", tmp_path / "theirs"), []
     old = {"library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
     for result in results[:2]:
@@ -32,15 +32,6 @@ def test_stored_results_are_called_stored_and_are_run_again_on_request(results, 
     assert [" ".join(line.split()) for line in lines[1:]] == [f"2 of 3 trials were not run now, but {said}."]
     assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
     assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
-
-    lines.clear()
-    assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append, rerun=True))) == list(
-        map(numbers, results)
-    )
-    commit, date = (results[0].environment[name] for name in ("commit", "date"))
-    assert len(lines) == 3
-    assert " ".join(lines[2].split()).startswith(f"1 of 3 trials were not run now, but stored on {date} by {commit}.")
-    assert all(result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS)
 
 
 def test_what_several_commits_have_stored_is_one_line(results, tmp_path):

@@ -1,9 +1,9 @@
-"""Drawings of the models and of the setting, as SVG: nothing is computed, and the same arguments give the same bytes.
+"""Drawings of the models and of the setting, as SVG: the same arguments give the same bytes.
 
-One grammar for all: a round node is hidden, a square one observed, a dashed frame masked, a double frame trained for
-the task. Text and thin frames take the page's colour, so that a drawing inlined into a page follows its dark mode;
-the other colours have a contrast of 3 : 1 or more on white and on near black. No style element and no ids: drawings
-can share a page. All fit on a phone: a chain there has at most 5 time steps, and a token at most 6 letters.
+A round node is hidden, a square one observed, a dashed frame masked, a double frame trained for the task. Text and
+thin frames take the page's colour, for its dark mode; the other colours have a contrast of 3 : 1 or more on white and
+on near black. No style element and no ids: drawings can share a page. All fit on a phone: a chain there has at most 5
+time steps, and a token at most 6 letters.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from html import escape
 from math import hypot
 
 from companion.figures.figures import BLUE, GREEN, ORANGE, RED, SOFT
-
-WIDTH = 350
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class Drawing:
         return self.svg
 
 
-def drawing(elements: Sequence[str], width: float, height: float, alt: str) -> Drawing:
+def drawing(elements: Sequence[str], height: float, alt: str, width: float = 350) -> Drawing:
     """The elements as one picture, a quarter larger than drawn, or as wide as the page where that is less."""
     style = "display: block; min-width: 0; max-width: 100%; height: auto"
     size = f'viewBox="0 0 {width:g} {height:g}" width="{1.25 * width:g}" style="{style}"'
@@ -58,14 +56,18 @@ def named(name: str, state: str, content: str) -> str:
 
 
 def ring(x: float, y: float, radius: float, highlighted: bool = False) -> str:
-    """A circle; a highlighted one is thick and tinted."""
     width, tint = (max(radius / 5, 3), f' fill="{BLUE}" fill-opacity="0.2"') if highlighted else (1.8, "")
     return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" stroke="{BLUE}" stroke-width="{width:g}"{tint}/>'
 
 
-def circle(x: float, y: float, text: str, name: str, highlighted: bool = False) -> str:
-    """A hidden variable."""
-    return named(name, "highlighted" if highlighted else "", ring(x, y, 19, highlighted) + label(x, y, text, 14))
+def dot(x: float, y: float, radius: float) -> str:
+    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" fill="{GREEN}"/>'
+
+
+def circle(x: float, y: float, i: int, highlighted: bool = False) -> str:
+    """The hidden variable H_i, thick and tinted if highlighted."""
+    content = ring(x, y, 19, highlighted) + label(x, y, f"`H`_{i}", 14)
+    return named(f"H_{i}", "highlighted" if highlighted else "", content)
 
 
 def frame(x: float, y: float, wide: float, high: float, colour: str, state: str = "", corner: float = 3) -> str:
@@ -125,7 +127,7 @@ KEYS: dict[str, tuple[str, Callable[[float, float], str]]] = {
     "trained": ("trained for the task", lambda x, y: frame(x, y, 14, 14, RED, "trained", corner=1)),
     "frozen": ("frozen", lambda x, y: frame(x, y, 12, 12, SOFT, corner=3)),
     "memory": ("memory, hidden too", lambda x, y: frame(x, y, 16, 10, GREEN, "highlighted", corner=5)),
-    "lookup": ("the cell that is looked up", lambda x, y: f'<circle cx="{x:g}" cy="{y:g}" r="4" fill="{GREEN}"/>'),
+    "lookup": ("the cell that is looked up", lambda x, y: dot(x, y, 4)),
 }
 
 
@@ -143,10 +145,8 @@ def key(y: float, *rows: Sequence[str]) -> str:
 def hidden_chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: Sequence[int] = ()) -> Drawing:
     """The graphical model of an HMM: H_0 → H_1 → …, each H_i over its token; H_0 emits nothing.
 
-    Args:
-        tokens: the words of X_1, X_2, …, at most 5, each of at most 6 characters.
-        masked: positions of tokens that are hidden, from 1; they read "mask".
-        highlight: positions of states drawn thick and tinted, from 0.
+    `tokens` are the words of X_1, X_2, …, at most 5, each of at most 6 characters. Those at the positions `masked`,
+    from 1, read "mask"; the states at the positions `highlight`, from 0, are thick and tinted.
     """
     length = len(tokens)
     elements, words = [chain(30, 24, 58, length, highlight)], []
@@ -154,29 +154,24 @@ def hidden_chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: S
         x, state = 30 + 58 * i, "masked" if i in masked else ""
         words.append("a masked token" if state else text)
         elements += [arrow([(x, 45), (x, 76)]), token(x, 98, "mask" if state else text, f"X_{i}", state, True, 12)]
-    elements.append(
-        key(142, ["hidden", *(["marked"] if highlight else [])], ["token", *(["masked"] if masked else [])])
-    )
+    elements.append(key(142, ["hidden", "marked"][: 1 + bool(highlight)], ["token", "masked"][: 1 + bool(masked)]))
     marked = f" Marked: {', '.join(f'H{i}' for i in sorted(highlight))}." if highlight else ""
     alt = f"A chain of hidden states H0 to H{length}. From H1 on each emits a token: {', '.join(words)}.{marked}"
-    return drawing(elements, max(60 + 58 * length, 230), 174, alt)
+    return drawing(elements, 174, alt, max(60 + 58 * length, 230))
 
 
 def chain(x: float, y: float, pitch: float, length: int, highlight: Sequence[int] = (), first: int = 0) -> str:
     """H_first → … → H_length in a row, the first at x."""
     elements = []
     for k, i in enumerate(range(first, length + 1)):
-        elements.append(circle(x + pitch * k, y, f"`H`_{i}", f"H_{i}", i in highlight))
+        elements.append(circle(x + pitch * k, y, i, i in highlight))
         if k:
             elements.append(arrow([(x + pitch * (k - 1) + 21, y), (x + pitch * k - 21, y)]))
     return "".join(elements)
 
 
 def prompt_chain() -> Drawing:
-    """A prompt as a fake token: z̃ in front of the gap and the text, its embedding u one row more of W.
-
-    Top to bottom: states, what they emit, the embeddings, the frozen model, and the head that reads position 2.
-    """
+    """A prompt as a fake token: z̃ in front of the gap and the text, its embedding u one row more of W."""
     columns = [39 + 68 * k for k in range(5)]
     read, middle, wide = columns[1], (columns[0] + columns[-1]) / 2, columns[-1] - columns[0] + 60
     elements = [label(read, 10, "the task's `H`_0"), chain(39, 44, 68, 5, [2], first=1)]
@@ -199,13 +194,13 @@ def prompt_chain() -> Drawing:
         "trained u for the fake token, e for the others. All go into the frozen model; a trained head reads its "
         "position 2. Beside it the matrix W, with u added as one more row."
     )
-    return drawing(elements, WIDTH, 430, alt)
+    return drawing(elements, 430, alt)
 
 
 def setting() -> Drawing:
     """The whole pipeline: a hidden chain writes a text; on one side its label, on the other model, head, prediction."""
     ink, task, model = "currentColor", 52, 252
-    elements = [circle(36, 28, "`H`_0", "H_0", highlighted=True), arrow([(58, 28), (175, 28)])]
+    elements = [circle(36, 28, 0, highlighted=True), arrow([(58, 28), (175, 28)])]
     elements += [label(116, 16, "hidden chain"), chain(196, 28, 56, 3, first=1)]
     for i, x in enumerate((196, 252, 308), 1):
         elements += [arrow([(x, 49), (x, 74)]), token(x, 96, f"`X`_{i}", f"X_{i}"), arrow([(x, 118), (x, 158)])]
@@ -228,7 +223,7 @@ def setting() -> Drawing:
         "frozen pretrained model G; a trained linear head b reads its output and makes the prediction, which should "
         "equal the label."
     )
-    return drawing(elements, WIDTH, 398, alt)
+    return drawing(elements, 398, alt)
 
 
 def tuners() -> Drawing:
@@ -240,9 +235,8 @@ def tuners() -> Drawing:
         start = left + (0 if name == "prompt" else 38)
         middle, tuned = (start + left + 106) / 2, left + 14
         elements.append(label(left + 53, 10, name, 14))
-        for i, x in enumerate((left + 50, left + 73, left + 96)):
-            state = "" if i else "masked"
-            elements.append(named(f"{name} X_{i}", state, frame(x, 40, 18, 18, ORANGE, state)))
+        for i, state in enumerate(("masked", "", "")):
+            elements.append(named(f"{name} X_{i}", state, frame(left + 50 + 23 * i, 40, 18, 18, ORANGE, state)))
         for k, y in enumerate(tops, 1):
             layer = frame(middle, y, left + 106 - start, 26, SOFT, corner=6) + label(middle, y, f"layer {k}", 11)
             elements += [named(f"{name} layer {k}", "frozen", layer), arrow([(left + 73, y - 25), (left + 73, y - 14)])]
@@ -260,30 +254,26 @@ def tuners() -> Drawing:
         "goes through both frozen layers; a trained prefix stands before the text in each layer; LoRA's trained "
         "matrices are added to the weights of each layer, and nothing stands before the text."
     )
-    return drawing(elements, WIDTH, 232, alt)
+    return drawing(elements, 232, alt)
 
 
 def memory_cell() -> Drawing:
     """A memory HMM with one cell: M, drawn once, acts on every token beside the token's state."""
-    n_tokens, last = 4, 31 + 72 * 4
-    elements = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, n_tokens)]
-    for i in range(1, n_tokens + 1):
-        x = 31 + 72 * i
+    elements = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, 4)]
+    for i, x in enumerate((103, 175, 247, 319), 1):
         elements += [arrow([(x, 67), (x, 92)]), token(x, 114, f"`X`_{i}", f"X_{i}"), arrow([(x, 164), (x, 136)], GREEN)]
-    bar = frame((76 + last + 27) / 2, 182, last - 49, 36, GREEN, "highlighted", corner=18)
-    elements.append(named("M", "", bar + label((76 + last + 27) / 2, 182, "`M`", 14)))
-    elements += [label(12, 216, "memory: drawn once, kept for the whole text", anchor="start")]
+    bar = frame(211, 182, 270, 36, GREEN, "highlighted", corner=18)
+    elements.append(named("M", "", bar + label(211, 182, "`M`", 14)))
+    elements.append(label(12, 216, "memory: drawn once, kept for the whole text", anchor="start"))
     elements.append(key(244, ["hidden", "token", "memory"]))
-    alt = f"A chain of hidden states H0 to H{n_tokens}. Each token has arrows from its state and from one memory M."
-    return drawing(elements, WIDTH, 258, alt)
+    alt = "A chain of hidden states H0 to H4. Each token has arrows from its state and from one memory M."
+    return drawing(elements, 258, alt)
 
 
 def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3) -> Drawing:
-    """A memory HMM with several cells: the state H_i = (J_i, S_i) says which cell its token sees.
+    """A memory HMM with two to four cells: the state H_i = (J_i, S_i) chooses the cell that its token sees.
 
-    Args:
-        lookups: J_1, J_2, …, at most 4, each from 1 to `n_cells`.
-        n_cells: from 2 to 4.
+    `lookups` are J_1, J_2, …, at most 4, each from 1 to `n_cells`.
     """
     elements, seen, last = [], [], 27 + 74 * len(lookups)
     bars = [194 + 32 * j for j in range(n_cells)]
@@ -297,12 +287,11 @@ def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3) -> Dra
         if i:
             elements += [arrow([(x - 47, 52), (x - 27, 52)]), arrow([(x, 78), (x, 102)])]
             elements += [token(x, 124, f"`X`_{i}", f"X_{i}"), arrow([(x, bars[j - 1]), (x, 147)], GREEN)]
-            dot = f'<circle cx="{x}" cy="{bars[j - 1]}" r="5" fill="{GREEN}"/>'
-            elements.append(f'<g data-lookup="{i}" data-cell="{j}">{dot}</g>')
+            elements.append(f'<g data-lookup="{i}" data-cell="{j}">{dot(x, bars[j - 1], 5)}</g>')
             seen.append(f"token {i} sees cell {j}")
     elements.append(key(bars[-1] + 34, ["hidden", "token", "memory"], ["lookup"]))
     alt = (
         f"A chain of hidden states H0 to H{len(lookups)}, each a pair of a cell index J and a syntax state S. "
         f"Below the tokens the memory cells M1 to M{n_cells} as bars through the whole text; {', '.join(seen)}."
     )
-    return drawing(elements, WIDTH, bars[-1] + 68, alt)
+    return drawing(elements, bars[-1] + 68, alt)

@@ -24,17 +24,9 @@ LADDER = {
 }
 """Series of Figure 3 as the paper names them, and of the ladder from theory to network, each with its column of the
 results. What is tuned on the exact model is tuned as what is tuned on the network: passes, batches and rates."""
-STYLES = {
-    "head tuning": (ORANGE, "s"),
-    "prompt tuning": (BLUE, "o"),
-    "memory HMM + attention head": (BLUE, "o"),
-    "vanilla HMM + linear head": (ORANGE, "s"),
-    "head of Theorem 3.3": (INK, "x"),
-    "head tuned on the exact G": (GREEN, "^"),
-    "prompt tuned on the exact Ḡ": (RED, "D"),
-    "head tuned on the network": (ORANGE, "s"),
-    "prompt tuned on the network": (BLUE, "o"),
-}
+_LOOKS = ((ORANGE, "s"), (BLUE, "o"), (BLUE, "o"), (ORANGE, "s"))
+_LADDER_LOOKS = ((INK, "x"), (GREEN, "^"), (RED, "D"), (ORANGE, "s"), (BLUE, "o"))
+STYLES = dict(zip((*LEFT, *RIGHT, *LADDER), _LOOKS + _LADDER_LOOKS, strict=True))
 """Colour and marker of each series."""
 
 
@@ -50,12 +42,10 @@ def draw_line(axes: Axes, points: Series, colour: str, marker: str, label: str, 
 
 def _published(axes: Axes, points: Series, colour: str, marker: str, label: str) -> None:
     """The paper's means, dotted with open markers, and its 95% band."""
-    axes.plot(
-        points.index, [point.mean for point in points], color=colour, marker=marker, markersize=5,
-        markerfacecolor="white", linestyle=":", linewidth=1.2, label=f"{label}, published",
-    )  # fmt: skip
-    band = [[getattr(point, side) for point in points] for side in ("low", "high")]
-    axes.fill_between(points.index, *band, color=colour, alpha=0.08, linewidth=0)
+    means, low, high = zip(*((point.mean, point.low, point.high) for point in points), strict=True)
+    look = dict(marker=marker, markersize=5, markerfacecolor="white", linestyle=":", linewidth=1.2)
+    axes.plot(points.index, means, color=colour, label=f"{label}, published", **look)
+    axes.fill_between(points.index, low, high, color=colour, alpha=0.08, linewidth=0)
 
 
 def panel(results: DataFrame, name: str, title: str = "") -> Figure:
@@ -82,8 +72,7 @@ def gains(results: DataFrame) -> Figure:
     axes.scatter(results["size"], results.gain, s=14, color=BLUE, alpha=0.35, linewidth=0)
     draw_line(axes, results.groupby("size").gain.agg(mean_ci), INK, "o", "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
-    axes.set(xlabel="hidden states |H|", ylabel="prompt − head")
-    axes.set_xticks(sorted({*results["size"]}))
+    axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"]}))
     return finish(figure, 2)
 
 
@@ -91,11 +80,10 @@ def ladder(results: DataFrame) -> Figure:
     """From theory to network: means over trials of each rung that exists at a size."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (label, column) in enumerate(LADDER.items()):
-        dashed = "exact" in label or "Theorem" in label
         points = results.groupby("size")[column].agg(mean_ci)
-        draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "--" if dashed else "-")
-    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02))
-    axes.set_xticks(sorted({*results["size"]}))
+        draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "-" if "network" in label else "--")
+    sizes = sorted({*results["size"]})
+    axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02), xticks=sizes)
     return finish(figure, 2)
 
 
@@ -106,12 +94,9 @@ def against_learned(results: DataFrame) -> Figure:
     for label, column in LEFT.items():
         colour, marker = STYLES[label]
         axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
-    axes.set(xlabel="share learned (0: the tokens' frequencies, 1: the exact G)", ylabel="test accuracy")
-    axes.set_ylim(0.44, 1.02)
+    x_label = "share learned (0: the tokens' frequencies, 1: the exact G)"
+    axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)
-
-
-# Results of any kind
 
 
 def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
@@ -119,18 +104,15 @@ def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = Fal
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for (name, points), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
         draw_line(axes, points, colour, marker, name)
+    axes.set(xlabel=x_label, ylabel=y_label, xscale="log" if log else "linear")
     ticks = sorted(set().union(*(points.index for points in series.values())))
-    if log:
-        axes.set_xscale("log")
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.set(xlabel=x_label, ylabel=y_label)
     return finish(figure, 2)
 
 
 def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
-    """Means with 95% intervals along one axis: a line of the figure for each of `rows`, a mark for each of up to six
-    series, whose names are alike in all rows."""
+    """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series."""
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
     for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
@@ -149,11 +131,11 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
     return finish(figure, 3)
 
 
-def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figure:
+def plane(groups: dict[str, DataFrame], sizes: Sequence[int], name: str) -> Figure:
     """Accuracy of heads (across) and of prompts (up), a panel for each number of states: means with 95% intervals.
 
-    `series` maps a name to tables of results, which are joined by a line, each with its own short name beside it,
-    unless that would lie on an earlier one's. The published pair of means is a star in the rectangle of its bands.
+    `groups` are tables of results, joined by a line that the legend calls `name`, each with its own short name beside
+    it, unless that would lie on an earlier one's. The published pair of means is a star in the rectangle of its bands.
     """
     paper = published("left")
     figure, panels = plt.subplots(len(sizes), 1, figsize=(5.4, 3.6 * len(sizes)), squeeze=False)
@@ -162,23 +144,21 @@ def plane(series: dict[str, dict[str, DataFrame]], sizes: Sequence[int]) -> Figu
         corner, extent = (across.low, up.low), (across.high - across.low, up.high - up.low)
         axes.add_patch(Rectangle(corner, *extent, color=SOFT, alpha=0.45, linewidth=0, label="published bands"))
         axes.plot(across.mean, up.mean, "*", color=INK, markersize=11, label="published means")
-        marked = []
-        for (name, groups), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
-            pairs = {}
-            for label, group in groups.items():
-                rows = group[(group["size"] == n_states) & group.prompt_accuracy.notna()]
-                if len(rows):
-                    pairs[label] = [mean_ci(rows[column]) for column in LEFT.values()]
-            if not pairs:
-                continue
-            at = ([pair[k].mean for pair in pairs.values()] for k in (0, 1))
-            axes.plot(*at, color=colour, marker=marker, markersize=5, linewidth=1, label=name)
-            for label, (x, y) in pairs.items():
-                axes.plot(x.shown, [y.mean, y.mean], color=colour, linewidth=0.7, alpha=0.6)
-                axes.plot([x.mean, x.mean], y.shown, color=colour, linewidth=0.7, alpha=0.6)
-                if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in marked):
-                    axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
-                    marked.append((x.mean, y.mean))
+        means = {}
+        for label, group in groups.items():
+            rows = group[(group["size"] == n_states) & group.prompt_accuracy.notna()]
+            if len(rows):
+                means[label] = [mean_ci(rows[column]) for column in LEFT.values()]
+        named = []
+        if means:
+            at = ([pair[side].mean for pair in means.values()] for side in (0, 1))
+            axes.plot(*at, color=BLUE, marker="o", markersize=5, linewidth=1, label=name)
+        for label, (x, y) in means.items():
+            axes.plot(x.shown, [y.mean, y.mean], color=BLUE, linewidth=0.7, alpha=0.6)
+            axes.plot([x.mean, x.mean], y.shown, color=BLUE, linewidth=0.7, alpha=0.6)
+            if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in named):
+                axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
+                named.append((x.mean, y.mean))
         axes.set(xlim=(0.55, 0.9), ylim=(0.55, 1.01), ylabel="prompts")
         axes.set_title(f"|H| = {n_states}", loc="center", fontsize="medium")
     axes.set_xlabel("heads: test accuracy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import matplotlib.pyplot as plt
@@ -24,31 +25,19 @@ TYPE, SMALL = 11.5, 11  # points; on a phone, in a figure of 5.4 inches, some 11
 
 def use_style() -> None:
     """One look for all figures: vector output, no box, labels in ink. Call once in a notebook."""
-    plt.rcParams.update(
-        {
-            "figure.dpi": 110,
-            "font.size": TYPE,
-            "axes.edgecolor": SOFT,
-            "axes.labelcolor": INK,
-            "axes.spines.right": False,
-            "axes.spines.top": False,
-            "axes.titlelocation": "left",
-            "axes.titlesize": 12,
-            "legend.fontsize": SMALL,
-            "legend.frameon": False,
-            "lines.linewidth": 1.8,
-            "svg.fonttype": "none",  # text stays text: light, searchable, in the page's own font
-            "svg.hashsalt": "hmmlib",
-            "text.color": INK,
-            "xtick.color": INK,
-            "ytick.color": INK,
-        }
-    )
-    try:
+    plt.rc("figure", dpi=110)
+    plt.rc("font", size=TYPE)
+    plt.rc("axes", edgecolor=SOFT, labelcolor=INK, titlelocation="left", titlesize=12)
+    plt.rc("axes.spines", right=False, top=False)
+    plt.rc("legend", fontsize=SMALL, frameon=False)
+    plt.rc("lines", linewidth=1.8)
+    plt.rc("svg", fonttype="none", hashsalt="hmmlib")  # text stays text: light, searchable, in the page's own font
+    plt.rc("text", color=INK)
+    plt.rc(("xtick", "ytick"), color=INK)
+    with suppress(ImportError):
         from matplotlib_inline.backend_inline import set_matplotlib_formats
-    except ImportError:
-        return
-    set_matplotlib_formats("svg", metadata={"Date": None})
+
+        set_matplotlib_formats("svg", metadata={"Date": None})
 
 
 def marks_of(*every: Axes) -> dict[str, Artist]:
@@ -56,23 +45,18 @@ def marks_of(*every: Axes) -> dict[str, Artist]:
     return {name: mark for axes in every for mark, name in zip(*axes.get_legend_handles_labels(), strict=True)}
 
 
-def legend_below(figure: Figure, columns: int = 2) -> None:
-    """One legend of all axes under them, where it takes no width, in as many of the columns as fit."""
-    drawn = marks_of(*figure.axes)
-    legend = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
-    if columns > 1 and legend.get_window_extent().width > 0.95 * figure.bbox.width:
-        legend.remove()
-        legend_below(figure, columns - 1)
-
-
 def finish(figure: Figure, legend: int = 0) -> Figure:
-    """Make a figure longer by its legend, and close it, so that a notebook shows it once: as the value of its cell.
+    """Put a legend below, in as many of the `legend` columns as fit, make the figure longer by it, and close it.
 
-    With `legend`, one is put below first, in at most so many columns.
+    A closed figure is shown once by a notebook: as the value of its cell.
     """
-    if legend:
-        legend_below(figure, legend)
-    below = sum(legend.get_window_extent().height for legend in figure.legends) / figure.dpi
+    drawn = marks_of(*figure.axes)
+    for columns in range(legend, 0, -1):
+        shown = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
+        if columns == 1 or shown.get_window_extent().width <= 0.95 * figure.bbox.width:
+            break
+        shown.remove()
+    below = sum(shown.get_window_extent().height for shown in figure.legends) / figure.dpi
     figure.set_figheight(figure.get_figheight() + below)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
     plt.close(figure)
@@ -86,8 +70,7 @@ def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], tit
     for k, (name, row) in enumerate(rows.items()):
         at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
         axes.bar(at, row, width * 0.92, color=COLOURS[k], label=name)
-    axes.set_xticks(np.arange(len(outcomes)), outcomes)
-    axes.set(ylabel="probability", ylim=(0, 1), title=title)
+    axes.set(ylabel="probability", ylim=(0, 1), title=title, xticks=range(len(outcomes)), xticklabels=outcomes)
     return finish(figure, 2)
 
 
@@ -99,8 +82,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
         for (name, heights), colour in zip(series.items(), COLOURS, strict=False):
             axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, color=colour, label=name)
             below = below + np.asarray(heights)
-        axes.set_xticks(np.arange(len(below)), outcomes)
-        axes.set(title=title, ylabel="share")
+        axes.set(title=title, ylabel="share", xticks=range(len(below)), xticklabels=outcomes)
     axes.set_xlabel(x_label)
     return finish(figure, 2)
 
@@ -130,8 +112,7 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
     figure, axes = plt.subplots(figsize=(4.8, 3.8))
     axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
     if diagonal:
-        span = [min(*x, *y), max(*x, *y)]
-        axes.plot(span, span, color=SOFT, linewidth=1, zorder=0)
+        axes.plot(*[[min(*x, *y), max(*x, *y)]] * 2, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
     return finish(figure)
 
@@ -145,9 +126,7 @@ def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, 
     return finish(figure, 2 if len(series) > 1 else 0)
 
 
-def dependencies(
-    places: dict[str, tuple[float, float]], arrows: Sequence[tuple[str, str]], marked: Sequence[str] = ()
-) -> Figure:
+def dependencies(places: dict[str, tuple], arrows: Sequence[tuple[str, str]], marked: Sequence[str] = ()) -> Figure:
     """Which statement a proof takes from which: a box at each place, an arrow from what is used to where it is used.
 
     `places` maps a name to (column, row); rows count upwards. `arrows` are pairs of names, (used, where). Boxes that
@@ -157,13 +136,14 @@ def dependencies(
     wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
     figure, axes = plt.subplots(figsize=(1.35 * wide, 0.72 * high))
     boxes = {}
-    for name, (column, row) in places.items():
-        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=ORANGE if name in marked else BLUE)
-        label = f"{name}*" if name in marked else name
-        boxes[name] = axes.text(column, row, label, ha="center", va="center", fontsize=SMALL, bbox=box, zorder=3)
+    for name, place in places.items():
+        label, colour = (f"{name}*", ORANGE) if name in marked else (name, BLUE)
+        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=colour)
+        text = axes.text(*place, label, ha="center", va="center", fontsize=SMALL, bbox=box, zorder=3)
+        boxes[name] = text.get_bbox_patch()
     for used, where in arrows:
-        ends = dict(patchA=boxes[used].get_bbox_patch(), patchB=boxes[where].get_bbox_patch(), shrinkA=2, shrinkB=2)
-        line = dict(arrowstyle="-|>", color=SOFT, linewidth=1.3, **ends)
+        line = dict(arrowstyle="-|>", color=SOFT, linewidth=1.3, shrinkA=2, shrinkB=2)
+        line |= dict(patchA=boxes[used], patchB=boxes[where])
         axes.annotate("", places[where], places[used], arrowprops=line, zorder=4)  # once the boxes have their sizes
     axes.set(xlim=(min(columns) - 0.5, max(columns) + 0.5), ylim=(min(rows) - 0.5, max(rows) + 0.5))
     axes.axis("off")
@@ -178,16 +158,12 @@ def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[
         axes.bar(at[which], scores[which], 0.7, color=colour, label=name)
     axes.axhline(1, color=INK, linewidth=1, linestyle=":")
     axes.axhline(0, color=INK, linewidth=0.8)
-    axes.set_xticks(at, [f"{word}\n{i}" for i, word in zip(at, words, strict=True)])
-    axes.set(ylabel="attention score")
+    axes.set(ylabel="attention score", xticks=at, xticklabels=[f"{word}\n{i}" for i, word in enumerate(words, 1)])
     return finish(figure, 2)
 
 
 def strips(
-    rows: dict[str, tuple[Sequence[float], Sequence[bool]]],
-    x_label: str,
-    crosses: dict[str, Sequence[float]],
-    cuts: dict[str, float],
+    rows: dict[str, tuple[Sequence, Sequence]], x_label: str, crosses: dict[str, Sequence], cuts: dict[str, float]
 ) -> Figure:
     """Numbers along a line, a strip for each row: points of label 1 above it, of label 0 below, each drawn once.
 
@@ -206,8 +182,7 @@ def strips(
         axes.scatter(crosses[name], np.full(len(crosses[name]), y), **cross)
         if name in cuts:
             axes.plot([cuts[name]] * 2, [y - 0.42, y + 0.42], **cut)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
+    axes.set(xlabel=x_label, yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.5, -0.5))
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     return finish(figure, 2)
@@ -262,9 +237,7 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
     return finish(figure)
 
 
-def columns_of_w(
-    example: Sentences, recoverable: Sequence[tuple[int, int]], unseen: Sequence[tuple[int, int]] = ()
-) -> Figure:
+def columns_of_w(example: Sentences, recoverable: Sequence[tuple], unseen: Sequence[tuple] = ()) -> Figure:
     """W of a model with words, a row for each word, a column for each state and value of the cell that it looks up.
 
     `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed in orange, or crossed out.
@@ -278,8 +251,8 @@ def columns_of_w(
     axes.set_xticks(range(values * states), named, rotation=90, fontsize=8)
     for state in range(states):
         cell, part = divmod(state, model.n_syntax)
-        middle = values * state + (values - 1) / 2
-        axes.text(middle, -0.7, f"{example.cells[cell]}\n{example.syntax[part]}", ha="center", fontsize=8.5)
+        name = f"{example.cells[cell]}\n{example.syntax[part]}"
+        axes.text(values * (state + 0.5) - 0.5, -0.7, name, ha="center", fontsize=8.5)
         if state:
             axes.axvline(values * state - 0.5, color=SOFT, linewidth=1)
     for value, state in recoverable:
@@ -287,7 +260,6 @@ def columns_of_w(
         axes.add_patch(Rectangle(corner, 1, high, clip_on=False, **look))
     for value, state in unseen:
         left = values * state + value - 0.5
-        for ends in ((-0.5, high - 0.5), (high - 0.5, -0.5)):
-            axes.plot([left, left + 1], ends, color=SOFT, linewidth=1.2)
+        axes.plot([[left] * 2, [left + 1] * 2], [[-0.5, high - 0.5], [high - 0.5, -0.5]], color=SOFT, linewidth=1.2)
     axes.set_xlim(-0.6, values * states - 0.4)
     return finish(figure)

@@ -1,9 +1,6 @@
-"""Figures that a reader can move: each function takes a notebook's models and returns an object that is shown as
-HTML.
+"""Figures that a reader can move, as HTML that carries its numbers, its scripts and its styles (from `moving/`).
 
-The HTML carries its numbers, its scripts and its styles (`book/companion/figures/moving/`), so it works as a
-notebook's output anywhere, with no server and no other file. The scripts compute what hmmlib computes, by the same
-formulas.
+So it works as a notebook's output anywhere, with no server. The scripts compute what hmmlib does, by its formulas.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import product
 
@@ -38,19 +35,14 @@ def _without_comments(text: str) -> str:
 class Moving:
     """A figure with its data; a notebook shows it by `_repr_html_`.
 
-    `figure` names its script, `name` its element in the page (two figures of one page need two names, which are
-    letters, digits and underscores), `still` is the text where scripts do not run, `shared` are further scripts that
-    it uses.
+    `figure` names its script and its element in the page, `still` is the text where scripts do not run, `shared` are
+    further scripts that it uses.
     """
 
     figure: str
-    name: str
-    data: dict
+    data: dict = field(repr=False)
     still: str
     shared: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<interactive figure {self.name!r}>"
 
     def _repr_html_(self) -> str:
         """One element with everything inside; the same data give the same text."""
@@ -60,7 +52,7 @@ class Moving:
             for name in ("moving.css", "kit.js", *(f"{script}.js" for script in (*self.shared, self.figure)))
         )
         data = json.dumps(self.data, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
-        element = f"moving-{self.name}"
+        element = f"moving-{self.figure}"
         start = f"hmmMoving.kit.start({json.dumps(element)}, {json.dumps(self.figure)}, {data});"
         return (
             f'<div class="moving" id="{element}">\n<style>\n{style}\n</style>\n'
@@ -69,19 +61,18 @@ class Moving:
         )
 
 
-def _matrices(model: HMM) -> dict:
-    """A, W and P[H_0] as lists."""
-    return {name: getattr(model, name).tolist() for name in ("transition", "emission", "initial")}
+def _lists(**arrays) -> dict[str, list]:
+    return {name: torch.as_tensor(array).tolist() for name, array in arrays.items()}
+
+
+def _matrices(model: HMM) -> dict[str, list]:
+    return _lists(transition=model.transition, emission=model.emission, initial=model.initial)
 
 
 def _inputs(model: HMM) -> Tensor:
     """Every input of four tokens that can occur, (n, 4)."""
     x = torch.tensor(list(product(range(model.n_tokens), repeat=4)))
     return x[log_likelihood(model, x) > -torch.inf]
-
-
-def _lists(**arrays) -> dict[str, list]:
-    return {name: torch.as_tensor(array).tolist() for name, array in arrays.items()}
 
 
 def conditioning_by_a_prompt(
@@ -96,21 +87,16 @@ def conditioning_by_a_prompt(
     inputs = _inputs(model).tolist()
     prompt = torch.as_tensor(prompt)
     reachable = (model.transition @ (prompt * model.marginal(1))) > 0
-    data = {
-        "model": _matrices(model),
-        "names": list(names),
-        **_lists(mu=mu, prompt=prompt, essential=reachable.nonzero().squeeze(-1), head=head.weights),
-        "inputs": inputs,
-        "shown": [inputs.index(torch.as_tensor(x).tolist()) for x in shown],
-    }
-    return Moving("prompt", "prompt", data, "The entries of a prompt, and what they leave of the hidden states.")
+    arrays = _lists(mu=mu, prompt=prompt, essential=reachable.nonzero().squeeze(-1), head=head.weights)
+    places = [inputs.index(torch.as_tensor(x).tolist()) for x in shown]
+    data = {"model": _matrices(model), "names": list(names), **arrays, "inputs": inputs, "shown": places}
+    return Moving("prompt", data, "The entries of a prompt, and what they leave of the hidden states.")
 
 
 def nearly_dependent_columns(
     model: HMM, mu, names: Sequence[str], merge: tuple[int, int] = (0, 1), noise: float = 1e-3
 ) -> Moving:
-    """Theorem 3.3 near its edge: a column of W moves to another, and the head's weights and its errors under noise
-    grow.
+    """Theorem 3.3 near its edge: a column of W moves to another, the head's weights and errors under noise grow.
 
     The task is μ less a constant that gives half of the inputs label 1. Whether some head fits where the columns are
     equal is found by `fit_or_refute`. The `model` has three tokens and three states, with `names`, and independent
@@ -126,84 +112,50 @@ def nearly_dependent_columns(
     labels = targets > targets.sort().values[len(inputs) // 2 - 1 : len(inputs) // 2 + 1].mean()
     behind = torch.cat([torch.full_like(inputs[:, :1], MASK), inputs], 1)
     verdict = fit_or_refute(masked_token_probs(equal, behind)[:, 0], labels)
-    data = {
-        "model": _matrices(model),
-        "names": list(names),
-        "mu": torch.as_tensor(mu).tolist(),
-        "merge": list(merge),
-        "inputs": inputs.tolist(),
-        "noise": (noise * draw).tolist(),
-        "noiseSize": noise,
-        "refuted": isinstance(verdict, Impossible),
-    }
-    return Moving("columns", "columns", data, "Two columns of W come together, and the head of the theorem grows.")
+    arrays = _lists(mu=mu, merge=merge, inputs=inputs, noise=noise * draw)
+    data = {"model": _matrices(model), "names": list(names), **arrays, "noiseSize": noise}
+    data["refuted"] = isinstance(verdict, Impossible)
+    return Moving("columns", data, "Two columns of W come together, and the head of the theorem grows.")
 
 
 def _memory_matrices(model: MemoryHMM) -> dict:
     """A, P[H_0], P[M] and W as lists, flat, and which column of W state h looks up when the memory is the k-th."""
-    indices = torch.arange(model.n_memory * model.n_states)
-    return {
-        "transition": model.transition.tolist(),
-        "initial": model.initial.tolist(),
-        "prior": model.memory.flatten().tolist(),
-        "emission": model.emission.flatten(1).tolist(),
-        "lookup": model.lift(indices).unflatten(0, (-1, model.n_states)).tolist(),
-    }
-
-
-def _memories(model: MemoryHMM) -> list[tuple[int, ...]]:
-    """The values of all cells, for each memory in the order of P[M] laid flat."""
-    return list(product(range(model.n_memory), repeat=model.n_cells))
+    lookup = model.lift(torch.arange(model.n_memory * model.n_states)).unflatten(0, (-1, model.n_states))
+    flat = dict(prior=model.memory.flatten(), emission=model.emission.flatten(1), lookup=lookup)
+    return _lists(transition=model.transition, initial=model.initial, **flat)
 
 
 def attention_over_words(
-    model: MemoryHMM,
-    head: AttentionHead,
-    mu,
-    words: Sequence[str],
-    text: str,
-    values: Sequence[str],
-    syntax: Sequence[int],
-    question: str,
-    cell: int = 0,
-    examples: Sequence[str] = (),
-) -> Moving:
+    model: MemoryHMM, head: AttentionHead, mu, words: Sequence[str], text: str, values: Sequence[str],
+    syntax: Sequence[int], question: str, cell: int = 0, examples: Sequence[str] = (),
+) -> Moving:  # fmt: skip
     """Theorem 4.3: a text that the reader writes, the head's scores along it, its label and the true posterior.
 
     `model` and `head` are as `theorem_4_3` relates them, for the task `mu`, (M,), about `cell`, with S* = `syntax`,
     and the task in words as a `question`. `words` are the tokens' names, in lower case, `values` those of the
     memory's values. `text` is the first text; `examples` are further ones, impossible ones too.
     """
+    weights = _lists(query=head.query, key=head.key, value=head.value, output=head.output)
+    held = [memory[cell] for memory in product(range(model.n_memory), repeat=model.n_cells)]
     data = {
-        "model": _memory_matrices(model)
-        | {"held": [memory[cell] for memory in _memories(model)], "count": model.n_memory},
-        "head": _lists(query=head.query, key=head.key, value=head.value, output=head.output)
-        | {"condition": head.condition},
-        "mu": torch.as_tensor(mu).tolist(),
-        "essential": [cell * model.n_syntax + s for s in syntax],
-        "words": list(words),
-        "names": list(values),
-        "question": question,
-        "first": text,
-        "examples": list(examples),
-        "most": 10,  # bars along one text: with more of them their words overlap on a phone
+        "model": {**_memory_matrices(model), "held": held, "count": model.n_memory},
+        "head": {**weights, "condition": head.condition},
+        **_lists(mu=mu, essential=[cell * model.n_syntax + s for s in syntax]),
     }
-    still = "A text of your own, and where the attention head looks in it."
-    return Moving("attention", "attention", data, still, ("writing",))
+    data |= {"words": list(words), "names": list(values), "question": question, "first": text}
+    # At most 10 bars along one text: with more of them their words overlap on a phone.
+    data |= {"examples": list(examples), "most": 10}
+    return Moving("attention", data, "A text of your own, and where the attention head looks in it.", ("writing",))
 
 
 def softmax_and_its_limit(model: MemoryHMM, head: AttentionHead, words: Sequence[str], text: str) -> Moving:
     """The relaxation of (4.1): weights and score of the softmax head along one text, against the norm of its query."""
     x = torch.tensor([[words.index(word) for word in text.split()]])
     probs = masked_token_probs(model, x)
-    data = {
-        "words": text.split(),
-        "scores": head.scores(probs)[0].tolist(),
-        "values": head.values(probs, model.embed(x))[0].tolist(),
-        "attended": head.attended(probs)[0].tolist(),
-        "unit": head.query.norm().item(),
-    }
-    return Moving("softmax", "softmax", data, "The weights of a softmax as its query grows.")
+    values = head.values(probs, model.embed(x))[0]
+    arrays = _lists(scores=head.scores(probs)[0], values=values, attended=head.attended(probs)[0])
+    data = {"words": text.split(), **arrays, "unit": head.query.norm().item()}
+    return Moving("softmax", data, "The weights of a softmax as its query grows.")
 
 
 def passing_messages(
@@ -214,15 +166,10 @@ def passing_messages(
     The `model` has two `states` and at most four tokens, whose names, `words`, begin with different letters. `text`
     has one to five words; `masked` are the positions that are masked first, from 1.
     """
-    data = {
-        "model": _matrices(model),
-        "states": list(states),
-        "words": list(words),
-        "text": [words.index(word) for word in text.split()],
-        "masked": list(masked),
-    }
+    data = {"model": _matrices(model), "states": list(states), "words": list(words)}
+    data |= {"text": [words.index(word) for word in text.split()], "masked": list(masked)}
     still = "Messages from the left and from the right, and what they give at each position."
-    return Moving("messages", "messages", data, still)
+    return Moving("messages", data, still)
 
 
 def fake_token_or_other_words(emission, beliefs, labels, readout, weights, names: Sequence[str]) -> Moving:
@@ -233,19 +180,13 @@ def fake_token_or_other_words(emission, beliefs, labels, readout, weights, names
     """
     arrays = _lists(W=emission, R=readout, weights=weights, beliefs=beliefs, labels=labels)
     still = "What texts say at the gap: weighed by a fake token, or told in other words."
-    return Moving("fake_token", "fake_token", {"names": list(names), **arrays}, still)
+    return Moving("fake_token", {"names": list(names), **arrays}, still)
 
 
 def belief_word_by_word(
-    model: MemoryHMM,
-    words: Sequence[str],
-    cells: Sequence[str],
-    values: Sequence[Sequence[str]],
-    syntax: Sequence[str],
-    text: str,
-    read: int = 0,
-    examples: Sequence[str] = (),
-) -> Moving:
+    model: MemoryHMM, words: Sequence[str], cells: Sequence[str], values: Sequence[Sequence[str]],
+    syntax: Sequence[str], text: str, read: int = 0, examples: Sequence[str] = (),
+) -> Moving:  # fmt: skip
     """A text that the reader writes or steps through: posteriors of memory cells and state after each word.
 
     `words` are the tokens' names, in lower case; a full stop may be one. `cells`, `values` and `syntax` are names of
@@ -254,35 +195,28 @@ def belief_word_by_word(
     """
     data = {
         "model": _memory_matrices(model),
-        "held": _memories(model),
+        "held": list(product(range(model.n_memory), repeat=model.n_cells)),
         "cells": [{"name": cell, "values": list(named)} for cell, named in zip(cells, values, strict=True)],
         "states": [f"{cell}, {part}" for cell in cells for part in syntax],
-        "words": list(words),
-        "first": text,
-        "read": read,
-        "examples": list(examples),
-        "most": 24,  # words of a text: with more of them the reader's own are out of sight on a phone
     }
+    # At most 24 words of a text: with more of them the reader's own are out of sight on a phone.
+    data |= {"words": list(words), "first": text, "read": read, "examples": list(examples), "most": 24}
     still = "What is believed of each memory cell and of the state after each word of a text."
-    return Moving("beliefs", "beliefs", data, still, ("writing",))
+    return Moving("beliefs", data, still, ("writing",))
 
 
 def _trial(row) -> dict:
     """What is drawn of a trial: its accuracies, and the token that each state favours, with its weight in the task."""
     spec = spec_of(row)
     model = draw_model(spec)
-    task = draw_trial_task(spec, model)
-    return {
-        "size": spec.size,
-        "seed": spec.seed,
-        **{name.split()[0]: row[column] for name, column in LEFT.items()},
-        "majority": row.majority_rate,
-        "learned": row.learned,
-        "states": list(zip(model.emission.argmax(0).tolist(), task.mu.tolist(), strict=True)),
-    }
+    weights = draw_trial_task(spec, model).mu.tolist()
+    found = {name.split()[0]: row[column] for name, column in LEFT.items()}
+    found |= {"majority": row.majority_rate, "learned": row.learned}
+    states = list(zip(model.emission.argmax(0).tolist(), weights, strict=True))
+    return {"size": spec.size, "seed": spec.seed, **found, "states": states}
 
 
-def trial_by_trial(results: DataFrame, name: str = "trials") -> Moving:
+def trial_by_trial(results: DataFrame) -> Moving:
     """Head and prompt of each trial with a prompt as two marks joined by a line, the published means beside them.
 
     The chain of the chosen trial is drawn as its states, each above the token that it emits most often, by the sign
@@ -290,12 +224,8 @@ def trial_by_trial(results: DataFrame, name: str = "trials") -> Moving:
     """
     trials = results[results.prompt_accuracy.notna()].sort_values(["size", "seed"], kind="stable")
     trials = trials.assign(learned=share_learned(trials))
-    data = {
-        "tokens": int(trials.n_tokens.iloc[0]),
-        "trials": [_trial(row) for _, row in trials.iterrows()],
-        "published": {
-            series.split()[0]: [[n, point.mean] for n, point in points.items()]
-            for series, points in published("left").items()
-        },
-    }
-    return Moving("trials", name, data, "Every trial of the panel: its head, its prompt, its chain and its task.")
+    paper = published("left").items()
+    means = {series.split()[0]: [[n, point.mean] for n, point in points.items()] for series, points in paper}
+    drawn = [_trial(row) for _, row in trials.iterrows()]
+    data = {"tokens": int(trials.n_tokens.iloc[0]), "trials": drawn, "published": means}
+    return Moving("trials", data, "Every trial of the panel: its head, its prompt, its chain and its task.")

@@ -9,18 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from companion.parameters import MINUTES
+from hmmlib.experiments import store as stores
 from hmmlib.experiments.provenance import stored_by
 from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import (
-    BEYOND,
-    PROJECT,
-    Store,
-    as_store,
-    checkpoint_path,
-    is_stored,
-    load_result,
-    result_path,
-)
 from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.training import checkpoints
@@ -29,11 +20,8 @@ WIDTH = 78
 """Characters in a line that a notebook prints: as many as the book's column holds."""
 
 
-def changed(
-    preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float
-) -> dict[str, int | float]:
-    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length` and 0 for the others is the
-    preset's.
+def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float) -> dict:
+    """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length`, 0 for the others is the preset's.
 
     For a long prompt the text to pretrain on is made as long as task and prompt together. ValueError for an unknown
     preset.
@@ -45,10 +33,10 @@ def changed(
     return fields | {"length": max(fields.get("length", usual.length), needed)}
 
 
-def _here(store: Store) -> tuple[Path, ...]:
+def _here(store: stores.Store) -> tuple[Path, ...]:
     """The store, or a folder `results` here where none of its folders is there, as in Colab."""
-    store = as_store(store)
-    return store if any(folder.is_dir() for folder in store) else as_store("results")
+    folders = stores.as_store(store)
+    return folders if any(folder.is_dir() for folder in folders) else stores.as_store("results")
 
 
 @contextmanager
@@ -62,49 +50,48 @@ def _notes_to_the_terminal() -> Iterator[None]:
         raise
 
 
-def run_live(spec: TrialSpec, device: str = "auto", store: Store = PROJECT, also: Sequence[str] = ()) -> TrialResult:
+@_notes_to_the_terminal()
+def run_live(
+    spec: TrialSpec, device: str = "auto", store: stores.Store = stores.PROJECT, also: Sequence[str] = ()
+) -> TrialResult:
     """Run a trial now, be it stored or not, and keep it where the store lacks it; a run that was broken off goes on.
 
     ValueError for an unknown device or measurement, OSError where the result can be kept nowhere.
     """
     store = _here(store)
-    with _notes_to_the_terminal():
-        try:
-            result = run_trial(spec, device=device, checkpoint=checkpoint_path(spec, store), also=also)
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(what_is_kept(spec, store))
-            raise
-    if is_stored(spec, store, also=also):
-        checkpoints.remove(checkpoint_path(spec, store))
+    checkpoint = stores.checkpoint_path(spec, store)
+    try:
+        result = run_trial(spec, device=device, checkpoint=checkpoint, also=also)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(what_is_kept(spec, store))
+        raise
+    if stores.is_stored(spec, store, also=also):
+        checkpoints.remove(checkpoint)
     else:
         store_safely(result, store)
     return result
 
 
+@_notes_to_the_terminal()
 def gather(
-    specs: Sequence[TrialSpec],
-    until: float,
-    device: str = "auto",
-    store: Store = PROJECT,
-    say: Callable[[str], None] = print,
-    rerun: bool = False,
-    also: Sequence[str] = (),
-) -> list[TrialResult]:
+    specs: Sequence[TrialSpec], until: float, device: str = "auto", store: stores.Store = stores.PROJECT,
+    say: Callable[[str], None] = print, also: Sequence[str] = (),
+) -> list[TrialResult]:  # fmt: skip
     """For a notebook: the stored results of the specs, each once, and what can be computed of the missing ones by then.
 
-    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Says what is
-    missing, and of what was stored before, by what code. With `rerun`, what another state of the library has stored
-    counts as missing; so does a result that lacks what is `also` asked for, of the measurements on request.
+    Where there is no store, as in Colab, a folder `results` is begun here, with one trial of each point. Lines for
+    `say` tell what is missing, and of what was stored before, by what code. A result that lacks what is `also` asked
+    for, of the measurements on request, counts as missing.
     """
-    asked, store, specs = as_store(store), _here(store), list(dict.fromkeys(specs))
+    asked, store, specs = stores.as_store(store), _here(store), list(dict.fromkeys(specs))
     if store != asked:
         say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
         say("The project's own trials come with a clone of its repository: run the notebook from there.")
         first = min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first]
-    with _notes_to_the_terminal():
-        outcome = run_missing(specs, store, device, until, say, rerun=rerun, also=also)
-    results = [load_result(path) for path in (result_path(spec, store) for spec in specs) if path.exists()]
+    outcome = run_missing(specs, store, device, until, say, also=also)
+    paths = (stores.result_path(spec, store) for spec in specs)
+    results = [stores.load_result(path) for path in paths if path.exists()]
     if len(results) < len(specs):
         left = f"the time was over before {len(outcome.left)} of the others."
         say(f"{len(results)} of {len(specs)} trials are there; {left}")
@@ -113,8 +100,7 @@ def gather(
         say(f"{len(lacking)} of {len(specs)} trials lack what is asked for: {why}")
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
-    before = [result for result in results if result.spec.hash not in outcome.ran]
-    if before:
+    if before := [result for result in results if result.spec.hash not in outcome.ran]:
         told = f"{len(before)} of {len(results)} trials were not run now, but {stored_by(*before)}."
         say(textwrap.fill(told, WIDTH))
     return results
@@ -123,9 +109,8 @@ def gather(
 def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
     """For a notebook of *Beyond the paper*: the trials of Figure 3's left panel that have all that `also` asks for.
 
-    As `gather` has them, from what is stored there and what can be computed within so many minutes; 0 for the
-    preset's own.
+    They are gathered from what is stored and what can be computed within so many minutes; 0 for the preset's own.
     """
     specs = panel_specs(preset, "left", trials)
-    results = gather(specs, deadline(minutes or MINUTES[preset]), device, BEYOND, also=also)
+    results = gather(specs, deadline(minutes or MINUTES[preset]), device, stores.BEYOND, also=also)
     return [result for result in results if all(getattr(result, name) for name in also)]

@@ -18,21 +18,20 @@ if TYPE_CHECKING:
     from companion.evidence.ledger import Entry
     from hmmlib.theory.assumptions import Report
 
-SMALL = "font-size: 0.72em; white-space: nowrap"
 ROUNDING = 1e-12
 """What two ways to the same number may differ by where neither is magnified."""
 
 
 def difference(*pairs: tuple, bound: float = ROUNDING) -> str:
-    """The largest difference of any entry over pairs (found, exact) of arrays, in words. AssertionError where it is
-    above `bound`, or where nothing is compared."""
-    gaps = [np.abs(np.asarray(found) - np.asarray(exact)) for found, exact in pairs]
-    entries = np.concatenate([gap.ravel() for gap in gaps]) if gaps else np.empty(0)
-    if not entries.size:
-        raise AssertionError("nothing is compared")
-    if not entries.max() <= bound:
-        raise AssertionError(f"they differ by {entries.max():.0e}, which is above {bound:.0e}")
-    return f"{entries.max():.0e}" if entries.max() else "0"
+    """The largest difference of any entry over pairs (found, exact) of arrays, in words.
+
+    AssertionError where it is above `bound`, or where nothing is compared.
+    """
+    entries = np.hstack([[], *(np.abs(np.asarray(found) - np.asarray(exact)).ravel() for found, exact in pairs)])
+    assert entries.size, "nothing is compared"
+    largest = entries.max()
+    assert largest <= bound, f"they differ by {largest:.0e}, which is above {bound:.0e}"
+    return f"{largest:.0e}" if largest else "0"
 
 
 def digits(array, form: str = ".3f") -> list[str]:
@@ -59,17 +58,15 @@ def recovered(report: Report) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that a notebook shows: `head` names the columns, each of `rows` has a cell for each of them.
-
-    In each cell, what is in square brackets, as an interval is, stands in small type below the rest.
-    """
+    """A table that a notebook shows; `head` names the columns. Intervals, in brackets, stand small below the rest."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def _repr_html_(self) -> str:
         def shown(cell: str) -> str:
-            return re.sub(r" (\[[^]]*\])", rf'<br><small style="{SMALL}">\1</small>', html.escape(cell))
+            small = r'<br><small style="font-size: 0.72em; white-space: nowrap">\1</small>'
+            return re.sub(r" (\[[^]]*\])", small, html.escape(cell))
 
         def line(cells: Sequence[str], kind: str) -> str:
             return "<tr>" + "".join(f"<{kind}>{shown(str(cell))}</{kind}>" for cell in cells) + "</tr>"
@@ -79,33 +76,25 @@ class Table:
         return f"{head}\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
 def one_digit(value: float) -> str:
     """A number with one digit that counts: as it is from 0.001 to 1000, with a power of ten elsewhere, as in 2·10⁴."""
     digit, power = f"{value:.0e}".split("e")
     if value == 0 or -3 <= int(power) < 3:
         return f"{float(f'{value:.0e}'):g}"
-    return f"{digit}·10{str(int(power)).translate(SUPERSCRIPTS)}"
+    return f"{digit}·10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
 def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
     """What was predicted, what was found, and whether it came true; of a mean of nothing, that it cannot be said."""
-    rows = [
-        [predicted, "no such trials", "–"]
-        if re.search(r"\bnan\b", found)
-        else [predicted, found, "came true" if so else "did not"]
-        for predicted, found, so in predictions
-    ]
+    rows = []
+    for predicted, found, so in predictions:
+        nothing = re.search(r"\bnan\b", found)
+        rows.append([predicted, *(("no such trials", "–") if nothing else (found, "came true" if so else "did not"))])
     return Table(["predicted", "found", ""], rows)
 
 
-def table_of(
-    groups: DataFrameGroupBy, rows: dict[str, str], form: str = ".3f", corner: str = "", alone: bool = False
-) -> Table:
-    """Means with 95% intervals: a row for each column of results that `rows` names, a column for each group of
-    trials.
+def table_of(groups: DataFrameGroupBy, rows: dict, form: str = ".3f", corner: str = "", alone: bool = False) -> Table:
+    """Means with 95% intervals: a row for each column of results that `rows` names, a column for each group of trials.
 
     With `alone` it is narrow enough for a phone: means without intervals and the sign of percents, columns without
     numbers of trials. `corner` stands above the names of the rows.
@@ -123,15 +112,9 @@ def rulings(entries: Sequence[Entry]) -> Table:
 
     AssertionError where what was found is not what is on record.
     """
+    rows = []
     for entry in entries:
         assert entry.as_recorded, f"{entry.name} is not as recorded: {entry}"
-    rows = [
-        [
-            entry.name,
-            f"{entry.residual:.0e}" if entry.residual else "0",
-            entry.grade,
-            f"{entry.control_fails} of {entry.control_instances} without “{entry.broken}”",
-        ]
-        for entry in entries
-    ]
+        failed = f"{entry.control_fails} of {entry.control_instances} without “{entry.broken}”"
+        rows.append([entry.name, f"{entry.residual:.0e}" if entry.residual else "0", entry.grade, failed])
     return Table(["statement", "largest difference", "as printed", "the control fails"], rows)

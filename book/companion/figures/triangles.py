@@ -28,8 +28,9 @@ def draw_triangle(axes: Axes, title: str, corners: Sequence[str] = TOKENS, size:
     axes.axis("off")
 
 
-def draw_points(axes: Axes, points: np.ndarray, labels: np.ndarray, size: float = 24, alpha: float = 0.75) -> None:
+def draw_points(axes: Axes, points, labels, size: float = 24, alpha: float = 0.75) -> None:
     """Points (n, 3) by their labels (n,); rows of zeros, which are inputs that cannot occur, are left out."""
+    points, labels = np.asarray(points), np.asarray(labels)
     for label, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
         spots = points[(labels == label) & (points.sum(1) > 0)] @ TRIANGLE
         axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {label:d}", alpha=alpha, linewidth=0)
@@ -45,26 +46,24 @@ def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.array(kept).reshape(-1, 3)
 
 
-def draw_head(
-    axes: Axes, head: np.ndarray, colour: str = GREEN, style: str = "--", label: str = "the head's line b·p = 0"
-) -> None:
+def draw_head(axes: Axes, head, colour: str = GREEN, style: str = "--", label: str = "the head's line b·p = 0") -> None:
     """The line b·p = 0 of a head with weights b, (3,), where it crosses the triangle."""
+    head = np.asarray(head)
     ends = [p for p in _half(np.eye(3), head) if abs(head @ p) < 1e-12 * abs(head).max()]
     if len(ends) > 1:
         axes.plot(*(np.array(ends[:2]) @ TRIANGLE).T, style, color=colour, label=label)
 
 
 def simplex(points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray) -> Figure:
-    """Distributions over three tokens as points of a triangle, and the line of a head.
+    """Distributions over three tokens as points of a triangle, and the line b·p = 0 of a `head` with weights b, (3,).
 
-    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses. The line b·p = 0 of the
-    `head` with weights b, (3,), is drawn where it crosses the triangle.
+    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses.
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
     draw_triangle(axes, "")
-    draw_points(axes, np.asarray(points), np.asarray(labels), 30)
+    draw_points(axes, points, labels, 30)
     axes.scatter(*(np.asarray(columns).T @ TRIANGLE).T, marker="x", color=INK, s=60, label="columns of W")
-    draw_head(axes, np.asarray(head))
+    draw_head(axes, head)
     axes.autoscale()
     return finish(figure, 2)
 
@@ -80,11 +79,11 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.3, linewidth=0)
         detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
         detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
-        joined.append(corners)
+        joined += [*corners]
     for where in (axes, detail):
         where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="mixture of both labels")
-    low, high = np.vstack(joined).min(0), np.vstack(joined).max(0)
-    low, high = low - 0.12 * (high - low) - 0.01, high + 0.12 * (high - low) + 0.01
+    margin = 0.12 * np.ptp(joined, 0) + 0.01
+    low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
     detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
     detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
@@ -92,14 +91,9 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
 
 
 def simplex_with_prompt(
-    panels: dict[str, np.ndarray],
-    labels: Sequence[bool],
-    columns: np.ndarray,
-    names: Sequence[str],
-    essential: Sequence[int],
-    head: np.ndarray,
-    refuted: Impossible,
-) -> Figure:
+    panels: dict[str, np.ndarray], labels: Sequence[bool], columns: np.ndarray, names: Sequence[str],
+    essential: Sequence[int], head: np.ndarray, refuted: Impossible,
+) -> Figure:  # fmt: skip
     """Distributions over three tokens as points of two triangles, without a prompt and with it.
 
     `panels` has, by title, the points (n, 3) of the same n inputs, two times; a row of zeros (no such input) is left
@@ -108,10 +102,9 @@ def simplex_with_prompt(
     (3,). `refuted` is the proof that no head fits the first panel: a mixture of points of either label that is the
     same point. A panel beside it enlarges them: they are joined, and the point is a star.
     """
-    labels, spots = np.asarray(labels), np.asarray(columns).T @ TRIANGLE
-    panels = {title: np.asarray(points) for title, points in panels.items()}
+    spots = np.asarray(columns).T @ TRIANGLE
     figure, ((before, detail), (behind, free)) = plt.subplots(2, 2, figsize=(5.4, 4.9))
-    _draw_refutation(before, detail, next(iter(panels.values())) @ TRIANGLE, labels, refuted)
+    _draw_refutation(before, detail, np.asarray(next(iter(panels.values()))) @ TRIANGLE, np.asarray(labels), refuted)
     for axes, (title, points) in zip((before, behind), panels.items(), strict=True):
         draw_triangle(axes, title, size=SMALL)
         draw_points(axes, points, labels)
@@ -119,7 +112,7 @@ def simplex_with_prompt(
         for name, spot in zip(names, spots, strict=True):
             axes.annotate(name, spot, (6, 4), textcoords="offset points", fontweight="bold")
     behind.fill(*spots[list(essential)].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
-    draw_head(behind, np.asarray(head))
+    draw_head(behind, head)
     drawn = marks_of(before, behind)
     free.axis("off")
     free.legend(drawn.values(), drawn, loc="center left", fontsize=SMALL)
@@ -137,7 +130,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
     figure, axes = plt.subplots(1, len(panels), figsize=(2.7 * len(panels), 2.4))
     for axis, (title, (points, columns)) in zip(axes, panels.items(), strict=True):
         draw_triangle(axis, title, corners)
-        spots = np.array([np.asarray(column) for column in columns.values()]) @ TRIANGLE
+        spots = np.stack(list(columns.values())) @ TRIANGLE
         axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.3, linewidth=0)
         drawn = np.unique(np.asarray(points).round(3), axis=0) @ TRIANGLE
         axis.scatter(*drawn.T, s=7, color=BLUE, linewidth=0, label="guesses")
@@ -149,29 +142,23 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
     return finish(figure, 2)
 
 
-def triangles(
-    panels: dict[str, tuple[np.ndarray, Sequence[str]]],
-    labels: Sequence[bool],
-    columns: dict[str, tuple[np.ndarray, Sequence[str]]],
-) -> Figure:
+def triangles(panels: dict[str, tuple], labels: Sequence[bool], columns: dict[str, tuple]) -> Figure:
     """The same texts in several triangles, two in a row.
 
     `panels` has, by title, the points (n, 3), and the names of the corners; `labels` are those of the texts, (n,);
     `columns` has, for some of the titles, points (3, S) drawn as crosses, and their names.
     """
-    labels = np.asarray(labels, dtype=bool)
     rows = -(-len(panels) // 2)
     figure, axes = plt.subplots(rows, 2, figsize=(5.2, 2.7 * rows), squeeze=False)
     for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
-        points = np.asarray(points)
         draw_triangle(axis, title, corners)
         draw_points(axis, points, labels, 16, 0.6)
         if title in columns:
             table, names = columns[title]
-            at = np.asarray(table).T @ TRIANGLE
-            axis.scatter(*at.T, marker="x", color=INK, s=44, label="what a state says")
-            for k, (name, (x, y)) in enumerate(zip(names, at, strict=True)):
-                axis.annotate(name, (x, y), (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
+            spots = np.asarray(table).T @ TRIANGLE
+            axis.scatter(*spots.T, marker="x", color=INK, s=44, label="what a state says")
+            for k, (name, spot) in enumerate(zip(names, spots, strict=True)):
+                axis.annotate(name, spot, (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     return finish(figure, 3)
@@ -182,13 +169,11 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
 
     `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners.
     """
-    mu = np.asarray(mu, dtype=float)
     figure, panels = plt.subplots(1, len(scores), figsize=(5.4, 2.2), squeeze=False)
     for axes, (title, score) in zip(panels[0], scores.items(), strict=True):
-        score = np.asarray(score, dtype=float)
         draw_triangle(axes, title, names, SMALL)
         for sign in (1, -1):
-            wrong = _half(_half(np.eye(3), sign * mu), -sign * score)
+            wrong = _half(_half(np.eye(3), sign * np.asarray(mu)), -sign * np.asarray(score))
             if len(wrong) > 2:
                 axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
         draw_head(axes, mu, INK, "-", "the label changes")
