@@ -132,24 +132,20 @@ def save_result(result: TrialResult, store: Store = PROJECT) -> Path:
 
 
 def check_result(result: TrialResult) -> None:
-    """ValueError where no trial could give such a result; it names the field, what was found and what is accepted.
-
-    Of a trial with parts of one's own, of other sizes than the spec's perhaps, nothing is asked that hangs on sizes.
-    """
-    spec, sizes = result.spec, None if result.spec.own else result.spec
+    """ValueError where no trial could give such a result; it names the field, what was found and what is accepted."""
     for name, field_type in TYPES.items():
-        checked(name, field_type, getattr(result, name), sizes)
+        checked(name, field_type, getattr(result, name))
     measured, phases = {name: one for one in MEASUREMENTS for name in one.names}, {"pretraining"}
     for name, value in ({name: getattr(result, name) for name in ORIGINAL} | result.added).items():
         one = measured.get(name)
         if one is None:
             checked(name, Anything, value)
-        elif not one.has(spec):
+        elif not one.has(result.spec):
             checked(name, None, value)
         else:
             phases.add(one.phase)
             if name in result.added:
-                checked(name, _type_of_added(name), value, sizes)
+                checked(name, _type_of_added(name), value)
             elif value is None and not name.startswith("built_"):
                 raise ValueError(f"{name} must be there for such a trial, not None")
     checked("environment", dict[Line, Line | int | None], result.environment)
