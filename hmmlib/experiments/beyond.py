@@ -19,7 +19,7 @@ from torch.nn import Module
 from hmmlib.experiments import measurements
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
 from hmmlib.experiments.measurements import Measurement, Seeds, Split, built_if_certain, ladder_plan
-from hmmlib.experiments.specs import Amount, Count, Distance, DistanceL1, Explained, Share, TrialSpec, as_type, each
+from hmmlib.experiments.specs import Amount, Count, Distance, DistanceL1, Explained, Share, TrialSpec, as_type
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import essential_states
 from hmmlib.theory.certificates import alternate, certificate, nearest_head, nearest_prompt, separating_head
@@ -63,7 +63,9 @@ GROUPS = ("weighed", "weighed and likely", "look-alikes", "not weighed but likel
 """Groups of states, of which `votes` has how many there are, and how many are right."""
 KNOWN = {"belief": Explained, "label": Share, "label by belief": Share}
 """What `probes` read off each layer."""
-CERTIFIED = each(("certified", "right", "certified but wrong"), Share) | {"distance": DistanceL1}
+RIGHT = {"right": Share, "as behind the prompt": Share}
+CERTIFIED_HEADS = ("nearest head", "tuned head", "tuned prompt, reweighting", "tuned prompt, relabelling")
+CERTIFIED = dict.fromkeys(("certified", "right", "certified but wrong"), Share) | {"distance": DistanceL1}
 
 requested = partial(Measurement, vanilla=True, on_request=True)
 requested_of_prompts = partial(requested, prompts=True)
@@ -111,8 +113,8 @@ def label_of_each_state(task: Task, beliefs: Tensor) -> Tensor:
 
 
 @requested(
-    text_kinds=each(KINDS, Share),
-    accuracies_by_kind=each(("head", "prompt", "table"), {"all": Share} | each(KINDS, Share | None)),
+    text_kinds=dict.fromkeys(KINDS, Share),
+    accuracies_by_kind=dict.fromkeys(("head", "prompt", "table"), {"all": Share} | dict.fromkeys(KINDS, Share | None)),
 )
 def kinds_of_text(
     spec: TrialSpec, task: Task, beliefs: Split, untuned: Split, prompted: Split, tuned_head: LinearHead, seeds: Seeds
@@ -132,9 +134,9 @@ def kinds_of_text(
 
 @requested(
     phase="readouts",
-    readout_distances=each((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
-    readout_labels=each((*FAMILIES, "free"), {"right": Share, "as behind the prompt": Share}),
-    votes=each((f"{group}{right}" for group in GROUPS for right in ("", ", right")), Count)
+    readout_distances=dict.fromkeys((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
+    readout_labels=dict.fromkeys((*FAMILIES, "free"), RIGHT),
+    votes=dict.fromkeys((f"{group}{right}" for group in GROUPS for right in ("", ", right")), Count)
     | {"distance of look-alikes in R": Distance | None},
 )
 def families_of_readouts(
@@ -170,7 +172,7 @@ def families_of_readouts(
     )
 
 
-@requested(plain_distances=each(FAMILIES_WITHOUT_PROMPT, BY_CERTAINTY))
+@requested(plain_distances=dict.fromkeys(FAMILIES_WITHOUT_PROMPT, BY_CERTAINTY))
 def plain_readouts(model: HMM, beliefs: Split, untuned: Split, seeds: Seeds, tick: Callable) -> dict:
     """The same distances without a prompt: how much each family explains of the network's own error."""
     (train, _, test), (outputs, _, g) = beliefs, untuned
@@ -200,8 +202,8 @@ def _states_right(model: HMM, task: Task, train: Tensor, columns: Tensor, head: 
 
 
 @requested_of_prompts(
-    control_distances=each(
-        ("untrained", "shuffled labels", "another task", "exact model"), each(FAMILIES_OF_CONTROLS, Distance)
+    control_distances=dict.fromkeys(
+        ("untrained", "shuffled labels", "another task", "exact model"), dict.fromkeys(FAMILIES_OF_CONTROLS, Distance)
     )
 )
 def control_readouts(
@@ -290,7 +292,7 @@ def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned
 
 @requested(
     solvable=as_type(
-        each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
+        dict.fromkeys(("head", "prompt"), dict.fromkeys(("error", "spread", "spread at 1% more"), Amount))
         | {"votes apart": Annotated[float, Field(ge=0, le=1, multiple_of=1)] | None}
     )
     | None
@@ -324,12 +326,7 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     return dict(solvable=table | {"votes apart": found})
 
 
-@requested(
-    certified=as_type(
-        each(("nearest head", "tuned head", "tuned prompt, reweighting", "tuned prompt, relabelling"), CERTIFIED)
-    )
-    | None
-)
+@requested(certified=as_type(dict.fromkeys(CERTIFIED_HEADS, CERTIFIED)) | None)
 def certified(
     spec: TrialSpec,
     model: HMM,
@@ -372,13 +369,13 @@ def certified(
     reach, behind = LABEL_RULES[spec.labels].reach(model), scaled(tuned_head)
     nearest = [nearest_head(model, mu, reach, slack * scale)[0] for slack in SLACKS]
     alone = scaled(tuning.tune_head(untuned[0], labels, spec.tuning(), seeds["tuning"]))
-    table = {
-        "nearest head": row(model, lambda p: p @ model.emission.T, untuned, nearest, reach),
-        "tuned head": row(model, lambda p: p @ model.emission.T, untuned, alone, reach),
-        "tuned prompt, reweighting": row(model, reweighted, prompted, behind, reweighted.weights),
-        "tuned prompt, relabelling": row(other, relabelled, prompted, behind, reach),
-    }
-    return dict(certified=table)
+    rows = (
+        row(model, lambda p: p @ model.emission.T, untuned, nearest, reach),
+        row(model, lambda p: p @ model.emission.T, untuned, alone, reach),
+        row(model, reweighted, prompted, behind, reweighted.weights),
+        row(other, relabelled, prompted, behind, reach),
+    )
+    return dict(certified=dict(zip(CERTIFIED_HEADS, rows, strict=True)))
 
 
 ON_REQUEST = tuple(name for one in measurements.MEASUREMENTS if one.on_request for name in one.names)

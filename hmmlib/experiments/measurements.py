@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch.nn import functional as F
 
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_task
@@ -49,7 +50,7 @@ class Measurement:
     """
 
     def __init__(self, *names: str, phase="", vanilla=False, prompts=False, on_request=False, **kinds):
-        self.kinds: dict[str, object] = dict.fromkeys(names, Anything) | kinds
+        self.kinds = dict.fromkeys(names, Anything) | {name: as_type(kind) for name, kind in kinds.items()}
         self.names = tuple(self.kinds)
         self.phase, self.vanilla, self.prompts, self.on_request = phase, vanilla, prompts, on_request
 
@@ -85,13 +86,13 @@ def over_tokens(task: Task, probs: Tensor, n_tokens: int) -> Split:
 
 
 @Measurement("backbone", phase="exact model")
-def fingerprint(network: torch.nn.Module) -> dict:
+def fingerprint(network: Module) -> dict:
     """The network's fingerprint."""
     return dict(backbone=bert.fingerprint(network))
 
 
 @Measurement("network_loss", "best_loss", phase="exact model")
-def masked_losses(spec: TrialSpec, model: HMM | MemoryHMM, network: torch.nn.Module, seeds: Seeds) -> dict:
+def masked_losses(spec: TrialSpec, model: HMM | MemoryHMM, network: Module, seeds: Seeds) -> dict:
     """Masked-token losses on fresh text, nats: the network's, and the least that there is."""
     losses = readers.masked_losses(network, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"])
     return dict(zip(("network_loss", "best_loss"), losses, strict=True))
@@ -253,23 +254,15 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: tuning.Tuning, seed: int, 
     )
 
 
-@Measurement(
-    "ladder_head_accuracy",
-    "ladder_prompt_accuracy",
-    "built_head_accuracy",
-    "built_prompt_accuracy",
-    phase="exact ladder",
-    vanilla=True,
-)
+LADDER = "ladder_head_accuracy", "ladder_prompt_accuracy", "built_head_accuracy", "built_prompt_accuracy"
+
+
+@Measurement(*LADDER, phase="exact ladder", vanilla=True)
 def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: Seeds) -> dict:
     """What can be had from the exact Ḡ: by tuning in more passes, and by what the theorems build."""
     found = rung(model, task, exact[:, 0], ladder_plan(spec.preset), seeds["tuning"], spec.labels)
-    return dict(
-        ladder_head_accuracy=found.head,
-        ladder_prompt_accuracy=found.prompt_and_head,
-        built_head_accuracy=found.theorem_3_3 and found.theorem_3_3.accuracy,
-        built_prompt_accuracy=found.theorem_3_6 and found.theorem_3_6.accuracy,
-    )
+    built = (one and one.accuracy for one in (found.theorem_3_3, found.theorem_3_6))
+    return dict(zip(LADDER, (found.head, found.prompt_and_head, *built), strict=True))
 
 
 @Measurement(vanilla=True, on_request=True, exact_prompt_accuracy=Share)
@@ -293,9 +286,7 @@ def tuned_prompt(task: Task, tuned: Tuned) -> dict:
     }
 
 
-def _accuracy_behind(
-    network: torch.nn.Module, task: Task, spec: TrialSpec, seed: int, prompt: Tensor | None = None
-) -> float:
+def _accuracy_behind(network: Module, task: Task, spec: TrialSpec, seed: int, prompt: Tensor | None = None) -> float:
     """Test accuracy of a linear head at the mask, tuned behind a prompt that stays as it is, or without one."""
     (train, _, test), (labels, _, truth) = task.split(task.tokens), task.split(task.labels)
     behind = [tuning.all_probs_at_mask(network, tokens, prompt) for tokens in (train, test)]
@@ -303,26 +294,18 @@ def _accuracy_behind(
 
 
 @Measurement("untrained_prompt_accuracy", phase="prompt tuning", vanilla=True, prompts=True)
-def untrained_prompt(spec: TrialSpec, network: torch.nn.Module, task: Task, seeds: Seeds) -> dict:
+def untrained_prompt(spec: TrialSpec, network: Module, task: Task, seeds: Seeds) -> dict:
     """The accuracy of a head behind a prompt left as it was drawn."""
     prompt = tuning.initial_prompt(network, spec.prompt_length, seeds["tuning"], spec.prompt_start)
     return dict(untrained_prompt_accuracy=_accuracy_behind(network, task, spec, seeds["tuning"], prompt))
 
 
-@Measurement(
-    vanilla=True,
-    prompts=True,
-    on_request=True,
-    on_the_way=dict[str, as_type({"loss": Amount, "head": Share, "prompt": Share})],
-)
+AT_A_STEP = as_type({"loss": Amount, "head": Share, "prompt": Share})
+
+
+@Measurement(vanilla=True, prompts=True, on_request=True, on_the_way=dict[str, AT_A_STEP])
 def on_the_way(
-    spec: TrialSpec,
-    model: HMM,
-    task: Task,
-    network: torch.nn.Module,
-    milestones: dict[int, dict[str, Tensor]],
-    seeds: Seeds,
-    tick: Callable[[], None],
+    spec: TrialSpec, model: HMM, task: Task, network: Module, milestones: dict[int, dict], seeds: Seeds, tick: Callable
 ) -> dict:
     """Masked-token loss (nats), and accuracies of a head and of a tuned prompt, after each tenth of the pretraining."""
     (train, _, tokens), (labels, _, truth) = task.split(task.tokens), task.split(task.labels)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -54,13 +54,11 @@ Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] 
 """What a measurement may give that declares no more."""
 
 
-def each(names: Iterable[str], kind) -> dict:
-    """A table with just these names, all of one kind: a type, or a dict of kinds, which is a table too."""
-    return dict.fromkeys(names, kind)
-
-
 def as_type(kind, extra: Literal["forbid", "allow"] = "forbid"):
-    """The type that pydantic checks for a kind; `extra` is for names that a table has besides."""
+    """The type that pydantic checks for a kind: a type, or a dict of kinds, which is a table with just these names.
+
+    `extra` is for names that the table has besides.
+    """
     if not isinstance(kind, dict):
         return kind
     table = TypedDict("Table", {name: as_type(of) for name, of in kind.items()})

@@ -156,7 +156,7 @@ VANILLA = {
     "control_distances.untrained.unchanged": [None],
     "votes": [None],
     "votes.weighed": [2.5, 0],
-    "votes.weighed, right": [10**6],
+    "votes.weighed, right": [-1],
     "prompt_cuts.none.distance": ["0"],
     "probes.belief.layer 1": [1.1],
     "probes.label.layer 1": [1.1],

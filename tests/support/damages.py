@@ -9,7 +9,7 @@ from companion.evidence.random_models import assumptions as predicate_checks
 
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.ranks import Verdict, of_bool
+from hmmlib.theory.assumptions import Verdict, of_bool
 from hmmlib.validation import MASK
 
 

@@ -22,6 +22,7 @@ from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
     Report,
+    Verdict,
     assumption_3_1,
     assumption_3_2,
     assumption_3_5,
@@ -31,7 +32,6 @@ from hmmlib.theory.assumptions import (
     assumption_d_5,
     essential_states,
 )
-from hmmlib.theory.ranks import Verdict
 from hmmlib.theory.theorems import theorem_3_3, theorem_4_3, theorem_4_6
 
 EVERY_TOKEN_APART = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
