@@ -2,7 +2,7 @@
 from hmmlib.experiments.labels import Task as Task
 from hmmlib.experiments.labels import draw_mu as draw_mu
 from hmmlib.experiments.labels import draw_task as draw_task
-from hmmlib.experiments.ladder import climb as climb
+from hmmlib.experiments.measurements import climb as climb
 from hmmlib.experiments.results import mean_ci as mean_ci
 from hmmlib.experiments.results import results as results
 from hmmlib.experiments.specs import TrialSpec as TrialSpec
@@ -49,6 +49,7 @@ from hmmlib.models.rows import UnclearOrientation as UnclearOrientation
 from hmmlib.models.sentences import farm as farm
 from hmmlib.models.sentences import sentences as sentences
 from hmmlib.theory.assumptions import AssumptionError as AssumptionError
+from hmmlib.theory.assumptions import Verdict as Verdict
 from hmmlib.theory.assumptions import assumption_3_1 as assumption_3_1
 from hmmlib.theory.assumptions import assumption_3_2 as assumption_3_2
 from hmmlib.theory.assumptions import assumption_3_5 as assumption_3_5
@@ -60,7 +61,6 @@ from hmmlib.theory.assumptions import essential_states as essential_states
 from hmmlib.theory.heads import AttentionHead as AttentionHead
 from hmmlib.theory.heads import LinearHead as LinearHead
 from hmmlib.theory.heads import UnsureHead as UnsureHead
-from hmmlib.theory.ranks import Verdict as Verdict
 from hmmlib.theory.separation import Impossible as Impossible
 from hmmlib.theory.separation import Undecided as Undecided
 from hmmlib.theory.separation import fit_or_refute as fit_or_refute

@@ -16,40 +16,20 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import Module
 
+from hmmlib.experiments import measurements
 from hmmlib.experiments.labels import LABEL_RULES, Task, draw_mu
-from hmmlib.experiments.ladder import built_if_certain, ladder_plan
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, Seeds, Split, over_tokens
-from hmmlib.experiments.specs import (
-    Amount,
-    CountOfStates,
-    Distance,
-    DistanceL1,
-    Explained,
-    Share,
-    ShareOfTest,
-    TrialSpec,
-    as_type,
-    by_layer,
-    each,
-)
+from hmmlib.experiments.measurements import Measurement, Seeds, Split, built_if_certain, ladder_plan
+from hmmlib.experiments.specs import Amount, Count, Distance, DistanceL1, Explained, Share, TrialSpec, as_type
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import essential_states
 from hmmlib.theory.certificates import alternate, certificate, nearest_head, nearest_prompt, separating_head
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import Impossible
 from hmmlib.theory.theorems import lemma_c_2, theorem_3_6
-from hmmlib.training import bert, tuning
+from hmmlib.training import bert, readouts, tuning
 from hmmlib.training.adapters import Tuned
 from hmmlib.training.readers import as_reader
-from hmmlib.training.readouts import (
-    Readout,
-    explained,
-    fit_readout,
-    free_readout,
-    linear_probe,
-    logistic_probe,
-    total_variation,
-)
+from hmmlib.training.readouts import total_variation
 from hmmlib.validation import as_generator
 
 FAMILIES = {
@@ -81,9 +61,11 @@ KINDS = ("certain", "spread", "near tie", "clear", "weighed", "not weighed")
 BY_CERTAINTY = {"all": Distance, "certain": Distance | None, "spread": Distance | None}
 GROUPS = ("weighed", "weighed and likely", "look-alikes", "not weighed but likely")
 """Groups of states, of which `votes` has how many there are, and how many are right."""
-KNOWN = {"belief": Explained, "label": ShareOfTest, "label by belief": ShareOfTest}
+KNOWN = {"belief": Explained, "label": Share, "label by belief": Share}
 """What `probes` read off each layer."""
-CERTIFIED = each(("certified", "right", "certified but wrong"), ShareOfTest) | {"distance": DistanceL1}
+RIGHT = {"right": Share, "as behind the prompt": Share}
+CERTIFIED_HEADS = ("nearest head", "tuned head", "tuned prompt, reweighting", "tuned prompt, relabelling")
+CERTIFIED = dict.fromkeys(("certified", "right", "certified but wrong"), Share) | {"distance": DistanceL1}
 
 requested = partial(Measurement, vanilla=True, on_request=True)
 requested_of_prompts = partial(requested, prompts=True)
@@ -91,11 +73,11 @@ requested_of_prompts = partial(requested, prompts=True)
 
 def fit_families(
     model: HMM, beliefs: Tensor, outputs: Tensor, families: Iterable[str], seed: int, tick: Callable
-) -> dict[str, Readout]:
+) -> dict[str, readouts.Readout]:
     """The readout of each family that is nearest to the outputs on the first training texts."""
     fits, beliefs, outputs = {}, beliefs[:FITTED], outputs[:FITTED]
     for family in families:
-        fits[family] = fit_readout(beliefs, outputs, model.emission, *FAMILIES[family], seed, nearest=True)
+        fits[family] = readouts.fit_readout(beliefs, outputs, model.emission, *FAMILIES[family], seed, nearest=True)
         tick()
     return fits
 
@@ -131,8 +113,8 @@ def label_of_each_state(task: Task, beliefs: Tensor) -> Tensor:
 
 
 @requested(
-    text_kinds=each(KINDS, ShareOfTest),
-    accuracies_by_kind=each(("head", "prompt", "table"), {"all": ShareOfTest} | each(KINDS, Share | None)),
+    text_kinds=dict.fromkeys(KINDS, Share),
+    accuracies_by_kind=dict.fromkeys(("head", "prompt", "table"), {"all": Share} | dict.fromkeys(KINDS, Share | None)),
 )
 def kinds_of_text(
     spec: TrialSpec, task: Task, beliefs: Split, untuned: Split, prompted: Split, tuned_head: LinearHead, seeds: Seeds
@@ -151,12 +133,13 @@ def kinds_of_text(
 
 
 @requested(
-    readout_distances=each((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
-    readout_labels=each((*FAMILIES, "free"), {"right": ShareOfTest, "as behind the prompt": ShareOfTest}),
-    votes=each((f"{group}{right}" for group in GROUPS for right in ("", ", right")), CountOfStates)
+    phase="readouts",
+    readout_distances=dict.fromkeys((*FAMILIES, "free", "constant", "floor"), BY_CERTAINTY),
+    readout_labels=dict.fromkeys((*FAMILIES, "free"), RIGHT),
+    votes=dict.fromkeys((f"{group}{right}" for group in GROUPS for right in ("", ", right")), Count)
     | {"distance of look-alikes in R": Distance | None},
 )
-def readouts(
+def families_of_readouts(
     model: HMM,
     task: Task,
     beliefs: Split,
@@ -175,7 +158,7 @@ def readouts(
     (train, _, test), (behind, _, g) = beliefs, prompted
     fits = fit_families(model, train, behind, FAMILIES, seeds["evaluation"], tick)
     fitted = {family: fit(test) for family, fit in fits.items()}
-    fitted["free"] = free_readout(train, behind, seeds["evaluation"])(test)
+    fitted["free"] = readouts.free_readout(train, behind, seeds["evaluation"])(test)
     truths, labels = {"right": task.split(task.labels)[2], "as behind the prompt": tuned_head.label(g)}, {}
     for family, probs in fitted.items():
         labels[family] = {name: mean(tuned_head.label(probs) == truth) for name, truth in truths.items()}
@@ -189,7 +172,7 @@ def readouts(
     )
 
 
-@requested(plain_distances=each(FAMILIES_WITHOUT_PROMPT, BY_CERTAINTY))
+@requested(plain_distances=dict.fromkeys(FAMILIES_WITHOUT_PROMPT, BY_CERTAINTY))
 def plain_readouts(model: HMM, beliefs: Split, untuned: Split, seeds: Seeds, tick: Callable) -> dict:
     """The same distances without a prompt: how much each family explains of the network's own error."""
     (train, _, test), (outputs, _, g) = beliefs, untuned
@@ -219,8 +202,8 @@ def _states_right(model: HMM, task: Task, train: Tensor, columns: Tensor, head: 
 
 
 @requested_of_prompts(
-    control_distances=each(
-        ("untrained", "shuffled labels", "another task", "exact model"), each(FAMILIES_OF_CONTROLS, Distance)
+    control_distances=dict.fromkeys(
+        ("untrained", "shuffled labels", "another task", "exact model"), dict.fromkeys(FAMILIES_OF_CONTROLS, Distance)
     )
 )
 def control_readouts(
@@ -239,7 +222,7 @@ def control_readouts(
         "another task": tuning.tune_prompt(network, tokens, other, *how)[0],
     }
     outputs = {
-        name: over_tokens(task, tuning.all_probs_at_mask(network, task.tokens, prompt), model.n_tokens)
+        name: measurements.over_tokens(task, tuning.all_probs_at_mask(network, task.tokens, prompt), model.n_tokens)
         for name, prompt in prompts.items()
     }
     origin = LABEL_RULES["masked"].origin(model)
@@ -252,7 +235,7 @@ def control_readouts(
     return dict(control_distances=table)
 
 
-@requested_of_prompts(prompt_cuts=by_layer({"accuracy": ShareOfTest, "distance": Distance}, 1, ("none", "every layer")))
+@requested_of_prompts(prompt_cuts=dict[str, as_type({"accuracy": Share, "distance": Distance})])
 def cuts(task: Task, network: Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its
     head, and the mean distance of the predictions from those behind the whole prompt."""
@@ -272,11 +255,11 @@ def cuts(task: Task, network: Module, tuned: Tuned) -> dict:
 
 @requested_of_prompts(
     probes={
-        f"{what}{where}": by_layer(kind)
+        f"{what}{where}": dict[str, kind]
         for where in ("", ", behind the prompt", ", fresh weights")
         for what, kind in KNOWN.items()
     }
-    | {"guess": ShareOfTest}
+    | {"guess": Share}
 )
 def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned: Split, tuned: Tuned) -> dict:
     """What linear probes read off the hidden state at the mask, by layer (0: before the first), on test texts.
@@ -290,7 +273,7 @@ def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned
     untrained = bert.build(spec.shape(), spec.n_tokens, 0).to(network.device)
 
     def right(inputs: Tensor, test: Tensor) -> float:
-        return mean((logistic_probe(inputs, labels)(test).squeeze(1) >= 0) == truth)
+        return mean((readouts.logistic_probe(inputs, labels)(test).squeeze(1) >= 0) == truth)
 
     table = {}
     for where, which, prompt in (
@@ -300,8 +283,8 @@ def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned
     ):
         for layer, hidden in enumerate(tuning.all_hidden_at_mask(which, task.tokens, prompt)):
             inputs, _, test = task.split(hidden)
-            read = linear_probe(inputs, beliefs[0])(test)
-            found = explained(read, beliefs[2]), right(inputs, test), mean((read @ task.mu >= 0) == truth)
+            read = readouts.linear_probe(inputs, beliefs[0])(test)
+            found = readouts.explained(read, beliefs[2]), right(inputs, test), mean((read @ task.mu >= 0) == truth)
             for what, value in zip(KNOWN, found, strict=True):
                 table.setdefault(f"{what}{where}", {})[f"layer {layer}"] = value
     return dict(probes=table | {"guess": right(untuned[0], untuned[2])})
@@ -309,7 +292,7 @@ def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned
 
 @requested(
     solvable=as_type(
-        each(("head", "prompt"), each(("error", "spread", "spread at 1% more"), Amount))
+        dict.fromkeys(("head", "prompt"), dict.fromkeys(("error", "spread", "spread at 1% more"), Amount))
         | {"votes apart": Annotated[float, Field(ge=0, le=1, multiple_of=1)] | None}
     )
     | None
@@ -343,12 +326,7 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     return dict(solvable=table | {"votes apart": found})
 
 
-@requested(
-    certified=as_type(
-        each(("nearest head", "tuned head", "tuned prompt, reweighting", "tuned prompt, relabelling"), CERTIFIED)
-    )
-    | None
-)
+@requested(certified=as_type(dict.fromkeys(CERTIFIED_HEADS, CERTIFIED)) | None)
 def certified(
     spec: TrialSpec,
     model: HMM,
@@ -391,14 +369,14 @@ def certified(
     reach, behind = LABEL_RULES[spec.labels].reach(model), scaled(tuned_head)
     nearest = [nearest_head(model, mu, reach, slack * scale)[0] for slack in SLACKS]
     alone = scaled(tuning.tune_head(untuned[0], labels, spec.tuning(), seeds["tuning"]))
-    table = {
-        "nearest head": row(model, lambda p: p @ model.emission.T, untuned, nearest, reach),
-        "tuned head": row(model, lambda p: p @ model.emission.T, untuned, alone, reach),
-        "tuned prompt, reweighting": row(model, reweighted, prompted, behind, reweighted.weights),
-        "tuned prompt, relabelling": row(other, relabelled, prompted, behind, reach),
-    }
-    return dict(certified=table)
+    rows = (
+        row(model, lambda p: p @ model.emission.T, untuned, nearest, reach),
+        row(model, lambda p: p @ model.emission.T, untuned, alone, reach),
+        row(model, reweighted, prompted, behind, reweighted.weights),
+        row(other, relabelled, prompted, behind, reach),
+    )
+    return dict(certified=dict(zip(CERTIFIED_HEADS, rows, strict=True)))
 
 
-ON_REQUEST = tuple(name for one in MEASUREMENTS if one.on_request for name in one.names)
+ON_REQUEST = tuple(name for one in measurements.MEASUREMENTS if one.on_request for name in one.names)
 """The names that a result holds only where they were asked for."""

@@ -55,9 +55,10 @@ def as_table(results: Iterable[TrialResult]) -> DataFrame:
         changes = {name: value for name, value in spec.items() if value != usual[spec["preset"]][name]}
         words = " ".join(f"{name}={value}" for name, value in changes.items() if name not in OF_THE_MODEL)
         row = spec | {"changes": words} | vars(result) | result.added
-        rows.append(_flat({name: row[name] for name in row if name not in ("spec", "added")}))
+        rows.append({name: row[name] for name in row if name not in ("spec", "added")})
     first = [*(field.name for field in dataclasses.fields(TrialSpec)), "changes", *ORIGINAL]
-    table = DataFrame(rows, columns=list(dict.fromkeys([*first, *(name for row in rows for name in row)])))
+    table = pd.json_normalize(rows).fillna(math.nan)
+    table = DataFrame(table if rows else [], columns=list(dict.fromkeys([*first, *table])))
     table = table.sort_values(["n_memory", "n_states", "seed"], kind="stable", ignore_index=True)
     derived = {
         "size": table.n_memory * table.n_states,
@@ -65,17 +66,6 @@ def as_table(results: Iterable[TrialResult]) -> DataFrame:
         "excess_loss": table.network_loss - table.best_loss,
     }
     return pd.concat([table, DataFrame(derived)], axis=1)
-
-
-def _flat(row: dict, before: str = "") -> dict:
-    """The numbers and words of nested dicts by dotted names; NaN for what is not there."""
-    flat = {}
-    for name, value in row.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{before}{name}.")
-        else:
-            flat[before + name] = math.nan if value is None else value
-    return flat
 
 
 @dataclass(frozen=True)

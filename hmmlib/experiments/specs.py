@@ -10,14 +10,14 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from typing import Annotated, Literal, get_type_hints
 
 import numpy as np
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, ValidationInfo, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # comes with pydantic, which asks for it before Python 3.12
 
 from hmmlib import backend
@@ -34,35 +34,12 @@ LARGEST = 1e30  # the largest rate or bound: far beyond any of use, and far from
 ROUNDING = 1e-5  # how far below zero rounding may bring a divergence that is zero
 MOST_TRIALS = 10_000  # of a point, as more would take long to list
 
-
-def _of_the_spec(fits: Callable, words: str) -> AfterValidator:
-    """A check against the spec that `checked` is given, if any: `fits(value, spec)`."""
-
-    def validate(value, info: ValidationInfo):
-        if info.context is not None and not fits(value, info.context):
-            raise ValueError(f"must be {words}")
-        return value
-
-    return AfterValidator(validate)
-
-
-def _multiple_of_one(part: str) -> AfterValidator:
-    def fits(share, spec):
-        n = getattr(spec, part)
-        return abs(share - round(share * n) / n) < 1e-12
-
-    return _of_the_spec(fits, f"a multiple of one of the {part} examples")
-
-
 Size = Annotated[int, Field(ge=1, le=MOST)]
 Count = Annotated[int, Field(ge=0, le=MOST)]
 TwoOrMore = Annotated[int, Field(ge=2, le=MOST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
 PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
-ShareOfTest = Annotated[Share, _multiple_of_one("test")]
-ShareOfValidation = Annotated[Share, _multiple_of_one("validation")]
-CountOfStates = Annotated[Count, _of_the_spec(lambda n, spec: n <= spec.n_states, "n_states at most")]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[Finite, Field(ge=-ROUNDING)]
 Distance = Annotated[float, Field(ge=-ROUNDING, le=1 + ROUNDING)]
@@ -77,45 +54,28 @@ Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] 
 """What a measurement may give that declares no more."""
 
 
-def each(names: Iterable[str], kind) -> dict:
-    """A table with just these names, all of one kind: a type, or a dict of kinds, which is a table too."""
-    return dict.fromkeys(names, kind)
-
-
 def as_type(kind, extra: Literal["forbid", "allow"] = "forbid"):
-    """The type that pydantic checks for a kind; `extra` is for names that a table has besides."""
+    """The type that pydantic checks for a kind: a type, or a dict of kinds, which is a table with just these names.
+
+    `extra` is for names that the table has besides.
+    """
     if not isinstance(kind, dict):
         return kind
     table = TypedDict("Table", {name: as_type(of) for name, of in kind.items()})
     return with_config(ConfigDict(extra=extra))(table)
 
 
-def by_step(kind):
-    """A table whose rows are named by numbers of steps, up to the spec's."""
-    fits = _of_the_spec(lambda rows, spec: rows.keys() <= {str(n + 1) for n in range(spec.steps)}, "rows by steps")
-    return Annotated[dict[str, as_type(kind)], fits]
-
-
-def by_layer(kind, first: int = 0, others: tuple[str, ...] = ()):
-    """A table with a row for each layer of the spec's network, from the first on, and for these others."""
-
-    def fits(rows, spec):
-        return rows.keys() == {*others, *(f"layer {layer}" for layer in range(first, spec.layers + 1))}
-
-    return Annotated[dict[str, as_type(kind)], _of_the_spec(fits, f"rows for all layers, and for {', '.join(others)}")]
-
-
 _adapter = cache(TypeAdapter)
 
 
-def checked(name: str, field_type, value, spec: TrialSpec | None = None, strict: bool = True):
+def checked(name: str, field_type, value, strict: bool = True):
     """`value` as the type has it: a Python number for one of NumPy's, 1.0 for 1; if not `strict`, text is read as one.
 
-    ValueError where it is none of the type, or does not go with the spec: it names the field, and what was found.
+    ValueError where it is none of the type: it names the field, and what was found.
     """
     value = value.item() if isinstance(value, np.generic) else value
     try:
-        return _adapter(field_type).validate_python(value, strict=strict, context=spec)
+        return _adapter(field_type).validate_python(value, strict=strict)
     except ValidationError as error:
         first = error.errors()[0]
         parts = [str(part) for part in first["loc"] if not re.match(r"dict\[|constrained-", str(part))]

@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, get_type_hints
@@ -21,10 +20,10 @@ from pydantic import Field
 
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.labels import REDRAWS
-from hmmlib.experiments.measurements import MEASUREMENTS, measurements_of
+from hmmlib.experiments.measurements import MEASUREMENTS
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
-from hmmlib.experiments.specs import Anything, Day, Hexadecimal, Line, Size, Text, TrialSpec, as_type, checked, each
+from hmmlib.experiments.specs import Anything, Day, Hexadecimal, Line, Size, Text, TrialSpec, as_type, checked
 from hmmlib.experiments.trials import ORIGINAL, TrialResult, trial_seeds
 from hmmlib.files import parse_json, write_whole
 from hmmlib.validation import of_type, one_of
@@ -36,10 +35,10 @@ STORE = ROOT / "results"
 TYPES = get_type_hints(TrialResult, include_extras=True)
 del TYPES["spec"], TYPES["added"]
 """The type of each field that every result's file has under its name."""
-TABLES = each(("spec", "seeds", "seconds", "environment"), dict)
-FILE = as_type({"format": Literal[FORMAT]} | each(TYPES, object) | TABLES, extra="allow")
+TABLES = dict.fromkeys(("spec", "seeds", "seconds", "environment"), dict)
+FILE = as_type({"format": Literal[FORMAT]} | dict.fromkeys(TYPES, object) | TABLES, extra="allow")
 """What is checked of a file that is read. Of its numbers no more: `save_result` has done it."""
-NOTED = each(("device", "python", "torch", "transformers"), Text) | {
+NOTED = dict.fromkeys(("device", "python", "torch", "transformers"), Text) | {
     "precision": Literal["float32", "float16", "bfloat16"],
     "machine": Line,
     "threads": Size,
@@ -132,24 +131,20 @@ def save_result(result: TrialResult, store: Store = PROJECT) -> Path:
 
 
 def check_result(result: TrialResult) -> None:
-    """ValueError where no trial could give such a result; it names the field, what was found and what is accepted.
-
-    Of a trial with parts of one's own, of other sizes than the spec's perhaps, nothing is asked that hangs on sizes.
-    """
-    spec, sizes = result.spec, None if result.spec.own else result.spec
+    """ValueError where no trial could give such a result; it names the field, what was found and what is accepted."""
     for name, field_type in TYPES.items():
-        checked(name, field_type, getattr(result, name), sizes)
+        checked(name, field_type, getattr(result, name))
     measured, phases = {name: one for one in MEASUREMENTS for name in one.names}, {"pretraining"}
     for name, value in ({name: getattr(result, name) for name in ORIGINAL} | result.added).items():
         one = measured.get(name)
         if one is None:
             checked(name, Anything, value)
-        elif not one.has(spec):
+        elif not one.has(result.spec):
             checked(name, None, value)
         else:
             phases.add(one.phase)
             if name in result.added:
-                checked(name, _type_of_added(name), value, sizes)
+                checked(name, one.kinds[name], value)
             elif value is None and not name.startswith("built_"):
                 raise ValueError(f"{name} must be there for such a trial, not None")
     checked("environment", dict[Line, Line | int | None], result.environment)
@@ -160,11 +155,6 @@ def check_result(result: TrialResult) -> None:
     for true, otherwise in _what_must_hold(result, phases):
         if not true:
             raise ValueError(otherwise)
-
-
-@cache
-def _type_of_added(name: str):
-    return as_type(measurements_of([name])[0].kinds[name])
 
 
 def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[bool, str]]:
@@ -194,10 +184,7 @@ def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[boo
     for name, row in (result.certified or {}).items():
         wrong, most = row["certified but wrong"], min(row["certified"], 1 - row["right"])
         yield wrong <= most + SUMS, f"certified.{name}: certified but wrong must be at most {most}, not {wrong}"
-    if votes := result.votes:
-        yield votes["weighed"] > 0, "votes: weighed must be 1 or more, as μ is not zero"
-        for name in (name for name in votes if f"{name}, right" in votes):
-            yield votes[f"{name}, right"] <= votes[name], f"votes: {name}, right must be at most {votes[name]}"
+    yield not result.votes or result.votes["weighed"] > 0, "votes: weighed must be 1 or more, as μ is not zero"
 
 
 def load_result(path: Path) -> TrialResult:

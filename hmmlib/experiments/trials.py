@@ -24,7 +24,7 @@ from hmmlib import __version__, backend
 from hmmlib.experiments import labels, measurements, provenance
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.measurements import Measurement, Split
-from hmmlib.experiments.specs import Amount, Count, Hexadecimal, Seconds, ShareOfTest, ShareOfValidation, TrialSpec
+from hmmlib.experiments.specs import Amount, Count, Hexadecimal, Seconds, Share, TrialSpec
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -54,20 +54,20 @@ class TrialResult:
     """
 
     spec: TrialSpec
-    head_accuracy: ShareOfTest
-    prompt_accuracy: ShareOfTest | None
-    attention_accuracy: ShareOfTest
-    exact_head_accuracy: ShareOfTest
-    exact_attention_accuracy: ShareOfTest
-    ladder_head_accuracy: ShareOfTest | None
-    ladder_prompt_accuracy: ShareOfTest | None
-    built_head_accuracy: ShareOfTest | None
-    built_prompt_accuracy: ShareOfTest | None
-    untrained_prompt_accuracy: ShareOfTest | None
-    validation_head_accuracy: ShareOfValidation
-    validation_prompt_accuracy: ShareOfValidation | None
-    validation_attention_accuracy: ShareOfValidation
-    majority_rate: ShareOfTest
+    head_accuracy: Share
+    prompt_accuracy: Share | None
+    attention_accuracy: Share
+    exact_head_accuracy: Share
+    exact_attention_accuracy: Share
+    ladder_head_accuracy: Share | None
+    ladder_prompt_accuracy: Share | None
+    built_head_accuracy: Share | None
+    built_prompt_accuracy: Share | None
+    untrained_prompt_accuracy: Share | None
+    validation_head_accuracy: Share
+    validation_prompt_accuracy: Share | None
+    validation_attention_accuracy: Share
+    majority_rate: Share
     redraws: Count
     best_loss: Amount
     network_loss: Amount

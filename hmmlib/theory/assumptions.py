@@ -6,19 +6,36 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
-from hmmlib.theory import ranks
-from hmmlib.theory.ranks import Verdict, all_of, of_bool
 from hmmlib.validation import SUM_TOLERANCE, as_indices, as_weights, integer, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Float
     from numpy.typing import ArrayLike
+
+
+class Verdict(Enum):
+    """What a predicate finds. CLOSE: floats cannot tell, as the truth changes within rounding."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    CLOSE = "is too close to tell"
+
+
+def all_of(*verdicts: Verdict) -> Verdict:
+    """The verdict on all of them at once."""
+    return next((verdict for verdict in (Verdict.FAILS, Verdict.CLOSE) if verdict in verdicts), Verdict.HOLDS)
+
+
+def of_bool(holds: bool) -> Verdict:
+    """The verdict where nothing was rounded."""
+    return Verdict.HOLDS if holds else Verdict.FAILS
 
 
 class AssumptionError(ValueError):
@@ -118,6 +135,58 @@ def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
     return as_mu(model, mu, MemoryHMM).nonzero().flatten().tolist()
 
 
+# Ranks and spans of columns of floats
+
+
+MOST_EXACT = 2**18
+"""Rows times columns times the less of both, up to which an exact rank is found: some seconds."""
+
+
+def exact_rank(columns: Tensor) -> int | None:
+    """The rank of a matrix (rows, k), its entries taken as the rational numbers they are; None above `MOST_EXACT`."""
+    if columns.numel() * min(columns.shape) > MOST_EXACT:
+        return None
+    from sympy import ZZ
+    from sympy.polys.matrices import DomainMatrix
+
+    ratios = [[entry.as_integer_ratio() for entry in row] for row in columns.tolist()]
+    # A row's rank does not change with its unit.
+    whole = [[ZZ(top * (max(b for _, b in row) // bottom)) for top, bottom in row] for row in ratios]
+    return DomainMatrix(whole, tuple(columns.shape), ZZ).rank() if columns.numel() else 0
+
+
+def rounding(columns: Tensor) -> float:
+    """How far rounding may move the singular values of columns (rows, k), the largest of which is 1."""
+    return max(columns.shape) * torch.finfo(columns.dtype).eps
+
+
+class Span(NamedTuple):
+    """An orthonormal basis (rows, rank) of the span of columns, and by how much it may be turned: an angle's sine.
+
+    Where `certain` is False the columns have that rank only within rounding: their exact span is larger, or may be.
+    """
+
+    basis: Tensor
+    error: float
+    certain: bool
+
+
+def span_of(columns: Tensor) -> Span:
+    """The span of the columns of a matrix (rows, k)."""
+    columns = columns.unique(dim=1) if columns.numel() else columns
+    left, singular, _ = torch.linalg.svd(columns, full_matrices=False)
+    if not len(singular) or not singular[0]:
+        return Span(left[:, :0], 0.0, True)
+    unit = rounding(columns)
+    rank = int((singular > unit * singular[0]).sum())
+    # The columns lie in the span of the axes of their nonzero rows: where it is all of that, nothing turns it.
+    axes = (columns != 0).any(1)
+    if rank == axes.sum():
+        return Span(torch.eye(len(columns)).to(columns)[:, axes], 0.0, True)
+    certain = rank == columns.shape[1] or rank == exact_rank(columns)
+    return Span(left[:, :rank], unit * (singular[0] / singular[rank - 1]).item(), certain)
+
+
 # The assumptions
 
 
@@ -130,12 +199,12 @@ def independence(assumption: str, columns: Tensor, exactly: Tensor | None = None
     """
     columns = columns.detach()
     n_columns, singular = columns.shape[1], torch.linalg.svdvals(columns)
-    largest, tolerance = singular[0].item(), ranks.rounding(columns) * singular[0].item()
+    largest, tolerance = singular[0].item(), rounding(columns) * singular[0].item()
     rank, few = int((singular > tolerance).sum()), n_columns <= len(columns)
     smallest = singular[-1].item() if few else 0.0
     verdict = of_bool(few)
     if few and smallest <= tolerance + error:
-        exact = ranks.exact_rank(columns if exactly is None else exactly)
+        exact = exact_rank(columns if exactly is None else exactly)
         verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
     condition = math.inf if verdict is Verdict.FAILS or not smallest else largest / smallest
     words = f"{n_columns} columns of rank {rank}, smallest singular value {smallest:.3g} (tolerance {tolerance:.2g})"
@@ -231,14 +300,14 @@ def recoverable_columns(
 
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> Report:
     recoverable, others = recoverable_columns(model, cell, syntax, values)
-    inside, rest = ranks.span_of(recoverable), ranks.span_of(others)
+    inside, rest = span_of(recoverable), span_of(others)
     beside = torch.cat([recoverable, rest.basis], 1)
     columns = independence("columns of W at M* x H*", recoverable)
     both = independence("both", beside, torch.cat([recoverable, others], 1), 2 * rest.error)
     certain = rest.certain or beside.shape[1] > len(beside)
     outside = inside.basis - rest.basis @ (rest.basis.T @ inside.basis)
     angle = math.asin(min(1.0, torch.linalg.svdvals(outside)[-1].item()))
-    rank, error = rest.basis.shape[1], inside.error + rest.error + ranks.rounding(beside)
+    rank, error = rest.basis.shape[1], inside.error + rest.error + rounding(beside)
     numbers = dict(columns=columns, rest_rank=rank, angle=angle, angle_error=error, condition=both.condition)
     return Report(
         f"{assumption} (recoverable states)",
@@ -266,7 +335,7 @@ def assumption_4_4(model: HMM | MemoryHMM) -> Report:
     regularity, start = assumption_3_2(model), model.initial.detach()
     after = model.transition.detach() @ start
     drifts = torch.where(after == start, 0, after / start - 1).abs()
-    unit, loose = 4 * ranks.rounding(model.transition), SUM_TOLERANCE[model.dtype]
+    unit, loose = 4 * rounding(model.transition), SUM_TOLERANCE[model.dtype]
     of_an_eigenvector = (after - start).abs() <= unit * start.max()
     holds = ((drifts <= unit) | (of_an_eigenvector & (drifts <= loose / 100))).all()
     flows = model.transition.detach() * start

@@ -17,22 +17,9 @@ from torch import Tensor
 
 from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.assumptions import (
-    as_cell,
-    as_mu,
-    assumption_3_1,
-    assumption_3_2,
-    assumption_3_5,
-    assumption_4_2,
-    assumption_4_4,
-    assumption_4_5,
-    assumption_d_5,
-    recoverable_columns,
-    recoverable_states,
-    weighted_values,
-)
+from hmmlib.theory import assumptions
+from hmmlib.theory.assumptions import as_cell, as_mu, recoverable_columns, recoverable_states, span_of, weighted_values
 from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unless_within
-from hmmlib.theory.ranks import span_of
 from hmmlib.validation import as_indices, integer, of_shape, of_type
 
 if TYPE_CHECKING:
@@ -90,8 +77,8 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     (3.2).
     """
     mu = as_mu(model, mu, HMM)
-    assumption_3_2(model).require()
-    condition = assumption_3_1(model).require().condition
+    assumptions.assumption_3_2(model).require()
+    condition = assumptions.assumption_3_1(model).require().condition
     return LinearHead.reading(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
 
 
@@ -117,8 +104,8 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
     either does not fit the model.
     """
     mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
-    assumption_3_2(model).require()
-    report = assumption_3_5(model, mu, essential).require()
+    assumptions.assumption_3_2(model).require()
+    report = assumptions.assumption_3_5(model, mu, essential).require()
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
     undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
@@ -177,7 +164,7 @@ def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int
 
 def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
     """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
-    condition = assumption_4_2(model, cell, syntax).require().condition
+    condition = assumptions.assumption_4_2(model, cell, syntax).require().condition
     return _recover(model, condition, cell, syntax, list(range(model.n_memory)))
 
 
@@ -186,8 +173,10 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
 
     AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
     """
-    one = of_type("model", model, MemoryHMM).n_cells == 1
-    report = assumption_4_5(model, mu, syntax) if one else assumption_d_5(model, mu, cell, syntax)
+    if of_type("model", model, MemoryHMM).n_cells == 1:
+        report = assumptions.assumption_4_5(model, mu, syntax)
+    else:
+        report = assumptions.assumption_d_5(model, mu, cell, syntax)
     return _recover(model, report.require().condition, cell, syntax, weighted_values(model, mu))
 
 
@@ -250,7 +239,7 @@ def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax:
     Assumption 4.2, or the chain is not regular (3.2); ValueError where one of them does not fit the model.
     """
     recovery = claim_d_3(model, cell, syntax)
-    assumption_3_2(model).require()
+    assumptions.assumption_3_2(model).require()
     return attention_head(model, mu, recovery)
 
 
@@ -300,7 +289,7 @@ def theorem_4_6(
     where one of them does not fit the model.
     """
     recovery = claim_d_10(model, mu, cell, syntax)
-    drift = assumption_4_4(model).require().drift
+    drift = assumptions.assumption_4_4(model).require().drift
     return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery, drift)
 
 

@@ -103,14 +103,14 @@ def stored(content: dict, folder: Path) -> Path:
 
 
 VANILLA = {
-    "head_accuracy": [61.7, -0.1, "0.9", True, [0.9], 0.9005, None],
-    "exact_attention_accuracy": [1 / 3],
-    "built_head_accuracy": [0.1234],
-    "validation_head_accuracy": [0.751, None],
-    "prompt_accuracy": [None, 0.12345],
+    "head_accuracy": [61.7, -0.1, "0.9", True, [0.9], None],
+    "exact_attention_accuracy": [1.1],
+    "built_head_accuracy": [-0.1],
+    "validation_head_accuracy": [7.5, None],
+    "prompt_accuracy": [None, 12.3],
     "untrained_prompt_accuracy": [None],
     "ladder_head_accuracy": [None],
-    "majority_rate": [0.49, 0.6005, 1.2],
+    "majority_rate": [0.49, 1.2],
     "redraws": [21, -1, 0.5, True, 10**400],
     "best_loss": [3.0, None],
     "network_loss": [-1.0, 0.0],
@@ -140,9 +140,9 @@ VANILLA = {
         "２０２６-01-31, commit 0123456789ab, library 0123456789abcdef",
         "2026-01-31, commit 0123456789ab, library 0123456789ABCDEF",
     ],
-    "exact_prompt_accuracy": [1.5, 1 / 3, None, {}],
+    "exact_prompt_accuracy": [1.5, None, {}],
     "text_kinds": [None, 0.5, {"clear": 1.0}],
-    "text_kinds.clear": [1.5, 0.5005, 0.0],
+    "text_kinds.clear": [1.5, 0.0],
     "text_kinds.weighed": [0.0],
     "text_kinds.spread": [1.0],
     "text_kinds.murky": [0.5],
@@ -155,12 +155,11 @@ VANILLA = {
     "plain_distances.unchanged.all": [1.1],
     "control_distances.untrained.unchanged": [None],
     "votes": [None],
-    "votes.weighed": [2.5, 10**6, 0],
-    "votes.weighed, right": [10**6],
-    "prompt_cuts.layer 3": [{"accuracy": 0.5, "distance": 0.1}],
+    "votes.weighed": [2.5, 0],
+    "votes.weighed, right": [-1],
     "prompt_cuts.none.distance": ["0"],
     "probes.belief.layer 1": [1.1],
-    "probes.label.layer 1": [1 / 3],
+    "probes.label.layer 1": [1.1],
     "probes.guess": [{"layer 1": 0.5}],
     "solvable.votes apart": [0.5],
     "solvable.head.error": [-1.0],
@@ -192,7 +191,7 @@ def test_what_no_trial_gives_is_not_stored(source, path, value, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("path", ["environment.device", "environment.commit", "text_kinds.clear", "prompt_cuts.layer 2",
+@pytest.mark.parametrize("path", ["environment.device", "environment.commit", "text_kinds.clear",
                                   "accuracies_by_kind.head.all", "seconds.cuts", "seeds.tuning"])  # fmt: skip
 def test_what_lacks_a_number_is_not_stored(path, tmp_path):
     content = json.loads(FULL.read_text())
@@ -228,21 +227,10 @@ def test_what_a_trial_could_have_given_is_read_and_stored(how, tmp_path):
     assert load_result(save_result(result, tmp_path / "other")) == result
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("head_accuracy", 1 / 3),
-        ("redraws", 25),
-        ("votes.weighed", 1000),
-        ("prompt_cuts.layer 3", {"accuracy": 0.5, "distance": 0.1}),
-    ],
-)
-def test_parts_of_ones_own_may_be_of_other_sizes_than_the_specs(path, value, tmp_path):
+def test_parts_of_ones_own_may_draw_weights_more_often_but_not_beat_the_best(tmp_path):
     content = json.loads(FULL.read_text())
-    put(*path.split("."), value)(content)
+    put("redraws", 25)(content)
     content["spec"]["own"] = "mine"
-    if path == "head_accuracy":
-        content["accuracies_by_kind"]["head"]["all"] = value
     result = load_result(stored(content, tmp_path))
     assert load_result(save_result(result, tmp_path / "other")) == result
     with pytest.raises(ValueError, match="best_loss must be at most network_loss"):

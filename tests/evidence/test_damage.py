@@ -47,7 +47,7 @@ from damages import (
 
 from hmmlib.inference import messages
 from hmmlib.theory import assumptions as predicates
-from hmmlib.theory import certificates, heads, ranks, theorems
+from hmmlib.theory import certificates, heads, theorems
 from hmmlib.theory.heads import AttentionHead, LinearHead
 
 
@@ -201,7 +201,7 @@ DAMAGES += [
     ("Assumption 3.5", "no set is found", instead(predicates, "essential_states", lambda f: lambda *a: None)),
     ("Assumption 3.5", "any set is found", instead(predicates, "essential_states", lambda f: lambda *a: [0])),
     ("Assumption 4.2", "the others dropped", judged("assumption_4_2", lambda r: r.columns)),
-    ("Assumption 4.2", "no tolerance", instead(ranks, "rounding", lambda f: lambda columns: 1e-30)),
+    ("Assumption 4.2", "no tolerance", instead(predicates, "rounding", lambda f: lambda columns: 1e-30)),
     ("Assumption 4.2", "one value only", instead(
         predicates, "recoverable_columns", lambda f: lambda model, cell, syntax, values: f(model, cell, syntax, [0]))),
     ("Assumption 4.4", "a wide tolerance", judged("assumption_4_4", lambda r: r.regularity and r.drift < 0.5)),

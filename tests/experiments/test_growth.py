@@ -154,7 +154,7 @@ from pathlib import Path
 import torch
 from hmmlib.experiments import trials
 from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.ladder import rung
+from hmmlib.experiments.measurements import rung
 from hmmlib.experiments.specs import TrialSpec, as_field
 from hmmlib.experiments.results import results
 from hmmlib.experiments.store import STORE, load_result, load_results, result_path, save_result

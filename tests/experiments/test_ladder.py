@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.ladder import Built, climb, ladder_plan, rung
+from hmmlib.experiments.measurements import Built, climb, ladder_plan, rung
 from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm

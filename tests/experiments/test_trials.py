@@ -14,7 +14,7 @@ from runs import MEASURED, TINY
 import hmmlib
 from hmmlib import backend
 from hmmlib.experiments import labels, measurements, provenance, trials
-from hmmlib.experiments.ladder import ladder_plan, rung
+from hmmlib.experiments.measurements import ladder_plan, rung
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import (
     Trial,

@@ -9,7 +9,7 @@ import torch
 from hmmlib.inference import forward_backward, messages
 from hmmlib.models.hmm import HMM
 from hmmlib.theory import assumptions as predicates
-from hmmlib.theory.ranks import Verdict, of_bool
+from hmmlib.theory.assumptions import Verdict, of_bool
 from hmmlib.validation import MASK
 
 

@@ -31,7 +31,7 @@ class Damage(NamedTuple):
 
 
 MESSAGES, PASSES, LOOPS = (f"inference/{name}.py" for name in ("messages", "forward_backward", "compiled"))
-PREDICATES, RANKS, HEADS, THEOREMS = (f"theory/{name}.py" for name in ("assumptions", "ranks", "heads", "theorems"))
+PREDICATES, HEADS, THEOREMS = (f"theory/{name}.py" for name in ("assumptions", "heads", "theorems"))
 DAMAGES = [
     Damage(PASSES, "the prior of the memory dropped (torch)",
            "prior = model.memory.reshape(-1, 1)", "prior = torch.ones_like(model.memory.reshape(-1, 1))"),
@@ -89,8 +89,9 @@ DAMAGES = [
            "model, 0, syntax, None)"),
     Damage(PREDICATES, "Assumption D.5 for all values", "model, cell, syntax, weighted_values(model, mu))",
            "model, cell, syntax, None)"),
-    Damage(RANKS, "a tolerance of a thousandth", "max(columns.shape) * torch.finfo(columns.dtype).eps", "1e-3"),
-    Damage(RANKS, "a span of one dimension", "return Span(left[:, :rank], unit *", "return Span(left[:, :1], unit *"),
+    Damage(PREDICATES, "a tolerance of a thousandth", "max(columns.shape) * torch.finfo(columns.dtype).eps", "1e-3"),
+    Damage(PREDICATES, "a span of one dimension", "return Span(left[:, :rank], unit *",
+           "return Span(left[:, :1], unit *"),
     Damage(PREDICATES, "too many columns are independent", "verdict = of_bool(few)",
            "verdict = of_bool(rank > 0)"),
     Damage(PREDICATES, "spans that meet are apart", "exact in (None, n_columns) else Verdict.FAILS",

@@ -13,6 +13,7 @@ from hmmlib.models.families import recoverable_memory_hmm, sparse_columns, spars
 from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
 from hmmlib.theory.assumptions import (
     AssumptionError,
+    Verdict,
     assumption_3_1,
     assumption_3_2,
     assumption_3_5,
@@ -24,7 +25,6 @@ from hmmlib.theory.assumptions import (
     independence,
     recoverable_columns,
 )
-from hmmlib.theory.ranks import Verdict
 
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS
 

@@ -19,9 +19,10 @@ from witness import forward_backward
 from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models.families import dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory import ranks
+from hmmlib.theory import assumptions
 from hmmlib.theory.assumptions import (
     AssumptionError,
+    Verdict,
     assumption_3_1,
     assumption_3_2,
     assumption_3_5,
@@ -31,7 +32,6 @@ from hmmlib.theory.assumptions import (
     assumption_d_5,
     independence,
 )
-from hmmlib.theory.ranks import Verdict
 from hmmlib.theory.theorems import claim_d_3, claim_d_10, theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
 
 MODELS = 2500 if SLOW else 400
@@ -198,7 +198,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_rank_is_wrong_near_the_edge(damage, monkeypatch):
     name, change = DAMAGES[damage]
-    monkeypatch.setattr(ranks, name, change(getattr(ranks, name)))
+    monkeypatch.setattr(assumptions, name, change(getattr(assumptions, name)))
     drawn = itertools.product((case_3_1, case_4_2, case_d_5), range(400))
     answers = (case(np.random.default_rng(seed)) for case, seed in drawn)
     right = {True: (Verdict.CLOSE, Verdict.HOLDS), False: (Verdict.CLOSE, Verdict.FAILS)}
@@ -210,8 +210,8 @@ C0, C1, B = (np.array(part) / 8 for part in ([4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [
 
 def test_a_span_known_within_rounding_only_is_not_certain(monkeypatch):
     assert assumption_4_2(the_span_that_turns(50), 0, [0]).verdict is Verdict.CLOSE
-    span_of = ranks.span_of
-    monkeypatch.setattr(ranks, "span_of", lambda rest: span_of(rest)._replace(certain=True))
+    span_of = assumptions.span_of
+    monkeypatch.setattr(assumptions, "span_of", lambda rest: span_of(rest)._replace(certain=True))
     assert assumption_4_2(the_span_that_turns(50), 0, [0]).verdict is Verdict.HOLDS  # and exactly it fails
 
 
@@ -325,7 +325,7 @@ def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds
 def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
     twice = torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
     assert independence("twins", twice).verdict is Verdict.FAILS
-    monkeypatch.setattr(ranks, "MOST", 7)
+    monkeypatch.setattr(assumptions, "MOST_EXACT", 7)
     assert independence("twins", twice).verdict is Verdict.CLOSE
 
 

@@ -21,7 +21,7 @@ from companion.evidence.zero_patterns import ergodic
 from hmmlib.models import families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions as predicates
-from hmmlib.theory.ranks import Verdict
+from hmmlib.theory.assumptions import Verdict
 from hmmlib.theory.theorems import theorem_3_3, theorem_4_3, theorem_4_6
 
 EVERY_TOKEN_APART = torch.eye(6, dtype=torch.float64).reshape(6, 2, 3)
