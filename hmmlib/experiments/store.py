@@ -215,7 +215,7 @@ def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
     """
     one_of("preset", preset, PRESETS)
     folders = as_store(tuple(folder / preset for folder in as_store(store)))
-    files = {path.name: path for folder in reversed(folders) for path in sorted(folder.glob("*.json"))}
+    files = {path.name: path for folder in reversed(folders) for path in sorted(folder.glob("[0-9a-f]*.json"))}
     return sorted(map(load_result, files.values()), key=attrgetter("spec.n_memory", "spec.n_states", "spec.seed"))
 
 

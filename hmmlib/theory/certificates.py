@@ -22,6 +22,7 @@ from hmmlib.theory.assumptions import as_mu
 from hmmlib.theory.heads import LinearHead, unit
 from hmmlib.theory.separation import Impossible, Undecided, fit_or_refute
 from hmmlib.theory.theorems import claim_b_1, lemma_c_2
+from hmmlib.validation import as_tensor, integer, number, of_shape
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -54,10 +55,10 @@ class Certificate:
 
         For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. What rounding may add, to the head's
         own score too, is added on the right. `posteriors` are p, (n, S); `distance` is ε, from 0 to 2, a number or
-        (n,).
+        (n,). ValueError for a negative one, or another shape.
         """
-        beliefs = posteriors.to(self.mu)
-        distance = distance.to(self.mu) if isinstance(distance, Tensor) else distance
+        beliefs = of_shape("posteriors", posteriors, (None, len(self.mu))).to(self.mu)
+        distance = as_tensor("distance", distance, like=self.mu)
         certain = self.error + distance * self.spread * (beliefs @ self.reach)
         lost = beliefs @ (self.rounding + unit(self.mu.dtype, len(self.mu)) * self.mu.abs())
         lost = lost + distance * self.largest_rounding * (beliefs @ self.reach)
@@ -65,7 +66,9 @@ class Certificate:
 
 
 def _as_reach(model: HMM, reach: Tensor | None) -> Tensor:
-    return claim_b_1(model, 1) if reach is None else torch.as_tensor(reach).to(model.initial)
+    if reach is None:
+        return claim_b_1(model, 1)
+    return of_shape("reach", as_tensor("reach", reach, 1, like=model.initial), (model.n_states,))
 
 
 def _reaches(model: HMM) -> Tensor:
@@ -169,7 +172,7 @@ def nearest_head(
     mu, reach = as_mu(model, mu, HMM), _as_reach(model, reach)
     scale = mu.abs().max().item()
     matrix = (reach.unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
-    target = mu.double().numpy() / scale
+    target, slack = mu.double().numpy() / scale, number("slack", slack, 0)
 
     def judged(weights: np.ndarray) -> tuple[LinearHead, Certificate]:
         head = LinearHead(torch.as_tensor(weights * scale).to(mu))
@@ -203,7 +206,7 @@ def alternate(
     `prompt`, (S,), is where it begins. The prompt is scaled to have 1 as its largest entry.
     """
     prompt, best = torch.as_tensor(prompt).to(model.initial), None
-    for _ in range(rounds):
+    for _ in range(integer("rounds", rounds, 1)):
         head, found = nearest_head(model, mu, lemma_c_2(model, prompt))
         if best and found.error >= best[2].error:
             break

@@ -76,6 +76,7 @@ class LinearHead:
 
     def __post_init__(self) -> None:
         weights = as_tensor("weights", self.weights, 1, signed=True)
+        number("condition", self.condition, 0)
         error = torch.zeros_like(weights.detach()) if self.error is None else self.error
         error = of_shape("error", as_tensor("error", error, 1, like=weights, signed=True), tuple(weights.shape))
         _set(self, weights=weights, error=error)
@@ -171,6 +172,8 @@ class AttentionHead:
         of_shape("value", value, (len(output), key.shape[1]), " to match output and key")
         of_shape("positions", positions, (None, len(query)), " to match query")
         of_shape("value_error", error, tuple(output.shape), " to match output")
+        for name in ("condition", "key_error", "drift"):
+            number(name, getattr(self, name), 0)
         n_states, n_cells = len(query) - 1, integer("n_cells", self.n_cells, 1)
         if n_states < 1 or len(output) % n_states or n_states % n_cells:
             raise ValueError(

@@ -96,7 +96,7 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
 def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
     """Prompt u, (S,), and head b of Theorem 3.6; the head reads position 2 of (u, a row of ones, e(x)).
 
-    u is 1 at the states from which one step leads into H* only (the largest 𝓑), else 0. The score is
+    u is 1 at the states from which one step leads into H* only (the largest 𝓑 of Assumption 3.5), else 0. The score is
     μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
 
     `mu` has the task's weights on the hidden states, (S,), not all zero; `essential` is H*, indices of states.
