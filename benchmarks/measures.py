@@ -43,10 +43,8 @@ def dynamax(call: str, dtype: str, name: str = "dynamax", **rest) -> Contestant:
     return Contestant(name, f"with_dynamax:{call}", env=env, **rest)
 
 
-# Posteriors: all P[H_i | x] and all G of 1000 sequences of 129 tokens, by ours and the peers
-
-
 def posteriors(row, quick: bool) -> None:
+    """All P[H_i | x], and all G, of 1000 sequences of 129 tokens, by ours and the peers."""
     n, length = (100, 33) if quick else (1000, 129)
     settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=9, budget=6.0, box=30.0)
     sizes = ((1,), (30,)) if quick else ((1, 2), (4, 30, 64, 256))
@@ -80,10 +78,8 @@ def smoothers(inputs: Path, what: str, threads: int, states: int, n: int, length
     return found
 
 
-# G of a model with a memory: ours on its own structure, the peers on the flattened chain that is the same model
-
-
 def memory(row, quick: bool) -> None:
+    """G of a model with a memory: ours on its own structure, the peers on the flattened chain, the same model."""
     n, length = (50, 17) if quick else (1000, 129)
     cells, values, states = (2, 3, 4) if quick else (3, 5, 12)
     settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=3, budget=2.0, box=20.0, limit=10 * GIB)
@@ -106,10 +102,8 @@ def memory(row, quick: bool) -> None:
         row(make, what="against flattened", threads=threads, dtype=dtype, **size)
 
 
-# Drawing sequences: ours, hmmlearn's `sample`, dynamax's `sample` mapped and compiled, and the paper's whole corpus
-
-
 def sampling(row, quick: bool) -> None:
+    """Drawing sequences: ours, hmmlearn's `sample`, dynamax's mapped and compiled; up to the paper's whole corpus."""
     settings = dict(rounds=3, budget=1.0) if quick else dict(rounds=3, budget=5.0, box=30.0, limit=10 * GIB)
     settings["tolerance"] = 0.05  # of the share of a token; the smallest sample is a few thousand tokens
     states = 30
@@ -133,8 +127,6 @@ def sampling(row, quick: bool) -> None:
             row(partial(contest, who, threads, **settings), **key)
 
 
-# Pretraining steps: ours beside Hugging Face's Trainer on the same network, text and number of tokens a batch
-
 LOADERS = {
     "Trainer": dict(optim="adamw_torch_fused"),
     "Trainer, AdamW not fused": dict(optim="adamw_torch"),
@@ -157,35 +149,32 @@ def trainer_settings(spec: TrialSpec, rate: float) -> dict:
     return dict(config=config, seed=seed, hidden=max(1, round(spec.masked * spec.length)), batch=spec.batch, rate=rate)
 
 
-def trainers(trial: dict, count: int) -> list[Contestant]:
-    """Ours, ours with the Trainer's optimiser, and the Trainer in each of its settings; `count` steps a call."""
+def pretraining(row, quick: bool) -> None:
+    """Steps of ours, beside Hugging Face's Trainer on the same network, text and number of tokens a batch."""
+    preset, count, rounds = ("smoke", 3, 2) if quick else ("quick", 15, 5)
+    trial = dict(preset=preset, steps=count * (rounds + 3))
     spec = TrialSpec(**trial)
     rest = dict(inputs=save_text(spec), work=count * spec.batch * spec.length)
     settings = dict(count=count, **trainer_settings(spec, spec.learning_rate))
     alone = dict(count=count, trial=trial | {"muon_rate": 0.0})
-    return [
+    who = [
         hmmlib("networks:steps", options=dict(count=count, trial=trial), **rest),
         hmmlib("networks:steps", "hmmlib, AdamW alone", options=alone, **rest),
         *(Contestant(name, "with_trainer:steps", settings | own, **rest) for name, own in LOADERS.items()),
     ]
-
-
-def pretraining(row, quick: bool) -> None:
-    preset, count, rounds = ("smoke", 3, 2) if quick else ("quick", 15, 5)
     for threads in (1,) if quick else (1, 2):
-        who = trainers(dict(preset=preset, steps=count * (rounds + 3)), count)
         make = partial(contest, who, threads, rounds, tolerance=1e-4, budget=120.0)
         row(make, what="step", preset=preset, threads=threads)
-
-
-# Tuning: a head on outputs computed once beside one that runs the network again, and a prompt in single precision
 
 
 CACHED = {"outputs computed once": True, "outputs computed in each pass": False}
 
 
 def tuning(row, quick: bool) -> None:
-    """A few batches are timed, for appendix E's sizes take hours on a CPU; a unit of work is an example in a pass."""
+    """A head on outputs computed once beside one that runs the network again, and a prompt in single precision.
+
+    A few batches are timed, for appendix E's sizes take hours on a CPU; a unit of work is an example in a pass.
+    """
     settings = dict(threads=1 if quick else 2, rounds=2 if quick else 3, box=120.0, budget=15.0)
     for preset, examples in ({"smoke": 64} if quick else {"quick": 1280, "paper": 8}).items():
         spec, given = TrialSpec(preset), dict(trial=dict(preset=preset), examples=examples)
@@ -197,8 +186,6 @@ def tuning(row, quick: bool) -> None:
         prompts = [hmmlib("networks:prompt", dtype, options=own, work=examples) for dtype, own in options.items()]
         row(partial(contest, prompts, **settings), what="prompt", prompt_length=spec.prompt_length, **key)
 
-
-# How seconds and memory of our own code grow with the work, one size at a time by tens, in float64
 
 CURVES = {
     ("posteriors", "n"): dict(n=(10, 100, 1000, 10_000), length=129, states=30),
@@ -214,6 +201,7 @@ CURVES = {
 
 
 def growth(row, quick: bool) -> None:
+    """How seconds and memory of our own code grow with the work, one size at a time by tens, in float64."""
     settings = dict(rounds=2, budget=1.0) if quick else dict(rounds=3, budget=3.0, limit=12 * GIB)
     for (what, grows), sizes in CURVES.items():
         at = list(sizes[grows])[: 2 if quick else None]

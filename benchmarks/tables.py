@@ -47,11 +47,10 @@ def contestants(record: dict, **key) -> DataFrame:
         if any(row.get(name) != value for name, value in key.items()):
             continue
         shared = {name: value for name, value in row.items() if not isinstance(value, (dict, list))}
-        shared["contest"] = place
         for one in row.get("contestants", []):
             median = float(np.median(one.get("seconds", np.nan)))
             extra = one.get("peak", np.nan) - one.get("settled", np.nan)
-            lines.append(shared | one | dict(median=median, each=median / one["work"], extra=extra))
+            lines.append(shared | one | dict(contest=place, median=median, each=median / one["work"], extra=extra))
     found = DataFrame(lines)
     if lines:
         found["ratio"] = found["each"] / found.groupby("contest")["each"].transform("first")
@@ -108,7 +107,6 @@ TABLES = {
         f"{what}, {dtype}": by_states(record, what, dtype)
         for what in ("posteriors", "G")
         for dtype in ("float64", "float32")
-        if len(contestants(record, what=what, dtype=dtype))
     },
     "memory": lambda record: {"G of a memory model": of_contests(record, "dtype", "threads", what="against flattened")},
     "sampling": lambda record: {"sampling": of_contests(record, "threads", "n", "length")},

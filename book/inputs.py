@@ -1,7 +1,4 @@
-"""What a notebook's outputs depend on: a file of parameters, and the files of the library that its code can come to.
-
-A parameter file is YAML, where every name is a parameter, and every value is read as it stands there.
-"""
+"""What a notebook's outputs depend on: a file of parameters, and the files of the library that its code can come to."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ for kind, pattern, first in (
 
 
 def read_parameters(path: Path, notebooks: Iterable[Path] = ()) -> dict:
-    """The values of a parameter file by their names; papermill writes both into a cell, as it would any code.
+    """The values of a parameter file, which is YAML, by their names; papermill writes both into a cell, as any code.
 
     ValueError, naming the file, where it cannot be read or is no YAML, and where a name is no parameter of a notebook.
     """

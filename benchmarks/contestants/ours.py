@@ -13,11 +13,9 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 def read(inputs: str, dtype: str) -> tuple[HMM | MemoryHMM, torch.Tensor]:
     """A model with or without a memory, and its tokens."""
     with np.load(inputs) as file:
-        parts = {name: file[name] for name in file.files}
-    names = ("transition", "emission", "initial", "memory")
-    kind = MemoryHMM if "memory" in parts else HMM
-    model = kind(*(parts[name] for name in names if name in parts)).to(dtype=getattr(torch, dtype))
-    return model, torch.from_numpy(parts["tokens"])
+        parts = dict(file)
+    tokens = torch.from_numpy(parts.pop("tokens"))
+    return (MemoryHMM if "memory" in parts else HMM)(**parts).to(dtype=getattr(torch, dtype)), tokens
 
 
 def posteriors(inputs: str, dtype: str):

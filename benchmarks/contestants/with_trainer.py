@@ -21,25 +21,12 @@ def build(config: dict, seed: int, inputs: str, hidden: int, batch: int, rate: f
     torch.manual_seed(seed)
     network, text = transformers.BertForMaskedLM(transformers.BertConfig(**config)), np.load(inputs)
     steps = len(text) // batch
-    arguments = transformers.TrainingArguments(
-        output_dir=tempfile.gettempdir(),  # nothing is written
-        use_cpu=True,
-        max_steps=steps,
-        per_device_train_batch_size=batch,
-        learning_rate=rate,
-        warmup_steps=max(1, steps // 10),
-        optim=optim,
-        max_grad_norm=0.0,
-        report_to="none",
-        save_strategy="no",
-        logging_strategy="no",
-        logging_nan_inf_filter=False,
-        disable_tqdm=True,
-        dataloader_num_workers=workers,
-        dataloader_pin_memory=False,
-        remove_unused_columns=False,
-        seed=seed % 2**31,
-    )
+    pace = dict(max_steps=steps, warmup_steps=max(1, steps // 10), learning_rate=rate)
+    loading = dict(per_device_train_batch_size=batch, dataloader_num_workers=workers, dataloader_pin_memory=False)
+    quiet = dict(report_to="none", save_strategy="no", logging_strategy="no", logging_nan_inf_filter=False)
+    quiet |= dict(disable_tqdm=True, output_dir=tempfile.gettempdir())  # where nothing is written
+    other = dict(use_cpu=True, optim=optim, max_grad_norm=0.0, remove_unused_columns=False, seed=seed % 2**31)
+    arguments = transformers.TrainingArguments(**pace, **loading, **quiet, **other)
     mask = config["vocab_size"] - 1
     words = {str(token): token for token in range(mask)} | {"[MASK]": mask}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="0"))

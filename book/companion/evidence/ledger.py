@@ -103,13 +103,11 @@ class Entry:
         And no fewer than half of the instances are not trivial. A share is judged as far as so many draws can tell.
         """
         exact = [evidence["failures"] for evidence in (self.identity, self.patterns) if evidence]
-        return (
-            self.verdict == HOLDS
-            and self.printed == self.on_record
-            and bdtr(self.nontrivial, self.instances, 0.5) > TOO_FEW
-            and bdtr(self.control_fails, self.control_instances, self.least_share) > TOO_FEW
-            and not any(exact)
+        likely = min(
+            bdtr(self.nontrivial, self.instances, 0.5),
+            bdtr(self.control_fails, self.control_instances, self.least_share),
         )
+        return self.verdict == HOLDS and self.printed == self.on_record and not any(exact) and bool(likely > TOO_FEW)
 
 
 def _rule(statement: Statement, found: list[Found], gaps: list[float]) -> Entry:
