@@ -80,7 +80,7 @@ def test_everything_is_the_sum_over_all_paths(family, module):
         assert error(module.posteriors(model, tokens), state) <= 1e-12, seed
         assert error(module.log_likelihood(model, tokens).exp(), likelihood) <= 1e-12, seed
         for cell in range(getattr(model, "n_cells", 0)):
-            value = [normalised(one.memory(cell)) for one in every]
+            value = [normalised(one.of(f"m{cell}")) for one in every]
             assert error(module.memory_posterior(model, tokens, cell), value) <= 1e-12, (seed, cell)
         impossible, possible = impossible + (likelihood == 0).sum(), possible + (likelihood > 0).sum()
     assert possible > MODELS
