@@ -166,6 +166,10 @@ def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[boo
     yield phases <= found, f"seconds lacks {', '.join(sorted(phases - found))}"
     later = {name.removesuffix(" measured") for name in result.environment if name.endswith(" measured")}
     yield later <= result.added.keys(), f"environment has {', '.join(later)} measured, which are not there"
+    for name in () if spec.own else ("majority_rate", *(name for name in ORIGINAL if name.endswith("_accuracy"))):
+        n = spec.validation if name.startswith("validation_") else spec.test
+        share = getattr(result, name) or 0.0
+        yield abs(share - round(share * n) / n) <= SUMS, f"{name} must be a multiple of one of {n}, not {share}"
     yield result.majority_rate >= 0.5, f"majority_rate must be 0.5 to 1, not {result.majority_rate}"
     yield result.redraws <= REDRAWS or spec.own, f"redraws must be at most {REDRAWS}, not {result.redraws}"
     seeds = trial_seeds(spec.seed)
@@ -184,7 +188,10 @@ def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[boo
     for name, row in (result.certified or {}).items():
         wrong, most = row["certified but wrong"], min(row["certified"], 1 - row["right"])
         yield wrong <= most + SUMS, f"certified.{name}: certified but wrong must be at most {most}, not {wrong}"
-    yield not result.votes or result.votes["weighed"] > 0, "votes: weighed must be 1 or more, as μ is not zero"
+    if votes := result.votes:
+        yield votes["weighed"] > 0, "votes: weighed must be 1 or more, as μ is not zero"
+        for name in (name for name in votes if f"{name}, right" in votes):
+            yield votes[f"{name}, right"] <= votes[name], f"votes: {name}, right must be at most {votes[name]}"
 
 
 def load_result(path: Path) -> TrialResult:

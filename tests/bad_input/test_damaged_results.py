@@ -103,14 +103,14 @@ def stored(content: dict, folder: Path) -> Path:
 
 
 VANILLA = {
-    "head_accuracy": [61.7, -0.1, "0.9", True, [0.9], None],
-    "exact_attention_accuracy": [1.1],
-    "built_head_accuracy": [-0.1],
-    "validation_head_accuracy": [7.5, None],
-    "prompt_accuracy": [None, 12.3],
+    "head_accuracy": [61.7, -0.1, "0.9", True, [0.9], 0.9005, None],
+    "exact_attention_accuracy": [1.1, 1 / 3],
+    "built_head_accuracy": [-0.1, 0.1234],
+    "validation_head_accuracy": [7.5, 0.751, None],
+    "prompt_accuracy": [None, 12.3, 0.12345],
     "untrained_prompt_accuracy": [None],
     "ladder_head_accuracy": [None],
-    "majority_rate": [0.49, 1.2],
+    "majority_rate": [0.49, 0.6005, 1.2],
     "redraws": [21, -1, 0.5, True, 10**400],
     "best_loss": [3.0, None],
     "network_loss": [-1.0, 0.0],
@@ -156,7 +156,7 @@ VANILLA = {
     "control_distances.untrained.unchanged": [None],
     "votes": [None],
     "votes.weighed": [2.5, 0],
-    "votes.weighed, right": [-1],
+    "votes.weighed, right": [-1, 10**6],
     "prompt_cuts.none.distance": ["0"],
     "probes.belief.layer 1": [1.1],
     "probes.label.layer 1": [1.1],
@@ -227,9 +227,10 @@ def test_what_a_trial_could_have_given_is_read_and_stored(how, tmp_path):
     assert load_result(save_result(result, tmp_path / "other")) == result
 
 
-def test_parts_of_ones_own_may_draw_weights_more_often_but_not_beat_the_best(tmp_path):
+def test_parts_of_ones_own_may_be_of_other_sizes_but_not_beat_the_best(tmp_path):
     content = json.loads(FULL.read_text())
     put("redraws", 25)(content)
+    put("exact_attention_accuracy", 1 / 3)(content)  # of a task of another size
     content["spec"]["own"] = "mine"
     result = load_result(stored(content, tmp_path))
     assert load_result(save_result(result, tmp_path / "other")) == result

@@ -95,6 +95,9 @@ def test_torch_for_cpus_comes_by_uv_and_all_else_by_its_hash(install, tmp_path):
     also = {"UV_TORCH_BACKEND": "cpu", "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     a = wheel(tmp_path / "files", "a", "1.0")
     others = dict(nvidia_cublas=("1.0", OTHER), torch=("2.13.0", OTHER), triton=("1.0", OTHER))
+    done, there = install(also, a=("1.0", OTHER), **others)
+    assert done.returncode
+    assert (there, notes.exists()) == ([], False), "with a wrong hash nothing comes, not even torch"
     done, there = install(also, a=("1.0", a), **others)
     assert (done.returncode, there) == (0, ["a-1.0"]), done.stderr
     python = Path(sys.executable).parent / "python"

@@ -169,13 +169,15 @@ STATEMENTS = (
         "μ.",
         "ν is a multiple of μ", "ours-thm-O-2", least_share=0.8),  # some ν have one sign only
     Statement("Separable votes", SOLVABLE,
-        "If A is a permutation, prompt and head exist for every task whose votes a head can tell apart, and no other.",
-        "a head can tell the votes apart", "ours-thm-O-4"),
+        "If A is a permutation, prompt and head exist for a task if and only if some head gives the columns of W "
+        "scores with the signs of μ.",
+        "a head gives the columns of W the signs of μ", "ours-thm-O-4"),
     Statement("Several classes", SOLVABLE,
         "With independent columns of W, one head for each class ranks the classes of every possible x as μₖᵀp does.",
         "one rₓ for all classes", "ours-cor-O-5", least_share=0.4),  # one class may win on all short inputs
     Statement("Relabelling", TUNED_PROMPT,
-        "|H||X| gated units say W p without a prompt, and R p behind one, for any R that gives each state one token.",
+        "|H||X| gated units output W p without a prompt, and R p behind one, for any R that gives each state one "
+        "token.",
         "the gates", "ours-prop-O-1"),
 )  # fmt: skip
 
