@@ -2,7 +2,7 @@
 from hmmlib.experiments.labels import Task as Task
 from hmmlib.experiments.labels import draw_mu as draw_mu
 from hmmlib.experiments.labels import draw_task as draw_task
-from hmmlib.experiments.measurements import climb as climb
+from hmmlib.experiments.measurements import exact_trial as exact_trial
 from hmmlib.experiments.results import mean_ci as mean_ci
 from hmmlib.experiments.results import results as results
 from hmmlib.experiments.specs import TrialSpec as TrialSpec

@@ -121,7 +121,7 @@ def _how(store, device: str, minutes: float | None, rerun: bool, also: list[str]
     also = [one_of("--also", name, ("all", *ON_REQUEST)) for name in also or []]
     every = [name for name in ON_REQUEST if name != "on_the_way"] if "all" in also else []
     also = list(dict.fromkeys(name for name in (*every, *also) if name != "all"))
-    how = dict(store=store or PROJECT, device=device, until=deadline(minutes), say=line)
+    how = dict(store=store or PROJECT, device=device, until=deadline(minutes), log=line)
     return how | dict(rerun=rerun, also=also, networks=networks)
 
 
@@ -255,7 +255,7 @@ def sweep(
         cluster = RayCluster(address, cpus, gpus)
     try:
         with progress("starting Ray") as update:
-            outcome = run_missing(specs, cluster=cluster, show=update, **how)
+            outcome = run_missing(specs, cluster=cluster, on_status=update, **how)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
     _conclude(outcome, specs)

@@ -34,11 +34,11 @@ from hmmlib.validation import as_generator
 
 FAMILIES = {
     "unchanged": ("emission", False),
-    "translated": ("translated", False),
+    "translated": ("mapped", False),
     "reweighted": ("emission", True),
-    "translated and reweighted": ("translated", True),
-    "relabelled": ("own", False),
-    "relabelled and reweighted": ("own", True),
+    "translated and reweighted": ("mapped", True),
+    "relabelled": ("free", False),
+    "relabelled and reweighted": ("free", True),
 }
 """What a prompt may do to the belief, as `fit_readout` takes it."""
 FAMILIES_WITHOUT_PROMPT = ("unchanged", "reweighted", "relabelled", "relabelled and reweighted")
@@ -72,13 +72,13 @@ requested_of_prompts = partial(requested, prompts=True)
 
 
 def fit_families(
-    model: HMM, beliefs: Tensor, outputs: Tensor, families: Iterable[str], seed: int, tick: Callable
+    model: HMM, beliefs: Tensor, outputs: Tensor, families: Iterable[str], seed: int, before_step: Callable
 ) -> dict[str, readouts.Readout]:
     """The readout of each family that is nearest to the outputs on the first training texts."""
     fits, beliefs, outputs = {}, beliefs[:FITTED], outputs[:FITTED]
     for family in families:
         fits[family] = readouts.fit_readout(beliefs, outputs, model.emission, *FAMILIES[family], seed, nearest=True)
-        tick()
+        before_step()
     return fits
 
 
@@ -147,7 +147,7 @@ def families_of_readouts(
     prompted: Split,
     tuned_head: LinearHead,
     seeds: Seeds,
-    tick: Callable,
+    before_step: Callable,
 ) -> dict:
     """How near each family, fitted on training texts, comes to the predictions behind the tuned prompt on test texts.
 
@@ -156,7 +156,7 @@ def families_of_readouts(
     head gives on the fit: the share that is right, and the share that is as on g itself.
     """
     (train, _, test), (behind, _, g) = beliefs, prompted
-    fits = fit_families(model, train, behind, FAMILIES, seeds["evaluation"], tick)
+    fits = fit_families(model, train, behind, FAMILIES, seeds["evaluation"], before_step)
     fitted = {family: fit(test) for family, fit in fits.items()}
     fitted["free"] = readouts.free_readout(train, behind, seeds["evaluation"])(test)
     truths, labels = {"right": task.split(task.labels)[2], "as behind the prompt": tuned_head.label(g)}, {}
@@ -173,10 +173,10 @@ def families_of_readouts(
 
 
 @requested(plain_distances=dict.fromkeys(FAMILIES_WITHOUT_PROMPT, BY_CERTAINTY))
-def plain_readouts(model: HMM, beliefs: Split, untuned: Split, seeds: Seeds, tick: Callable) -> dict:
+def plain_readouts(model: HMM, beliefs: Split, untuned: Split, seeds: Seeds, before_step: Callable) -> dict:
     """The same distances without a prompt: how much each family explains of the network's own error."""
     (train, _, test), (outputs, _, g) = beliefs, untuned
-    fits = fit_families(model, train, outputs, FAMILIES_WITHOUT_PROMPT, seeds["evaluation"], tick)
+    fits = fit_families(model, train, outputs, FAMILIES_WITHOUT_PROMPT, seeds["evaluation"], before_step)
     distances = {family: total_variation(fit(test), g) for family, fit in fits.items()}
     return dict(plain_distances={family: means(values, by_certainty(test)) for family, values in distances.items()})
 
@@ -207,7 +207,7 @@ def _states_right(model: HMM, task: Task, train: Tensor, columns: Tensor, head: 
     )
 )
 def control_readouts(
-    spec: TrialSpec, model: HMM, task: Task, network: Module, beliefs: Split, seeds: Seeds, tick: Callable
+    spec: TrialSpec, model: HMM, task: Task, network: Module, beliefs: Split, seeds: Seeds, before_step: Callable
 ) -> dict:
     """The same distances behind a prompt that was not trained, one tuned on shuffled labels, one of another task;
     and those of the exact model's predictions behind its one tuned vector, which is a reweighting."""
@@ -215,7 +215,7 @@ def control_readouts(
     generator = as_generator(seeds["evaluation"])
     shuffled = labels[torch.randperm(len(labels), generator=generator)]
     other = task.split(task.posteriors)[0].to(task.mu) @ draw_mu(len(task.mu), generator, spec.places) >= 0
-    how = spec.prompt_length, spec.tuning(), seeds["tuning"], spec.prompt_start, tick
+    how = spec.prompt_length, spec.tuning(), seeds["tuning"], spec.prompt_start, before_step
     prompts = {
         "untrained": tuning.initial_prompt(network, spec.prompt_length, seeds["tuning"], spec.prompt_start),
         "shuffled labels": tuning.tune_prompt(network, tokens, shuffled, *how)[0],
@@ -230,7 +230,7 @@ def control_readouts(
     outputs["exact model"] = [tuning.probs_behind_prompt(origin, part, vector) for part in beliefs]
     table = {}
     for name, (fitted, _, test) in outputs.items():
-        fits = fit_families(model, beliefs[0], fitted, FAMILIES_OF_CONTROLS, seeds["evaluation"], tick)
+        fits = fit_families(model, beliefs[0], fitted, FAMILIES_OF_CONTROLS, seeds["evaluation"], before_step)
         table[name] = {family: mean(total_variation(fit(beliefs[2]), test)) for family, fit in fits.items()}
     return dict(control_distances=table)
 
@@ -306,7 +306,7 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     rounding leaves it open. All of it is None for a label rule without d.
     """
     rule, mu = LABEL_RULES[spec.labels], task.mu
-    if rule.reach is None:
+    if rule.diagonal is None:
         return dict(solvable=None)
     origin, scale = rule.origin(model), mu.abs().max().item()
     separating, starts = separating_head(model, mu), [torch.ones_like(model.initial)]
@@ -318,8 +318,8 @@ def solvable(spec: TrialSpec, model: HMM, task: Task) -> dict:
     ends = [alternate(origin, mu, start) for start in starts if start.max() > 0]
     best = min(ends, key=lambda end: end[2].error)
     table = {}
-    for who, reach in (("head", rule.reach(model)), ("prompt", lemma_c_2(origin, best[0]))):
-        least, loose = (nearest_head(model, mu, reach, slack * scale)[1] for slack in (0, 0.01))
+    for who, diagonal in (("head", rule.diagonal(model)), ("prompt", lemma_c_2(origin, best[0]))):
+        least, loose = (nearest_head(model, mu, diagonal, slack * scale)[1] for slack in (0, 0.01))
         numbers = {"error": least.error, "spread": least.spread, "spread at 1% more": loose.spread}
         table[who] = {name: number / scale for name, number in numbers.items()}
     found = {LinearHead: 1.0, Impossible: 0.0}.get(type(separating))
@@ -336,7 +336,7 @@ def certified(
     prompted: Split,
     tuned_head: LinearHead,
     seeds: Seeds,
-    tick: Callable,
+    before_step: Callable,
 ) -> dict:
     """How many labels are certain to be right, from the network's L1 distance ε to Ḡ on each text, and how many are.
 
@@ -363,17 +363,17 @@ def certified(
         return [LinearHead(head.weights * step * scale) for step in torch.logspace(-4, 1, 41, dtype=torch.float64)]
 
     families = "reweighted", "relabelled"
-    fits = fit_families(model, beliefs[0], prompted[0], families, seeds["evaluation"], tick)
+    fits = fit_families(model, beliefs[0], prompted[0], families, seeds["evaluation"], before_step)
     reweighted, relabelled = (fits[family] for family in families)
     other = HMM(model.transition, relabelled.columns, model.initial, columns=True)
-    reach, behind = LABEL_RULES[spec.labels].reach(model), scaled(tuned_head)
-    nearest = [nearest_head(model, mu, reach, slack * scale)[0] for slack in SLACKS]
+    diagonal, behind = LABEL_RULES[spec.labels].diagonal(model), scaled(tuned_head)
+    nearest = [nearest_head(model, mu, diagonal, slack * scale)[0] for slack in SLACKS]
     alone = scaled(tuning.tune_head(untuned[0], labels, spec.tuning(), seeds["tuning"]))
     rows = (
-        row(model, lambda p: p @ model.emission.T, untuned, nearest, reach),
-        row(model, lambda p: p @ model.emission.T, untuned, alone, reach),
+        row(model, lambda p: p @ model.emission.T, untuned, nearest, diagonal),
+        row(model, lambda p: p @ model.emission.T, untuned, alone, diagonal),
         row(model, reweighted, prompted, behind, reweighted.weights),
-        row(other, relabelled, prompted, behind, reach),
+        row(other, relabelled, prompted, behind, diagonal),
     )
     return dict(certified=dict(zip(CERTIFIED_HEADS, rows, strict=True)))
 

@@ -62,7 +62,7 @@ def _head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
     """(W†)ᵀμ, for labels that weigh the state at the mask itself: there is no step from H_0 to undo."""
     columns = assumption_3_1(model)
     columns.require()
-    return LinearHead.reading(model.emission, mu, columns.condition)
+    return LinearHead.by_left_inverse(model.emission, mu, columns.condition)
 
 
 class LabelRule(NamedTuple):
@@ -73,14 +73,15 @@ class LabelRule(NamedTuple):
       model weigh P[M | observed] by every rule.
     - `head(model, mu)`: the head that the theory gives; AssumptionError where it gives none.
     - `origin(model)`: the chain whose H_0 is that state, from which a prompt is read as in (3.3).
-    - `reach(model)`: the d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, p being that posterior, if there is one.
+    - `diagonal(model)`: the d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, p being that posterior; None where
+      there is none.
     """
 
     hidden: bool
     posterior: Callable[[HMM, Tensor], Tensor]
     head: Callable[[HMM, Tensor], LinearHead]
     origin: Callable[[HMM], HMM]
-    reach: Callable[[HMM], Tensor] | None = None
+    diagonal: Callable[[HMM], Tensor] | None = None
 
 
 LABEL_RULES = {
@@ -89,14 +90,14 @@ LABEL_RULES = {
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{-1}], Section 5
         head=_head_at_mask,
         origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
-        reach=lambda model: torch.ones_like(model.initial),
+        diagonal=lambda model: torch.ones_like(model.initial),
     ),
     "before": LabelRule(
         hidden=False,
         posterior=lambda model, observed: posterior(model, observed, at=0),  # P[H_0 | X_{1:T} = x]
         head=theorem_3_3,
         origin=lambda model: model,
-        reach=lambda model: claim_b_1(model, 1),
+        diagonal=lambda model: claim_b_1(model, 1),
     ),
     "stepped": LabelRule(
         hidden=False,
@@ -113,7 +114,7 @@ def draw_task(
     length: int,
     sizes: tuple[int, int, int],
     seed: int,
-    law: str = "masked",
+    rule: str = "masked",
     places: str = "distinct",
 ) -> Task:
     """Sequences of `length` whose first token is MASK, labelled by μᵀ(posterior) ≥ 0, that of M for a memory model.
@@ -122,24 +123,24 @@ def draw_task(
 
     Args:
         sizes: of the training, validation and test part.
-        law: a row of LABEL_RULES. "masked": the first token of a sampled text is hidden, and the posterior is
+        rule: a row of LABEL_RULES. "masked": the first token of a sampled text is hidden, and the posterior is
             P[H_1 | X_{-1}] (Section 5); "before": the text behind the mask is sampled from the start, and the posterior
             is P[H_0 | X_{1:T} = x], as in (3.1); "stepped": the same, with Aᵀ P[H_1 | X_{1:T} = x] for it, as the
             released scripts compute it.
         places: as in `draw_mu`.
 
-    ValueError for a length below 2, sizes without a sequence to train on, or another word for law or places.
+    ValueError for a length below 2, sizes without a sequence to train on, or another word for rule or places.
     """
     of_type("model", model, HMM, MemoryHMM)
-    rule, generator = LABEL_RULES[one_of("law", law, LABEL_RULES)], as_generator(seed)
+    drawn, generator = LABEL_RULES[one_of("rule", rule, LABEL_RULES)], as_generator(seed)
     sizes = tuple(integer("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
     if len(sizes) != 3 or not sizes[0]:
         raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
-    observed = model.sample(sum(sizes), integer("length", length, 2) - (not rule.hidden), generator).tokens
-    if rule.hidden:
+    observed = model.sample(sum(sizes), integer("length", length, 2) - (not drawn.hidden), generator).tokens
+    if drawn.hidden:
         observed[:, 0] = MASK
-    tokens = observed if rule.hidden else F.pad(observed, (1, 0), value=MASK)
-    posteriors = (memory_posterior if isinstance(model, MemoryHMM) else rule.posterior)(model, observed)
+    tokens = observed if drawn.hidden else F.pad(observed, (1, 0), value=MASK)
+    posteriors = (memory_posterior if isinstance(model, MemoryHMM) else drawn.posterior)(model, observed)
     for redraws in range(REDRAWS + 1):
         mu = draw_mu(posteriors.shape[1], generator, places)
         labels = posteriors.to(mu) @ mu >= 0

@@ -168,7 +168,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Rung:
+class ExactTrial:
     """Test accuracies at one size |H|: of the more frequent label, of what was trained, and of what a theorem builds.
 
     `theorem_3_3` and `theorem_3_6` are None where the assumption does not certainly hold; `refusal` is why.
@@ -193,15 +193,16 @@ def ladder_plan(preset: str) -> tuning.Tuning:
     return tuning.Tuning(numbers["epochs"], numbers["batch"], numbers["head_rate"], numbers["prompt_rate"])
 
 
-def climb(n_states: int, seed: int, preset: str = "quick") -> Rung:
-    """One rung: a model of appendix E, a task as in (3.1), a head on the exact G_1 and a prompt with a head on Ḡ_2.
+def exact_trial(n_states: int, seed: int, preset: str = "quick") -> ExactTrial:
+    """A trial without a network, on a model of appendix E and a task as in (3.1): a head on the exact G_1, and a prompt
+    with a head on Ḡ_2.
 
     ValueError for a size below 1 or an unknown preset.
     """
     plan, numbers = ladder_plan(preset), LADDER_NUMBERS[preset]
     model = random_hmm(n_states, seed=seed)
     task = draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before")
-    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
+    return tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed)
 
 
 def built_if_certain(construct: Callable, *given) -> tuple[object | None, str]:
@@ -217,17 +218,19 @@ def built_if_certain(construct: Callable, *given) -> tuple[object | None, str]:
             return None, str(error)
 
 
-def rung(model: HMM, task: Task, probs: Tensor, plan: tuning.Tuning, seed: int, law: str = "before") -> Rung:
+def tune_on_exact_outputs(
+    model: HMM, task: Task, probs: Tensor, plan: tuning.Tuning, seed: int, rule: str = "before"
+) -> ExactTrial:
     """What can be had from the exact Ḡ on a task.
 
     The head of the theory and the chain from which a prompt is read as in (3.3) are those of the label rule.
 
     Args:
         probs: the exact distribution at the first token, (n, X).
-        law: the rule by which the task was drawn, as in `draw_task`.
+        rule: the label rule by which the task was drawn, as in `draw_task`.
     """
-    rule = LABEL_RULES[one_of("law", law, LABEL_RULES)]
-    origin = rule.origin(model)
+    theory = LABEL_RULES[one_of("rule", rule, LABEL_RULES)]
+    origin = theory.origin(model)
     (train_labels, _, labels), (train, _, test) = task.split(task.labels), task.split(probs)
     train_posteriors, _, posteriors = task.split(task.posteriors)
 
@@ -237,10 +240,10 @@ def rung(model: HMM, task: Task, probs: Tensor, plan: tuning.Tuning, seed: int, 
     head = tuning.tune_head(train, train_labels, plan, seed)
     prompt, head_behind = tuning.tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
     essential = essential_states(origin, task.mu)
-    linear, refusal = built_if_certain(rule.head, model, task.mu)
+    linear, refusal = built_if_certain(theory.head, model, task.mu)
     prompted, _ = built_if_certain(theorem_3_6, origin, task.mu, essential) if essential else (None, "")
     share = labels.double().mean().item()
-    return Rung(
+    return ExactTrial(
         n_states=model.n_states,
         seed=seed,
         majority=max(share, 1 - share),
@@ -260,7 +263,7 @@ LADDER = "ladder_head_accuracy", "ladder_prompt_accuracy", "built_head_accuracy"
 @Measurement(*LADDER, phase="exact ladder", vanilla=True)
 def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: Seeds) -> dict:
     """What can be had from the exact Ḡ: by tuning in more passes, and by what the theorems build."""
-    found = rung(model, task, exact[:, 0], ladder_plan(spec.preset), seeds["tuning"], spec.labels)
+    found = tune_on_exact_outputs(model, task, exact[:, 0], ladder_plan(spec.preset), seeds["tuning"], spec.labels)
     built = (one and one.accuracy for one in (found.theorem_3_3, found.theorem_3_6))
     return dict(zip(LADDER, (found.head, found.prompt_and_head, *built), strict=True))
 
@@ -268,7 +271,7 @@ def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: 
 @Measurement(vanilla=True, on_request=True, exact_prompt_accuracy=Share)
 def exact_prompt(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: Seeds) -> dict:
     """Accuracy behind one prompt vector on the exact Ḡ, tuned with the passes, batches and rates of the network's."""
-    found = rung(model, task, exact[:, 0], spec.tuning(), seeds["tuning"], spec.labels)
+    found = tune_on_exact_outputs(model, task, exact[:, 0], spec.tuning(), seeds["tuning"], spec.labels)
     return dict(exact_prompt_accuracy=found.prompt_and_head)
 
 
@@ -305,12 +308,18 @@ AT_A_STEP = as_type({"loss": Amount, "head": Share, "prompt": Share})
 
 @Measurement(vanilla=True, prompts=True, on_request=True, on_the_way=dict[str, AT_A_STEP])
 def on_the_way(
-    spec: TrialSpec, model: HMM, task: Task, network: Module, milestones: dict[int, dict], seeds: Seeds, tick: Callable
+    spec: TrialSpec,
+    model: HMM,
+    task: Task,
+    network: Module,
+    milestones: dict[int, dict],
+    seeds: Seeds,
+    before_step: Callable,
 ) -> dict:
     """Masked-token loss (nats), and accuracies of a head and of a tuned prompt, after each tenth of the pretraining."""
     (train, _, tokens), (labels, _, truth) = task.split(task.tokens), task.split(task.labels)
     on_its_way, seed, table = copy.deepcopy(network), seeds["tuning"], {}
-    how = spec.prompt_length, spec.tuning(), seed, spec.prompt_start, tick
+    how = spec.prompt_length, spec.tuning(), seed, spec.prompt_start, before_step
     for step, weights in milestones.items():
         on_its_way.load_state_dict(weights)
         prompt, head = tuning.tune_prompt(on_its_way, train, labels, *how)

@@ -20,9 +20,9 @@ from hmmlib.experiments.store import PROJECT, Store, load_results
 from hmmlib.experiments.trials import ORIGINAL, TrialResult, draw_model
 from hmmlib.validation import one_of
 
-OF_THE_MODEL = ("preset", "n_states", "seed", "n_memory")
+MODEL_FIELDS = ("preset", "n_states", "seed", "n_memory")
 """Fields of a spec that `changes` does not name."""
-OF_THE_TEXT = (*OF_THE_MODEL, "n_tokens", "temperature", "permutations")
+TEXT_FIELDS = (*MODEL_FIELDS, "n_tokens", "temperature", "permutations")
 """The fields of a spec that fix the model, which is drawn for `share_learned`."""
 
 
@@ -53,7 +53,7 @@ def as_table(results: Iterable[TrialResult]) -> DataFrame:
     for result in results:
         spec = vars(result.spec)
         changes = {name: value for name, value in spec.items() if value != usual[spec["preset"]][name]}
-        words = " ".join(f"{name}={value}" for name, value in changes.items() if name not in OF_THE_MODEL)
+        words = " ".join(f"{name}={value}" for name, value in changes.items() if name not in MODEL_FIELDS)
         row = spec | {"changes": words} | vars(result) | result.added
         rows.append({name: row[name] for name in row if name not in ("spec", "added")})
     first = [*(field.name for field in dataclasses.fields(TrialSpec)), "changes", *ORIGINAL]
@@ -156,15 +156,15 @@ def share_learned(table: DataFrame) -> pd.Series:
     below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms each.
     """
     positions = table.document_length.where(table.document_length > 0, table.length)
-    rows = zip(positions, *(table[name] for name in OF_THE_TEXT), strict=True)
+    rows = zip(positions, *(table[name] for name in TEXT_FIELDS), strict=True)
     guess = [_entropy_of_frequencies(*row) for row in rows]
     return (guess - table.network_loss) / (guess - table.best_loss)
 
 
 @cache
-def _entropy_of_frequencies(positions: int, *of_the_text) -> float:
+def _entropy_of_frequencies(positions: int, *of_one_text) -> float:
     """Of the tokens of a trial's model, in nats, over so many positions of a text."""
-    spec = TrialSpec(**dict(zip(OF_THE_TEXT, of_the_text, strict=True)))
+    spec = TrialSpec(**dict(zip(TEXT_FIELDS, of_one_text, strict=True)))
     model = draw_model(spec)
     states = torch.stack([model.marginal(at) for at in range(1, positions + 1)]).mean(0)
     memory = model.memory if spec.n_memory > 1 else torch.ones(1, dtype=states.dtype)

@@ -51,9 +51,9 @@ ENVIRONMENT = as_type(NOTED, extra="allow")
 """What results have in their environment, and the type of each; the oldest results lack the last three."""
 ADDED_BY = tuple[Day, Annotated[str, Field(pattern=r"^commit \S+, library [0-9a-f]{16}$")]]
 """The parts of what an environment has of each measurement that was added later."""
-LUCK = 20
-"""Nats of luck: a network is by that much better than the best, summed over the sequences that both are judged by, with
-a probability below e^-20. For on each, the mean of log q/p over what is masked has an exponential of mean 1 at most."""
+CHANCE = 20
+"""Nats: a network is better than the best by that much, summed over the sequences that both are judged by, with a
+probability below e^-20. For on each, the mean of log q/p over what is masked has an exponential of mean 1 at most."""
 SUMS = 1e-9
 """How far rounding may take a sum of shares from what it should be."""
 
@@ -174,8 +174,8 @@ def _what_must_hold(result: TrialResult, phases: set[str]) -> Iterator[tuple[boo
     yield result.redraws <= REDRAWS or spec.own, f"redraws must be at most {REDRAWS}, not {result.redraws}"
     seeds = trial_seeds(spec.seed)
     yield result.seeds == seeds, f"seeds must be {seeds}, as seed {spec.seed} gives them, not {result.seeds}"
-    most = min(result.network_loss, math.inf if spec.own else math.log(spec.n_tokens)) + LUCK / spec.evaluation
-    yield best <= most, f"best_loss must be at most network_loss and log n_tokens, with luck {most}, not {best}"
+    most = min(result.network_loss, math.inf if spec.own else math.log(spec.n_tokens)) + CHANCE / spec.evaluation
+    yield best <= most, f"best_loss must be at most network_loss and log n_tokens, or by chance {most}, not {best}"
     if kinds := result.text_kinds:
         for one, other in (("near tie", "clear"), ("weighed", "not weighed"), ("certain", "spread")):
             share, least = kinds[one] + kinds[other], 0 if one == "certain" else 1

@@ -122,34 +122,36 @@ def run_or_measure(
 ) -> TrialResult:
     """Run a trial, or measure what its stored result lacks; with a checkpoint where the store's folder can be seen."""
 
-    def report(phase: str, share: float) -> None:
+    def progress(phase: str, share: float) -> None:
         if on_progress:
             on_progress(spec, phase, share)
         if time.monotonic() >= until:
             raise TimeUp
 
     checkpoint = checkpoint_path(spec, store) if store[0].is_dir() else None
-    how |= dict(report=report, checkpoint=checkpoint)
+    how |= dict(on_progress=progress, checkpoint=checkpoint)
     return measure(stored, lacking, **how) if stored else run_trial(spec, also=lacking, **how)
 
 
 class _Sweep:
     """Trials that wait, trials that run, each with its claim, and what became of the others."""
 
-    def __init__(self, specs: Sequence[TrialSpec], wanted: tuple[Store, bool, list[str]], say: Callable[[str], None]):
-        """`wanted` is what `is_stored` takes: a store, whether to run again, and what a result must have."""
-        self.specs, self.wanted, self.store, self.say = specs, wanted, wanted[0], say
+    def __init__(self, specs: Sequence[TrialSpec], required: tuple[Store, bool, list[str]], log: Callable[[str], None]):
+        """`required` is what `is_stored` takes: a store, whether to run again, and what a result must have."""
+        self.specs, self.required, self.store, self.log = specs, required, required[0], log
         self.outcome, self.queue, self.seconds = Outcome(), deque(), []
         self.claims: dict[TrialSpec, tuple[Claim, float]] = {}
         self.futures: dict[Future, TrialSpec] = {}
         for spec in specs:
-            if is_stored(spec, *wanted):
+            if is_stored(spec, *required):
                 self.outcome.stored.append(spec.hash)
             else:
                 self.queue.append(spec)
 
     @backend.interrupts_between_steps()
-    def run(self, executor: InThisProcess, trial: Callable, until: float, show: Callable[[str], None] | None) -> None:
+    def run(
+        self, executor: InThisProcess, trial: Callable, until: float, on_status: Callable[[str], None] | None
+    ) -> None:
         """Keep the executor busy with calls of `trial`, until nothing is left, or the time is over."""
         self.executor, self.trial = executor, trial
         try:
@@ -161,9 +163,9 @@ class _Sweep:
                 elif self.queue:
                     time.sleep(1)  # a node has died; another may come
                 backend.stop_if_interrupted()
-                if show:
+                if on_status:
                     running = len(self.claims)
-                    show(f"{running} running {pace(self.specs, self.store, self.seconds, running)}")
+                    on_status(f"{running} running {pace(self.specs, self.store, self.seconds, running)}")
             self.stop()
             self.outcome.left += [spec.hash for spec in (*self.claims, *self.queue)]
         except KeyboardInterrupt as interrupt:
@@ -177,11 +179,11 @@ class _Sweep:
                 claim.release()
 
     def start(self, spec: TrialSpec) -> None:
-        if claim := Claim.take(spec, *self.wanted):
+        if claim := Claim.take(spec, *self.required):
             self.claims[spec] = claim, time.monotonic()
-            self.futures[self.executor.submit(self.trial, spec, *stored_and_lacking(spec, *self.wanted))] = spec
+            self.futures[self.executor.submit(self.trial, spec, *stored_and_lacking(spec, *self.required))] = spec
         else:  # it may have been finished a moment ago
-            stored = is_stored(spec, *self.wanted)
+            stored = is_stored(spec, *self.required)
             (self.outcome.stored if stored else self.outcome.taken).append(spec.hash)
 
     def stop(self) -> None:
@@ -198,18 +200,18 @@ class _Sweep:
                 store_safely(result := future.result(), self.store)
             except TimeUp:
                 self.outcome.left.append(spec.hash)
-                self.say(what_is_kept(spec, self.store))
+                self.log(what_is_kept(spec, self.store))
             except self.executor.errors as error:
                 if stopping:  # it was cancelled, or ended without an answer
                     continue
                 self.outcome.failed[spec.hash] = reason_of(error)
                 if len(self.specs) > 1:
-                    self.say(f"{describe(spec)} failed: {reason_of(error)}")
+                    self.log(f"{describe(spec)} failed: {reason_of(error)}")
             else:
                 self.outcome.ran.append(spec.hash)
                 self.seconds.append(time.monotonic() - start)
                 among = pace(self.specs, self.store, self.seconds, len(self.claims)) if len(self.specs) > 1 else ""
-                self.say(f"{describe(spec)}: {summary(result)} {among}".rstrip())
+                self.log(f"{describe(spec)}: {summary(result)} {among}".rstrip())
             del self.claims[spec]
             claim.release()
 
@@ -219,27 +221,27 @@ def run_missing(
     store: Store | str | Path = PROJECT,
     device: str = "auto",
     until: float = float("inf"),
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     on_progress: Callable[[TrialSpec, str, float], None] | None = None,
     workers: int = 1,
     rerun: bool = False,
     also: Sequence[str] = (),
     networks: Path | None = None,
     cluster: RayCluster | None = None,
-    show: Callable[[str], None] | None = None,
+    on_status: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run, in the order given, the specs whose result file is missing and that no other process is running.
 
     Args:
         until: when to stop, as time.monotonic() gives it. What then runs keeps a checkpoint for the next call.
-        say: called with a line for each trial.
+        log: called with a line for each trial.
         on_progress: called as on_progress(spec, phase, share) while a trial runs on this machine, by whoever runs it.
         workers: 1 runs trials in this process; more, in so many processes, each with its share of the cores.
         rerun: whether to run again what is stored by a library that is not known to be as it is now.
         also: measurements on request; a stored result that lacks one is measured again, and keeps all else.
         networks: a folder for pretrained networks, as `run_trial` has it; each node of a cluster has its own.
         cluster: where to run, as many trials at once as it has room for, in place of this machine.
-        show: called about once a second with the state of the sweep; in this process after each trial.
+        on_status: called about once a second with the state of the sweep; in this process after each trial.
 
     Raises:
         OSError: a result cannot be written, or no cluster answers; everything finished is kept, the message says where.
@@ -249,14 +251,14 @@ def run_missing(
     (backend.as_name if cluster else backend.pick)(device)
     integer("workers", workers, 1)
     specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
-    sweep = _Sweep(specs, (as_store(store), rerun, on_request(also)), say)
+    sweep = _Sweep(specs, (as_store(store), rerun, on_request(also)), log)
     networks = networks and writable_folder("networks", networks)
     trial = partial(run_or_measure, store=sweep.store, device=device, networks=networks)
     workers = min(workers, len(sweep.queue))
     if sweep.queue and cluster:
         cluster.connect(device)
-        sweep.run(cluster, trial, until, show)
+        sweep.run(cluster, trial, until, on_status)
     elif sweep.queue:
         executor = SideBySide(workers) if workers > 1 else InThisProcess()
-        sweep.run(executor, partial(trial, on_progress=on_progress, until=until), until, show)
+        sweep.run(executor, partial(trial, on_progress=on_progress, until=until), until, on_status)
     return sweep.outcome

@@ -93,7 +93,7 @@ class TrialResult:
 OTHERS = ("spec", "seeds", "seconds", "environment", "added")
 ORIGINAL = tuple(one.name for one in dataclasses.fields(TrialResult) if one.name not in OTHERS)
 """What every result has measured, in the order of its file."""
-WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "tick"}
+WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "before_step"}
 """What a trial has before its network is pretrained."""
 
 
@@ -131,7 +131,8 @@ class Parts:
 
     - `model(spec)`: the model that writes the text. `task(spec, model)`: inputs, labels and posteriors.
     - `network(spec, model)`: a network that has learned from its text, as `readers.as_reader` takes it.
-    - `tuner(network, tokens, labels, plan, seed, tick)`: what is tuned on the training examples, as by `adapters.tune`.
+    - `tuner(network, tokens, labels, plan, seed, before_step)`: what is tuned on the training examples,
+      as by `adapters.tune`.
 
     Such a trial is stored under the name in its spec's field `own`. TypeError for a part that is no function.
     """
@@ -159,8 +160,8 @@ class Trial:
     def __init__(
         self,
         spec: TrialSpec,
-        wanted: Sequence[Measurement] = (),
-        report: Callable[[str, float], None] | None = None,
+        to_measure: Sequence[Measurement] = (),
+        on_progress: Callable[[str, float], None] | None = None,
         device: str = "auto",
         checkpoint: Path | None = None,
         networks: Path | None = None,
@@ -171,17 +172,17 @@ class Trial:
             found = "there are none" if spec.own else "it names none"
             raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
         self.seeds, self.device = trial_seeds(spec.seed), backend.pick(device)
-        self.checkpoint, self.networks, self.wanted = checkpoint, networks, wanted
-        self.on_report = report or (lambda phase, share: None)
-        self.stages = {stage for one in wanted if one.has(spec) for stage in one.stages}
+        self.checkpoint, self.networks, self.to_measure = checkpoint, networks, to_measure
+        self.on_progress = on_progress or (lambda phase, share: None)
+        self.stages = {stage for one in to_measure if one.has(spec) for stage in one.stages}
         self.milestones, self.seconds, self.phase, self._begun = {}, {}, "pretraining", time.perf_counter()
 
     def report(self, phase: str, share: float) -> None:
         """Report how far the trial is; KeyboardInterrupt where it is to end."""
         backend.stop_if_interrupted()
-        self.on_report(phase, share)
+        self.on_progress(phase, share)
 
-    def tick(self) -> None:
+    def before_step(self) -> None:
         """To be called now and then by what takes long: it ends the trial where its time is over."""
         self.report(self.phase, 1.0)
 
@@ -217,7 +218,7 @@ class Trial:
         network, plan, stored = build_network(self.spec).to(self.device), self.spec.pretraining(), self.stored_network()
         milestones, done = "milestones" in self.stages, None
 
-        def report(step: int, loss: float) -> None:
+        def on_step(step: int, loss: float) -> None:
             nonlocal done
             before, done = step if done is None else done, step + 1
             if milestones and before * 10 // plan.steps < done * 10 // plan.steps:
@@ -227,7 +228,7 @@ class Trial:
         if stored and not milestones and (found := checkpoints.load(stored, {})):
             network.load_state_dict(found[0])
             return network
-        pretrain(network, self.model, plan, self.seeds["pretraining"], report, self.checkpoint)
+        pretrain(network, self.model, plan, self.seeds["pretraining"], on_step, self.checkpoint)
         if stored and not stored.exists():
             checkpoints.save(stored, network.state_dict(), {})
         return network
@@ -247,8 +248,8 @@ class Trial:
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
         spec, how = self.spec, (tokens, truth, self.spec.tuning(), self.seeds["tuning"])
         if self.parts.tuner:
-            return self.parts.tuner(readers.as_reader(self.network), *how, self.tick)
-        return tune(spec.tuner, self.network, *how, spec.prompt_length, spec.prompt_start, spec.rank, tick=self.tick)
+            return self.parts.tuner(readers.as_reader(self.network), *how, self.before_step)
+        return tune(spec.tuner, self.network, *how, spec.prompt_length, spec.prompt_start, spec.rank, self.before_step)
 
     @cached_property
     def tuned_head(self) -> LinearHead:
@@ -272,10 +273,10 @@ class Trial:
         """The same with the tuned prompt, or what else the spec's tuner has tuned."""
         return measurements.over_tokens(self.task, self.tuned.probs(self.task.tokens), self.model.n_tokens)
 
-    def measure(self) -> dict[str, float | int | str | dict | None]:
+    def run_measurements(self) -> dict[str, float | int | str | dict | None]:
         """What its measurements give, by name; None for those that such trials do not have."""
         measured = {}
-        for one in self.wanted:
+        for one in self.to_measure:
             measured |= dict.fromkeys(one.names)
             if one.has(self.spec):
                 self.phase = one.phase
@@ -293,7 +294,7 @@ def on_request(also: Sequence[str]) -> list[str]:
 @backend.interrupts_between_steps()
 def run_trial(
     spec: TrialSpec,
-    report: Callable[[str, float], None] | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
     device: str = "auto",
     checkpoint: Path | None = None,
     also: Sequence[str] = (),
@@ -304,7 +305,7 @@ def run_trial(
     (threads and versions included).
 
     Args:
-        report: called as report(phase, share done) while it runs. What it raises ends the trial.
+        on_progress: called as on_progress(phase, share done) while it runs. What it raises ends the trial.
         device: for the network: auto, cpu, cuda, cuda:N or mps.
         checkpoint: where pretraining keeps a checkpoint, from which a broken-off trial goes on. It stays:
             the caller deletes it when the result is stored.
@@ -318,12 +319,12 @@ def run_trial(
         ValueError: there is no such device or measurement, or the checkpoint is another run's.
     """
     asked = measurements.measurements_of(on_request(also))
-    wanted = [one for one in measurements.MEASUREMENTS if one in asked or not one.on_request]
-    trial = Trial(spec, wanted, report, device, checkpoint, networks, parts)
+    to_measure = [one for one in measurements.MEASUREMENTS if one in asked or not one.on_request]
+    trial = Trial(spec, to_measure, on_progress, device, checkpoint, networks, parts)
     network = trial.network
     trial.end_phase("pretraining")
     _ = trial.exact  # its seconds are the exact model's
-    measured = trial.measure()
+    measured = trial.run_measurements()
     if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")
     return TrialResult(
@@ -342,7 +343,7 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
 
     Args:
         names: those of measurements that came after the result was stored.
-        checkpoint, how: report, device, networks and parts, as `run_trial` takes them.
+        checkpoint, how: on_progress, device, networks and parts, as `run_trial` takes them.
 
     ValueError for a name that no later measurement gives, and where a network is needed and the one that is pretrained
     here is not the result's, as other machines and versions make other networks.
@@ -361,7 +362,7 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
                 other = f"the network that is pretrained here is {backbone}, the result's is {result.backbone}"
                 raise ValueError(f"{other}, from {made}")
             trial.end_phase("pretraining")
-        measured = trial.measure()
+        measured = trial.run_measurements()
     finally:
         torch.set_num_threads(threads)
     here = environment(trial.device, result.spec.precision)

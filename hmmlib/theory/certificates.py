@@ -38,13 +38,13 @@ REFINEMENTS = 8
 class Certificate:
     """How far a head's scores behind a prompt can be from those of a task, and still have the right sign.
 
-    `mu` is μ, `reach` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is κ = (max b - min b) / 2. `rounding` is
+    `mu` is μ, `diagonal` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is κ = (max b - min b) / 2. `rounding` is
     d ⊙ Wᵀt, (S,), where t, (X,), bounds the rounding of a score: that of δ and that which the head itself counts as
     zero; `largest_rounding` is the largest entry of t.
     """
 
     mu: Tensor
-    reach: Tensor
+    diagonal: Tensor
     error: float
     spread: float
     rounding: Tensor
@@ -59,16 +59,16 @@ class Certificate:
         """
         beliefs = of_shape("posteriors", posteriors, (None, len(self.mu))).to(self.mu)
         distance = as_tensor("distance", distance, like=self.mu)
-        certain = self.error + distance * self.spread * (beliefs @ self.reach)
+        certain = self.error + distance * self.spread * (beliefs @ self.diagonal)
         lost = beliefs @ (self.rounding + unit(self.mu.dtype, len(self.mu)) * self.mu.abs())
-        lost = lost + distance * self.largest_rounding * (beliefs @ self.reach)
+        lost = lost + distance * self.largest_rounding * (beliefs @ self.diagonal)
         return (beliefs @ self.mu).abs() > certain + lost
 
 
-def _as_reach(model: HMM, reach: Tensor | None) -> Tensor:
-    if reach is None:
+def _as_diagonal(model: HMM, diagonal: Tensor | None) -> Tensor:
+    if diagonal is None:
         return claim_b_1(model, 1)
-    return of_shape("reach", as_tensor("reach", reach, 1, like=model.initial), (model.n_states,))
+    return of_shape("diagonal", as_tensor("diagonal", diagonal, 1, like=model.initial), (model.n_states,))
 
 
 def _reaches(model: HMM) -> Tensor:
@@ -77,20 +77,20 @@ def _reaches(model: HMM) -> Tensor:
 
 
 def certificate(
-    model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead, reach: Float[Tensor, " S"] | None = None
+    model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead, diagonal: Float[Tensor, " S"] | None = None
 ) -> Certificate:
     """The `Certificate` of a head on W (d ⊙ p) / dᵀp for the task μ, (S,).
 
-    `reach` is d, (S,): on Ḡ_2 behind a prompt u `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
+    `diagonal` is d, (S,): on Ḡ_2 behind a prompt u `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
     """
-    mu, reach, weights = as_mu(model, mu, HMM), _as_reach(model, reach), head.weights.to(model.initial)
-    score = reach * (weights @ model.emission)  # ν
+    mu, diagonal, weights = as_mu(model, mu, HMM), _as_diagonal(model, diagonal), head.weights.to(model.initial)
+    score = diagonal * (weights @ model.emission)  # ν
     # Sums of S and X terms have relative errors, the weights their own; both once more, as the head rounds too.
     error = head.error.to(weights).abs()
     lost = error + 2 * unit(weights.dtype, model.n_states + model.n_tokens) * (weights.abs() + error)
     spread = (weights.max() - weights.min()).item() / 2
-    rounding = reach * (lost @ model.emission)
-    return Certificate(mu, reach, (score - mu).abs().max().item(), spread, rounding, lost.max().item())
+    rounding = diagonal * (lost @ model.emission)
+    return Certificate(mu, diagonal, (score - mu).abs().max().item(), spread, rounding, lost.max().item())
 
 
 def refuting_belief(mu: Float[Tensor, " S"], score: Float[Tensor, " S"]) -> Tensor | None:
@@ -133,7 +133,7 @@ def _least_error(matrix: np.ndarray, target: np.ndarray, low: float | None) -> n
     return _program(cost, upper, np.append(target, -target), [(low, None)] * columns + [(0, None)])[:-1]
 
 
-def _flattest(matrix: np.ndarray, target: np.ndarray, error: float) -> np.ndarray:
+def _of_least_spread(matrix: np.ndarray, target: np.ndarray, error: float) -> np.ndarray:
     """The x of least spread with no entry of |matrix x - target| above `error`."""
     rows, columns = matrix.shape
     identity, ones, pad = np.eye(columns), np.ones((columns, 1)), np.zeros((rows, 2))
@@ -162,26 +162,26 @@ def _heads(matrix: np.ndarray, target: np.ndarray) -> list[np.ndarray]:
 
 
 def nearest_head(
-    model: HMM, mu: Float[ArrayLike, " S"], reach: Float[Tensor, " S"] | None = None, slack: float = 0.0
+    model: HMM, mu: Float[ArrayLike, " S"], diagonal: Float[Tensor, " S"] | None = None, slack: float = 0.0
 ) -> tuple[LinearHead, Certificate]:
-    """The head of least κ whose δ is the least, or larger by at most `slack`. `reach` is as in `certificate`.
+    """The head of least κ whose δ is the least, or larger by at most `slack`. `diagonal` is as in `certificate`.
 
     By linear programs, as far as floats go: where columns of W nearly agree a head of smaller δ may exist whose
     weights are too large to be computed. The certificate is that of the head as it is.
     """
-    mu, reach = as_mu(model, mu, HMM), _as_reach(model, reach)
+    mu, diagonal = as_mu(model, mu, HMM), _as_diagonal(model, diagonal)
     scale = mu.abs().max().item()
-    matrix = (reach.unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
+    matrix = (diagonal.unsqueeze(1) * model.emission.T).double().numpy()  # b to ν
     target, slack = mu.double().numpy() / scale, number("slack", slack, 0)
 
     def judged(weights: np.ndarray) -> tuple[LinearHead, Certificate]:
         head = LinearHead(torch.as_tensor(weights * scale).to(mu))
-        return head, certificate(model, mu, head, reach)
+        return head, certificate(model, mu, head, diagonal)
 
     found = [judged(weights) for weights in _heads(matrix, target)]
     error = min(made.error for _, made in found) * (1 + 1e-9) + TOLERANCE * scale + slack
     with suppress(RuntimeError):  # what has been found stands
-        found.append(judged(_flattest(matrix, target, error / scale)))
+        found.append(judged(_of_least_spread(matrix, target, error / scale)))
     good = [one for one in found if one[1].error <= error + TOLERANCE * scale]
     return min(good, key=lambda one: one[1].spread)
 
@@ -243,8 +243,8 @@ def prompt_for_separating_head(model: HMM, mu: Float[ArrayLike, " S"], head: Lin
         raise ValueError("model must have a permutation as transition: with another, not every reweighting can be had")
     if wrong := ((scores.sign() != mu.sign()) & (mu != 0)).nonzero().flatten().tolist():
         raise ValueError(f"head must score each state with the sign of mu; for these states it does not: {wrong}")
-    reach = torch.where(mu != 0, mu / scores, 0)  # d
-    prompt = model.transition.T @ (reach / reaches.sum(1))
+    diagonal = torch.where(mu != 0, mu / scores, 0)  # d
+    prompt = model.transition.T @ (diagonal / reaches.sum(1))
     return prompt / prompt.max(), LinearHead(head.weights * prompt.max())
 
 

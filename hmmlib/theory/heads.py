@@ -82,7 +82,7 @@ class LinearHead:
         _set(self, weights=weights, error=error)
 
     @classmethod
-    def reading(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
+    def by_left_inverse(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
         """The head that gives W q, for every q ≥ 0, the score target·q: b = W†ᵀ target, with W, (X, k), the `columns`.
 
         Where the pseudoinverse W† is a left inverse, b solves Wᵀb = target, and what its rounding leaves of that

@@ -79,7 +79,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     mu = as_mu(model, mu, HMM)
     assumptions.assumption_3_2(model).require()
     condition = assumptions.assumption_3_1(model).require().condition
-    return LinearHead.reading(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
+    return LinearHead.by_left_inverse(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
 
 
 def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
@@ -90,11 +90,12 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
     """
     start = _full_start(model, "Lemma C.2")
     prompt = of_shape("prompt", prompt, (model.n_states,)).to(start)
-    return model.transition @ (prompt * model.marginal(1)) / start  # (3.3)
+    return model.transition @ (prompt * model.marginal(1)) / start  # Lemma C.2
 
 
 def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
-    """Prompt u, (S,), and head b of Theorem 3.6; the head reads position 2 of (u, a row of ones, e(x)).
+    """Prompt u, (S,), and head b of Theorem 3.6 (proof in appendix C.1); the head reads position 2 of
+    (u, a row of ones, e(x)).
 
     u is 1 at the states from which one step leads into H* only (the largest 𝓑 of Assumption 3.5), else 0. The score is
     μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
@@ -109,7 +110,7 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
     undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
-    return prompt, LinearHead.reading(model.emission[:, essential], undone, report.columns.condition)
+    return prompt, LinearHead.by_left_inverse(model.emission[:, essential], undone, report.columns.condition)
 
 
 # Section 4: what both theorems share

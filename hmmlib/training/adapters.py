@@ -84,7 +84,7 @@ def tune_with_peft(
     config: PeftConfig,
     plan: Tuning,
     seed: int,
-    tick: Callable[[], None] | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> Tuned:
     """Train what `peft` adds to a copy of the network, at `plan.prompt_rate`, together with a linear head.
 
@@ -104,7 +104,7 @@ def tune_with_peft(
     reader.longest = positions_for_text(reader.module)
     added = [parameter for parameter in reader.module.parameters() if parameter.requires_grad]
     inputs, zeros = tokens.to(reader.device), torch.zeros(reader.n_tokens, device=reader.device)
-    head = fit_head(reader.probs, zeros, inputs, labels, plan, seed, added, tick)
+    head = fit_head(reader.probs, zeros, inputs, labels, plan, seed, added, before_step)
     reader.module.requires_grad_(False)
     return Tuned(reader, None, head)
 
@@ -119,14 +119,14 @@ def tune(
     length: int = 20,
     start: str = "uniform",
     rank: int = 8,
-    tick: Callable[[], None] | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> Tuned:
     """Tune by one of TUNERS, with a linear head: a prompt or a prefix of `length` vectors, or LoRA of a `rank`.
 
     ValueError for another tuner, and where `peft` cannot add a prefix or LoRA to the network; ModuleNotFoundError where
-    it is needed and missing. `start` and `tick` are as in `tune_prompt`.
+    it is needed and missing. `start` and `before_step` are as in `tune_prompt`.
     """
     if one_of("tuner", tuner, TUNERS) == "prompt":
-        return Tuned(network, *tune_prompt(network, tokens, labels, length, plan, seed, start, tick))
+        return Tuned(network, *tune_prompt(network, tokens, labels, length, plan, seed, start, before_step))
     config = peft_config(tuner, as_reader(network).module, length, rank)
-    return tune_with_peft(network, tokens, labels, config, plan, seed, tick)
+    return tune_with_peft(network, tokens, labels, config, plan, seed, before_step)

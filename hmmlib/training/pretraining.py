@@ -281,13 +281,13 @@ def pretrain(
     model: HMM | MemoryHMM,
     plan: Pretraining,
     seed: int,
-    report: Callable[[int, float], None] | None = None,
+    on_step: Callable[[int, float], None] | None = None,
     checkpoint: Path | None = None,
     every: float = 120.0,
 ) -> list[float]:
     """Train `network` in place, on its own device, on text of `model`; the masked-token loss (nats) of every step.
 
-    `report(step, loss)` is called after each step on the CPU, after each hundredth elsewhere. What it raises ends the
+    `on_step(step, loss)` is called after each step on the CPU, after each hundredth elsewhere. What it raises ends the
     training. At `checkpoint`, a *.safetensors file, a checkpoint is written every `every` seconds, when training is
     broken off, and at the end. If one of the same run lies there, training goes on from it, and on the same machine
     ends with the same weights.
@@ -320,8 +320,8 @@ def pretrain(
                 saved = time.monotonic()
             try:
                 backend.stop_if_interrupted()
-                if report and loss is not None:
-                    report(run.done - 1, loss)
+                if on_step and loss is not None:
+                    on_step(run.done - 1, loss)
             except BaseException:
                 if checkpoint:
                     run.save(checkpoint)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from hmmlib.validation import as_generator, as_seed, one_of
 
-WORDS = ("emission", "translated", "own")
+COLUMNS = ("emission", "mapped", "free")
 """The columns that a belief may weigh: W's; those of T W, where one map T takes tokens to tokens; or any, (X, S)."""
 
 TINY = torch.finfo(torch.float64).tiny
@@ -82,7 +82,7 @@ def descend(parameters: Iterable[Tensor], rate: float, steps: int, loss: Callabl
 
 
 class _Fit(NamedTuple):
-    """What is fitted: beliefs p (n, S), predictions g (n, X), W (X, S), one of WORDS, and whether c is fitted too.
+    """What is fitted: beliefs p (n, S), predictions g (n, X), W (X, S), one of COLUMNS, and whether c is fitted too.
 
     A `table` is T, or the columns themselves.
     """
@@ -90,12 +90,12 @@ class _Fit(NamedTuple):
     beliefs: Tensor
     predictions: Tensor
     emission: Tensor
-    words: str
+    family: str
     reweighted: bool
 
     def readout(self, table: Tensor, weights: Tensor) -> Readout:
-        columns = self.emission if self.words == "emission" else table
-        return Readout(table @ self.emission if self.words == "translated" else columns, weights / weights.max())
+        columns = self.emission if self.family == "emission" else table
+        return Readout(table @ self.emission if self.family == "mapped" else columns, weights / weights.max())
 
     def loss(self, table: Tensor, weights: Tensor) -> Tensor:
         return cross_entropy(self.readout(table, weights)(self.beliefs), self.predictions)
@@ -114,8 +114,8 @@ class _Fit(NamedTuple):
         if self.reweighted:
             expected = (weighed * (ratio @ found.columns)).sum(0)
             weights = expected / (self.beliefs / total).sum(0).clamp(min=TINY)
-        if self.words != "emission":
-            before = weighed @ self.emission.T if self.words == "translated" else weighed
+        if self.family != "emission":
+            before = weighed @ self.emission.T if self.family == "mapped" else weighed
             shares = table * (ratio.T @ before)
             total = shares.sum(0)  # 0 for a state without probability: its column stays
             table = torch.where(total > 0, shares / total, table)
@@ -126,7 +126,7 @@ class _Fit(NamedTuple):
         raw = [part.clamp(min=least).log().requires_grad_() for part in (table, weights)]
         return raw, lambda: (raw[0].softmax(0), raw[1].exp() if self.reweighted else weights)
 
-    def climb(self, table: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def optimum(self, table: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """STEPS such steps, and then L-BFGS on logarithms; the better of the two ends."""
         for _ in range(STEPS):
             table, weights = self.step(table, weights)
@@ -156,7 +156,7 @@ def fit_readout(
     beliefs: Tensor,
     predictions: Tensor,
     emission: Tensor,
-    words: str = "emission",
+    columns: str = "emission",
     reweighted: bool = False,
     seed: int = 0,
     starts: int = 3,
@@ -165,27 +165,27 @@ def fit_readout(
     """The `Readout` of one family of the least mean cross-entropy to the network's predictions.
 
     `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is
-    W, (X, S). `words` is one of WORDS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1. With
-    c the problem is not convex, and the best end of `starts` counts, which `seed` draws; the first is c = 1 with the
-    columns that fit best then, so that no fit is worse than without c.
+    W, (X, S). `columns` is one of COLUMNS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1.
+    With c the problem is not convex, and the best end of `starts` counts, which `seed` draws; the first is c = 1 with
+    the columns that fit best then, so that no fit is worse than without c.
 
     With `nearest`, the search then goes down the mean total variation, because the fit of the least cross-entropy need
     not be near where W has entries of nearly zero.
     """
     beliefs, predictions, emission = beliefs.double(), predictions.double(), emission.double()
     generator = as_generator(seed)
-    fit = _Fit(beliefs, predictions, emission, one_of("words", words, WORDS), reweighted)
+    fit = _Fit(beliefs, predictions, emission, one_of("columns", columns, COLUMNS), reweighted)
     n_tokens, n_states = emission.shape
-    width = n_tokens if words == "translated" else n_states
+    width = n_tokens if columns == "mapped" else n_states
     even, ones = emission.new_full((n_tokens, width), 1 / n_tokens), emission.new_ones(n_states)
-    if words == "emission" and not reweighted:
+    if columns == "emission" and not reweighted:
         return fit.readout(even, ones)
-    best = (even, ones) if words == "emission" else fit._replace(reweighted=False).climb(even, ones)
+    best = (even, ones) if columns == "emission" else fit._replace(reweighted=False).optimum(even, ones)
     if reweighted:
-        ends = [fit.climb(best[0], ones)]
+        ends = [fit.optimum(best[0], ones)]
         for _ in range(starts - 1):
             table, weights = (torch.rand(part.shape, generator=generator, dtype=torch.float64) for part in (even, ones))
-            ends.append(fit.climb(table / table.sum(0), weights))
+            ends.append(fit.optimum(table / table.sum(0), weights))
         best = min(ends, key=lambda end: fit.loss(*end).item())
     return fit.readout(*(fit.approach(*best) if nearest else best))
 

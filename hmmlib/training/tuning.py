@@ -114,11 +114,11 @@ def fit(
     plan: Tuning,
     seed: int,
     others: Sequence[Tensor] = (),
-    tick: Callable[[], None] | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> None:
     """Minimise the logistic loss of `score(batch of inputs)` over the parameters of a head, and what else is trained.
 
-    `tick` is called before each batch. FloatingPointError where what is trained ends as no numbers.
+    `before_step` is called before each batch. FloatingPointError where what is trained ends as no numbers.
     """
     generator, labels = as_generator(seed), as_labels(labels, len(inputs))
     groups = [{"params": list(head), "lr": of_type("plan", plan, Tuning).head_rate}]
@@ -134,8 +134,8 @@ def fit(
     for _ in range(plan.epochs):
         for index in torch.randperm(len(inputs), generator=generator).split(plan.batch):
             backend.stop_if_interrupted()
-            if tick:
-                tick()
+            if before_step:
+                before_step()
             index = index.to(inputs.device)
             with torch.enable_grad():
                 loss = F.binary_cross_entropy_with_logits(score(inputs[index]), target[index])
@@ -227,13 +227,13 @@ def tune_prompt(
     plan: Tuning,
     seed: int,
     start: str = "uniform",
-    tick: Callable[[], None] | None = None,
+    before_step: Callable[[], None] | None = None,
 ) -> tuple[Tensor, LinearHead]:
     """Prompt tuning: a soft prompt (prompt_length, width) before each sequence and a linear head, trained together.
 
     The network's weights are frozen, and dropout is off. The prompt starts as `initial_prompt` gives it, the head at
-    zero. `tick` is called before each batch; what it raises ends the tuning. ValueError where prompt and sequence are
-    longer than the network's positions.
+    zero. `before_step` is called before each batch; what it raises ends the tuning. ValueError where prompt and
+    sequence are longer than the network's positions.
     """
     reader, tokens = checked(network, tokens, at_mask=True)
     prompt = nn.Parameter(initial_prompt(reader, integer("prompt_length", prompt_length, 0), seed, start))
@@ -241,7 +241,7 @@ def tune_prompt(
         return prompt.detach(), tune_head(all_probs_at_mask(reader, tokens), labels, plan, seed)
     inputs, zeros = tokens.to(reader.device), torch.zeros(reader.n_tokens, device=reader.device)
     with frozen(reader.module):
-        head = fit_head(partial(reader.probs, prompt=prompt), zeros, inputs, labels, plan, seed, [prompt], tick)
+        head = fit_head(partial(reader.probs, prompt=prompt), zeros, inputs, labels, plan, seed, [prompt], before_step)
     return prompt.detach(), head
 
 
@@ -253,7 +253,7 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
     after = lemma_c_2(model, prompt)
     weights = posteriors.to(after) * after
     total = weights.sum(1, keepdim=True)
-    return weights / torch.where(total > 0, total, 1) @ model.emission.T
+    return weights / torch.where(total > 0, total, 1) @ model.emission.T  # (3.3)
 
 
 def tune_exact_prompt(

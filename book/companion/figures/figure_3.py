@@ -77,7 +77,7 @@ def gains(results: DataFrame) -> Figure:
 
 
 def ladder(results: DataFrame) -> Figure:
-    """From theory to network: means over trials of each rung that exists at a size."""
+    """From theory to network: means over trials, for each way of having a head or a prompt."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (label, column) in enumerate(LADDER.items()):
         points = results.groupby("size")[column].agg(mean_ci)

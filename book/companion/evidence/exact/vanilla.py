@@ -115,7 +115,7 @@ def identity_lemma_c_1(rng: random.Random, n_states: int, length: int) -> Differ
     yield from prompted_differences(rng, model, [draw_prompt(rng, model), model.ones], length)
 
 
-def reach(model: Model, prompt: np.ndarray) -> np.ndarray:
+def diagonal_c_2(model: Model, prompt: np.ndarray) -> np.ndarray:
     """d = D P[X̂_1 = z̃, H_2] = A (u ⊙ P[H_1]) / P[H_0], (H,), with the D of Lemma C.2."""
     return model.transition @ (prompt * marginals(model, 1)[1]) / model.initial
 
@@ -125,7 +125,7 @@ def identity_lemma_c_2(rng: random.Random, n_states: int, length: int) -> Differ
     model = vanilla(rng, n_states, 3)
     x, prompt = possible_text(rng, model, length), draw_prompt(rng, model)[0]
     belief, later, ratio = beside(model, [prompt, model.ones], x)
-    yield normalised(later) - ratio * reach(model, prompt) * belief
+    yield normalised(later) - ratio * diagonal_c_2(model, prompt) * belief
 
 
 def relaxed(rng: random.Random, n_states: int) -> tuple[Model, np.ndarray, list[int]]:
@@ -145,7 +145,7 @@ def relaxed(rng: random.Random, n_states: int) -> tuple[Model, np.ndarray, list[
 
 def head_3_6(model: Model, block: np.ndarray, essential: list[int], mu: np.ndarray) -> np.ndarray:
     """b of Theorem 3.6, from a left inverse of the columns of W in H* alone."""
-    return left_inverse(model.emission[:, 0, essential]).T @ over(mu, reach(model, block))[essential]
+    return left_inverse(model.emission[:, 0, essential]).T @ over(mu, diagonal_c_2(model, block))[essential]
 
 
 def identity_theorem_3_6(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -161,13 +161,13 @@ def identity_exactness(rng: random.Random, n_states: int, length: int) -> Differ
     model = vanilla(rng, n_states, 3)
     prompt, head = rational.random_weights(rng, [1] * n_states, signed=False), rational.random_weights(rng, [1] * 3)
     belief, later, _ = beside(model, [prompt, model.ones], possible_text(rng, model, length))
-    reached = reach(model, prompt)
+    reached = diagonal_c_2(model, prompt)
     yield head @ prediction(model, later) * (reached @ belief) - reached * (head @ model.emission[:, 0]) @ belief
 
 
-def prompt_for_reach(model: Model, reach: np.ndarray) -> np.ndarray:
+def prompt_for_diagonal(model: Model, diagonal: np.ndarray) -> np.ndarray:
     """u with A (u ⊙ P[H_1]) / P[H_0] = d, for a permutation A, whose inverse is Aᵀ."""
-    return model.transition.T @ (reach * model.initial) / marginals(model, 1)[1]
+    return model.transition.T @ (diagonal * model.initial) / marginals(model, 1)[1]
 
 
 def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> Differences:
@@ -176,7 +176,7 @@ def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> 
     model = Model(rational.fractions(np.eye(n_states, dtype=int)[order]), plain.emission, plain.initial, plain.memory)
     mu, head = (rational.random_weights(rng, [1] * size) for size in (n_states, 3))
     reached = mu / (head @ model.emission[:, 0])
-    rows = [prompt_for_reach(model, reached), model.ones]
+    rows = [prompt_for_diagonal(model, reached), model.ones]
     belief, later, _ = beside(model, rows, possible_text(rng, model, length))
     yield head @ prediction(model, later) * (reached @ belief) - mu @ belief
 

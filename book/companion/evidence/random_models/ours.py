@@ -34,11 +34,11 @@ def _planted(seed: int) -> tuple[HMM, Tensor, LinearHead, Tensor, Tensor, Tensor
 
     The head scores some of these outputs below 0 and others above, unless all agree.
     """
-    model, reach, beliefs, probs = _prompted_model(seed)
+    model, diagonal, beliefs, probs = _prompted_model(seed)
     weights = torch.as_tensor(np.random.default_rng([seed, 3]).normal(size=model.n_tokens))
     scores = probs[probs.any(1)] @ weights
     head = LinearHead(weights - (scores.min() + scores.max()) / 2)
-    return model, reach, head, reach * (head.weights @ model.emission), beliefs, probs
+    return model, diagonal, head, diagonal * (head.weights @ model.emission), beliefs, probs
 
 
 def check_certificate(seed: int) -> Checked:
@@ -47,10 +47,10 @@ def check_certificate(seed: int) -> Checked:
     That is the worst that a guess which sums to 1 can do.
     """
     rng = np.random.default_rng([seed, 1])
-    model, reach, beliefs, probs = _prompted_model(seed)
+    model, diagonal, beliefs, probs = _prompted_model(seed)
     mu = instances.recentred(instances.draw_weights(rng, model.n_states), beliefs.numpy())
     distance = float(rng.random()) * 0.3
-    head, made = certificates.nearest_head(model, mu, reach, slack=float(rng.random()) * 0.2)
+    head, made = certificates.nearest_head(model, mu, diagonal, slack=float(rng.random()) * 0.2)
     possible, holds = probs.any(1), made.holds(beliefs, distance)
     target = beliefs @ mu
     moved = torch.zeros_like(probs)
@@ -63,12 +63,12 @@ def check_certificate(seed: int) -> Checked:
 
 def control_certificate(seed: int) -> float:
     """A guess that does not sum to 1: at the largest ε that certifies a text, all on one token turns its label."""
-    model, reach, head, mu, beliefs, probs = _planted(seed)
+    model, diagonal, head, mu, beliefs, probs = _planted(seed)
     if not mu.any():  # only one distribution of tokens is possible: there is no label to turn
         return 0.0
-    made = certificates.certificate(model, mu, head, reach)
+    made = certificates.certificate(model, mu, head, diagonal)
     target, possible = beliefs @ mu, probs.any(1)
-    distance = 0.999 * target.abs() / (made.spread * (beliefs @ reach)).clamp(min=1e-300)
+    distance = 0.999 * target.abs() / (made.spread * (beliefs @ diagonal)).clamp(min=1e-300)
     within = possible & (distance < 2) & made.holds(beliefs, distance.clamp(max=2))
     most = int(head.weights.abs().argmax())
     spoilt = probs @ head.weights - torch.where(target >= 0, 1, -1) * distance * head.weights[most].abs()
@@ -77,10 +77,10 @@ def control_certificate(seed: int) -> float:
 
 def check_exactness(seed: int) -> Checked:
     """b·Ḡ_2 dᵀp = νᵀp; and the task μ = ν / λ, for a λ > 0, gets every label right, whatever W and A are."""
-    _, reach, head, score, beliefs, probs = _planted(seed)
+    _, diagonal, head, score, beliefs, probs = _planted(seed)
     mu = score * float(np.random.default_rng([seed, 4]).uniform(0.1, 10))
-    scale = max(1.0, head.weights.abs().max().item() * (beliefs @ reach).max().item())
-    apart = largest(head(probs) * (beliefs @ reach) - beliefs @ score) / scale
+    scale = max(1.0, head.weights.abs().max().item() * (beliefs @ diagonal).max().item())
+    apart = largest(head(probs) * (beliefs @ diagonal) - beliefs @ score) / scale
     wrong = mislabelled(head.label(probs), (beliefs @ mu).numpy(), 10 * scale)
     return Checked(max(apart, wrong), both_signs((beliefs @ score).numpy()))
 
