@@ -48,7 +48,7 @@ class Equation:
 EQUATIONS = (
     Equation("3.1", "the label F*", "notebooks/2-setting", THEOREMS),
     Equation("3.2", "prompt, gap, text", on.PROMPT, "hmmlib/inference/messages.py"),
-    Equation("3.3", "what a prompt does to Ḡ₂", on.PROMPT, THEOREMS),
+    Equation("3.3", "what a prompt does to Ḡ₂", on.PROMPT, "hmmlib/training/tuning.py"),
     Equation("4.1", "attended positions", on.ATTENTION, "hmmlib/theory/heads.py"),
     Equation("4.2", "the attention head", on.ATTENTION, "hmmlib/theory/heads.py"),
     Equation("4.3", "the inputs R", on.ATTENTION, THEOREMS),
