@@ -61,7 +61,7 @@ address: $(INSTALLED) ## put your repository's address into every file that name
 # What Python compiles is kept, also where a machine's settings say otherwise: that is half a minute for each process.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED) ## run the tests, two at a time: JOBS=1
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --budget print $(PYTEST_ARGS)
 
 test-all: export HMMLIB_SLOW = 1
 test-all: book ## run also the tests that take minutes, and store what was tried

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from budget import Budget
 from commands import call  # noqa: F401, a fixture
 from faults import disk, survived  # noqa: F401, fixtures
 from record import Record, counted
@@ -27,12 +28,17 @@ def pytest_addoption(parser):
     parser.addoption(
         "--library", action="store_true", help="only test modules that import nothing that is not installed"
     )
+    parser.addoption(
+        "--budget", choices=("print", "hold"), help="what each folder costs; hold: not more than its budget"
+    )
     parser.addoption("--record", type=Path, metavar="FILE", help="write there what was tried, if everything passes")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "tried(kind): each test of this table is a bad input of that kind")
     config.addinivalue_line("markers", "outside: starts processes, takes long or looks at the code: not for mutants")
+    if how := config.getoption("--budget"):
+        config.pluginmanager.register(Budget(how == "hold"))
     path = config.getoption("--record")
     if path and not hasattr(config, "workerinput"):  # xdist's processes report to the one that records
         config.pluginmanager.register(Record(path))
