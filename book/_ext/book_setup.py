@@ -14,7 +14,7 @@ from sphinx_proof.nodes import NODE_TYPES, depart_enumerable_node, visit_enumera
 
 log = logging.getLogger(__name__)
 
-PARTS = ("mathematics", "pictures", "ledger_tables", "works_map", "page_facts", "cards", "api_reference")
+PARTS = ("mathematics", "pictures", "ledger_tables", "works_map", "page_facts", "cards", "api_reference", "reading")
 PAPER_LABEL = re.compile(r"(?:paper|ours)-[a-z]+-(?P<number>[0-9A-Za-z]+(?:-[0-9]+)*)$")  # paper-thm-3-3, paper-eq-B-1
 MOVED = {
     "book/benchmarks": "benchmarks/README.md",

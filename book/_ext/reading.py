@@ -1,0 +1,34 @@
+"""Reading mode: a page shows its text, its figures and the lines of code that are its idea, in cells tagged `idea`.
+
+A button above the page shows all other code. Solutions, and the closing section with the checks and exercises, are
+folded, and open by themselves where a link leads into them.
+"""
+
+from __future__ import annotations
+
+from docutils import nodes
+
+CLOSING = "Checks and exercises"
+
+
+def folded(title: str, kind: str, inside: list[nodes.Node]) -> list[nodes.Node]:
+    def raw(text: str) -> nodes.raw:
+        return nodes.raw("", text, format="html")
+
+    return [raw(f'<details class="{kind}"><summary>{title}</summary>'), *inside, raw("</details>")]
+
+
+def fold(app, doctree, docname) -> None:
+    if app.builder.format != "html":
+        return
+    for cell in list(doctree.findall(nodes.container)):
+        if "tag_solution" in cell["classes"]:
+            cell.parent.replace(cell, folded("Code of the solution", "solution", [cell]))
+    for section in list(doctree.findall(nodes.section)):
+        if section[0].astext() == CLOSING:
+            section[1:] = folded("How it was checked, predictions and their outcomes, exercises", "closing", section[1:])
+
+
+def setup(app) -> None:
+    app.add_js_file("companion/reading.js")
+    app.connect("doctree-resolved", fold, priority=950)
