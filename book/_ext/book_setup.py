@@ -20,8 +20,23 @@ MOVED = {
     "book/benchmarks": "benchmarks/README.md",
     "book/changes": "CHANGELOG.md",
     "book/trust": "tests/README.md",
+    "book/cite": "book/later-work",
+    "book/clusters": "book/reproduce",
+    "book/evidence": "book/ledger",
+    "book/glossary": "book/notation",
+    "book/references": "book/later-work",
+    "book/what-came-after": "book/later-work",
+    "book/work-in-notebooks": "book/reproduce",
+    "notebooks/5-0-exact-ladder": "notebooks/5-1-pretraining",
+    "notebooks/appendix-d-1": "notebooks/appendix-d",
+    "notebooks/appendix-d-2": "notebooks/appendix-d",
+    "notebooks/beyond-1-tuned-prompt": "notebooks/tuned-prompts",
+    "notebooks/beyond-2-probes": "notebooks/tuned-prompts",
+    "notebooks/beyond-3-solvable": "notebooks/solvable",
+    "notebooks/beyond-4-published-curve": "notebooks/published-curve",
+    "notebooks/beyond-5-prefix-lora": "notebooks/tuned-prompts",
 }
-"""Pages that the book once had, and the files of the repository that have their content now."""
+"""Pages that the book once had, and the page, or the file of the repository, that has their content now."""
 UNNAMED = '<summary><span class="toctree-toggle"'
 """What opens the pages below one in the sidebar: the theme gives it no name, and readers of the screen need one."""
 
@@ -96,8 +111,9 @@ def finish_pages(app, exception):
             page.write_text(lighter, encoding="utf8")
     for file in Path(app.outdir, "_static", "scripts").glob("fontawesome.js*"):
         file.unlink()
-    for name, file in MOVED.items():
-        target = f"{app.config.html_theme_options['repository_url']}/blob/main/{file}"
+    for name, now in MOVED.items():
+        files = f"{app.config.html_theme_options['repository_url']}/blob/main/"
+        target = files + now if "." in now else f"../{now}.html"
         page = f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">This page has moved.</a>\n'
         Path(app.outdir, f"{name}.html").write_text(f"<!doctype html>{page}", encoding="utf8")
 

@@ -17,8 +17,8 @@ GRADES = HOLDS, SLIP, GAP, FALSE
 SECTION_3, PROMPT = "notebooks/3-hmm", "notebooks/3-1-prompt"
 ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
 APPENDIX_B, APPENDIX_C = "notebooks/appendix-b", "notebooks/appendix-c"
-APPENDIX_D_1, APPENDIX_D_2, APPENDIX_D_3 = (f"notebooks/appendix-d-{k}" for k in (1, 2, 3))
-TUNED_PROMPT, SOLVABLE = "notebooks/beyond-1-tuned-prompt", "notebooks/beyond-3-solvable"
+APPENDIX_D, APPENDIX_D_3 = "notebooks/appendix-d", "notebooks/appendix-d-3"
+TUNED_PROMPT, SOLVABLE = "notebooks/tuned-prompts", "notebooks/solvable"
 
 CHECKS = vars(section_3) | vars(appendix_d1) | vars(appendix_d3) | vars(assumptions) | vars(ours)
 KINDS = {"Assumption": "asm", "Theorem": "thm", "Proposition": "prop", "Claim": "claim", "Lemma": "lem"}
@@ -108,18 +108,18 @@ STATEMENTS = (
     Statement("Lemma C.2", APPENDIX_C,
         "Given prompt and text, H₂ has the law P[z̃, H₂] ⊙ P[H₀ | x], rescaled by one diagonal D.",
         "P[H₀] has full support (3.2)", unneeded="ergodicity"),
-    Statement("Proposition D.1", APPENDIX_D_1,
+    Statement("Proposition D.1", APPENDIX_D,
         "Gᵢ(x) is the mixture of columns of W with the weights P[M_J, J, S | x₋ᵢ].",
         "a token depends on one memory cell only", grade=SLIP,
         corrected="with the conditional P[M_J, J, S | X₋ᵢ = x₋ᵢ] on the right, as in (D.1), not the joint"),
-    Statement("Lemma D.2", APPENDIX_D_1,
+    Statement("Lemma D.2", APPENDIX_D,
         "A query and a key attend exactly to the positions whose state is surely in H*.",
         "disjoint spans (4.2)", grade=SLIP, unneeded="regularity (3.2)",
         corrected="q has |H| + 1 entries, as in (4.1), the last of them 0; with |H| entries it is meant without β"),
-    Statement("Claim D.3", APPENDIX_D_1, "Matrices Θ⁽¹⁾ and Θ⁽²⁾ read P[Hᵢ | x₋ᵢ] on H* and P[M, Hᵢ | x₋ᵢ] off Gᵢ(x).",
+    Statement("Claim D.3", APPENDIX_D, "Matrices Θ⁽¹⁾ and Θ⁽²⁾ read P[Hᵢ | x₋ᵢ] on H* and P[M, Hᵢ | x₋ᵢ] off Gᵢ(x).",
         "disjoint spans (4.2)", grade=GAP, unneeded="regularity (3.2)",
         corrected="in the proof, linearly independent for pairwise disjoint: the assumption gives it"),
-    Statement("Lemma D.4", APPENDIX_D_1,
+    Statement("Lemma D.4", APPENDIX_D,
         "At a position whose state is surely in H*, the value function is a positive multiple of μᵀP[M | x].",
         "independent columns of W at M × H* (4.2)", unneeded="regularity (3.2)"),
     Statement("Assumption D.5", APPENDIX_D_3,
@@ -130,7 +130,7 @@ STATEMENTS = (
         "independent columns (D.5), for the prompt (D.6)", grade=SLIP,
         corrected="u has |M|ᴺ|H| entries; embedding and head are those of appendix D.3",
         unneeded="stationarity and regularity, with another prompt, where H₁ can be wherever H₀ can"),
-    Statement("Lemma D.7", APPENDIX_D_2, "Lemma C.1 for memory models, with a lifted prompt.",
+    Statement("Lemma D.7", APPENDIX_D, "Lemma C.1 for memory models, with a lifted prompt.",
         "X̂ emits like X after the first step", grade=SLIP,
         corrected="with u of |M|ᴺ|H| entries, one for each lifted state, not |H|",
         unneeded="stationarity (4.4) and Assumption D.5"),
