@@ -26,7 +26,7 @@ def fold(app, doctree, docname) -> None:
             cell.parent.replace(cell, folded("Code of the solution", "solution", [cell]))
     for section in list(doctree.findall(nodes.section)):
         if section[0].astext() == CLOSING:
-            section[1:] = folded("How it was checked, predictions and their outcomes, exercises", "closing", section[1:])
+            section[1:] = folded("Checks, predictions and their outcomes, exercises", "closing", section[1:])
 
 
 def setup(app) -> None:
