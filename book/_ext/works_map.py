@@ -25,8 +25,8 @@ RAYS = f'<svg class="rays" viewBox="0 0 100 100" preserveAspectRatio="none" aria
 
 
 def questions(text: str) -> list[tuple[str, list[str]]]:
-    """The titles of a page's sections, and the works that each cites, in the order of the page."""
-    _, *parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    """The questions that a page's sections have as titles, and the works that each cites, in the order of the page."""
+    _, *parts = re.split(r"^## (.+\?)$", text.partition("\n## References")[0], flags=re.MULTILINE)
     return [(title, CITED.findall(body)) for title, body in zip(parts[::2], parts[1::2], strict=True)]
 
 
