@@ -48,47 +48,39 @@ def within_step(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "step"), [("Muon, dropout", 0), ("AdamW, dropout, documents", 3), ("Muon", STEPS - 1)]
+    ("name", "step", "times"),
+    [("Muon, dropout", 0, 1), ("AdamW, dropout, documents", 3, 1), ("Muon", STEPS - 1, 1), ("Muon", 3, 2)],
 )
-def test_an_interrupt_within_a_step_keeps_what_was_done(name, step, tmp_path, within_step, capfd):
+def test_an_interrupt_within_a_step_keeps_what_was_done_and_a_second_ends_at_once(
+    name, step, times, tmp_path, within_step, capfd
+):
     path, reports = tmp_path / "one.safetensors", []
-    within_step(step)
+    within_step(step, times)
     with pytest.raises(KeyboardInterrupt):
         train(name, path)
     assert capfd.readouterr().err == "stopping after this step\n"
-    assert checkpoints.facts_at(path)["done"] == str(step + 1)
+    done = step + 1 if times == 1 else 0  # a step that was cut short is none to go on from
+    assert checkpoints.facts_at(path) == {} if times == 2 else checkpoints.facts_at(path)["done"] == str(done)
     assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
-    assert reports == list(range(step + 1, STEPS))
+    assert reports == list(range(done, STEPS))
 
 
-def test_a_second_interrupt_ends_at_once(tmp_path, within_step, capfd):
-    """A step that was cut short is none to go on from."""
-    within_step(3, times=2)
-    with pytest.raises(KeyboardInterrupt):
-        train("Muon", tmp_path / "one.safetensors")
-    assert capfd.readouterr().err == "stopping after this step\n"
-    assert checkpoints.facts_at(tmp_path / "one.safetensors") == {}
-
-
-def test_an_interrupt_that_an_import_would_swallow_ends_the_next_step_of_tuning(capfd):
+def test_an_interrupt_that_an_import_would_swallow_ends_the_next_step_of_tuning_or_comes_at_the_end():
     steps = []
 
     @backend.interrupts_between_steps()
-    def work():
+    def work(tunes):
         with suppress(BaseException):
             signal.raise_signal(signal.SIGINT)
         steps.append("after the import")
-        tune_head(torch.rand(8, 3), torch.arange(8) > 3, Tuning(1, 4, 0.1, 0.1), 0)
-        steps.append("tuned")
+        if tunes:
+            tune_head(torch.rand(8, 3), torch.arange(8) > 3, Tuning(1, 4, 0.1, 0.1), 0)
+            steps.append("tuned")
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert steps == ["after the import"]
-
-
-def test_an_interrupt_after_the_last_step_is_raised_when_the_work_is_done():
-    with pytest.raises(KeyboardInterrupt), backend.interrupts_between_steps():
-        signal.raise_signal(signal.SIGINT)
+    for tunes in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            work(tunes)
+    assert steps == ["after the import"] * 2
 
 
 def test_in_other_threads_and_where_signals_are_ignored_nothing_is_changed():
