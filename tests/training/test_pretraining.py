@@ -49,14 +49,13 @@ def test_documents_are_cut_into_whole_chunks_in_order_and_text_without_them_is_f
 
 
 @pytest.mark.parametrize(("n_tokens", "dtype"), [(2, torch.uint8), (256, torch.uint8), (257, torch.int32)])
-@pytest.mark.parametrize("plan", [SHORT, DOCUMENTS])
-def test_text_is_bytes_where_they_suffice(n_tokens, dtype, plan):
-    plan = replace(plan, document_length=300, documents=plan.documents and 3)
-    text = corpus(cycle(n_tokens), plan, generator())
-    assert text.dtype == dtype
-    tokens = text.long()
-    assert ((tokens[:, 1:] - tokens[:, :-1]) % n_tokens == 1).all()
-    assert tokens.max() == n_tokens - 1 or not plan.documents
+def test_text_is_bytes_where_they_suffice(n_tokens, dtype):
+    for plan in (SHORT, replace(DOCUMENTS, documents=3, document_length=300)):
+        text = corpus(cycle(n_tokens), plan, generator())
+        tokens = text.long()
+        assert text.dtype == dtype
+        assert ((tokens[:, 1:] - tokens[:, :-1]) % n_tokens == 1).all()
+    assert tokens.max() == n_tokens - 1
 
 
 @pytest.mark.parametrize(("chunks", "steps", "batch"), [(28, 6, 8), (28, 14, 8), (5, 4, 8), (1, 3, 2), (48, 6, 8)])
@@ -242,20 +241,8 @@ def test_pretraining_follows_its_seed_moves_every_weight_and_leaves_the_global_g
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_dropout_is_at_work_in_training():
-    model = random_hmm(3, 5, 1)
-    losses = [pretrain(build(replace(SHAPE, dropout=share), 5, 0), model, SHORT, 1)[0] for share in (0.0, 0.2)]
-    assert losses[0] != losses[1]
-
-
 def stop(step, loss):
     raise KeyboardInterrupt
-
-
-def test_pretraining_that_diverges_says_so():
-    plan = Pretraining(30, 4, 12, 0.2, 1e30, 1e30, 0)
-    with pytest.raises(FloatingPointError, match="pretraining diverged: the loss at step"):
-        pretrain(build(SHAPE, 2, 0), HMM([[1]], [[0.5], [0.5]], [1]), plan, 0)
 
 
 @pytest.mark.parametrize("look", [1, 3, 100])
@@ -269,7 +256,7 @@ def test_the_first_bad_step_is_named_however_seldom_it_is_looked_at(look, bad, m
         return compute(self, *inputs) + (math.nan if len(calls) > bad else 0)
 
     monkeypatch.setattr(pretraining.Gradients, "compute", spoil)
-    with pytest.raises(FloatingPointError, match=f"the loss at step {bad} is nan"):
+    with pytest.raises(FloatingPointError, match=f"pretraining diverged: the loss at step {bad} is nan"):
         pretrain(build(SHAPE, 5, 0), random_hmm(3, 5, 1), SHORT, 1, lambda step, loss: reports.append(step))
     assert len(calls) == min(-(-(bad + 1) // look) * look, SHORT.steps)
     assert all(step < bad for step in reports)
