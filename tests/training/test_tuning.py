@@ -192,29 +192,6 @@ def test_all_parts_of_an_attention_head_are_trained_in_the_precision_of_the_inpu
     assert not torch.equal(head.value, tune_attention(probs, labels, PLAN, 1, cells).value)
 
 
-def test_without_positions_order_counts_for_nothing():
-    probs, labels = random_probs(), random_probs()[:, 2, 0] > 0.2
-    head, placed = (tune_attention(probs, labels, PLAN, 0, 2, positions) for positions in (False, True))
-    assert (head.positions == 0).all()
-    mixed = probs[:, torch.randperm(7, generator=torch.Generator().manual_seed(0))]
-    np.testing.assert_allclose(head(mixed), head(probs), atol=1e-12)
-    assert (placed(mixed) - placed(probs)).abs().max() > 1e-3
-
-
-def test_positions_are_needed_where_one_place_decides_the_label():
-    """The distributions at the other places look alike, and do not depend on the label."""
-    tokens = torch.randint(0, 2, (1600, 6), generator=torch.Generator().manual_seed(0))
-    probs, labels = 0.8 * torch.nn.functional.one_hot(tokens, 4).float() + 0.05, tokens[:, 3] == 1
-    train, test, found = slice(0, 1200), slice(1200, None), {}
-    for positions in (True, False):
-        head = tune_attention(probs[train], labels[train], LONG, 0, 1, positions)
-        found[positions] = accuracy(head, probs[test], labels[test])
-        assert not positions or head.positions.argmax() == 3
-    assert found[True] > 0.99
-    assert found[False] < 0.75
-    assert accuracy(tune_head(probs[train, 0], labels[train], LONG, 0), probs[test, 0], labels[test]) < 0.6
-
-
 def test_attention_on_the_exact_model_reads_the_memory():
     """A linear head on the distribution at the mask does not see what the rest of the text shows of the memory."""
     gains = []
