@@ -190,6 +190,8 @@ def test_all_parts_of_an_attention_head_are_trained_in_the_precision_of_the_inpu
     assert all((part.abs().amax(0) > 1e-3).all() for part in head)
     assert all(map(torch.equal, head, tune_attention(probs, labels, PLAN, 0, cells)))
     assert not torch.equal(head.value, tune_attention(probs, labels, PLAN, 1, cells).value)
+    one_cell = tune_attention(probs, labels, PLAN, 0, cells=1, positions=True)
+    assert all(map(torch.equal, tune_attention(probs, labels, PLAN, 0), one_cell))
 
 
 def test_attention_on_the_exact_model_reads_the_memory():
