@@ -130,6 +130,8 @@ def test_weights_are_drawn_again_while_all_labels_of_training_agree():
         redraws.append(task.redraws)
         assert 0 < task.labels[:30].sum() < 30 or task.redraws == REDRAWS
     assert {0, 1} < set(redraws)
+    tasks = [draw_task(random_hmm(4, 5, 1), 3, (2, 0, 2), seed) for seed in range(10)]
+    assert {task.labels[:2].sum().item() for task in tasks if task.redraws < REDRAWS} == {1}
 
 
 def test_a_score_of_zero_is_labelled_1(monkeypatch):
