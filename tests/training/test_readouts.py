@@ -12,7 +12,7 @@ from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.training.readouts import (
     DECAY,
-    WORDS,
+    COLUMNS,
     Readout,
     explained,
     fit_readout,
@@ -38,11 +38,11 @@ C, T, R = torch.tensor([1.0, 0.02, 0.5, 0.03, 0.2]).double(), a_table(4, 4), a_t
 ONES = torch.ones(5, dtype=torch.float64)
 TRUE = {
     ("emission", False): Readout(MODEL.emission, ONES),
-    ("translated", False): Readout(T @ MODEL.emission, ONES),
-    ("own", False): Readout(R, ONES),
+    ("mapped", False): Readout(T @ MODEL.emission, ONES),
+    ("free", False): Readout(R, ONES),
     ("emission", True): Readout(MODEL.emission, C),
-    ("translated", True): Readout(T @ MODEL.emission, C),
-    ("own", True): Readout(R, C),
+    ("mapped", True): Readout(T @ MODEL.emission, C),
+    ("free", True): Readout(R, C),
 }
 """By words, and whether the belief is reweighted: something that the family can say."""
 
@@ -61,13 +61,13 @@ def distance(family, truth):
     ("family", "other"),
     [
         (("emission", False), None),
-        (("translated", True), None),
-        (("own", True), None),
-        (("emission", True), ("own", False)),
-        (("emission", True), ("translated", False)),
-        (("translated", True), ("own", False)),
-        (("own", False), ("own", True)),
-        (("translated", False), ("emission", True)),
+        (("mapped", True), None),
+        (("free", True), None),
+        (("emission", True), ("free", False)),
+        (("emission", True), ("mapped", False)),
+        (("mapped", True), ("free", False)),
+        (("free", False), ("free", True)),
+        (("mapped", False), ("emission", True)),
     ],
     ids=str,
 )
@@ -88,21 +88,21 @@ def test_a_fake_token_is_a_reweighting_and_the_fit_finds_which():
 
 def test_columns_are_within_a_proven_distance_of_the_likeliest():
     """Guesses outside every family. Without c the loss is convex in the columns: this gradient bounds what is left."""
-    said = TRUE["own", True](BELIEFS) ** 2
+    said = TRUE["free", True](BELIEFS) ** 2
     said = said / said.sum(1, keepdim=True)
 
     def left(found):
         gain = (said / found(BELIEFS)).T @ BELIEFS / len(said)
         return (gain.amax(0).sum() - 1).item()
 
-    found = fit_readout(BELIEFS, said, MODEL.emission, "own")
+    found = fit_readout(BELIEFS, said, MODEL.emission, "free")
     assert left(found) < 1e-4
     assert left(Readout(0.99 * found.columns + 0.01 * R, ONES)) > 1e-3
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", COLUMNS)
 def test_no_fit_is_worse_than_without_weights_and_it_repeats(words):
-    said, ways = TRUE["own", True](BELIEFS), (False, True, True) if words == "emission" else (False, True)
+    said, ways = TRUE["free", True](BELIEFS), (False, True, True) if words == "emission" else (False, True)
     found = [fit_readout(BELIEFS, said, MODEL.emission, words, way, seed=4, starts=1) for way in ways]
     losses = [-(said * fit(BELIEFS).log()).sum(1).mean().item() for fit in found]
     assert losses[1] <= losses[0] + 1e-12
@@ -117,20 +117,20 @@ def test_total_variation_is_the_largest_difference_of_an_events_chance():
 
 def test_states_that_nobody_believes_and_beliefs_that_weights_exclude():
     certain = torch.eye(5, dtype=torch.float64)
-    found = fit_readout(certain[:3], R.T[:3], MODEL.emission, "own", True)
+    found = fit_readout(certain[:3], R.T[:3], MODEL.emission, "free", True)
     assert found(certain[:3]).numpy() == pytest.approx(R.T[:3].numpy(), abs=1e-6)
     assert found.columns.sum(0).numpy() == pytest.approx(1)
     assert (Readout(R, torch.tensor([0.0, 1, 1, 1, 1]))(certain)[0] == 0).all()
 
 
 @pytest.mark.parametrize(
-    ("words", "reweighted", "gain"), [("emission", True, 0.003), ("own", False, 0), ("own", True, 0)]
+    ("words", "reweighted", "gain"), [("emission", True, 0.003), ("free", False, 0), ("free", True, 0)]
 )
 def test_the_nearest_fit_is_nearer_than_the_likeliest_where_words_are_nearly_certain(words, reweighted, gain):
     """A guess off W by a tenth costs much likelihood where W is nearly zero, and little distance."""
     model = random_hmm(5, 4, 2, temperature=0.05)
     beliefs = posterior(model, model.sample(600, 6, 2).tokens, at=0)
-    said = 0.8 * TRUE["own", True](beliefs) + 0.2 * beliefs @ model.emission.T
+    said = 0.8 * TRUE["free", True](beliefs) + 0.2 * beliefs @ model.emission.T
     likely, near = (
         fit_readout(beliefs, said, model.emission, words, reweighted, starts=1, nearest=way)(beliefs)
         for way in (False, True)
@@ -143,7 +143,7 @@ def test_a_free_function_finds_what_no_family_can_say():
     said, fresh = said / said.sum(1, keepdim=True), fresh / fresh.sum(1, keepdim=True)
     families = (
         free_readout(BELIEFS, said, seed=1),
-        fit_readout(BELIEFS, said, MODEL.emission, "own", True, nearest=True),
+        fit_readout(BELIEFS, said, MODEL.emission, "free", True, nearest=True),
     )
     apart = [total_variation(found(FRESH), fresh).mean().item() for found in families]
     assert apart[0] < min(0.005, apart[1])

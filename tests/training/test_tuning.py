@@ -124,9 +124,9 @@ def test_a_tick_comes_before_each_batch_and_may_end_the_tuning(network):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, tick=tick)
+        tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=tick)
     assert all(parameter.requires_grad for parameter in network.parameters())
-    ticked = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, tick=lambda: ticks.append(0))
+    ticked = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=lambda: ticks.append(0))
     assert len(ticks) == 5 + 3 * 3  # 3 passes over 40 examples, 16 a batch
     assert torch.equal(ticked[0], tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5)[0])
 
