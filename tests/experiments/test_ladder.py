@@ -123,7 +123,9 @@ def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
     tasks = [
         draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before") for seed in (3, 4)
     ]
-    found = [tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3) for task in tasks]
+    found = [
+        tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3) for task in tasks
+    ]
     assert exact_trial(4, 3, "smoke") == found[0] != found[1]
     labels = tasks[0].split(tasks[0].labels)[2].double().mean().item()
     assert found[0].majority == max(labels, 1 - labels)

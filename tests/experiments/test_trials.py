@@ -254,7 +254,9 @@ def test_a_trial_of_what_is_no_spec_is_none():
 @pytest.mark.parametrize("labels", ["masked", "before", "stepped"])
 def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
     asked = []
-    monkeypatch.setattr(measurements, "tune_on_exact_outputs", lambda *given: (asked.append(given), tune_on_exact_outputs(*given))[1])
+    monkeypatch.setattr(
+        measurements, "tune_on_exact_outputs", lambda *given: (asked.append(given), tune_on_exact_outputs(*given))[1]
+    )
     spec = TrialSpec("smoke", labels=labels, **TINY)
     run_trial(spec)
     ((model, task, probs, _, _, rule),) = asked

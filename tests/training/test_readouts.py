@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.training.readouts import (
-    DECAY,
     COLUMNS,
+    DECAY,
     Readout,
     explained,
     fit_readout,
