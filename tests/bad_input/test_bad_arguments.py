@@ -53,7 +53,7 @@ BAD = {
     "dtype": [torch.float16, torch.int64, "float32"],
     "fitted": [None, "a model", PLAIN],
     "params": [None, "a model", PLAIN],
-    "law": ["mine", None, 3],
+    "rule": ["mine", None, 3],
     "preset": ["huge", None, ["smoke"]],
     "panel": ["middle", None],
     "trials": [0, -1, "many", True],

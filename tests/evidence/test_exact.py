@@ -39,7 +39,7 @@ def dependent_table(rng, n_u, n_v, n_z):
     return random_columns(rng, [[1] * n_u * n_v * n_z]).reshape(n_u, n_v, n_z)
 
 
-HEAD_3_3, HEAD_3_6, REACH, RELAXED = vanilla.head_3_3, vanilla.head_3_6, vanilla.reach, vanilla.relaxed
+HEAD_3_3, HEAD_3_6, REACH, RELAXED = vanilla.head_3_3, vanilla.head_3_6, vanilla.diagonal_c_2, vanilla.relaxed
 KEY, PROMPT, THETA_2, VALUE = memory.key, memory.prompt, memory.theta_2, memory.value
 CELL_AND_STATE = Joint.cell_and_state
 
@@ -88,8 +88,8 @@ DAMAGES = [
     ("Theorem 3.3", vanilla, "diagonal_b_1", lambda model, i: np.ones_like(model.initial)),
     ("Theorem 3.3", vanilla, "head_3_3", lambda model, mu: -HEAD_3_3(model, mu)),
     ("Lemma C.1", rational, "reverse_kernel", not_reversed),
-    ("Lemma C.2", vanilla, "reach", lambda model, u: REACH(model, u) * model.initial**2),
-    ("Lemma C.2", vanilla, "reach", lambda model, u: u * rational.marginals(model, 1)[1] / model.initial),
+    ("Lemma C.2", vanilla, "diagonal_c_2", lambda model, u: REACH(model, u) * model.initial**2),
+    ("Lemma C.2", vanilla, "diagonal_c_2", lambda model, u: u * rational.marginals(model, 1)[1] / model.initial),
     ("Theorem 3.6", vanilla, "relaxed", block_of_all_states),
     ("Theorem 3.6", vanilla, "head_3_6", first_weight_lost),
     ("Proposition D.1", Joint, "cell_and_state", lambda table, i: CELL_AND_STATE(table, 1)),
@@ -115,8 +115,8 @@ DAMAGES = [
     ("Theorem 4.6", memory, "prompt", everywhere),
     ("Theorem 4.6", memory, "value", value_without_embedding),
     ("Theorem 4.6", rational, "stationary", uniform),
-    ("Exactness", vanilla, "reach", lambda model, u: REACH(model, u) * model.initial**2),
-    ("Separable votes", vanilla, "prompt_for_reach", lambda model, reach: reach),
+    ("Exactness", vanilla, "diagonal_c_2", lambda model, u: REACH(model, u) * model.initial**2),
+    ("Separable votes", vanilla, "prompt_for_diagonal", lambda model, reach: reach),
     ("Several classes", vanilla, "head_3_3", lambda model, mu: HEAD_3_3(model, mu) * mu[0]),
 ]
 

@@ -117,11 +117,11 @@ def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(result, kept,
     assert not is_stored(SPEC, tmp_path, also=["votes", "solvable"])
     monkeypatch.setattr(trials, "pretrain", None)
     monkeypatch.setattr("hmmlib.experiments.sweeps.run_trial", None)
-    outcome = run_missing([SPEC], tmp_path, also=["votes", "solvable"], networks=kept, say=lambda text: None)
+    outcome = run_missing([SPEC], tmp_path, also=["votes", "solvable"], networks=kept, log=lambda text: None)
     assert outcome.ran == [SPEC.hash]
     after = load_result(next((tmp_path / "smoke").glob("*.json")))
     assert after.added == {"votes": result.votes, "solvable": result.solvable}
-    assert run_missing([SPEC], tmp_path, also=["votes"], say=lambda text: None).stored == [SPEC.hash]
+    assert run_missing([SPEC], tmp_path, also=["votes"], log=lambda text: None).stored == [SPEC.hash]
 
 
 def test_it_is_measured_with_as_many_threads_as_the_result_was_made_with(result, monkeypatch):
@@ -146,7 +146,7 @@ def test_where_another_network_comes_out_the_result_says_from_where_and_no_check
 def test_a_rerun_keeps_what_was_asked_for_before(result, kept, tmp_path):
     old = replace(result, environment=result.environment | {"library": ANOTHER}, added={"votes": result.votes})
     save_result(old, tmp_path)
-    run_missing([SPEC], tmp_path, rerun=True, also=["solvable"], networks=kept, say=lambda text: None)
+    run_missing([SPEC], tmp_path, rerun=True, also=["solvable"], networks=kept, log=lambda text: None)
     after = load_result(next((tmp_path / "smoke").glob("*.json")))
     assert (after.votes, after.solvable) == (result.votes, result.solvable)
     assert after.environment["library"] == result.environment["library"]
@@ -164,7 +164,7 @@ def test_a_rerun_measures_again_what_another_library_added(result, kept, tmp_pat
     save_result(replace(result, environment=environment, added=added), tmp_path)
     assert is_stored(SPEC, tmp_path, also=["votes"])
     assert not is_stored(SPEC, tmp_path, rerun=True, also=["votes"])
-    assert run_missing([SPEC], tmp_path, rerun=True, also=["votes"], networks=kept, say=lambda text: None).ran
+    assert run_missing([SPEC], tmp_path, rerun=True, also=["votes"], networks=kept, log=lambda text: None).ran
     after = load_result(next((tmp_path / "smoke").glob("*.json")))
     assert (after.votes, after.solvable) == (result.votes, added["solvable"])
 

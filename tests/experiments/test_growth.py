@@ -137,7 +137,7 @@ assert run_trial(TrialSpec("smoke", **TINY, labels="ahead", n_memory=2)).attenti
 for wrong in (
     lambda: TrialSpec("smoke", labels="ahed"),
     lambda: draw_task(model, 5, (4, 0, 0), 0, "ahed"),
-    lambda: rung(model, task, torch.ones(120, 4), spec.tuning(), 0, "ahed"),
+    lambda: tune_on_exact_outputs(model, task, torch.ones(120, 4), spec.tuning(), 0, "ahed"),
 ):
     try:
         wrong()
@@ -154,7 +154,7 @@ from pathlib import Path
 import torch
 from hmmlib.experiments import trials
 from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.measurements import rung
+from hmmlib.experiments.measurements import tune_on_exact_outputs
 from hmmlib.experiments.specs import TrialSpec, as_field
 from hmmlib.experiments.results import results
 from hmmlib.experiments.store import STORE, load_result, load_results, result_path, save_result

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.measurements import Built, climb, ladder_plan, rung
+from hmmlib.experiments.measurements import Built, exact_trial, ladder_plan, tune_on_exact_outputs
 from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
@@ -22,7 +22,7 @@ from hmmlib.validation import MASK
 def test_the_shortcut_is_the_model_behind_the_prompt():
     for seed in range(20):
         model = regular_hmm(1 + seed % 5, 3, seed, zeros=0.4)
-        task = draw_task(model, 6, (30, 0, 0), seed, law="before")
+        task = draw_task(model, 6, (30, 0, 0), seed, rule="before")
         draw = np.random.default_rng(seed)
         prompt = torch.as_tensor(draw.random(model.n_states) * (draw.random(model.n_states) < 0.7))
         shortcut = probs_behind_prompt(model, posterior(model, task.tokens[:, 1:]), prompt)
@@ -31,7 +31,7 @@ def test_the_shortcut_is_the_model_behind_the_prompt():
 
 def test_labels_before_the_text_are_the_ground_truth():
     model = random_hmm(6, seed=1)
-    task = draw_task(model, 9, (50, 5, 5), 1, law="before")
+    task = draw_task(model, 9, (50, 5, 5), 1, rule="before")
     assert task.tokens.shape == (60, 9)
     assert (task.tokens[:, 0] == MASK).all()
     assert (task.tokens[:, 1:] >= 0).all()
@@ -42,7 +42,7 @@ def test_a_trained_prompt_separates_what_a_head_alone_cannot():
     gains = []
     for seed in range(3):
         model = random_hmm(20, seed=seed)
-        task = draw_task(model, 17, (1500, 0, 500), seed, law="before")
+        task = draw_task(model, 17, (1500, 0, 500), seed, rule="before")
         belief = posterior(model, task.tokens[:, 1:])
         plan = Tuning(15, 128, 0.3, 0.1)
         (train, _, test), (labels, _, truth) = task.split(belief), task.split(task.labels)
@@ -57,7 +57,7 @@ def test_a_trained_prompt_separates_what_a_head_alone_cannot():
 
 
 def test_a_rung_with_the_assumption_and_one_without():
-    low, high = climb(4, 0, "smoke"), climb(12, 0, "smoke")
+    low, high = exact_trial(4, 0, "smoke"), exact_trial(12, 0, "smoke")
     for step in (low, high):
         for share in (step.majority, step.head, step.prompt_and_head):
             assert 0 <= share <= 1
@@ -80,9 +80,9 @@ PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
 
 
 def judged(model, law, assumed, seed):
-    """A rung on a task drawn by one law, under the assumption that it was drawn by another."""
+    """An exact trial on a task drawn by one law, under the assumption that it was drawn by another."""
     task = draw_task(model, 9, (300, 0, 400), seed, law)
-    return rung(model, task, masked_token_probs(model, task.tokens)[:, 0], PLAN, seed, assumed)
+    return tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], PLAN, seed, assumed)
 
 
 @pytest.mark.parametrize("law", ["masked", "before"])
@@ -116,18 +116,20 @@ def test_a_rung_with_labels_at_the_mask_reads_its_prompt_one_state_later():
     assert gaps[1] > 1e-6
 
 
-def test_climbing_is_a_rung_on_a_task_of_its_own():
+def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
     plan, numbers = ladder_plan("smoke"), LADDER_NUMBERS["smoke"]
     assert plan == Tuning(5, 128, 0.3, 0.1) == replace(ladder_plan("paper"), epochs=5)
     model = random_hmm(4, seed=3)
     tasks = [
         draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before") for seed in (3, 4)
     ]
-    rungs = [rung(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3) for task in tasks]
-    assert climb(4, 3, "smoke") == rungs[0] != rungs[1]
+    found = [
+        tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3) for task in tasks
+    ]
+    assert exact_trial(4, 3, "smoke") == found[0] != found[1]
     labels = tasks[0].split(tasks[0].labels)[2].double().mean().item()
-    assert rungs[0].majority == max(labels, 1 - labels)
-    assert (rungs[0].n_states, rungs[0].seed) == (4, 3)
+    assert found[0].majority == max(labels, 1 - labels)
+    assert (found[0].n_states, found[0].seed) == (4, 3)
 
 
 def test_scores_within_rounding_decide_nothing():
@@ -139,6 +141,6 @@ def test_scores_within_rounding_decide_nothing():
 
 def test_bad_arguments():
     with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}, not 'huge'"):
-        climb(4, 0, "huge")
+        exact_trial(4, 0, "huge")
     with pytest.raises(ValueError, match="n_states must be an integer of 1 or more"):
-        climb(0, 0, "smoke")
+        exact_trial(0, 0, "smoke")

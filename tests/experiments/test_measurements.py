@@ -145,7 +145,7 @@ def test_a_later_measurement_takes_device_checkpoint_and_report_and_tells_its_ph
 
     stripped = replace(before, seconds={})
     path = tmp_path / "trial.safetensors"
-    how = dict(report=lambda phase, share: told.append((phase, share)), device="cpu")
+    how = dict(on_progress=lambda phase, share: told.append((phase, share)), device="cpu")
     later = measure(stripped, ["largest"], path, **how)
     assert list(later.seconds) == ["pretraining", "largest weight"]
     assert ("pretraining", 1.0) in told
@@ -240,7 +240,7 @@ def test_the_librarys_own_parts_given_as_ones_own_change_nothing():
         model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
         task=lambda spec, model: draw_trial_task(spec, model),
         tuner=lambda network, tokens, labels, plan, seed, tick: tune(
-            "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, tick=tick
+            "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, before_step=tick
         ),
     )
     assert numbers(run_trial(MINE, parts=parts)) == numbers(run_trial(replace(MINE, own="")))

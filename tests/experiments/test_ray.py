@@ -69,13 +69,13 @@ try:
     run_missing(specs, store, cluster=executors.RayCluster(cpus=4096))
 except ValueError as error:
     report["too large"] = str(error)
-report["outcome"] = vars(run_missing(specs, store, "cpu", say=str, cluster=executors.RayCluster(), show=look))
+report["outcome"] = vars(run_missing(specs, store, "cpu", log=str, cluster=executors.RayCluster(), on_status=look))
 report["listening"] = sorted(listening)
 try:
     long = TrialSpec(**{**json.loads(sys.argv[2])[0], "seed": 9})
     interrupt = lambda state: waiting.exists() and os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    run_missing([long], store, "cpu", say=str, cluster=executors.RayCluster(), show=interrupt)
+    run_missing([long], store, "cpu", log=str, cluster=executors.RayCluster(), on_status=interrupt)
 except KeyboardInterrupt:
     report["interrupted"] = True
 print(json.dumps(report))
@@ -155,7 +155,7 @@ def test_a_ray_that_would_listen_on_all_addresses_is_not_started(folder):
 
 
 def test_what_is_stored_needs_no_ray(tmp_path, monkeypatch):
-    run_missing(SPECS, tmp_path, say=str)
+    run_missing(SPECS, tmp_path, log=str)
     monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
     assert run_missing([*SPECS, *SPECS], tmp_path, cluster=RayCluster()) == Outcome(
         stored=[spec.hash for spec in SPECS]

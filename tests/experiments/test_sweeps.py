@@ -38,23 +38,23 @@ def results():
 def test_only_what_is_missing_is_run_and_nothing_twice(results, tmp_path):
     file, lines = store_safely(results[1], tmp_path), []
     before = file.read_bytes(), file.stat().st_mtime_ns
-    outcome = run_missing([*SPECS, *SPECS], tmp_path, say=lines.append)
+    outcome = run_missing([*SPECS, *SPECS], tmp_path, log=lines.append)
     assert outcome == Outcome(stored=[SPECS[1].hash], ran=[SPECS[k].hash for k in (0, 2, 3)])
     assert stored(tmp_path) == {f"{r.spec.hash}.json": numbers(r) for r in results}
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
     assert [line.split(":")[0] for line in lines] == [describe(SPECS[k]) for k in (0, 2, 3)]
     assert re.search(r"\[2 of 4 stored, about \d+ min left\]$", lines[0])
     assert lines[-1].endswith("[4 of 4 stored]")
-    assert run_missing(SPECS, tmp_path, say=lines.append) == Outcome(stored=[spec.hash for spec in SPECS])
+    assert run_missing(SPECS, tmp_path, log=lines.append) == Outcome(stored=[spec.hash for spec in SPECS])
     assert len(lines) == 3
 
 
 def test_what_another_holds_is_left_to_it_and_what_it_has_just_finished_is_stored(results, tmp_path, monkeypatch):
     claim = Claim.take(SPECS[0], tmp_path)
-    assert run_missing(SPECS[:2], tmp_path, say=str) == Outcome(ran=[SPECS[1].hash], taken=[SPECS[0].hash])
+    assert run_missing(SPECS[:2], tmp_path, log=str) == Outcome(ran=[SPECS[1].hash], taken=[SPECS[0].hash])
     claim.release()
     monkeypatch.setattr(sweeps.Claim, "take", lambda spec, store, *_: store_safely(results[0], store) and None)
-    assert run_missing(SPECS[:1], tmp_path, say=str) == Outcome(stored=[SPECS[0].hash])
+    assert run_missing(SPECS[:1], tmp_path, log=str) == Outcome(stored=[SPECS[0].hash])
 
 
 class FakeTime:
@@ -75,7 +75,7 @@ def run_until(specs, store, phase, share, monkeypatch) -> tuple[Outcome, list]:
         reports.append((spec, *where))
         clock.now = 100.0 if where == (phase, share) else clock.now
 
-    return run_missing(specs, store, until=50.0, say=str, on_progress=watch), reports
+    return run_missing(specs, store, until=50.0, log=str, on_progress=watch), reports
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_trial_cut_after_pretraining_is_not_pretrained_again(phase, results, t
 
 def test_a_time_box_that_is_over_runs_nothing(results, tmp_path, monkeypatch):
     store_safely(results[0], tmp_path)
-    assert run_missing(SPECS, tmp_path, until=0.0, say=str) == Outcome(
+    assert run_missing(SPECS, tmp_path, until=0.0, log=str) == Outcome(
         left=[s.hash for s in SPECS[1:]], stored=[SPECS[0].hash]
     )
     monkeypatch.setattr(sweeps, "time", FakeTime())
@@ -128,7 +128,7 @@ FAILURES = [
 @pytest.mark.parametrize(("fields", "reason"), FAILURES)
 def test_a_failing_trial_is_reported_and_the_rest_goes_on(fields, reason, tmp_path):
     bad, lines = TrialSpec("smoke", **{**TINY, **fields}), []
-    outcome = run_missing([bad, SPECS[0]], tmp_path, say=lines.append)
+    outcome = run_missing([bad, SPECS[0]], tmp_path, log=lines.append)
     assert outcome == Outcome(ran=[SPECS[0].hash], failed={bad.hash: reason})
     assert lines[0] == f"{describe(bad)} failed: {reason}"
     assert set(stored(tmp_path)) == {f"{SPECS[0].hash}.json"}
@@ -143,7 +143,7 @@ def test_a_trial_that_its_machine_cannot_hold_is_reported_and_the_rest_goes_on(e
         raise error
 
     monkeypatch.setattr(sweeps, "run_trial", run)
-    outcome = run_missing(SPECS[:2], tmp_path, say=str)
+    outcome = run_missing(SPECS[:2], tmp_path, log=str)
     assert outcome == Outcome(ran=[SPECS[1].hash], failed={SPECS[0].hash: str(error)})
 
 
@@ -152,7 +152,7 @@ def test_another_runs_checkpoint_fails_by_name_and_the_rest_goes_on(tmp_path, mo
     path = checkpoint_path(SPECS[0], tmp_path)
     checkpoint_path(replace(SPECS[0], steps=12), tmp_path).rename(path)
     content = path.read_bytes()
-    outcome = run_missing(SPECS[:2], tmp_path, say=str)
+    outcome = run_missing(SPECS[:2], tmp_path, log=str)
     assert (outcome.ran, list(outcome.failed)) == ([SPECS[1].hash], [SPECS[0].hash])
     assert f"{path} is the checkpoint of another run" in outcome.failed[SPECS[0].hash]
     assert path.read_bytes() == content
@@ -202,7 +202,7 @@ def test_a_result_that_cannot_be_stored_is_rescued(results, tmp_path, monkeypatc
     monkeypatch.setattr(sweeps, "save_result", full)
     monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
     with pytest.raises(OSError, match="no space left; the finished result is kept in ") as caught:
-        run_missing(SPECS, store, say=str)
+        run_missing(SPECS, store, log=str)
     rescued = result_path(SPECS[0], tmp_path / "elsewhere" / "hmmlib-rescued")
     assert str(rescued) in str(caught.value)
     assert numbers(load_result(rescued)) == numbers(results[0])
@@ -231,10 +231,10 @@ def test_the_time_left_at_the_pace_so_far(results, tmp_path):
 
 def test_a_killed_worker_costs_its_trial_alone_which_can_be_run_again(results, tmp_path, monkeypatch):
     monkeypatch.setattr(executors.os, "cpu_count", lambda: 2)  # one core for each, as in the test's process
-    outcome = run_missing(SPECS, tmp_path, workers=2, say=str, on_progress=sweep_hooks.die)
+    outcome = run_missing(SPECS, tmp_path, workers=2, log=str, on_progress=sweep_hooks.die)
     assert sorted(outcome.ran) == sorted(SPECS[k].hash for k in (0, 2, 3))
     assert outcome.failed == {SPECS[1].hash: "its process died: run it again"}
-    assert run_missing(SPECS, tmp_path, say=str).ran == [SPECS[1].hash]
+    assert run_missing(SPECS, tmp_path, log=str).ran == [SPECS[1].hash]
     assert stored(tmp_path) == {f"{result.spec.hash}.json": numbers(result) for result in results}
 
 
@@ -243,7 +243,7 @@ def test_workers_end_with_the_command_and_keep_their_work(results, tmp_path, mon
     before, lines = signal.signal(signal.SIGINT, signal.default_int_handler), []
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_missing(SPECS[:2], tmp_path, workers=2, say=lines.append, on_progress=sweep_hooks.interrupt_the_command)
+            run_missing(SPECS[:2], tmp_path, workers=2, log=lines.append, on_progress=sweep_hooks.interrupt_the_command)
     finally:
         signal.signal(signal.SIGINT, before)
     assert not backend.Interrupts.asked
@@ -251,7 +251,7 @@ def test_workers_end_with_the_command_and_keep_their_work(results, tmp_path, mon
     assert checkpoints.facts_at(checkpoint_path(SPECS[1], tmp_path))["done"] == "3"
     assert any(line.startswith(f"{describe(SPECS[1])} was broken off, and its network after 3 of 4") for line in lines)
     assert Claim.take(SPECS[1], tmp_path) is not None
-    rest = run_missing(SPECS[:2], tmp_path, say=str)
+    rest = run_missing(SPECS[:2], tmp_path, log=str)
     assert SPECS[1].hash in rest.ran
     assert numbers(load_result(result_path(SPECS[1], tmp_path))) == numbers(results[1])
 

@@ -14,7 +14,7 @@ from runs import MEASURED, TINY
 import hmmlib
 from hmmlib import backend
 from hmmlib.experiments import labels, measurements, provenance, trials
-from hmmlib.experiments.measurements import ladder_plan, rung
+from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import (
     Trial,
@@ -142,7 +142,7 @@ def test_the_numbers_are_those_of_the_parts(n_memory, result, memory_result):
         head = tuning.tune_head(tuning.all_probs_at_mask(network, first, drawn), train, how, seeds["tuning"])
         agrees = head.label(tuning.all_probs_at_mask(network, tokens, drawn)) == test
         assert found.untrained_prompt_accuracy == agrees.double().mean().item()
-        ladder = rung(model, task, exact[:, 0], ladder_plan("smoke"), seeds["tuning"], "masked")
+        ladder = tune_on_exact_outputs(model, task, exact[:, 0], ladder_plan("smoke"), seeds["tuning"], "masked")
         assert (found.ladder_head_accuracy, found.ladder_prompt_accuracy) == (ladder.head, ladder.prompt_and_head)
         for mine, built in (("built_head", ladder.theorem_3_3), ("built_prompt", ladder.theorem_3_6)):
             assert getattr(found, f"{mine}_accuracy") == (built and built.accuracy)
@@ -173,7 +173,7 @@ def test_what_is_judged_behind_a_prompt_is_read_behind_it(start, other, monkeypa
     read = tuning.all_probs_at_mask
     monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
     trial = Trial(spec)
-    trial.network, trial.task, trial.seeds, trial.tick = network, task, {"tuning": seed}, lambda: ticks.append(1)
+    trial.network, trial.task, trial.seeds, trial.before_step = network, task, {"tuning": seed}, lambda: ticks.append(1)
     measurements.tuned_prompt(task, trial.tuned)
     measurements.untrained_prompt(spec, network, task, {"tuning": seed})
     train, validation, test = task.split(task.tokens)
@@ -215,7 +215,7 @@ def test_the_parts_of_a_trial_follow_its_spec():
 def test_seconds_are_those_since_the_phase_before(monkeypatch):
     ticks, reports = iter([10.0, 10.25, 13.0, 13.12345]), []
     monkeypatch.setattr(trials.time, "perf_counter", lambda: next(ticks))
-    trial = Trial(TrialSpec("smoke", **TINY), report=lambda *what: reports.append(what))
+    trial = Trial(TrialSpec("smoke", **TINY), on_progress=lambda *what: reports.append(what))
     for phase in ("first", "second", "third"):
         trial.end_phase(phase)
     assert trial.seconds == {"first": 0.25, "second": 2.75, "third": 0.12}
@@ -254,7 +254,9 @@ def test_a_trial_of_what_is_no_spec_is_none():
 @pytest.mark.parametrize("labels", ["masked", "before", "stepped"])
 def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
     asked = []
-    monkeypatch.setattr(measurements, "rung", lambda *given: (asked.append(given), rung(*given))[1])
+    monkeypatch.setattr(
+        measurements, "tune_on_exact_outputs", lambda *given: (asked.append(given), tune_on_exact_outputs(*given))[1]
+    )
     spec = TrialSpec("smoke", labels=labels, **TINY)
     run_trial(spec)
     ((model, task, probs, _, _, rule),) = asked

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from faults import fill, heeding
+from record import slow
 from runs import ENVIRONMENT, relatives, soon
 
 import notebooks as pipeline
@@ -132,9 +133,10 @@ def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(project,
 
 
 @linux
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=slow), signal.SIGKILL], ids=lambda how: how.name)
 def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(how, project, survived):
-    """Two jobs are at work, a in a cell that waits. The next build begins at once, as an impatient reader's does."""
+    """Two jobs are at work, a in a cell that waits. The next build begins at once, as an impatient reader's does.
+    A kill stands in `make test` for the slow interrupt."""
     (project.root / "a.act").write_text(WAIT)
     call, streams = [*project.call, "execute", "--jobs", "2"], dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     running = subprocess.Popen(call, env=project.environment, text=True, preexec_fn=heeding, **streams)

@@ -181,7 +181,7 @@ def until_full(store, phase, specs=SPECS[:1]):
         if where == (phase, 1.0):
             fill(store)
 
-    return run_missing(specs, store, say=str, on_progress=watch), reports
+    return run_missing(specs, store, log=str, on_progress=watch), reports
 
 
 def test_a_result_for_which_the_disk_has_no_room_takes_its_checkpoints(results, disk, tmp_path, monkeypatch, survived):
@@ -246,8 +246,8 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     monkeypatch.setattr(sweeps, "run_trial", lambda *_: pytest.fail("a trial was begun"))
     for run in (run_missing, lambda *a, **k: gather(SPECS, math.inf, "cpu", store, str)):
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
-            run(SPECS, store, say=str)
-    assert run_missing(SPECS[:1], store, say=str) == Outcome(stored=[SPECS[0].hash])
+            run(SPECS, store, log=str)
+    assert run_missing(SPECS[:1], store, log=str) == Outcome(stored=[SPECS[0].hash])
     assert gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str) == [results[0]], (
         "an interval counts each trial once"
     )
@@ -267,9 +267,9 @@ def test_a_store_that_becomes_read_only_meanwhile_loses_no_result(results, disk,
             disk.read_only()
 
     with pytest.raises(OSError, match=f"Read-only file system.* is kept in {elsewhere}"):
-        run_missing(SPECS, store, say=str, on_progress=watch)
+        run_missing(SPECS, store, log=str, on_progress=watch)
     assert numbers(load_result(result_path(SPECS[0], elsewhere / "hmmlib-rescued"))) == numbers(results[0])
     assert is_stored(SPECS[0], store) is False
     disk.writable()
-    assert run_missing(SPECS[:1], store, say=str) == Outcome(ran=[SPECS[0].hash])
+    assert run_missing(SPECS[:1], store, log=str) == Outcome(ran=[SPECS[0].hash])
     survived("store read-only")

@@ -86,7 +86,7 @@ def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, mon
 @pytest.mark.parametrize("words", ["trial --n-states 4", "trial --panel left --missing", "sweep --panel left"])
 def test_a_damaged_result_is_one_line_and_exit_code_1(words, how, call, tmp_path, monkeypatch):
     spec = TrialSpec("smoke", n_states=4, **SMALL)
-    run_missing([spec], tmp_path, say=str)
+    run_missing([spec], tmp_path, log=str)
     path = result_path(spec, tmp_path)
     text = path.read_text()
     damaged = text[:200] if how == "cut short" else text.replace('"n_states": 4', '"n_states": 5')

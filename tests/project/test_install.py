@@ -1,4 +1,7 @@
-"""`make install` takes no file whose hash is not in the lock, and builds nothing. On empty wheels, without network."""
+"""`make install` takes no file whose hash is not in the lock, and builds nothing. On empty wheels, without network.
+
+In `make test`, test_a_file_with_another_hash_is_refused_and_nothing_installed stands for the slow ones.
+"""
 
 import hashlib
 import io
@@ -10,6 +13,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from record import slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PIP = Path(sys.executable).parent / "pip"
@@ -58,6 +62,7 @@ def install(tmp_path):
     return run
 
 
+@slow
 def test_files_with_the_locks_hashes_are_installed(install, tmp_path):
     a, torch = wheel(tmp_path / "files", "a", "1.0"), wheel(tmp_path / "files", "torch", "2.13.0")
     done, there = install(a=("1.0", a), torch=("2.13.0", torch))
@@ -75,6 +80,7 @@ def test_a_file_with_another_hash_is_refused_and_nothing_installed(install, tmp_
     assert there == []
 
 
+@slow
 def test_a_build_of_torch_that_the_lock_cannot_know_comes_by_its_version_without_the_packages_for_gpus(
     install, tmp_path
 ):
@@ -85,6 +91,7 @@ def test_a_build_of_torch_that_the_lock_cannot_know_comes_by_its_version_without
     assert there == ["a-1.0", "torch-2.13.0+cpu"]
 
 
+@slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has no packages for GPUs")
 def test_torch_for_cpus_comes_by_uv_and_all_else_by_its_hash(install, tmp_path):
     """uv is here a program that notes what it is given."""
@@ -104,6 +111,7 @@ def test_torch_for_cpus_comes_by_uv_and_all_else_by_its_hash(install, tmp_path):
     assert notes.read_text() == f"cpu: pip install --quiet --python {python} --only-binary :all: torch==2.13.0\n"
 
 
+@slow
 def test_nothing_is_built_even_with_the_right_hash(install, tmp_path):
     torch, a = wheel(tmp_path / "files", "torch", "2.13.0"), source(tmp_path / "files", "a", tmp_path / "mark")
     done, there = install(a=("1.0", a), torch=("2.13.0", torch))

@@ -11,7 +11,6 @@ from runs import CHANGES
 
 import hmmlib
 from hmmlib import terminal
-from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.sweeps import Outcome
 
 TRIAL = ["trial", "--preset", "smoke", "--n-states", 3, *CHANGES]
@@ -36,12 +35,6 @@ def test_a_line_once_a_minute_and_none_before_the_first(clock, capsys):
         clock[0] += seconds
         terminal.once_a_minute(f"after {seconds}")
         assert capsys.readouterr() == ("", f"after {seconds}\n" if heard else "")
-
-
-def test_where_a_trial_is(clock, capsys):
-    clock[0] += 61
-    terminal.trial_once_a_minute(TrialSpec("smoke", n_states=3), "pretraining", 0.5)
-    assert capsys.readouterr() == ("", "smoke |H| = 3, seed 0: pretraining 50%\n")
 
 
 @pytest.mark.parametrize("words", [TRIAL, PANEL])

@@ -51,7 +51,6 @@ def test_conda_environment_has_the_same_versions():
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
 def test_twin_is_what_its_source_gives(source):
     assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
-    assert pipeline.twin(source) == pipeline.twin(source)
 
 
 def test_drift_is_noticed(tmp_path, monkeypatch):
@@ -67,7 +66,7 @@ def test_drift_is_noticed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
-def test_every_notebook_has_its_cells_and_beats(source):
+def test_every_notebook_begins_with_its_installation_and_parameters(source):
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
     code = [cell for cell in cells if cell.cell_type == "code"]
     assert "find_spec" in code[0].source
@@ -76,12 +75,6 @@ def test_every_notebook_has_its_cells_and_beats(source):
     assert code[1].source.startswith("# Parameters:")
     assert re.search(r"\bcheck\(\s*globals\(\)", code[2].source)
     assert not any(cell.get("outputs") for cell in code)
-    headings = re.findall(r"^## (.+)$", "\n".join(c.source for c in cells if c.cell_type == "markdown"), re.MULTILINE)
-    beats = ["What is claimed", "Step by step", "At scale, and with a control", "To try next"]
-    if source.stem in {"errata", "gallery", "in-pictures"}:  # lists and a tour, not derivations
-        beats = beats[-1:]
-    places = [[heading.startswith(beat) for heading in headings].index(True) for beat in beats]
-    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
@@ -110,8 +103,10 @@ def test_every_figure_has_alternative_text():
 def test_one_address():
     address = pipeline.address()
     assert address in (ROOT / "CITATION.cff").read_text()
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    for name in tracked:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("git does not know this copy, and its files cannot be listed")
+    for name in tracked.stdout.splitlines():
         path = ROOT / name
         if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"} and path.is_file():
             for other in re.findall(r"https://github\.com/[A-Za-z0-9_./-]+", path.read_text()):

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import hmmlib
-
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 
@@ -26,8 +24,10 @@ def test_what_a_user_makes_has_a_place_that_git_ignores():
     """papermill makes no folder, so a fresh clone must have it."""
     (out,) = re.findall(r"^papermill \S+ (\S+)", README, re.MULTILINE)
     assert (ROOT / out).parent.is_dir()
-    tracked = subprocess.run(["git", "ls-files", "mine"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert tracked.split() == ["mine/.gitignore"]
+    tracked = subprocess.run(["git", "ls-files", "mine"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode:
+        pytest.skip("git does not know this copy")
+    assert tracked.stdout.split() == ["mine/.gitignore"]
     for made in (out, "mine/ledger.json", "mine/results/quick/x.json"):
         assert subprocess.run(["git", "check-ignore", "--quiet", made], cwd=ROOT).returncode == 0, made
 
@@ -38,10 +38,3 @@ def test_every_notebook_is_in_the_list_that_opens_them_in_colab():
     assert "\n## Colab\n" in page
     listed = re.findall(r"^- \[.+\]\(https://colab\.\S+/notebooks/(\S+)\.ipynb\)$", page, re.MULTILINE)
     assert sorted(listed) == sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-
-
-def test_the_rooms_are_those_that_there_are():
-    told = re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE)
-    rooms = [path.parent.name for path in (ROOT / "hmmlib").glob("*/__init__.py")]
-    assert sorted(told) == sorted(rooms)
-    assert re.findall(r"^ {4}(\w+)  ", hmmlib.__doc__, re.MULTILINE) == ["room", *told]

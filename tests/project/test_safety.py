@@ -3,6 +3,7 @@
 import ast
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+import yaml
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from safetensors.torch import save_file
@@ -184,3 +186,25 @@ def test_code_given_for_a_parameter_is_not_run_and_the_parameter_is_named(mark, 
     for words in ("parameter 'seed': Input should be a valid integer", "parameter 'hidden_sizes': Input should be a"):
         assert f"{words}" in done.stderr
     assert f"not {code!r}" in done.stderr
+
+
+# Who is let in
+
+
+def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_no_other_keeps_a_token():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    permissions = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
+    assert permissions == {"publish": {"pages": "write", "id-token": "write"}, "executed": {"contents": "write"}}
+    for name in permissions:
+        assert jobs[name]["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
+        assert {step["run"] for step in jobs[name]["steps"] if "run" in step} <= {".ci/publish-executed build/viewers"}
+    steps = [step for name, job in jobs.items() if name not in permissions for step in job["steps"]]
+    checkouts = [step.get("with") for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts == [{"persist-credentials": False}] * 3
+    for step in (step for job in jobs.values() for step in job["steps"]):
+        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", step.get("uses", "actions/none@v1")), step
+        assert "${{" not in step.get("run", "")
+
+
+def test_the_book_is_served_on_loopback_alone():
+    assert "-m http.server 8000 --bind 127.0.0.1 " in (ROOT / "Makefile").read_text()

@@ -144,13 +144,13 @@ def test_what_holds_is_the_inequality():
     for distance in (0.0, 0.1, torch.full((500,), 0.1)):
         each = torch.as_tensor(distance).expand(500)
         for p, e, held in zip(points, each, found.holds(points, distance).tolist(), strict=True):
-            gap = abs(p @ found.mu) - (found.error + e * found.spread * (found.reach @ p))
+            gap = abs(p @ found.mu) - (found.error + e * found.spread * (found.diagonal @ p))
             assert held == (gap > 0) or abs(gap) < 1e-12
     for error in ([0.0, 0.0, 0.0], [0.5, 0.0, -0.25]):
         known = LinearHead(head.weights, error=error)
         lost = known.error.abs() + 2 * unit(torch.float64, 6) * (head.weights.abs() + known.error.abs())
-        made = certificate(model, mu, known, found.reach)
-        assert torch.equal(made.rounding, found.reach * (lost @ model.emission))
+        made = certificate(model, mu, known, found.diagonal)
+        assert torch.equal(made.rounding, found.diagonal * (lost @ model.emission))
         assert made.largest_rounding == lost.max().item()
     edge = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.float64)  # μᵀp = -1/2, whatever rounds
     for part in ("error", "rounding", "largest_rounding"):
@@ -169,7 +169,7 @@ def test_the_least_error_is_that_of_the_dual_program(seed):
     model, rng = random_hmm(6, 4, seed, temperature=0.5), np.random.default_rng(seed)
     mu, reach = rng.standard_normal(6), torch.as_tensor(rng.random(6))
     _, found = nearest_head(model, mu, reach)
-    matrix = (found.reach.unsqueeze(1) * model.emission.T).numpy()
+    matrix = (found.diagonal.unsqueeze(1) * model.emission.T).numpy()
     dual = linprog(
         np.concatenate([-mu, mu]),
         A_eq=np.hstack([matrix.T, -matrix.T]),
@@ -208,7 +208,7 @@ def test_where_scores_are_no_multiple_of_mu_some_belief_is_mislabelled(seed):
     model, mu = random_hmm(5, 4, seed, temperature=1.0), rng.standard_normal(5)
     mu[:2] = abs(mu[0]), -abs(mu[1])
     head, found = nearest_head(model, mu)
-    nu = (found.reach * (head.weights @ model.emission)).numpy()
+    nu = (found.diagonal * (head.weights @ model.emission)).numpy()
     assert found.error > 1e-6
     edges = []
     for h, k in permutations(range(5), 2):
@@ -239,7 +239,7 @@ def test_a_permutation_needs_separable_votes_and_no_more():
         texts = model.sample(50, 4, seed).tokens
         scores = certificate(model, mu, head, lemma_c_2(model, prompt))
         target = posterior(model, texts, at=0) @ torch.as_tensor(mu)
-        nu = posterior(model, texts, at=0) @ (scores.reach * (head.weights @ model.emission))
+        nu = posterior(model, texts, at=0) @ (scores.diagonal * (head.weights @ model.emission))
         assert ((target >= 0) == (nu >= 0))[target.abs() > 1e-9].all()
         solved += 1
     assert solved > 3

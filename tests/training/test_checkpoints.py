@@ -1,15 +1,25 @@
-"""Checkpoints: a pretraining that was broken off goes on to the same weights, bit by bit, whatever befell it."""
+"""A pretraining that was broken off goes on from its checkpoint to the same weights, bit by bit, whatever befell it:
+an error, a broken checkpoint, Ctrl-C, or a kill."""
 
 import math
 import os
-import resource
+import signal
+import threading
+from contextlib import suppress
 
 import pytest
 import torch
+from record import slow
+from runs import CHANGES, TINY, command_at_step, numbers
 from safetensors import SafetensorError
 from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
-from hmmlib.training import checkpoints
+from hmmlib import backend
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import checkpoint_path, load_result, result_path
+from hmmlib.experiments.trials import run_trial
+from hmmlib.training import checkpoints, pretraining
+from hmmlib.training.tuning import Tuning, tune_head
 
 pytestmark = pytest.mark.outside
 
@@ -25,55 +35,42 @@ def path(tmp_path):
 def resumed(name, path):
     """A run goes on from its checkpoint and ends as an undisturbed one: the steps that are reported."""
     reports = []
-    torch.manual_seed(0)  # the global generator does not matter
     assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
     return reports
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, path):
-    for step in (0, 4, STEPS - 2, STEPS - 1):
-        with pytest.raises(Stopped):
-            train(name, path, stop_after(step))
-        assert resumed(name, path) == list(range(step + 1, STEPS))
-        checkpoints.remove(path)
-    for step in range(STEPS):  # and after every step, one time after the other
+    for step in range(STEPS):  # after every step, one time after the other
+        torch.manual_seed(step)  # the global generator does not matter
         with pytest.raises(Stopped):
             train(name, path, stop_after(step))
     assert resumed(name, path) == []
-    assert undisturbed(name) == train(name)
     assert undisturbed(name) != train(name, seed=2)
+    for step in (0, STEPS - 2):  # and once
+        checkpoints.remove(path)
+        with pytest.raises(Stopped):
+            train(name, path, stop_after(step))
+        assert resumed(name, path) == list(range(step + 1, STEPS))
 
 
-PARTS = ["network.", "optimiser.0.", "draws", "dropout", "losses"]
-
-
-@pytest.mark.parametrize(
-    ("name", "lost"),
-    [
-        *(("AdamW, dropout, documents", part) for part in PARTS),
-        *(("Muon, dropout", part) for part in (*PARTS, "optimiser.1.")),
-    ],
-)
+@pytest.mark.parametrize("name", ["AdamW, dropout, documents", "Muon, dropout"])
+@pytest.mark.parametrize("lost", ["network.", "optimiser.0.", "optimiser.1.", "draws", "dropout", "losses"])
 def test_all_that_a_checkpoint_holds_is_needed(name, lost, path, monkeypatch):
     with pytest.raises(Stopped):
         train(name, path, stop_after(4))
-    load = checkpoints.load
-
-    def damaged(*arguments):
-        tensors, facts = load(*arguments)
-        tensors = {name: value.clone() for name, value in tensors.items()}
-        for key, value in tensors.items():
-            if key.startswith(lost) and value.dtype == torch.uint8:
-                value.copy_(torch.Generator().manual_seed(99).get_state())
-            elif key.startswith(lost):
-                value *= 0.5
-        return tensors, facts
-
-    monkeypatch.setattr(checkpoints, "load", damaged)
+    tensors, facts = checkpoints.load(path, {})
+    damaged = {key: value.clone() for key, value in tensors.items()}
+    for key in (key for key in damaged if key.startswith(lost)):
+        if damaged[key].dtype == torch.uint8:
+            damaged[key].copy_(torch.Generator().manual_seed(99).get_state())
+        else:
+            damaged[key] *= 0.5
+    monkeypatch.setattr(checkpoints, "load", lambda *arguments: (damaged, facts))
     (losses, weights), (expected_losses, expected) = train(name, path), undisturbed(name)
-    assert losses != expected_losses
-    assert (weights == expected) == (lost == "losses")
+    absent = lost == "optimiser.1." and name.startswith("AdamW")  # which has one optimiser
+    assert (losses == expected_losses) == absent
+    assert (weights == expected) == (absent or lost == "losses")
 
 
 def test_a_step_that_was_cut_in_half_is_not_kept(path, monkeypatch):
@@ -97,41 +94,36 @@ def test_a_step_that_was_cut_in_half_is_not_kept(path, monkeypatch):
 
 def test_how_often_a_checkpoint_is_written(path, monkeypatch):
     written, save = [], checkpoints.save
-    monkeypatch.setattr(checkpoints, "save", lambda *a: written.append(a[2]["done"]) or save(*a))
+    monkeypatch.setattr(checkpoints, "save", lambda *a: written.append(int(a[2]["done"])) or save(*a))
     for _ in range(2):  # a finished run has nothing to add
         assert train("Muon", path) == undisturbed("Muon")
-        assert written == [str(STEPS)]
-        assert os.listdir(path.parent) == ["one.safetensors"]
+        assert (written, os.listdir(path.parent)) == ([STEPS], ["one.safetensors"])
     checkpoints.remove(path)
-    written.clear()
     train("Muon", path, every=0)
-    assert written[:STEPS] == [str(step + 1) for step in range(STEPS)]
+    assert written[1 : STEPS + 1] == list(range(1, STEPS + 1))
     assert sorted(os.listdir(path.parent)) == ["one.previous.safetensors", "one.safetensors"]
-    checkpoints.remove(path)
-    assert os.listdir(path.parent) == []
-    checkpoints.remove(path)
+    for _ in range(2):  # also where there is none
+        checkpoints.remove(path)
+        assert os.listdir(path.parent) == []
 
 
 # Broken checkpoints
 
 
-def cut(path, share):
-    """Cut a file short."""
-    content = path.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-
-
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.05, 0.5, 0.9999])
-def test_a_checkpoint_cut_short_gives_way_to_the_one_before_or_to_a_fresh_start(share, path):
+def test_a_checkpoint_cut_short_gives_way_to_the_one_before_or_to_a_fresh_start(path):
     """tests/faults cuts one at every byte."""
-    for broken in ([path], [path, checkpoints.previous(path)]):
+    before = checkpoints.previous(path)
+    for broken, first in (([path], 3), ([path, before], 0)):
         leave_two(path)
         for one in broken:
-            cut(one, share)
+            one.write_bytes(one.read_bytes()[: one.stat().st_size // 2])
         with pytest.warns(UserWarning, match=r"is no whole checkpoint and is passed over") as caught:
-            assert resumed("Muon", path) == list(range(3 if len(broken) == 1 else 0, STEPS))
+            assert resumed("Muon", path) == list(range(first, STEPS))
         assert [warning.message.args[0].split()[0] for warning in caught] == [str(one) for one in broken]
         checkpoints.remove(path)
+    leave_two(path)
+    path.unlink()  # the one before alone will do
+    assert resumed("Muon", path) == list(range(3, STEPS))
 
 
 def with_header(text, old, new):
@@ -149,12 +141,6 @@ def test_a_checkpoint_with_another_fact_type_or_shape_gives_way_too(path):
         path.write_bytes(with_header(text, old, new))
         with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over"):
             assert int(checkpoints.load(path, {})[1]["done"]) == 3
-
-
-def test_the_one_before_alone_will_do(path):
-    leave_two(path)
-    path.unlink()
-    assert resumed("Muon", path) == [3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize(
@@ -187,52 +173,158 @@ def test_a_run_that_was_begun_elsewhere_begins_anew(path):
 # Writing that fails
 
 
-def raises(error):
-    def call(*_):
-        raise error
-
-    return call
-
-
-READ_ONLY, REPLACE = raises(OSError(30, "Read-only file system")), os.replace
-FAILURES = {
-    "full disk": lambda path: (checkpoints, "save_file", raises(SafetensorError("No space left on device"))),
-    "no permission": lambda path: (checkpoints, "save_file", raises(PermissionError(13, "Permission denied"))),
-    "no rename": lambda path: (os, "replace", READ_ONLY),
-    "no second rename": lambda path: (
-        os, "replace", lambda one, other: (READ_ONLY if other == path else REPLACE)(one, other)
-    ),
-}  # fmt: skip
-
-
-def whole(path):
-    """The newest whole checkpoint's number of steps, read without regard to whose it is."""
-    return int(checkpoints.load(path, {})[1]["done"])
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-def test_a_checkpoint_that_cannot_be_written_is_an_error_and_the_old_one_stays(failure, path, monkeypatch):
+@pytest.mark.parametrize("every", [0, math.inf], ids=["while it runs", "when it is broken off"])
+@pytest.mark.parametrize(
+    ("module", "call", "moment", "error"),
+    [
+        (checkpoints, "save_file", 0, SafetensorError("No space left on device")),
+        (checkpoints, "save_file", 0, PermissionError(13, "Permission denied")),
+        (os, "replace", 0, OSError(30, "Read-only file system")),
+        (os, "replace", 1, OSError(30, "Read-only file system")),
+    ],
+    ids=["full disk", "no permission", "no rename", "no second rename"],
+)
+def test_a_checkpoint_that_cannot_be_written_is_an_error_and_the_old_one_stays(
+    module, call, moment, error, every, path, monkeypatch
+):
+    """tests/faults has files that may grow no further."""
     leave_two(path)
-    done = whole(path)
-    for every in (0, math.inf):  # while it runs, and when it is broken off
-        with monkeypatch.context() as patched:
-            patched.setattr(*FAILURES[failure](path))
-            with pytest.raises(OSError, match=rf"no checkpoint could be written to {path}: .*(space|denied|Read-only)"):
-                train("Muon", path, stop_after(7), every)
-        assert whole(path) == done
-        assert not list(path.parent.glob("*.tmp"))
+    plain, calls = getattr(module, call), []
+
+    def failing(*arguments, **options):
+        calls.append(0)
+        if len(calls) > moment:
+            raise error
+        return plain(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, call, failing)
+        with pytest.raises(OSError, match=rf"no checkpoint could be written to {path}: .*(space|denied|Read-only)"):
+            train("Muon", path, stop_after(7), every)
+    assert checkpoints.load(path, {})[1]["done"] == "6"
+    assert not list(path.parent.glob("*.tmp"))
     assert train("Muon", path) == undisturbed("Muon")
 
 
-def test_a_file_that_may_not_grow_is_an_error_and_the_old_one_stays(path):
-    leave_two(path)
-    done, limits = whole(path), resource.getrlimit(resource.RLIMIT_FSIZE)
-    assert path.stat().st_size > 10_000
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+# Ctrl-C sets a flag that steps read
+
+SPEC = TrialSpec("smoke", **TINY)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_counts():
+    """Whatever started the tests; and each test leaves it as it was."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+    assert not backend.Interrupts.asked
+
+
+@pytest.fixture
+def within_step(monkeypatch):
+    """Makes Ctrl-C come, once or more often, while the gradients of a step are computed."""
+    compute, calls = pretraining.Gradients.compute, []
+
+    def at(step, times=1):
+        def interrupted(self, *inputs):
+            calls.append(True)
+            for _ in range(times if len(calls) == step + 1 else 0):
+                signal.raise_signal(signal.SIGINT)
+            return compute(self, *inputs)
+
+        monkeypatch.setattr(pretraining.Gradients, "compute", interrupted)
+
+    return at
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "times"),
+    [("Muon, dropout", 0, 1), ("AdamW, dropout, documents", 3, 1), ("Muon", STEPS - 1, 1), ("Muon", 3, 2)],
+)
+def test_an_interrupt_within_a_step_keeps_what_was_done_and_a_second_ends_at_once(
+    name, step, times, tmp_path, within_step, capfd
+):
+    path, reports = tmp_path / "one.safetensors", []
+    within_step(step, times)
+    with pytest.raises(KeyboardInterrupt):
+        train(name, path)
+    assert capfd.readouterr().err == "stopping after this step\n"
+    done = step + 1 if times == 1 else 0  # a step that was cut short is none to go on from
+    assert checkpoints.facts_at(path) == {} if times == 2 else checkpoints.facts_at(path)["done"] == str(done)
+    assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
+    assert reports == list(range(done, STEPS))
+
+
+def test_an_interrupt_that_an_import_would_swallow_ends_the_next_step_of_tuning_or_comes_at_the_end():
+    steps = []
+
+    @backend.interrupts_between_steps()
+    def work(tunes):
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGINT)
+        steps.append("after the import")
+        if tunes:
+            tune_head(torch.rand(8, 3), torch.arange(8) > 3, Tuning(1, 4, 0.1, 0.1), 0)
+            steps.append("tuned")
+
+    for tunes in (True, False):
+        with pytest.raises(KeyboardInterrupt):
+            work(tunes)
+    assert steps == ["after the import"] * 2
+
+
+def test_in_other_threads_and_where_signals_are_ignored_nothing_is_changed():
+    seen = []
+
+    def look():
+        with backend.interrupts_between_steps():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    look()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert seen == [signal.default_int_handler, signal.SIG_IGN]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=lambda sent: sent.name)
+def test_a_command_that_is_broken_off_goes_on_to_the_same_result(sent, tmp_path, call):
+    words = ["trial", "--preset", "smoke", "--n-states", "3", "--store", tmp_path, *CHANGES]
+    undisturbed_trial = numbers(run_trial(SPEC))
+    done = command_at_step(3, sent, *words)
+    facts = checkpoints.facts_at(checkpoint_path(SPEC, tmp_path))
+    if sent == signal.SIGINT:
+        assert (done.returncode, facts["done"]) == (130, "3"), done.stderr
+        assert done.stderr.splitlines() == [
+            "stopping after this step",
+            "hmmlib: smoke |H| = 3, seed 0 was broken off, and its network after 3 of 4 steps is kept: "
+            "run it again to go on",
+            "hmmlib: interrupted; what is finished is kept: run it again to go on",
+        ]
+    else:
+        assert (done.returncode, done.stderr, facts["done"]) == (-9, "", "2")
+    assert call(*words)[0] == 0
+    assert numbers(load_result(result_path(SPEC, tmp_path))) == undisturbed_trial
+    assert not checkpoint_path(SPEC, tmp_path).exists()
+
+
+@slow
+def test_an_interrupt_of_a_notebooks_kernel_ends_the_trial_in_it(tmp_path):
+    from jupyter_client.manager import start_new_kernel
+
+    path = tmp_path / "one.safetensors"
+    code = f"""
+import os, pathlib, signal
+from hmmlib import TrialSpec, run_trial
+interrupt = lambda phase, share: os.kill(os.getpid(), signal.SIGINT) if share == 0.5 else None
+run_trial(TrialSpec("smoke", **{TINY}), interrupt, checkpoint=pathlib.Path({str(path)!r}))
+"""
+    manager, client = start_new_kernel()
     try:
-        with pytest.raises(OSError, match=f"no checkpoint could be written to {path}"):
-            train("Muon", path, every=0)
+        reply = client.execute_interactive(code, output_hook=lambda message: None, timeout=120)
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert whole(path) == done
-    assert train("Muon", path) == undisturbed("Muon")
+        manager.shutdown_kernel(now=True)
+    assert reply["content"].get("ename") == "KeyboardInterrupt"
+    assert checkpoints.facts_at(path)["done"] == "3"

@@ -1,5 +1,7 @@
-"""Networks read at a place, whoever made them: the same numbers as the library's own call gives, and clear refusals."""
+"""Networks read at a place, whoever made them, and what peft tunes in them: the same numbers as the library's own call
+gives, and clear refusals."""
 
+import sys
 import warnings
 
 import peft
@@ -9,8 +11,9 @@ import transformers
 from tiny_networks import CLS, MASK_ID, MODELS, SEP, TOKENS, inputs, lively, model
 
 from hmmlib.training import bert
+from hmmlib.training.adapters import TUNERS, peft_config, tune, tune_with_peft
 from hmmlib.training.readers import PAD, FromTransformers, Reader, as_reader
-from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_probs_at_mask, tune_prompt
+from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_probs_at_mask, tune_head, tune_prompt
 from hmmlib.validation import MASK
 
 TEXTS = torch.tensor([[MASK, 0, 1, 2, 3, 0], [2, MASK, 1, 1, PAD, PAD], [3, 2, MASK, PAD, PAD, PAD]])
@@ -30,7 +33,8 @@ def by_hand(tokens, length):
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_predictions_and_hidden_states_are_those_of_the_models_own_call(name):
+def test_what_is_read_is_what_the_models_own_call_gives_with_and_without_padding(name):
+    """RoBERTa's positions begin at pad_token_id + 1: with more an index would be out of range, and no error of ours."""
     network = model(name)
     reader = FromTransformers(network, TOKENS, MASK_ID, before=[CLS], behind=[SEP], pad=0)
     assert reader.causal is (name in CAUSAL)
@@ -41,37 +45,18 @@ def test_predictions_and_hidden_states_are_those_of_the_models_own_call(name):
     for at in range(6):
         rows = [k for k, text in enumerate(TEXTS) if text[at] != PAD]
         torch.testing.assert_close(reader.probs(TEXTS, at)[rows], expected[rows, 1 + at].softmax(-1), **CLOSE)
-    probs = all_probs(reader, TEXTS)
-    assert probs.shape == (3, 6, 4)
-    torch.testing.assert_close(probs[:, 2], expected[:, 3].softmax(-1), **CLOSE)
+    torch.testing.assert_close(all_probs(reader, TEXTS)[:, 2], expected[:, 3].softmax(-1), **CLOSE)
     found = reader.hidden(reader.embed(TEXTS), 3)
     torch.testing.assert_close(found, torch.stack(whole.hidden_states)[:, :, 2 if reader.causal else 3], **CLOSE)
-    if reader.causal:  # it sees what stands before, and nothing else
-        other = TEXTS.clone()
-        other[0, 3:] = 0
-        torch.testing.assert_close(reader.probs(other, 3)[0], reader.probs(TEXTS, 3)[0])
-        assert not torch.allclose(reader.probs(other, 4)[0], reader.probs(TEXTS, 4)[0], atol=1e-3)
 
-
-@pytest.mark.parametrize("name", MODELS)
-@torch.no_grad()
-def test_padding_changes_nothing_and_the_mask_counts(name):
-    reader = FromTransformers(model(name), TOKENS, MASK_ID, before=[CLS], behind=[SEP])
-    alone = reader.probs(TEXTS[1:2, :4], 3)
-    for padded in (TEXTS, torch.nn.functional.pad(TEXTS, (0, 5), value=PAD)):
-        torch.testing.assert_close(reader.probs(padded, 3)[1:2], alone, **CLOSE)
-    shown = TEXTS[1:2, :4].clone()
+    alone, shown = reader.probs(TEXTS[1:2, :4], 3), TEXTS[1:2, :4].clone()
+    padded = torch.nn.functional.pad(TEXTS, (0, 5), value=PAD)
+    torch.testing.assert_close(reader.probs(padded, 3)[1:2], alone, **CLOSE)
     shown[0, 1] = 0
     assert not torch.allclose(reader.probs(shown, 3), alone, atol=1e-5)
 
-
-@pytest.mark.parametrize("name", MODELS)
-@torch.no_grad()
-def test_a_text_may_be_as_long_as_the_positions_that_the_network_uses(name):
-    """RoBERTa's begin at pad_token_id + 1: with more an index would be out of range, and no error of ours."""
-    reader = FromTransformers(model(name), TOKENS, MASK_ID, before=[CLS])
     longest = 24 - {"RobertaForMaskedLM": 1, "MPNetForMaskedLM": 2}.get(name, 0)
-    for tokens, prompt in ((longest - 1, 0), (longest - 5, 4)):
+    for tokens, prompt in ((longest - 2, 0), (longest - 6, 4)):
         prompt = torch.zeros(prompt, reader.width)
         assert reader.probs(torch.zeros(1, tokens, dtype=torch.long), 1, prompt).isfinite().all()
         with pytest.raises(ValueError, match=rf"tokens need {longest + 1} positions.*, but the network has {longest}"):
@@ -81,18 +66,19 @@ def test_a_text_may_be_as_long_as_the_positions_that_the_network_uses(name):
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_causal_model_at_the_first_place_sees_no_text_and_that_is_said(name):
     """Where nothing stands before the mask there is no hidden state: not that of the last token, which has seen all."""
-    one = torch.tensor([[MASK, 0, 1, 2]])
-    bare = FromTransformers(model(name), TOKENS, MASK_ID)
+    one, other = torch.tensor([[MASK, 0, 1, 2]]), torch.tensor([[MASK, 3, 3, 3]])
     with pytest.raises(ValueError, match="a causal model has no hidden state for the first place"):
-        all_hidden_at_mask(bare, one)
-    begun = FromTransformers(model(name), TOKENS, MASK_ID, before=[CLS])
-    with pytest.warns(UserWarning, match="a causal model does not see the text behind the first token"):
-        found = [all_hidden_at_mask(begun, text) for text in (one, torch.tensor([[MASK, 3, 3, 3]]))]
+        all_hidden_at_mask(FromTransformers(model(name), TOKENS, MASK_ID), one)
+    begun, found = FromTransformers(model(name), TOKENS, MASK_ID, before=[CLS]), []
+    for call in (
+        lambda: found.append(all_hidden_at_mask(begun, one)),
+        lambda: found.append(all_hidden_at_mask(begun, other)),
+        lambda: all_probs_at_mask(begun, one),
+        lambda: tune_prompt(begun, one, torch.tensor([True]), 1, Tuning(1, 1, 0.1, 0.1), 0),
+    ):
+        with pytest.warns(UserWarning, match="a causal model does not see the text behind the first token"):
+            call()
     assert torch.equal(*found)
-    with pytest.warns(UserWarning, match="a causal model does not see"):
-        all_probs_at_mask(begun, one)
-    with pytest.warns(UserWarning, match="a causal model does not see"):
-        tune_prompt(begun, one, torch.tensor([True]), 1, Tuning(1, 1, 0.1, 0.1), 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         all_probs(begun, one)
@@ -105,19 +91,6 @@ def test_a_causal_model_is_known_by_its_name_with_what_peft_adds_too():
     )
     assert FromTransformers(adapted, TOKENS).causal
     assert not FromTransformers(adapted, TOKENS, MASK_ID, causal=False).causal
-
-
-def test_a_prompt_is_tuned_on_other_networks():
-    network = model("RobertaForMaskedLM")
-    reader, before = FromTransformers(network, TOKENS, MASK_ID, before=[CLS], behind=[SEP]), bert.fingerprint(network)
-    tokens = torch.randint(0, 4, (60, 5), generator=torch.Generator().manual_seed(0))
-    labels, losses = tokens[:, 3] >= 2, []
-    for epochs in (1, 40):
-        prompt, head = tune_prompt(reader, tokens, labels, 3, Tuning(epochs, 10, 0.3, 0.1), 0)
-        score = head(reader.probs(tokens, 0, prompt))
-        losses.append(torch.nn.functional.binary_cross_entropy_with_logits(score, labels.to(score)).item())
-    assert losses[1] < losses[0]
-    assert bert.fingerprint(reader) == before
 
 
 def test_a_network_of_build_gives_the_same_through_either_reader():
@@ -135,10 +108,8 @@ def test_a_network_of_build_gives_the_same_through_either_reader():
 def test_a_prompt_stands_before_everything_and_is_attended_to():
     reader = FromTransformers(model("BertForMaskedLM"), TOKENS, MASK_ID, before=[CLS])
     found = reader.embed(TEXTS[1:2], torch.ones(2, 16))
-    assert found.first == 3
-    assert found.attended.tolist() == [[True] * 7 + [False] * 2]
-    assert (found.vectors[:, :2] == 1).all()
-    assert torch.equal(found.vectors[:, 2:], reader.embed(TEXTS[1:2]).vectors)
+    assert (found.first, found.attended.tolist()) == (3, [[True] * 7 + [False] * 2])
+    assert torch.equal(found.vectors, torch.cat([torch.ones(1, 2, 16), reader.embed(TEXTS[1:2]).vectors], 1))
 
 
 def tokenizer():
@@ -165,21 +136,23 @@ def test_ids_are_those_of_a_tokenizer():
 
 
 def test_other_networks_are_refused_with_what_to_do():
-    with pytest.raises(TypeError, match=r"not BertForMaskedLM with another vocabulary: hmmlib\.FromTransformers"):
-        all_probs_at_mask(model("BertForMaskedLM"), inputs())
-    for config in (
-        peft.PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=2),
-        peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query"]),
+    linear, own = torch.nn.Linear(2, 2), lively()
+    prompted = peft.get_peft_model(own, peft.PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=2))
+    lora = peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query"])
+    changed = lively()
+    for network, words in (
+        (model("BertForMaskedLM"), r"not BertForMaskedLM with another vocabulary: hmmlib\.FromTransformers"),
+        (prompted, "with what peft adds"),
+        (peft.get_peft_model(changed, lora), "with what peft adds"),
+        (changed, "with what peft adds"),
+        (linear, "not Linear"),
     ):
-        own = lively()
-        adapted = peft.get_peft_model(own, config)
-        for network in (adapted, own) if config.peft_type == "LORA" else (adapted,):
-            with pytest.raises(TypeError, match=r"with what peft adds"):
-                all_probs_at_mask(network, inputs())
-    with pytest.raises(TypeError, match="not Linear"):
-        as_reader(torch.nn.Linear(2, 2))
+        with pytest.raises(TypeError, match=words):
+            as_reader(network)
+        with pytest.raises(TypeError, match=words):
+            all_probs_at_mask(network, inputs())
     with pytest.raises(TypeError, match="module must be a language model of transformers, not Linear"):
-        FromTransformers(torch.nn.Linear(2, 2), TOKENS, MASK_ID)
+        FromTransformers(linear, TOKENS, MASK_ID)
 
 
 @pytest.mark.parametrize(
@@ -215,3 +188,100 @@ def test_tokens_and_prompts_that_the_network_cannot_take_are_named():
         reader.hidden(reader.embed(TEXTS), 0, [1])
     with pytest.raises(ValueError, match="MASK = -1; found -2"):
         all_probs_at_mask(lively(), torch.tensor([[0, PAD]]))
+
+
+# What peft adds
+
+PLAN, SHORT = Tuning(60, 20, 0.3, 0.05), Tuning(2, 20, 0.3, 0.05)
+DRAWN = inputs(120)
+LABELS = (DRAWN[:, 1] + DRAWN[:, 2]) % 2 == 0  # no head on the outputs of a network with fresh weights sees that
+CONFIGS = {
+    "prompt": peft.PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3),
+    "prefix": peft.PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3),
+    "lora": peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=4, target_modules=["query", "value"]),
+}
+NO_PREFIX = ["MPNetForMaskedLM", "DistilBertForMaskedLM", "AlbertForMaskedLM", "ModernBertForMaskedLM"]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_tuned_is_what_pefts_own_call_gives_it_learns_and_the_network_stays(name):
+    network, ids = lively(), torch.where(DRAWN < 0, 4, DRAWN)
+    before, plain = bert.fingerprint(network), all_probs_at_mask(network, DRAWN)
+    tuned = tune_with_peft(network, DRAWN, LABELS, CONFIGS[name], PLAN, 0)
+    assert bert.fingerprint(network) == before
+    assert not any("lora" in key for key in network.state_dict())
+    with torch.no_grad():
+        logits = tuned.network.module(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+    place = logits.shape[1] - ids.shape[1]
+    assert place == (3 if name == "prompt" else 0)
+    probs = tuned.probs(DRAWN)
+    torch.testing.assert_close(probs, logits[:, place, :4].softmax(-1), rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(probs, plain, atol=1e-3)
+    if name == "prompt":  # its vectors are a prompt of ours, in their order
+        vectors = tuned.network.module.prompt_encoder["default"].embedding.weight.detach()
+        torch.testing.assert_close(all_probs_at_mask(network, DRAWN, vectors), probs, rtol=1e-4, atol=1e-6)
+        assert not torch.allclose(all_probs_at_mask(network, DRAWN, vectors.flip(0)), probs, atol=1e-3)
+    scores = tuned.head(probs), tune_head(plain, LABELS, PLAN, 0)(plain)
+    losses = [torch.nn.functional.binary_cross_entropy_with_logits(score, LABELS.to(score)) for score in scores]
+    assert losses[0] < losses[1] - 0.01
+
+
+@pytest.mark.parametrize("tuner", TUNERS)
+def test_a_tuner_by_name_is_repeatable_and_its_seed_matters(tuner):
+    """And a prompt by name is the soft prompt."""
+    network = lively()
+    one, again, other = (tune(tuner, network, DRAWN, LABELS, SHORT, seed, length=3, rank=2) for seed in (1, 1, 2))
+    assert torch.equal(one.probs(DRAWN), again.probs(DRAWN))
+    assert torch.equal(one.head.weights, again.head.weights)
+    assert not torch.equal(one.probs(DRAWN), other.probs(DRAWN))
+    assert (one.prompt is not None) is (one.network is network) is (tuner == "prompt")
+    if tuner == "prompt":
+        assert torch.equal(one.prompt, tune_prompt(network, DRAWN, LABELS, 3, SHORT, 1)[0])
+
+
+@pytest.mark.filterwarnings("ignore:a causal model:UserWarning")
+@pytest.mark.parametrize("tuner", TUNERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
+    """What is read is what the module's own call on ids gives, with what was added, RoBERTa's positions too."""
+    network = model(name)
+    next(network.parameters()).requires_grad_(False)
+    trained, weights = [weight.requires_grad for weight in network.parameters()], bert.fingerprint(network)
+    reader = FromTransformers(network, TOKENS, MASK_ID, before=[CLS], behind=[SEP])
+    arguments = tuner, reader, DRAWN, LABELS, SHORT, 0, 3
+    if tuner == "prefix" and name in NO_PREFIX:
+        with pytest.raises(
+            ValueError, match=f"tuner must be prompt or lora for {name}, which takes no keys and values"
+        ):
+            tune(*arguments)
+        return
+    tuned, before = tune(*arguments), all_probs_at_mask(reader, DRAWN)
+    assert [weight.requires_grad for weight in network.parameters()] == trained
+    assert bert.fingerprint(network) == weights
+    assert reader.causal or not torch.allclose(tuned.probs(DRAWN), before, atol=1e-3)
+    if tuner == "prompt":
+        assert tuned.network is reader
+        return
+    ids, attended = reader.input_ids(DRAWN)
+    with torch.no_grad():
+        logits = tuned.network.module(input_ids=ids, attention_mask=attended.long()).logits[:, 1 - reader.causal]
+    torch.testing.assert_close(tuned.probs(DRAWN), logits[:, TOKENS].softmax(-1), rtol=1e-4, atol=1e-6)
+    assert tuned.network.longest == reader.longest - 3 * (tuner == "prefix")
+
+
+def test_errors_name_what_is_accepted(monkeypatch):
+    network = lively()
+    for call, error, words in (
+        (lambda: tune("adapter", network, DRAWN, LABELS, PLAN, 0), ValueError,
+         r"^tuner must be one of prompt, prefix, lora, not 'adapter'$"),
+        (lambda: peft_config("lora", network, 3, 0), ValueError, r"^rank must be an integer of 1 or more, not 0$"),
+        (lambda: peft_config("lora", torch.nn.Linear(2, 2)), ValueError,
+         r"^tuner must be prompt for Linear, not lora: it has none of query and value; q_p"),
+        (lambda: tune_with_peft(network, DRAWN, LABELS, "lora", PLAN, 0), TypeError,
+         r"^config must be of type PeftConfig, not str$"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            call()
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'hmmlib\[adapters\]'"):
+        peft_config("lora", network, 3, 2)
