@@ -179,7 +179,7 @@ def fake_token_or_other_words(emission, beliefs, labels, readout, weights, names
     are p of each text, (n, S), `labels` those of the texts, (n,), and `names` those of the states.
     """
     arrays = _lists(W=emission, R=readout, weights=weights, beliefs=beliefs, labels=labels)
-    still = "What texts say at the gap: weighed by a fake token, or told in other words."
+    still = "Predictions at the gap: reweighted by a fake token, or with new token distributions."
     return Moving("fake_token", {"names": list(names), **arrays}, still)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,6 @@ from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.training import checkpoints
 
-WIDTH = 78
 """Characters in a line that a notebook prints: as many as the book's column holds."""
 
 
@@ -101,8 +99,8 @@ def gather(
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
     if before := [result for result in results if result.spec.hash not in outcome.ran]:
-        told = f"{len(before)} of {len(results)} trials were not run now, but {stored_by(*before)}."
-        say(textwrap.fill(told, WIDTH))
+        note = f"{len(before)} of {len(results)} trials were not run now, but {stored_by(*before)}."
+        print(note, file=sys.stderr)  # for the log of a build, and for who runs the notebook
     return results
 
 

@@ -81,7 +81,7 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
     for where in (axes, detail):
-        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="mixture of both labels")
+        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="label 0 inside label 1")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
     low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
@@ -133,7 +133,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
         spots = np.stack(list(columns.values())) @ TRIANGLE
         axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.3, linewidth=0)
         drawn = np.unique(np.asarray(points).round(3), axis=0) @ TRIANGLE
-        axis.scatter(*drawn.T, s=7, color=BLUE, linewidth=0, label="guesses")
+        axis.scatter(*drawn.T, s=7, color=BLUE, linewidth=0, label="predictions")
         axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label="columns of W")
         for name, (x, y) in zip(columns, spots, strict=True):
             side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -15), ha="center")
@@ -156,7 +156,7 @@ def triangles(panels: dict[str, tuple], labels: Sequence[bool], columns: dict[st
         if title in columns:
             table, names = columns[title]
             spots = np.asarray(table).T @ TRIANGLE
-            axis.scatter(*spots.T, marker="x", color=INK, s=44, label="what a state says")
+            axis.scatter(*spots.T, marker="x", color=INK, s=44, label="a state's distribution")
             for k, (name, spot) in enumerate(zip(names, spots, strict=True)):
                 axis.annotate(name, spot, (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
     for axis in axes.flat[len(panels) :]:

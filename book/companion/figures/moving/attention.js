@@ -115,7 +115,7 @@
         (sure.some(Boolean)
           ? "There the state is surely in H*, so the label must be right: "
           : "Nowhere is the state surely in H*: the text is outside of 𝓡, and the theorem is silent. Here ") +
-        `the head says ${Number(output >= 0)}, the truth is ${Number(target >= 0)}.`);
+        `the head gives label ${Number(output >= 0)}, the right one is ${Number(target >= 0)}.`);
     }
     put(first);
   }

@@ -132,13 +132,13 @@
 
     function sentence(at, now, before) {
       if (seen.impossible && at === seen.impossible - 1) {
-        return `${cannotOccur(parts, seen.impossible)} The bars show what was believed before it.`;
+        return `${cannotOccur(parts, seen.impossible)} The bars show the belief before it.`;
       }
-      if (at === 0) return "No word has been read yet, so the bars show what the model says beforehand.";
+      if (at === 0) return "No word has been read yet, so the bars show the prior.";
       const changed = moved(cells, now, before);
       return changed.length
-        ? `“${parts[at - 1]}” changes what is believed of the ${listed(changed)}.`
-        : `“${parts[at - 1]}” changes nothing of what is believed of the memory.`;
+        ? `“${parts[at - 1]}” changes the belief about the ${listed(changed)}.`
+        : `“${parts[at - 1]}” does not change the belief about the memory.`;
     }
     put(first, read);
   }

@@ -82,7 +82,7 @@
     const [still, moved] = merge.map((h) => names[h]);
     const shape = frame(root, {
       title: "Two columns of W come together",
-      todo: `Close the gap between columns ${still} and ${moved}. What happens to the head that parts the labels?`,
+      todo: `Close the gap between columns ${still} and ${moved}. What happens to the head that separates the labels?`,
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "head wrong"], ["head", "head's line"],
         ["column", "column of W"]],
     });
@@ -116,7 +116,7 @@
         const weighed = task.map((weight, h) => (weight * model.initial[h]) / next[h]);
         const right = points.map((p) => input(states(times(read, p.noisy)), p.label, !p.rightNoisy)).join("");
         pictures.push(triangle(
-          `What the left inverse reads from noisy guesses: the head is right on ${noisy} of ${n} inputs.`,
+          `The left inverse of noisy predictions: the head is right on ${noisy} of ${n} inputs.`,
           states, names.map((name) => `H₁ = ${name}`), right, weighed));
       }
       shape.draw(...pictures.map((svg, k) => svg.replace("<svg", `<p class="panel">${

@@ -44,15 +44,15 @@
   function start(root, data) {
     const { names, W, R, weights, beliefs, labels } = data, n = names.length;
     const shape = frame(root, {
-      title: "A fake token, or other words",
-      todo: "Weigh the states as a fake token does, or tell them in other words. Which of the two parts the labels?",
+      title: "Reweighting and relabelling",
+      todo: "Weigh the states as a fake token does, or give them new token distributions. Which of the two separates the labels?",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"],
-        ["column", "what a state says"]],
+        ["column", "a state's distribution"]],
     });
     const percent = (x) => `${fixed(100 * x, 0)}%`;
     const make = (label, value, shown) => slider(shape.controls, { label, min: 0, max: 1, step: 0.01, value, shown }, update);
     const c = names.map((name) => make(`weight of ${name}`, 1, fixed));
-    const shares = names.map((name) => make(`new words of ${name}`, 0, percent));
+    const shares = names.map((name) => make(`change of ${name}`, 0, percent));
     const put = (someWeights, someShares) => {
       c.forEach((one, h) => one.set(someWeights[h]));
       shares.forEach((one, h) => one.set(someShares[h]));
@@ -60,7 +60,7 @@
     };
     const none = Array(n).fill(0), corner = (k) => [0, 1, 2].map((i) => Number(i === k));
     button(shape.buttons, "Nearest reweighting", () => put(weights, none));
-    button(shape.buttons, "Tuned prompt's words", () => put(ones(n), ones(n)));
+    button(shape.buttons, "Tuned prompt", () => put(ones(n), ones(n)));
     button(shape.buttons, "Reset", () => put(ones(n), none));
     const place = plane([0, 1, 2].map(corner));
 
@@ -68,9 +68,9 @@
       const { table, points, right, head } = compute(data, c.map((one) => one.value()), shares.map((one) => one.value()));
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
       const corners = transposed(table), set = names.map((name, h) =>
-        `${name} weighed ${fixed(c[h].value())} and ${percent(shares[h].value())} in new words`).join("; ");
+        `${name} with weight ${fixed(c[h].value())} and ${percent(shares[h].value())} changed`).join("; ");
       shape.draw(
-        triangle(`Triangle of what is said at the gap, with ${set}.`, place,
+        triangle(`Triangle of predictions at the gap, with ${set}.`, place,
           ["token 0", "token 1", "token 2"],
           drawn.map(([p, label, wrong]) => input(place(p), label, wrong)).join("") +
             corners.map((p, h) => column(place(p), names[h], h % 2)).join(""), head),
@@ -80,7 +80,7 @@
       const silent = names.filter((_, h) => c[h].value() === 0), moved = names.filter((_, h) => shares[h].value() > 0);
       shape.say(
         (silent.length ? `Silenced: ${listed(silent)}. ` : "") +
-          (moved.length ? `Told in other words: ${listed(moved)}. ` : "Every state speaks its own words. ") +
+          (moved.length ? `With a new distribution: ${listed(moved)}. ` : "Every state has its own distribution. ") +
           `The best head is right on ${share} texts, ${fixed((100 * right) / points.length, 1)}%.`,
       );
     }

@@ -98,7 +98,7 @@
       const gone = names.filter((_, h) => !possible[h]);
       shape.say(
         (left.length ? `Possible at the gap: ${listed(left)}. ` : "No state is possible: nothing can follow this u. ") +
-          (gone.length && left.length ? `Gone, whatever the text says: ${listed(gone)}. ` : "") +
+          (gone.length && left.length ? `Ruled out, whatever the text: ${listed(gone)}. ` : "") +
           `The head is right on ${right} of ${points.length} inputs, ${fixed((100 * right) / points.length, 1)}%.`,
       );
     }
