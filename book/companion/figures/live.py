@@ -15,8 +15,6 @@ from hmmlib.experiments.sweeps import deadline, run_missing, store_safely, what_
 from hmmlib.experiments.trials import TrialResult, run_trial
 from hmmlib.training import checkpoints
 
-"""Characters in a line that a notebook prints: as many as the book's column holds."""
-
 
 def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **others: float) -> dict:
     """Fields of a TrialSpec from a notebook's parameters; -1 for `prompt_length`, 0 for the others is the preset's.
