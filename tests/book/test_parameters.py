@@ -86,7 +86,7 @@ def test_a_file_for_the_book_has_names_that_every_notebook_has(tmp_path, monkeyp
     monkeypatch.setattr(pipeline, "ROOT", tmp_path)
     with pytest.raises(SystemExit):
         command(monkeypatch, "execute", "mine")
-    assert "'instances' is no parameter: 5-0-exact-ladder takes" in capsys.readouterr().err
+    assert "'instances' is no parameter: 5-1-pretraining takes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

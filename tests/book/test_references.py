@@ -31,7 +31,7 @@ def cited(text: str) -> set[str]:
 
 def test_the_list_of_references_is_numbered_as_the_papers():
     """It is sorted by the style `plain`, and numbered in that order."""
-    assert ':filter: keywords % "paper-"\n:style: plain\n' in (BOOK / "references.md").read_text()
+    assert ':filter: keywords % "paper-"\n:style: plain\n' in (BOOK / "later-work.md").read_text()
     style = find_plugin("pybtex.style.formatting", "plain")()
     listed = style.sort([entry for entry in ENTRIES.values() if number(entry)])
     assert [number(entry) for entry in listed] == list(range(1, 42))
@@ -49,7 +49,7 @@ def test_every_citation_has_an_entry_and_every_entry_a_citation_a_year_and_a_pla
 
 
 def test_the_glossary_has_each_term_once_and_names_where_it_comes_from():
-    text = (BOOK / "glossary.md").read_text()
+    text = (BOOK / "notation.md").read_text()
     body = re.search(r"^```\{glossary\}\n:sorted:\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
     terms = re.findall(r"^(\S.*)\n  (\S.*)$", body, re.MULTILINE)
     names = [name for name, _ in terms]
@@ -62,7 +62,7 @@ def test_the_glossary_has_each_term_once_and_names_where_it_comes_from():
 
 def test_the_companion_is_cited_as_its_metadata_are():
     metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    fields = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", (BOOK / "cite.md").read_text(), re.MULTILINE))
+    fields = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", (BOOK / "later-work.md").read_text(), re.MULTILINE))
     assert re.sub(r"[{}]", "", fields["title"]) == metadata["title"]
     assert fields["version"] == metadata["version"] == hmmlib.__version__
     assert fields["url"] == metadata["repository-code"]

@@ -128,7 +128,7 @@ def commands(page: str, program: str) -> list[list[str]]:
     return found
 
 
-CALLS = [call for page in ("clusters", "reproduce", "protocol-and-code") for call in commands(page, "python -m hmmlib")]
+CALLS = [call for page in ("reproduce", "protocol-and-code") for call in commands(page, "python -m hmmlib")]
 RERUNS = commands("reproduce", "papermill")
 
 

@@ -143,8 +143,8 @@ def test_mixtures_lie_in_the_shade_of_their_columns():
     one, two = triangles.mixtures({"all": (np.repeat(shares, 2, 0), columns), "one": (np.eye(3), columns)}, "xyz").axes
     (shade,) = one.patches
     assert len(shade.get_xy()) == 4  # three corners, and back: what is within is none
-    np.testing.assert_allclose(points(one)["guesses"], np.unique(shares.round(3), axis=0) @ triangles.TRIANGLE)
-    inside = [shade.get_path().contains_points(points(one)["guesses"], radius=radius) for radius in (2e-3, -2e-3)]
+    np.testing.assert_allclose(points(one)["predictions"], np.unique(shares.round(3), axis=0) @ triangles.TRIANGLE)
+    inside = [shade.get_path().contains_points(points(one)["predictions"], radius=radius) for radius in (2e-3, -2e-3)]
     assert np.any([side.all() for side in inside])
     assert {text.get_text() for text in one.texts} == {*columns, *"xyz"}
     assert two.get_title(loc="center") == "one"
@@ -171,7 +171,7 @@ def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
     assert [low_x, low_y] < drawn.min(0).tolist()
     assert [high_x, high_y] > drawn.max(0).tolist()
     np.testing.assert_allclose(frame.get_bbox().extents, [low_x, low_y, high_x, high_y])
-    assert "mixture of both labels" in [text.get_text() for text in legend.get_legend().get_texts()]
+    assert "label 0 inside label 1" in [text.get_text() for text in legend.get_legend().get_texts()]
     assert [len(points(axes)["label 0"]) for axes in (before, behind)] == [2, 1], "an impossible input has no point"
     shaded = behind.patches[-1].get_xy()
     np.testing.assert_allclose(np.unique(shaded, axis=0), np.unique(triangles.TRIANGLE[:2], axis=0))

@@ -90,9 +90,9 @@ def reading(page, figure):
     """A reader steps through a text word by word, goes on with an offered word, and writes what cannot be."""
     says, slider, field = (figure.locator(part) for part in (".says", "input[type=range]", "input[type=text]"))
     assert figure.locator("b").first.inner_text() == "a"
-    assert "“a” changes nothing" in says.inner_text()
+    assert "“a” does not change the belief" in says.inner_text()
     figure.get_by_role("button", name="Next word").click()
-    assert says.inner_text() == "“cow” changes what is believed of the subject and place."
+    assert says.inner_text() == "“cow” changes the belief about the subject and place."
     slider.focus()
     page.keyboard.press("Home")
     assert "No word has been read yet" in says.inner_text()

@@ -105,5 +105,5 @@ def test_papermill_runs_the_experiment_and_the_seed_matters(tmp_path):
         outputs = [o for c in nbformat.read(tmp_path / "out.ipynb", 4).cells for o in c.get("outputs", [])]
         tables = [output.data["text/html"] for output in outputs if "text/html" in output.get("data", {})]
         live.append(next(table for table in tables if "live</th>" in table))
-        assert f"|H| = 4, seed {seed}, live" in live[-1]
+        assert f"4 states, seed {seed}, live" in live[-1]
     assert len(set(live)) == len(live)

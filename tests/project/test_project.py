@@ -79,14 +79,14 @@ def test_every_notebook_begins_with_its_installation_and_parameters(source):
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
 def test_every_notebook_has_exercises_whose_solutions_run(source):
-    if source.stem in {"gallery", "in-pictures"}:
+    if source.stem in {"gallery", "in-pictures", "open-questions"}:
         return
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").split("## To try next")[1]
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").split("## Checks and exercises")[1]
     solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
     numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", text)
     assert numbers == re.findall(r"<summary>Solution (\d+)", text) == [str(k + 1) for k in range(len(solutions))]
-    assert len(solutions) >= 2
+    assert solutions
     for code in solutions:
         assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code)))
 
