@@ -152,7 +152,7 @@ def exact_rank(columns: Tensor) -> int | None:
     ratios = [[entry.as_integer_ratio() for entry in row] for row in columns.tolist()]
     # A row's rank does not change with its unit.
     whole = [[ZZ(top * (max(b for _, b in row) // bottom)) for top, bottom in row] for row in ratios]
-    return DomainMatrix(whole, tuple(columns.shape), ZZ).rank() if columns.numel() else 0
+    return DomainMatrix(whole, tuple(columns.shape), ZZ).rank()
 
 
 def rounding(columns: Tensor) -> float:

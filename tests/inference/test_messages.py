@@ -197,8 +197,11 @@ def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_
 
 
 def test_messages_leave_out_the_evidence_of_their_own_position_unless_told():
-    """Over two positions, by hand: τ_1 knows v_2 only, and with its own evidence v_1 too."""
-    model, v = random_hmm(3, 4, 1), torch.rand(1, 2, 3, dtype=torch.float64)
+    """Over two positions, by hand: τ_1 has v_2 only, and with its own evidence v_1 too, whatever their sizes."""
+    model, v = (
+        random_hmm(3, 4, 1),
+        torch.rand(1, 2, 3, dtype=torch.float64) * torch.tensor([[[1e-40], [1e30]]]).double(),
+    )
     of_later = model.transition.T @ v[0, 1] * (model.transition @ model.initial)
     for own, expected in ((None, of_later), (False, of_later), (True, of_later * v[0, 0])):
         mantissa, exponent = messages.aggregated_messages(model, v, **({} if own is None else {"own": own}))
