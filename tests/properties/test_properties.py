@@ -299,7 +299,7 @@ def test_masks_at_the_end_change_nothing_and_at_the_start_move_it_along_the_chai
     model, tokens = case
     gap, length = torch.full((len(tokens), count), MASK), tokens.shape[1]
     parts = [model.transition, model.emission, model.marginal(count)]
-    later = HMM(*parts) if isinstance(model, HMM) else MemoryHMM(*parts, model.memory)
+    later = HMM(*parts, columns=True) if isinstance(model, HMM) else MemoryHMM(*parts, model.memory)
     for same, longer, begins in ((model, [tokens, gap], 0), (later, [gap, tokens], count)):
         longer, bound = torch.cat(longer, 1), 2 * rounding(model, length + count)
         found = answers(model, longer)
