@@ -29,7 +29,7 @@ from strategies import (
     prompted,
     rounding,
 )
-from witness import forward_backward
+from witness import forward_backward, of_cell
 
 from hmmlib.inference import messages
 from hmmlib.models.hmm import HMM, MemoryHMM, _Chain
@@ -81,8 +81,7 @@ def in_integers(model, tokens, prompt=None):
     if prompt is None:
         expected["posteriors"] = fractions(found.joint, [found.chance] * len(found.joint))
         for cell in range(getattr(model, "n_cells", 0)):
-            joint = np.moveaxis(found.memory.reshape(model.memory.shape), cell, 0).reshape(model.n_memory, -1)
-            expected[f"memory {cell}"] = np.array(ratio(joint.sum(1), found.chance))
+            expected[f"memory {cell}"] = np.array(ratio(of_cell(model, found.memory, cell), found.chance))
     size = math.log(found.chance) - (2 * len(found.left) + 2) * math.log(UNIT) if found.chance else -math.inf
     return expected, size
 
