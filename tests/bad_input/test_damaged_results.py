@@ -75,18 +75,14 @@ UNREADABLE = [
     (text('{"format": 1e999}'), "file.format"),
     (text(lambda old: old[: len(old) // 2]), "Expecting"),
     (text(lambda old: old + old), "Extra data"),
-    (text(lambda old: f"[{old}]"), "file: Input should be a valid dictionary"),
     (edited(lose("head_accuracy")), "file.head_accuracy: Field required"),
     (edited(lose("environment")), "file.environment: Field required"),
     (edited(put("seconds", [1.0])), "file.seconds: Input should be a valid dictionary, not [1.0]"),
-    (edited(put("seeds", None)), "file.seeds: Input should be a valid dictionary, not None"),
-    (edited(put("format", "2")), "file.format: Input should be 2, not '2'"),
     (edited(put("format", 3)), "file.format: Input should be 2, not 3"),
     (edited(lose("format")), "file.format: Field required"),
     (edited(lose("spec")), "file.spec: Field required"),
     (edited(put("spec", ["quick"])), "file.spec: Input should be a valid dictionary, not ['quick']"),
     (edited(lose("spec", "steps")), "its spec lacks {'steps': 400}"),
-    (edited(put("spec", "steps", None)), "its spec lacks {'steps': 400}"),
     (edited(put("spec", "rounds", 3)), "rounds"),
     (edited(put("spec", "head_rate", 10**400)), "head_rate"),
     (edited(put("spec", "steps", "400")), "steps: Input should be a valid integer, not '400'"),
@@ -198,14 +194,11 @@ IMPOSSIBLE = [
     *((FULL, path, value) for path, values in VANILLA.items() for value in values),
     *((MEMORY, path, 0.9) for path in NONE_OF_MEMORY),
 ]
+IDS = [f"{path!r}: {str(value)[:60]!r}" for _, path, value in IMPOSSIBLE]
 
 
 @tried("stored results")
-@pytest.mark.parametrize(
-    ("source", "path", "value"),
-    IMPOSSIBLE,
-    ids=[f"{path!r}: {str(value)[:60]!r}" for _, path, value in IMPOSSIBLE],
-)
+@pytest.mark.parametrize(("source", "path", "value"), IMPOSSIBLE, ids=IDS)
 def test_what_no_trial_gives_is_not_stored(source, path, value, tmp_path):
     content = json.loads(source.read_text())
     (lose(*path.split(".")) if value is ... else put(*path.split("."), value))(content)

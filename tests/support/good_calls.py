@@ -102,6 +102,11 @@ GOOD = {
     **alike("ATTENTION.__call__ ATTENTION.label ATTENTION.sure", **_HEAD_INPUTS),
     "fit_or_refute": dict(probs=PROBS[:, 0], labels=[True, False]),
     # Networks, tuning, trials
+    "Shape": dict(layers=1, width=8, heads=2, max_length=8),
+    "Tuning": dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
+    "Pretraining": dict(
+        steps=2, batch=2, length=4, masked=0.5, learning_rate=0.1, muon_rate=0.0, warmup=1, clip=1.0, documents=0
+    ),
     "pretrain": dict(network=network, model=PLAIN, plan=PRETRAINING, seed=0),
     "draw_task": dict(model=PLAIN, length=4, sizes=(6, 2, 4), seed=0, rule="masked"),
     "tune_head": dict(probs=PROBS[:, 0], **_TUNING),
