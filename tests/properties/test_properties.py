@@ -4,12 +4,10 @@ Each property names damages to the library that it must notice.
 """
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import Joint, conditional
 from damages import around, instead, turned
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -106,24 +104,6 @@ def test_everything_is_what_integer_arithmetic_gives(case):
                 agree({"": one_by_one[k]}, {"": expected["posteriors"]}, bound)
                 # What is left of the two large terms of the witness is less exact than either.
                 np.testing.assert_allclose(sizes[k], size, rtol=1e-15, atol=bound + 1e-11)
-
-
-@for_all(read(turned(-1)), model=models(MILD), length=st.integers(1, 3))
-def test_the_table_of_all_that_can_happen_says_the_same(model, length):
-    every, at = torch.tensor(list(product(range(model.n_tokens), repeat=length))), range(1, length + 1)
-    parts, memory = (model.transition, model.emission, model.initial), getattr(model, "memory", None)
-    joint = Joint(*parts, [None] * length, memory)
-    latent = [joint.left_out(i, f"h{i}") if memory is None else joint.cell_and_state(i) for i in at]
-    expected = {
-        "G": np.stack([conditional(joint.token(i)) for i in at], 1),
-        "latents": np.stack([conditional(one).reshape(len(every), -1) for one in latent], 1),
-        "posteriors": np.stack([conditional(joint.given_input(f"h{i}")) for i in range(length + 1)], 1),
-    }
-    expected |= {f"memory {j}": conditional(joint.given_input(f"m{j}")) for j in range(joint.n_cells)}
-    bound = 4 * rounding(model, length)  # the table adds up many more terms
-    agree(answers(model, every), expected, bound)
-    assert abs(joint.table.sum() - 1) <= bound
-    assert abs(messages.log_likelihood(model, every).exp().sum() - 1) <= bound
 
 
 @for_all(read(turned(0)), case=asked(most=6), data=st.data())
@@ -251,19 +231,6 @@ def test_other_names_for_states_and_tokens_permute_the_results(case, data):
     expected = {name: one[..., order[name]] for name, one in answers(model, tokens).items()}
     agree(answers(other, names[tokens]), expected, bound)
     agree_in_size(messages.log_likelihood(other, names[tokens]), messages.log_likelihood(model, tokens), bound)
-
-
-@for_all(read(turned(-1)), case=asked(MILD, family=hmms), data=st.data())
-def test_a_state_counted_as_two_changes_nothing_else(case, data):
-    model, tokens = case
-    twin = data.draw(st.integers(0, model.n_states - 1))
-    origin = torch.tensor([*range(model.n_states), twin])
-    share = torch.where(origin == twin, 0.5, 1.0).double()
-    chain, start = share[:, None] * model.transition[origin][:, origin], share * model.initial[origin]
-    other = HMM(chain, model.emission[:, origin], start)
-    expected = answers(model, tokens)
-    expected = {name: one if name == "G" else share * one[..., origin] for name, one in expected.items()}
-    agree(answers(other, tokens), expected, rounding(other, tokens.shape[1]))
 
 
 @for_all(instead(messages, "_read", own_token_too), case=asked(), data=st.data())

@@ -33,10 +33,6 @@ from hmmlib.models.hmm import HMM, MemoryHMM, _Chain
 EPS = torch.finfo(torch.float64).eps
 
 
-def same_sizes(one, other, tokens, bound):
-    agree_in_size(messages.log_likelihood(one, tokens), messages.log_likelihood(other, tokens), bound)
-
-
 # A memory
 
 
@@ -70,37 +66,8 @@ def test_a_memory_model_is_the_vanilla_model_it_flattens_to(case):
     assert torch.equal(flat.embed(tokens), model.lift(model.embed(tokens)))
     # The flattened chain adds up K times as many terms.
     agree(answers(model, tokens), summed(model, answers(flat, tokens)), rounding(flat, tokens.shape[1]))
-    same_sizes(model, flat, tokens, rounding(flat, tokens.shape[1]))
-
-
-@for_all(WRONG_EVIDENCE, case=asked(family=memory_hmms))
-def test_likelihoods_are_means_over_the_memory_of_vanilla_models(case):
-    model, tokens = case
-    cells, states, sizes = torch.arange(model.n_states) // model.n_syntax, torch.arange(model.n_states), []
-    for values in np.ndindex(*model.memory.shape):
-        known = HMM(model.transition, model.emission[:, torch.tensor(values)[cells], states], model.initial)
-        sizes.append(messages.log_likelihood(known, tokens))
-    expected = (torch.stack(sizes, 1) + model.memory.flatten().log()).logsumexp(1)
-    found = messages.log_likelihood(model, tokens)
-    np.testing.assert_allclose(found, expected, rtol=4 * EPS, atol=4 * rounding(model, tokens.shape[1]))
-
-
-@for_all(WRONG_VALUE, case=asked(family=memory_hmms), data=st.data())
-def test_other_names_for_memory_values_and_cells_permute_the_results(case, data):
-    model, tokens = case
-    values, cells = (data.draw(st.permutations(range(n))) for n in (model.n_memory, model.n_cells))
-    states = torch.arange(model.n_states).reshape(model.n_cells, -1)[cells].flatten()
-    prior = model.memory.permute(cells)
-    for axis in range(model.n_cells):
-        prior = prior.index_select(axis, torch.tensor(values))
-    parts = model.transition[states][:, states], model.emission[:, values][..., states], model.initial[states]
-    other, expected = MemoryHMM(*parts, prior), answers(model, tokens)
-    latents = expected["latents"].unflatten(-1, (model.n_memory, model.n_states))
-    changed = {"G": expected["G"], "posteriors": expected["posteriors"][..., states]}
-    changed["latents"] = latents[..., values, :][..., states].flatten(-2)
-    changed |= {f"memory {j}": expected[f"memory {cell}"][..., values] for j, cell in enumerate(cells)}
-    agree(answers(other, tokens), changed, rounding(model, tokens.shape[1]))
-    same_sizes(other, model, tokens, rounding(model, tokens.shape[1]))
+    sizes = (messages.log_likelihood(one, tokens) for one in (model, flat))
+    agree_in_size(*sizes, rounding(flat, tokens.shape[1]))
 
 
 @for_all(around(MemoryHMM, "lift", turned(-1)), case=asked(family=memory_hmms), data=st.data())
