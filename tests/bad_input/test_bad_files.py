@@ -1,11 +1,7 @@
 """Bad files, and outputs that cannot be written: an error that names the file, and everything is left as it was."""
 
-import json
-import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,69 +11,15 @@ from record import tried
 from safetensors.torch import save_file
 
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import load_result, load_results, result_path, save_result
+from hmmlib.experiments.store import load_results, save_result
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
-ROOT = Path(__file__).resolve().parents[2]
 STORED = load_results("smoke")[0]
-NAME = f"{STORED.spec.hash}.json"
-
-
-def file(content: bytes | str) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def with_spec(**changes) -> Callable[[Path], None]:
-    """A stored result whose spec says something else."""
-
-    def make(path: Path) -> None:
-        content = json.loads(result_path(STORED.spec).read_text())
-        path.write_text(json.dumps({**content, "spec": {**content["spec"], **changes}}))
-
-    return make
-
-
-IN_PLACE_OF_A_RESULT = {
-    "a folder": (Path.mkdir, "regular file"),
-    "a link to nowhere": (lambda path: path.symlink_to(path.parent / "elsewhere"), "regular file"),
-    "a link to itself": (lambda path: path.symlink_to(path), "regular file"),
-    "a pipe": (os.mkfifo, "regular file"),
-    "nothing in it": (file(""), "Expecting value"),
-    "bytes": (file(b"\x80\x02}q\x00."), "utf-8"),
-    "UTF-16": (file("{}".encode("utf-16")), "utf-8"),
-    "a byte order mark": (file(b"\xef\xbb\xbf{}"), "BOM"),
-    "a pickle": (file(b"cos\nsystem\n(S'touch here'\ntR."), "Expecting value"),
-    "many brackets": (file("[" * 100_000), "nested"),
-    "a name twice": (file('{"format": 2, "format": 2}'), "twice"),
-    "NaN": (file('{"format": NaN}'), "NaN"),
-    "null": (file("null"), "valid dictionary, not None"),
-    "another format": (file('{"format": 1e999}'), "file.format"),
-    "a preset that is none": (with_spec(preset="huge"), "'huge'"),
-    "a rate that no float holds": (with_spec(head_rate=10**400), "head_rate"),
-    "a field of a later version": (with_spec(rounds=3), "rounds"),
-    "another number of steps": (with_spec(steps=77), "edited or renamed"),
-}
 
 
 def contents(folder: Path) -> dict:
     return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*") if not path.is_fifo()}
-
-
-@tried("files and folders")
-@pytest.mark.parametrize("what", IN_PLACE_OF_A_RESULT)
-def test_what_lies_in_place_of_a_result_is_named_and_left_as_it_is(what, tmp_path):
-    make, word = IN_PLACE_OF_A_RESULT[what]
-    path = tmp_path / "smoke" / NAME
-    path.parent.mkdir()
-    make(path)
-    before = contents(tmp_path)
-    for read in (lambda: load_result(path), lambda: load_results("smoke", tmp_path)):
-        with pytest.raises((ValueError, OSError)) as caught:
-            read()
-        assert NAME in str(caught.value)
-        assert word in str(caught.value)
-    assert contents(tmp_path) == before
 
 
 @tried("files and folders")
@@ -144,25 +86,13 @@ def test_a_ledger_that_cannot_be_written_is_one_line_before_the_work(call, tmp_p
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-# Parameters from files
-
-
-BAD_YAML = {
-    "an object of Python": ("seed: !!python/object/apply:os.mkdir [made]", "could not determine a constructor"),
-    "cut short": ("seed: [1, 2", "expected ',' or ']'"),
-    "unknown and impossible values": ("presett: smoke\nseed: -1\n", "(?s)'presett'.*'preset'.*seed"),
-}
-
-
 @pytest.mark.outside
 @tried("files and folders")
-@pytest.mark.parametrize("how", BAD_YAML)
-def test_a_parameter_file_that_is_none_runs_nothing(how, tmp_path):
-    content, message = BAD_YAML[how]
-    (tmp_path / "mine.yaml").write_text(content)
-    notebook = ROOT / "notebooks" / "5-1-pretraining.ipynb"
+def test_a_parameter_file_with_an_object_of_python_runs_nothing(tmp_path):
+    (tmp_path / "mine.yaml").write_text("seed: !!python/object/apply:os.mkdir [made]")
+    notebook = Path(__file__).resolve().parents[2] / "notebooks" / "5-1-pretraining.ipynb"
     call = [sys.executable, "-m", "papermill", "--no-progress-bar", str(notebook), str(tmp_path / "out.ipynb")]
     done = subprocess.run([*call, "-f", "mine.yaml"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode != 0
-    assert re.search(message, done.stderr)
+    assert "could not determine a constructor" in done.stderr
     assert not (tmp_path / "made").exists()

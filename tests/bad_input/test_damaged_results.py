@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import re
 from dataclasses import replace
 from functools import reduce
 from operator import getitem
@@ -12,7 +14,7 @@ from record import tried
 
 from hmmlib.experiments.measurements import MEASUREMENTS
 from hmmlib.experiments.specs import Anything, TrialSpec
-from hmmlib.experiments.store import NOTED, STORE, load_result, save_result
+from hmmlib.experiments.store import NOTED, STORE, load_result, load_results, save_result
 from hmmlib.experiments.trials import ORIGINAL, environment
 
 pytestmark = pytest.mark.outside
@@ -44,53 +46,70 @@ def lose(*path):
     return lambda content: reduce(getitem, path, content).pop(last)
 
 
-def measured(words):
-    return put("environment", "probes measured", words)
+def text(change):
+    """A change of what stands in a file, or other bytes in its place."""
+    old = FULL.read_text()
+    new = change(old) if callable(change) else change
+    return lambda path: path.write_bytes(new if isinstance(new, bytes) else new.encode())
+
+
+def edited(change):
+    """A change of the object that a file holds."""
+    change(content := json.loads(FULL.read_text()))
+    return text(json.dumps(content))
 
 
 UNREADABLE = [
-    (lose("head_accuracy"), "file.head_accuracy: Field required"),
-    (lose("environment"), "file.environment: Field required"),
-    (put("seconds", [1.0]), r"file.seconds: Input should be a valid dictionary, not \[1.0\]"),
-    (put("seeds", None), "file.seeds: Input should be a valid dictionary, not None"),
-    (put("format", "2"), "file.format: Input should be 2, not '2'"),
-    (put("format", 3), "file.format: Input should be 2, not 3"),
-    (lose("format"), "file.format: Field required"),
-    (lose("spec"), "file.spec: Field required"),
-    (put("spec", ["quick"]), r"file.spec: Input should be a valid dictionary, not \['quick'\]"),
-    (lose("spec", "steps"), "its spec lacks {.steps.: 400}"),
-    (put("spec", "steps", None), "its spec lacks {.steps.: 400}"),
-    (put("spec", "rounds", 3), "rounds"),
-    (put("spec", "steps", "400"), "steps: Input should be a valid integer, not '400'"),
-    (put("spec", "heads", 3), "width must be a multiple of heads"),
-    (put("spec", "n_states", 5), "so it was edited or renamed"),
-    (put("spec", "preset", "huge"), "preset must be one of smoke, quick"),
-    (put("divergence", math.nan), "NaN is no number of JSON"),
-    (put("network_loss", math.inf), "Infinity is no number of JSON"),
-    (lambda text: text[: len(text) // 2], "Expecting"),
-    (lambda text: text + text, "Extra data"),
-    (lambda text: f"[{text}]", "file: Input should be a valid dictionary"),
+    (Path.mkdir, "it is no regular file"),
+    (lambda path: path.symlink_to(path.parent / "elsewhere"), "it is no regular file"),
+    (lambda path: path.symlink_to(path), "it is no regular file"),
+    (os.mkfifo, "it is no regular file"),
+    (text(""), "Expecting value"),
+    (text(b"\x80\x02}q\x00."), "utf-8"),
+    (text("{}".encode("utf-16")), "utf-8"),
+    (text(b"\xef\xbb\xbf{}"), "BOM"),
+    (text("cos\nsystem\n(S'touch here'\ntR."), "Expecting value"),
+    (text("[" * 100_000), "nested"),
+    (text('{"format": 2, "format": 2}'), "twice"),
+    (text("null"), "file: Input should be a valid dictionary, not None"),
+    (text('{"format": 1e999}'), "file.format"),
+    (text(lambda old: old[: len(old) // 2]), "Expecting"),
+    (text(lambda old: old + old), "Extra data"),
+    (edited(lose("head_accuracy")), "file.head_accuracy: Field required"),
+    (edited(lose("environment")), "file.environment: Field required"),
+    (edited(put("seconds", [1.0])), "file.seconds: Input should be a valid dictionary, not [1.0]"),
+    (edited(put("format", 3)), "file.format: Input should be 2, not 3"),
+    (edited(lose("format")), "file.format: Field required"),
+    (edited(lose("spec")), "file.spec: Field required"),
+    (edited(put("spec", ["quick"])), "file.spec: Input should be a valid dictionary, not ['quick']"),
+    (edited(lose("spec", "steps")), "its spec lacks {'steps': 400}"),
+    (edited(put("spec", "rounds", 3)), "rounds"),
+    (edited(put("spec", "head_rate", 10**400)), "head_rate"),
+    (edited(put("spec", "steps", "400")), "steps: Input should be a valid integer, not '400'"),
+    (edited(put("spec", "heads", 3)), "width must be a multiple of heads"),
+    (edited(put("spec", "n_states", 5)), "so it was edited or renamed"),
+    (edited(put("spec", "preset", "huge")), "preset must be one of smoke, quick"),
+    (edited(put("divergence", math.nan)), "NaN is no number of JSON"),
+    (edited(put("network_loss", math.inf)), "Infinity is no number of JSON"),
 ]
-"""What is done to the text of a file, or to the object that it holds, and words of the refusal."""
+"""What is done at a result's path, and words of the refusal."""
+
+
+def contents(folder: Path) -> dict:
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*") if not path.is_fifo()}
 
 
 @tried("stored results")
-@pytest.mark.parametrize(("how", "words"), UNREADABLE, ids=[words for _, words in UNREADABLE])
+@pytest.mark.parametrize(("how", "words"), UNREADABLE, ids=[f"{k}: {words}" for k, (_, words) in enumerate(UNREADABLE)])
 def test_what_cannot_be_read_is_refused_with_what_is_wrong_and_left_as_it_is(how, words, tmp_path):
-    text = FULL.read_text()
-    try:
-        changed = how(text)
-    except (AttributeError, TypeError):
-        content = json.loads(text)
-        how(content)
-        changed = json.dumps(content)
     path = tmp_path / "quick" / FULL.name
     path.parent.mkdir()
-    path.write_bytes(changed if isinstance(changed, bytes) else changed.encode())
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"{path.name} is no readable result: [^\n]*{words}"):
-        load_result(path)
-    assert path.read_bytes() == before
+    how(path)
+    before = contents(tmp_path)
+    for read in (lambda: load_result(path), lambda: load_results("quick", tmp_path)):
+        with pytest.raises(ValueError, match=rf"{path.name} is no readable result: [^\n]*{re.escape(words)}"):
+            read()
+    assert contents(tmp_path) == before
 
 
 def stored(content: dict, folder: Path) -> Path:
@@ -118,19 +137,21 @@ VANILLA = {
     "backbone": [7, "", "unknown", "45454A3A7EDC5EB1", "45454a3a7edc5eb1\n", "45454a3a7edc5eb1" * 2],
     "seeds": [{}, {"model": 1}],
     "seeds.model": [1, 1.5],
+    "seeds.tuning": [...],
     "seeds.weather": [3],
     "seconds": [{}, {"pretraining": 1.0}],
     "seconds.pretraining": [-1.0, "1 s", 1e300, None],
     "seconds.head tuning": [-1e-6],
+    "seconds.cuts": [...],
     "environment": [{}],
     "environment.threads": [0, "2"],
     "environment.precision": ["float64"],
-    "environment.device": ["", None, "cpu\n"],
+    "environment.device": ["", None, "cpu\n", ...],
     "environment.torch": [[2, 13]],
     "environment.machine": ["\ud800"],
     "environment.date": ["2026-02-30", "2026-99-99", "today", "２０２６-01-01"],
     "environment.library": ["0.2"],
-    "environment.commit": [""],
+    "environment.commit": ["", ...],
     "environment.notes": [["a"]],
     "environment.two\nlines": [1],
     "environment.rain measured": ["2026-01-31, commit None, library 0123456789abcdef"],
@@ -142,12 +163,12 @@ VANILLA = {
     ],
     "exact_prompt_accuracy": [1.5, None, {}],
     "text_kinds": [None, 0.5, {"clear": 1.0}],
-    "text_kinds.clear": [1.5, 0.0],
+    "text_kinds.clear": [1.5, 0.0, ...],
     "text_kinds.weighed": [0.0],
     "text_kinds.spread": [1.0],
     "text_kinds.murky": [0.5],
     "accuracies_by_kind.head": [0.5, {}],
-    "accuracies_by_kind.head.all": [0.001, None],
+    "accuracies_by_kind.head.all": [0.001, None, ...],
     "accuracies_by_kind.prompt.all": [0.001],
     "readout_labels.free.right": [{}],
     "readout_distances.free.all": [-0.1],
@@ -167,37 +188,25 @@ VANILLA = {
     "certified.tuned head.certified but wrong": [0.0005, 1.0],
     "on_the_way": [{"401": {}}, {"last": {}}, {"400": {"head": 0.5, "prompt": 0.5}}],
 }
-"""What no trial of a vanilla model gives: values of each number, by its path."""
+"""What no trial of a vanilla model gives: values of each number by its path; `...` stands for none."""
 NONE_OF_MEMORY = ("prompt_accuracy", "ladder_head_accuracy", "built_prompt_accuracy", "exact_prompt_accuracy")
 IMPOSSIBLE = [
-    (source, path, value)
-    for source, table in ((FULL, VANILLA), (MEMORY, {name: [0.9] for name in NONE_OF_MEMORY}))
-    for path, values in table.items()
-    for value in values
+    *((FULL, path, value) for path, values in VANILLA.items() for value in values),
+    *((MEMORY, path, 0.9) for path in NONE_OF_MEMORY),
 ]
+IDS = [f"{path!r}: {str(value)[:60]!r}" for _, path, value in IMPOSSIBLE]
 
 
 @tried("stored results")
-@pytest.mark.parametrize(
-    ("source", "path", "value"), IMPOSSIBLE, ids=[f"{path!r}: {str(value)[:60]!r}" for _, path, value in IMPOSSIBLE]
-)
+@pytest.mark.parametrize(("source", "path", "value"), IMPOSSIBLE, ids=IDS)
 def test_what_no_trial_gives_is_not_stored(source, path, value, tmp_path):
     content = json.loads(source.read_text())
-    put(*path.split("."), value)(content)
+    (lose(*path.split(".")) if value is ... else put(*path.split("."), value))(content)
     with pytest.raises(ValueError, match=r"a result that cannot be stored: .") as caught:
         save_result(load_result(stored(content, tmp_path)), tmp_path / "other")
     assert path.split(".")[0].split("\n")[0] in str(caught.value) or path in ("best_loss", "network_loss")
     assert len(str(caught.value)) < 1000
     assert not (tmp_path / "other").exists()
-
-
-@pytest.mark.parametrize("path", ["environment.device", "environment.commit", "text_kinds.clear",
-                                  "accuracies_by_kind.head.all", "seconds.cuts", "seeds.tuning"])  # fmt: skip
-def test_what_lacks_a_number_is_not_stored(path, tmp_path):
-    content = json.loads(FULL.read_text())
-    lose(*path.split("."))(content)
-    with pytest.raises(ValueError, match=rf"a result that cannot be stored: {path.split('.')[0]}"):
-        save_result(load_result(stored(content, tmp_path)), tmp_path / "other")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +219,7 @@ def test_what_lacks_a_number_is_not_stored(path, tmp_path):
         put("environment", "cores", 4),
         put("environment", "machine", ""),
         put("environment", "commit", "v0.2.0-5-g0123456789ab+"),
-        measured("2026-01-31, commit 0123456789ab, library 0123456789abcdef"),
+        put("environment", "probes measured", "2026-01-31, commit 0123456789ab, library 0123456789abcdef"),
         lose("probes"),
         put("accuracies_by_kind", "head", "spread", None),
         put("rain", {"in April": 0.5, "in May": {"all": 0.25}}),

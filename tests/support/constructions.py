@@ -6,11 +6,7 @@ import torch
 from witness import forward_backward, of_cell, share, surely
 
 from hmmlib.inference.messages import masked_token_probs, prompted
-from hmmlib.theory.theorems import (
-    concentrated,
-    ground_truth,
-    theorem_3_6,
-)
+from hmmlib.theory.theorems import concentrated, ground_truth, theorem_3_6
 from hmmlib.validation import MASK
 
 
@@ -30,40 +26,58 @@ def mixed_inputs(model, length, seed, n=6):
     return torch.cat([model.sample(n, length, seed).tokens, free, same])
 
 
+def telling_inputs(model, length, seed, cell, syntax, prompt=None):
+    """Sampled inputs of 𝓡, as far as they are found, up to four that the prompt excludes among them; and mixed ones."""
+    tokens = model.sample(400, length, seed).tokens.unique(dim=0)
+    tokens = tokens[torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed))]
+    tokens = tokens[concentrated(model, tokens, cell, syntax).any(1)]
+    chosen = tokens[:6]
+    if prompt is not None and len(tokens):
+        excluded = ~concentrated(model, tokens, cell, syntax, prompt).any(1)
+        chosen = torch.cat([tokens[~excluded][:6], tokens[excluded][:4]])
+    return torch.cat([chosen, mixed_inputs(model, length, seed, n=2)])
+
+
+def weights_on(kept, length, seed):
+    mu = np.zeros(length)
+    mu[kept] = np.random.default_rng(seed).normal(size=len(kept)) * [1, 1e-3, 1e3][seed % 3]
+    return mu
+
+
+def nearly_dependent(emission, first, second, gap):
+    """Column `second` of W, indices behind the token axis, within `gap` of column `first`."""
+    emission, near, far = emission.clone(), (slice(None), *first), (slice(None), *second)
+    emission[far] = (1 - gap) * emission[near] + gap * emission[far]
+    return emission
+
+
+def scaled(score, target, factor, bound):
+    """The score is the target times a positive factor."""
+    assert factor > 0
+    assert abs(score.item() - factor * target) <= bound * factor, (score.item(), factor * target)
+
+
 def check_3_6(model, mu, essential, tokens):
     """How many inputs were possible, and how many of these behind the prompt: scores with their factor, one by one."""
     mu = torch.as_tensor(mu, dtype=torch.float64)
     prompt, head = theorem_3_6(model, mu, essential)
-    scores, truth = head(read_3_6(model, prompt, tokens)), ground_truth(model, mu, tokens)
-    labels = head.label(read_3_6(model, prompt, tokens))
+    probs, truth = read_3_6(model, prompt, tokens), ground_truth(model, mu, tokens)
+    scores, labels = head(probs), head.label(probs)
     bound = 1e-13 * head.condition * max(1.0, float((head.weights).norm()))
     seen = [0, 0]
     for k, x in enumerate(tokens.tolist()):
         alone, hat = forward_backward(model, x), forward_backward(model, [MASK, *x], prompt)
         target = share(alone.start, alone.chance) @ mu.numpy()
         assert truth[k].item() == pytest.approx(target, abs=1e-12)
+        seen[0] += alone.chance > 0
+        seen[1] += alone.chance > 0 and hat.chance > 0
         if alone.chance == 0:
             assert scores[k] == 0 or hat.chance > 0
-            continue
-        seen[0] += 1
-        if hat.chance == 0:
-            assert scores[k].item() == 0
-            assert labels[k]
-            assert target == 0
-            continue
-        seen[1] += 1
-        factor = alone.chance / hat.chance
-        assert factor > 0
-        assert abs(scores[k].item() - factor * target) <= bound * factor, (x, scores[k].item(), factor * target)
+        elif hat.chance == 0:
+            assert (scores[k].item(), bool(labels[k]), target) == (0, True, 0)
+        else:
+            scaled(scores[k], target, alone.chance / hat.chance, bound)
     return seen
-
-
-def nearly_dependent(emission, first, second, gap):
-    """Column `second` of W, indices behind the token axis, within `gap` of column `first`."""
-    emission = emission.clone()
-    near, far = (slice(None), *first), (slice(None), *second)
-    emission[far] = (1 - gap) * emission[near] + gap * emission[far]
-    return emission
 
 
 def check_4(model, mu, cell, syntax, tokens, prompt, head):
@@ -72,31 +86,27 @@ def check_4(model, mu, cell, syntax, tokens, prompt, head):
     With a prompt the factor is that of the prompt's process: its scale is left to the caller.
     """
     mu = torch.as_tensor(mu, dtype=torch.float64)
-    if prompt is None:
-        scores = head(masked_token_probs(model, tokens), model.embed(tokens))
-        attended = head.attended(masked_token_probs(model, tokens))
-    else:
-        scores = head(masked_token_probs(model, tokens, prompt), prompted(model, prompt, tokens))
-        attended = head.attended(masked_token_probs(model, tokens, prompt))
+    probs = masked_token_probs(model, tokens, *(() if prompt is None else (prompt,)))
+    embeddings = model.embed(tokens) if prompt is None else prompted(model, prompt, tokens)
+    scores, attended = head(probs, embeddings), head.attended(probs)
     truth, found = ground_truth(model, mu, tokens, cell), concentrated(model, tokens, cell, syntax)
     hat_found = None if prompt is None else concentrated(model, tokens, cell, syntax, prompt)
-    states = [cell * model.n_syntax + s for s in syntax]
-    bound = 1e-12 * head.condition * max(1.0, mu.abs().max().item())
+    states, size = [cell * model.n_syntax + s for s in syntax], max(1.0, mu.abs().max().item())
+    bound = 1e-12 * head.condition * size
     seen = {"within": 0, "many": 0, "outside": 0, "excluded": 0}
     assert torch.isfinite(scores).all()
     for k, x in enumerate(tokens.tolist()):
-        alone = forward_backward(model, x)
+        hat = alone = forward_backward(model, x)
         target = share(of_cell(model, alone.memory, cell), alone.chance) @ mu.numpy()
-        assert truth[k].item() == pytest.approx(target, abs=1e-12 * max(1.0, mu.abs().max().item()))
+        assert truth[k].item() == pytest.approx(target, abs=1e-12 * size)
         sure = surely(alone, states)
-        if alone.chance > 0:
-            assert found[k].tolist() == sure.tolist()
-        if alone.chance == 0 or not sure.any():
-            seen["outside"] += 1
+        assert alone.chance == 0 or found[k].tolist() == sure.tolist()
+        within = alone.chance > 0 and sure.any()
+        seen["within" if within else "outside"] += 1
+        if not within:
             continue
-        seen["within"] += 1
-        hat = alone if prompt is None else forward_backward(model, x, prompt)
         if prompt is not None:
+            hat = forward_backward(model, x, prompt)
             hat_sure = surely(hat, states) & (np.arange(len(x) + 1) > 0)
             assert hat_found[k].tolist() == hat_sure.tolist()
             if hat.chance == 0:
@@ -108,27 +118,5 @@ def check_4(model, mu, cell, syntax, tokens, prompt, head):
             sure = hat_sure
         assert attended[k].tolist() == sure.tolist()
         seen["many"] += sure.sum() > 1
-        ratios = alone.chance / hat.left[sure]
-        factor = ratios.mean()
-        assert factor > 0
-        assert abs(scores[k].item() - factor * target) <= bound * factor, (x, scores[k].item(), factor * target)
+        scaled(scores[k], target, (alone.chance / hat.left[sure]).mean(), bound)
     return seen
-
-
-def weights_on(kept, length, seed):
-    mu = np.zeros(length)
-    rng = np.random.default_rng(seed)
-    mu[kept] = rng.normal(size=len(kept)) * [1, 1e-3, 1e3][seed % 3]
-    return mu
-
-
-def telling_inputs(model, length, seed, cell, syntax, prompt=None):
-    """Sampled inputs of 𝓡, as far as they are found, up to four that the prompt excludes among them; and mixed ones."""
-    tokens = model.sample(400, length, seed).tokens.unique(dim=0)
-    tokens = tokens[torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed))]
-    tokens = tokens[concentrated(model, tokens, cell, syntax).any(1)]
-    chosen = tokens[:6]
-    if prompt is not None and len(tokens):
-        excluded = ~concentrated(model, tokens, cell, syntax, prompt).any(1)
-        chosen = torch.cat([tokens[~excluded][:6], tokens[excluded][:4]])
-    return torch.cat([chosen, mixed_inputs(model, length, seed, n=2)])

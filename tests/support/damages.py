@@ -44,9 +44,8 @@ def with_part(name, change):
     return lambda whole: replace(whole, **{name: change(getattr(whole, name))})
 
 
-def second(change):
-    """Change the second of a pair, the head."""
-    return lambda pair: (pair[0], change(pair[1]))
+def on_recovery(place, name, part, change):
+    return around(place, name, with_part(part, change))
 
 
 def prompt_of(change):
@@ -54,27 +53,24 @@ def prompt_of(change):
     return lambda pair: (change(pair[0]), pair[1])
 
 
+def second(change):
+    return lambda pair: (pair[0], change(pair[1]))
+
+
+def everything(report):
+    return replace(report, verdict=Verdict.HOLDS)
+
+
+def judged(name, verdict):
+    """A predicate whose verdict is `verdict(report)`."""
+    return around(predicates, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
+
+
 def chain_of(transition, model):
     """The model with another matrix, whether that is one of transitions or not."""
     made = copy(model)
     object.__setattr__(made, "transition", transition)
     return made
-
-
-def without_the_rest(honest):
-    """The row of all states outside H* left out: the one that makes probabilities sum to 1."""
-
-    def recovery(model, *place):
-        found = honest(model, *place)
-        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(0, torch.tensor(found.states), True)
-        return replace(found, theta_1=found.theta_1 * inside)
-
-    return recovery
-
-
-def next_state(honest):
-    """μ weighs the memory in the states one further on, in the cell that is looked up one further on."""
-    return lambda model, recovery, mu: (honest(model, recovery, mu)[0].roll(1, 0), honest(model, recovery, mu)[1])
 
 
 def transposed(honest):
@@ -88,28 +84,32 @@ def transposed(honest):
     return backwards
 
 
-backwards = both(
-    instead(messages, "_in_loops", transposed),
-    instead(messages, "both_passes", transposed),
-    instead(forward_backward, "both_passes", transposed),
-)
-
-
-def either_way(make):
-    """Messages are passed in torch or in compiled loops."""
-    return both(*(instead(messages, name, make) for name in ("aggregated_messages", "_in_loops")))
-
-
-own_token_seen = either_way(lambda honest: lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest))
-prior_dropped = either_way(lambda honest: lambda model, *rest, **named: honest(flat_prior(model), *rest, **named))
-
-
 def flat_prior(model):
     """The model with all values of the memory equally likely."""
     model = copy(model)
     if not isinstance(model, HMM):
         model.memory = torch.full_like(model.memory, 1 / model.memory.numel())
     return model
+
+
+def own_token_too(honest):
+    return lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest)
+
+
+def without_prior(honest):
+    return lambda model, *rest, **named: honest(flat_prior(model), *rest, **named)
+
+
+_TORCH, _LOOPS = (messages, "aggregated_messages"), (messages, "_in_loops")
+_PASSES = (_LOOPS, (messages, "both_passes"), (forward_backward, "both_passes"))
+backwards = both(*(instead(*place, transposed) for place in _PASSES))
+own_token_seen = both(*(instead(*place, own_token_too) for place in (_TORCH, _LOOPS)))
+prior_dropped = both(*(instead(*place, without_prior) for place in (_TORCH, _LOOPS)))
+
+
+def hidden(tokens, at):
+    """The tokens with that of a position, counted from 1, masked."""
+    return tokens.index_fill(1, torch.tensor([at - 1]), MASK)
 
 
 def squared(honest):
@@ -127,11 +127,6 @@ def everywhere(honest):
     return lambda head, probs: torch.ones_like(honest(head, probs))
 
 
-def hidden(tokens, at):
-    """The tokens with that of a position, counted from 1, masked."""
-    return tokens.index_fill(1, torch.tensor([at - 1]), MASK)
-
-
 def sure_of_any(honest):
     """Sure as soon as any attended value is."""
 
@@ -142,36 +137,37 @@ def sure_of_any(honest):
     return sure
 
 
-def everything(report):
-    return replace(report, verdict=Verdict.HOLDS)
+def without_the_rest(honest):
+    """The row of all states outside H* left out: the one that makes probabilities sum to 1."""
+
+    def recovery(model, *place):
+        found = honest(model, *place)
+        inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(0, torch.tensor(found.states), True)
+        return replace(found, theta_1=found.theta_1 * inside)
+
+    return recovery
 
 
-def judged(name, verdict):
-    """A predicate whose verdict is `verdict(report)`."""
-    return around(predicates, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
+def next_state(honest):
+    """μ weighs the memory in the states one further on, in the cell that is looked up one further on."""
+    return lambda *given: prompt_of(turned(0))(honest(*given))
 
 
-def loose(honest):
-    """Singular values up to a tenth of the largest count as zero."""
+def ranked(rank_of):
+    """Independence by another rank of the columns."""
 
-    def independence(name, columns, *exactly):
-        report = honest(name, columns, *exactly)
-        rank = int((torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
-        return replace(report, verdict=of_bool(rank == report.n_columns), rank=rank)
+    def make(honest):
+        def independence(name, columns, *exactly):
+            report = honest(name, columns, *exactly)
+            rank = int(rank_of(columns, report))
+            return replace(report, verdict=of_bool(rank == report.n_columns), rank=rank)
 
-    return independence
+        return independence
 
-
-def strict(honest):
-    """No tolerance: rounding makes dependent columns independent."""
-
-    def independence(name, columns, *exactly):
-        report = honest(name, columns, *exactly)
-        few = report.n_columns <= len(columns)
-        return replace(report, verdict=of_bool(few and report.smallest_singular_value > 0))
-
-    return independence
+    return make
 
 
-def on_recovery(place, name, part, change):
-    return around(place, name, with_part(part, change))
+loose = ranked(lambda columns, report: (torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
+"""Singular values up to a tenth of the largest count as zero."""
+strict = ranked(lambda columns, report: min(columns.shape) if report.smallest_singular_value > 0 else report.rank)
+"""No tolerance: rounding makes dependent columns independent."""

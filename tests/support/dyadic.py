@@ -1,7 +1,5 @@
-"""Models whose probabilities are fractions of powers of two: exact in floats, with ties, and as near the edge as one
-likes."""
+"""Probabilities that are fractions of powers of two: exact in floats, with ties, as near the edge as one likes."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -24,17 +22,15 @@ def columns(rng, n, k, units, zeros=0.3):
 
 def towards(one, other, depth):
     """(1 - d) one + d other for d = 2^-depth, without rounding: so the fractions of both must be coarse."""
-    moved = [
-        (1 - Fraction(1, 2**depth)) * Fraction(a) + Fraction(b) / 2**depth for a, b in zip(one, other, strict=True)
-    ]
+    share = Fraction(1, 2**depth)
+    moved = [(1 - share) * Fraction(a) + share * Fraction(b) for a, b in zip(one, other, strict=True)]
     found = np.array([float(entry) for entry in moved])
     assert [Fraction(entry) for entry in found] == moved
     return found
 
 
 def balancing(rng, weights):
-    """Whole weights μ, not all zero, with Σ μ weights = 0 exactly, for rational weights; None where floats cannot hold
-    any."""
+    """Whole weights μ, not all 0, with Σ μ weights = 0 exactly, for rational weights; None where no floats hold any."""
     weights, mu = [Fraction(weight) for weight in weights], [0] * len(weights)
     positive = [k for k, weight in enumerate(weights) if weight]
     if len(positive) < 2:
@@ -43,4 +39,4 @@ def balancing(rng, weights):
     one, other = rng.choice(positive, 2, replace=False)
     share = weights[other] / weights[one]
     mu[one], mu[other] = share.numerator, -share.denominator
-    return mu if max(map(abs, mu)) < 2 ** math.floor(50) else None
+    return mu if max(map(abs, mu)) < 2**50 else None

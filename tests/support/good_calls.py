@@ -31,15 +31,22 @@ SPEC = TrialSpec("smoke")
 
 @cache
 def network() -> torch.nn.Module:
-    """A tiny network, built when first asked for, as the import takes seconds. In a good call it stands for its
-    result."""
+    """A tiny network, built when first asked for, as the import takes seconds."""
     return bert.build(Shape(1, 8, 2, 8), 4, 0)
 
 
 MADE_WHEN_ASKED = (network, categorical, parameters)
+"""Functions that stand for their results."""
 _SIZES, _TUNING = dict(n_states=3, n_tokens=4, seed=0), dict(labels=LABELS, plan=PLAN, seed=0)
 _PLACE, _TASK = dict(model=MEMORY, cell=CELL, syntax=SYNTAX), dict(model=MEMORY, mu=[1.0, -1.0], cell=CELL)
-_PROMPT, _HEAD_INPUTS = [1.0, 0.5, 0.0], dict(probs=MEMORY_PROBS, embeddings=MEMORY_EMBEDDINGS)
+_PROMPTED, _RECOVERED = dict(model=PLAIN, tokens=TOKENS, prompt=[1.0, 0.5, 0.0]), dict(model=MEMORY, recovery=RECOVERY)
+_HEAD_INPUTS = dict(probs=MEMORY_PROBS, embeddings=MEMORY_EMBEDDINGS)
+
+
+def alike(names: str, **arguments) -> dict:
+    return {name: arguments for name in names.split()}
+
+
 METHODS_OF = {"PLAIN": PLAIN, "MEMORY": MEMORY, "LINEAR": LINEAR, "ATTENTION": ATTENTION}
 GOOD = {
     # Models
@@ -55,68 +62,51 @@ GOOD = {
     "PLAIN.sample": dict(n=2, length=3, seed=0),
     "random_hmm": dict(**_SIZES, temperature=0.01),
     "random_memory_hmm": dict(n_memory=2, **_SIZES, n_cells=1, temperature=0.01, permutations=2),
-    "sparse_hmm": dict(**_SIZES, zeros=0.4),
     "sparse_memory_hmm": dict(n_memory=2, **_SIZES, zeros=0.4, n_cells=1),
-    "regular_hmm": dict(**_SIZES, zeros=0.4),
-    "non_degenerate_hmm": dict(**_SIZES, zeros=0.4),
     "nearly_dependent_hmm": dict(**_SIZES, gap=0.1),
-    "dependent_hmm": dict(**_SIZES),
+    "dependent_hmm": _SIZES,
+    **alike("sparse_hmm regular_hmm non_degenerate_hmm", **_SIZES, zeros=0.4),
     "essential_hmm": dict(**_SIZES, n_essential=2, zeros=0.4),
     "recoverable_memory_hmm": dict(n_cells=1, n_memory=2, n_syntax=2, n_recoverable=1, values=1, seed=0, zeros=0.5),
-    "essential_twins": dict(seed=0),
-    "recoverable_twins": dict(seed=0),
+    **alike("essential_twins recoverable_twins shrinking_support", seed=0),
     "parity_memory_hmm": dict(n=2, noise=0.1),
-    "shrinking_support": dict(seed=0),
     # Conditional probabilities
-    "masked_token_probs": dict(model=PLAIN, tokens=TOKENS, prompt=_PROMPT),
+    **alike("masked_token_probs latent_given_others possible_given_others prompted", **_PROMPTED),
     "masked_token_probs_from_embeddings": dict(model=PLAIN, embeddings=np.ones((2, 3, 3))),
-    "latent_given_others": dict(model=PLAIN, tokens=TOKENS, prompt=_PROMPT),
-    "possible_given_others": dict(model=PLAIN, tokens=TOKENS, prompt=_PROMPT),
-    "prompted": dict(model=PLAIN, prompt=_PROMPT, tokens=TOKENS),
-    "posteriors": dict(model=PLAIN, tokens=TOKENS),
+    **alike("posteriors log_likelihood", model=PLAIN, tokens=TOKENS),
     "posterior": dict(model=PLAIN, tokens=TOKENS, at=1),
     "memory_posterior": dict(model=MEMORY, tokens=MEMORY_TOKENS, cell=0),
-    "log_likelihood": dict(model=PLAIN, tokens=TOKENS),
     "aggregated_messages": dict(model=PLAIN, evidence=torch.ones(2, 3, 3).double()),
     # Assumptions and theorems
-    "assumption_3_1": dict(model=PLAIN),
-    "assumption_3_2": dict(model=PLAIN),
-    "assumption_3_5": dict(model=ESSENTIAL, mu=MU_ESSENTIAL, essential=STATES),
+    **alike("assumption_3_1 assumption_3_2", model=PLAIN),
+    **alike("assumption_3_5 theorem_3_6", model=ESSENTIAL, mu=MU_ESSENTIAL, essential=STATES),
     "essential_states": dict(model=ESSENTIAL, mu=MU_ESSENTIAL),
-    "assumption_4_2": _PLACE,
+    **alike("assumption_4_2 claim_d_3", **_PLACE),
     "assumption_4_4": dict(model=MEMORY),
     "assumption_4_5": dict(model=ONE_CELL, mu=MU_ONE, syntax=ONE_SYNTAX),
-    "assumption_d_5": dict(_TASK, syntax=SYNTAX),
+    **alike("assumption_d_5 claim_d_10 theorem_4_3 theorem_4_6", **_TASK, syntax=SYNTAX),
     "ground_truth": dict(_TASK, tokens=MEMORY_TOKENS),
     "claim_b_1": dict(model=PLAIN, i=1),
     "theorem_3_3": dict(model=PLAIN, mu=MU),
     "lemma_c_2": dict(model=PLAIN, prompt=torch.ones(3, dtype=torch.float64)),
-    "theorem_3_6": dict(model=ESSENTIAL, mu=MU_ESSENTIAL, essential=STATES),
-    "claim_d_3": _PLACE,
-    "claim_d_10": dict(_TASK, syntax=SYNTAX),
-    "lemma_d_2": dict(model=MEMORY, recovery=RECOVERY),
-    "lemma_d_4": dict(model=MEMORY, recovery=RECOVERY, mu=[1.0, -1.0]),
-    "lemma_d_9": dict(model=MEMORY, recovery=RECOVERY),
-    "attention_head": dict(model=MEMORY, mu=[1.0, -1.0], recovery=RECOVERY),
-    "prompted_head": dict(model=MEMORY, mu=[1.0, -1.0], recovery=RECOVERY),
-    "theorem_4_3": dict(_TASK, syntax=SYNTAX),
-    "theorem_4_6": dict(_TASK, syntax=SYNTAX),
-    "prompt_d_6": _TASK,
-    "prompt_for_any_start": _TASK,
+    **alike("lemma_d_2 lemma_d_9", **_RECOVERED),
+    **alike("lemma_d_4 attention_head prompted_head", **_RECOVERED, mu=[1.0, -1.0]),
+    **alike("prompt_d_6 prompt_for_any_start", **_TASK),
     "concentrated": dict(_PLACE, tokens=MEMORY_TOKENS, prompt=np.ones(8)),
     # Heads
     "LinearHead": dict(weights=[1.0, -1.0]),
-    "LINEAR.__call__": dict(probs=PROBS[:, 0]),
-    "LINEAR.label": dict(probs=PROBS[:, 0]),
-    "LINEAR.sure": dict(probs=PROBS[:, 0]),
+    **alike("LINEAR.__call__ LINEAR.label LINEAR.sure", probs=PROBS[:, 0]),
     "AttentionHead": dict(
         query=[1.0, 0.0], key=np.ones((2, 3)), value=np.ones((2, 3)), output=[1.0, -1.0], positions=[[0.0, 1.0]]
     ),
-    "ATTENTION.__call__": _HEAD_INPUTS,
-    "ATTENTION.label": _HEAD_INPUTS,
-    "ATTENTION.sure": _HEAD_INPUTS,
+    **alike("ATTENTION.__call__ ATTENTION.label ATTENTION.sure", **_HEAD_INPUTS),
     "fit_or_refute": dict(probs=PROBS[:, 0], labels=[True, False]),
     # Networks, tuning, trials
+    "Shape": dict(layers=1, width=8, heads=2, max_length=8),
+    "Tuning": dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1, warmup=0.1),
+    "Pretraining": dict(
+        steps=2, batch=2, length=4, masked=0.5, learning_rate=0.1, muon_rate=0.0, warmup=1, clip=1.0, documents=0
+    ),
     "pretrain": dict(network=network, model=PLAIN, plan=PRETRAINING, seed=0),
     "draw_task": dict(model=PLAIN, length=4, sizes=(6, 2, 4), seed=0, rule="masked"),
     "tune_head": dict(probs=PROBS[:, 0], **_TUNING),
@@ -141,9 +131,5 @@ def function(name: str):
 def call(name: str, **changed):
     """The good call, with some arguments changed."""
     arguments = {**GOOD[name], **changed}
-    return function(name)(
-        **{
-            key: value() if any(value is made for made in MADE_WHEN_ASKED) else value
-            for key, value in arguments.items()
-        }
-    )
+    made = {key: value() for key, value in arguments.items() if any(value is one for one in MADE_WHEN_ASKED)}
+    return function(name)(**{**arguments, **made})

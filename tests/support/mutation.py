@@ -26,19 +26,27 @@ SECONDS = 20
 PATIENCE = 5
 """How many times as long they may compute where something is; waiting, ten times that. Else the mutant does not end."""
 ENDS = {None: "not checked", 0: "survived", 1: "killed", -signal.SIGXCPU: "timeout", -signal.SIGALRM: "timeout"}
-"""What exit codes of a mutant's tests say. After any other, of pytest or of this file, nobody knows: it counts as
-alive."""
+"""What exit codes of a mutant's tests say. After any other, of pytest or of this file, nobody knows: it is alive."""
 NOTICED = Path("noticed")
 """A file for each function: the tests that failed for its mutants so far."""
-STORED, UNCLEAR = Path("tests/results/mutants.json"), Path("build/mutants.json")
-"""Where results go, and where those go that are of no commit."""
-BEGUN = Path("mutants/begun")
+STORED, BEGUN = Path("tests/results/mutants.json"), Path("mutants/begun")
 MADE_OF = ["hmmlib", "tests", ":!tests/results", "results/smoke", "pyproject.toml"]
 
 
+def of(mutant: str) -> str:
+    """The function that a mutant changes; empty where none is changed."""
+    return mutant.rpartition("__mutmut_")[0]
+
+
+def mutated() -> str:
+    return of(os.environ.get("MUTANT_UNDER_TEST", ""))
+
+
+# The plugin
+
+
 def pytest_configure():
-    """Load before processes fork: the networks, and the compiled loops; those kept serve, if the file seems the
-    same."""
+    """Load before processes fork: networks, and compiled loops, which serve as kept if their file seems the same."""
     if mutated():
         return
     for file in ("models/compiled.py", "inference/compiled.py"):
@@ -51,13 +59,7 @@ def pytest_configure():
     gc.freeze()  # nothing of this is garbage
 
 
-def mutated() -> str:
-    """The function that is mutated in this process; empty where none is."""
-    return os.environ.get("MUTANT_UNDER_TEST", "").rpartition("__mutmut_")[0]
-
-
 def pytest_collection_modifyitems(config, items):
-    """For a mutant: the tests that have noticed others of its function, the fastest tests, and none beyond SECONDS."""
     if not mutated():
         return
     seconds = json.loads(Path("mutmut-stats.json").read_text())["duration_by_test"]
@@ -81,18 +83,7 @@ def pytest_runtest_logreport(report):
             file.write(f"{report.nodeid}\n")
 
 
-def change(mutant: str, path: Path) -> str:
-    """The lines that a mutant removes and adds, with - and + before them."""
-    from mutmut.mutation.diff_apply import get_diff_for_mutant
-
-    lines = [line for line in get_diff_for_mutant(mutant, path=path).splitlines() if line[:3] not in ("---", "+++")]
-    return "\n".join(f"{line[0]} {line[1:].strip()}" for line in lines if line[:1] in "+-")
-
-
-def left_out(path: Path) -> list[str]:
-    """Functions that mutmut does not mutate: those with a decorator."""
-    nodes = ast.walk(ast.parse(path.read_text()))
-    return sorted(node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.decorator_list)
+# The command
 
 
 def ended() -> dict[Path, dict[str, str]]:
@@ -109,41 +100,43 @@ def ended() -> dict[Path, dict[str, str]]:
     return found
 
 
-def results(ended: dict[Path, dict[str, str]], reasons: dict[tuple[str, str], str]) -> dict:
-    """By module: how many mutants there are, how they ended, and what each of those changes that were not killed."""
-    found = {}
-    for path, ends in ended.items():
-        alive = []
-        for name in (name for name, end in ends.items() if end not in ("killed", "timeout", "not checked")):
-            function = name.rpartition("__mutmut_")[0].rpartition(".")[2][2:].replace("ǁ", ".")
-            changed = change(name, path)
-            alive.append({"function": function, "change": changed, "reason": reasons.get((function, changed), "")})
-        found[path.stem] = {"mutants": len(ends), **Counter(ends.values()), "left out": left_out(path), "alive": alive}
+def alive(path: Path, ends: dict[str, str], reasons: dict) -> list[dict]:
+    """Of each mutant that was not killed: the lines that it removes and adds, and why it may live."""
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+
+    found = []
+    for name in (name for name, end in ends.items() if end not in ("killed", "timeout", "not checked")):
+        lines = [line for line in get_diff_for_mutant(name, path=path).splitlines() if line[:3] not in ("---", "+++")]
+        change = "\n".join(f"{line[0]} {line[1:].strip()}" for line in lines if line[:1] in "+-")
+        function = of(name).rpartition(".")[2][2:].replace("ǁ", ".")
+        found.append({"function": function, "change": change, "reason": reasons.get((function, change), "")})
     return found
 
 
-def without_survivors(ended: dict[Path, dict[str, str]]) -> list[str]:
-    """The functions for which nothing shows yet that their tests pass where they should."""
-    found = {}
-    for name, end in ((name, end) for ends in ended.values() for name, end in ends.items() if end != "not checked"):
-        found.setdefault(name.rpartition("__mutmut_")[0], set()).add(end)
-    return [function for function, ends in found.items() if "survived" not in ends]
+def left_out(path: Path) -> list[str]:
+    """Functions that mutmut does not mutate: those with a decorator."""
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return sorted(node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.decorator_list)
 
 
-def failing_unchanged(functions: list[str], jobs: int) -> list[str]:
-    """Those functions whose tests fail also where nothing is changed: run as for a mutant, of a number that none
-    has."""
+def failing_unchanged(found: dict[Path, dict[str, str]], jobs: int) -> list[str]:
+    """Functions whose tests fail also where nothing is changed: run as for a mutant, of a number that none has.
+
+    Where a mutant survived, they have passed.
+    """
     from mutmut.utils.file_utils import setup_source_paths
     from mutmut.workers.isolation import get_mutant_runner
 
+    tried = {name: end for ends in found.values() for name, end in ends.items() if end != "not checked"}
+    functions = sorted({of(name) for name in tried} - {of(name) for name, end in tried.items() if end == "survived"})
     tests = json.loads(Path("mutants/mutmut-stats.json").read_text())["tests_by_mangled_function_name"]
     setup_source_paths()
-    runner, codes = get_mutant_runner(jobs), {}
+    runner, failing = get_mutant_runner(jobs), []
     runner.startup()
 
     def take() -> None:
-        found = runner.wait_for_result()
-        codes[found.mutant_name.rpartition("__mutmut_")[0]] = found.exit_code
+        one = runner.wait_for_result()
+        failing.extend([of(one.mutant_name)] if one.exit_code != 0 else [])
 
     for function in functions:
         while not runner.has_capacity():
@@ -153,12 +146,7 @@ def failing_unchanged(functions: list[str], jobs: int) -> list[str]:
     while runner.pending_count():
         take()
     runner.shutdown()
-    return [function for function in functions if codes[function] != 0]
-
-
-def of_that_commit(commit: str) -> bool:
-    """Whether the files that mutants are made of are still those of this commit."""
-    return subprocess.run(["git", "diff", "--quiet", commit, "--", *MADE_OF], check=False).returncode == 0
+    return failing
 
 
 def begin() -> None:
@@ -174,24 +162,20 @@ def begin() -> None:
 def store(jobs: int) -> None:
     before = json.loads(STORED.read_text())["modules"] if STORED.exists() else {}
     reasons = {(m["function"], m["change"]): m["reason"] for part in before.values() for m in part["alive"]}
-    commit, found = BEGUN.read_text(), ended()
-    modules = results(found, reasons)
-    for name, module in modules.items():
-        tried = module["mutants"] - module.get("not checked", 0)
-        dead = tried - len(module["alive"])
-        without = sum(not mutant["reason"] for mutant in module["alive"])
-        print(f"{name:12}{module['mutants']:5} mutants, {tried} tried, {dead} killed; {without} alive without a reason")
-    if failing := failing_unchanged(without_survivors(found), jobs):
+    commit, found, modules = BEGUN.read_text(), ended(), {}
+    for path, ends in found.items():
+        counts, living = Counter(ends.values()), alive(path, ends, reasons)
+        modules[path.stem] = {"mutants": len(ends), **counts, "left out": left_out(path), "alive": living}
+        tried, without = len(ends) - counts["not checked"], sum(not mutant["reason"] for mutant in living)
+        dead = tried - len(living)
+        print(f"{path.stem:12}{len(ends):5} mutants, {tried} tried, {dead} killed; {without} alive without a reason")
+    if failing := failing_unchanged(found, jobs):
         sys.exit(f"not stored: the tests of these functions fail also where nothing is changed: {', '.join(failing)}")
-    path = STORED if of_that_commit(commit) else UNCLEAR
-    path.parent.mkdir(exist_ok=True)
+    if subprocess.run(["git", "diff", "--quiet", commit, "--", *MADE_OF], check=False).returncode != 0:
+        sys.exit(f"not stored: files are no longer those of {commit[:7]}. Commit, remove mutants/, run again")
     stored = {"mutmut": version("mutmut"), "commit": commit, "modules": modules}
-    path.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
-    print(f"stored in {path}")
-    if path == UNCLEAR:
-        print(
-            f"The mutants were begun at {commit[:7]}, and files have changed since. Commit, remove mutants/, run again."
-        )
+    STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    print(f"stored in {STORED}")
 
 
 if __name__ == "__main__":

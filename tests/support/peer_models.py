@@ -1,16 +1,12 @@
-"""Models in rows, drawn; and those of hmmlearn and dynamax, where they are installed: else the test that asks is
-skipped."""
+"""Models in rows, drawn; and those of hmmlearn and dynamax, where these are installed: else the test is skipped."""
 
 import numpy as np
 import pytest
 
 from hmmlib.models.hmm import HMM
 
-NEEDS = {HMM.from_hmmlearn: "hmmlearn", HMM.from_dynamax: "dynamax"}
-"""What a function cannot do without."""
 
-
-def drawn_rows(rng, shape, zeros=0.0):
+def drawn_rows(rng, shape, zeros):
     """Distributions over the last axis; about a share `zeros` of their entries is zero, but never all of them."""
     weights = rng.gamma(rng.choice([0.3, 1.0]), size=shape) * (rng.random(shape) >= zeros)
     lost = weights.sum(-1) < 1e-200
@@ -19,8 +15,7 @@ def drawn_rows(rng, shape, zeros=0.0):
 
 
 def drawn_model(seed, beforehand=None, zeros=None, shape=None):
-    """startprob, transmat, emissionprob (S, X) of a random model; with `beforehand` one step after some
-    distribution."""
+    """startprob, transmat, emissionprob (S, X), drawn; with `beforehand` one step after some distribution."""
     rng = np.random.default_rng(seed)
     beforehand = seed % 2 == 0 if beforehand is None else beforehand
     zeros = (0.0, 0.3, 0.6)[seed % 3] if zeros is None else zeros
@@ -32,13 +27,8 @@ def drawn_model(seed, beforehand=None, zeros=None, shape=None):
 
 def texts_for(model, seed, n=6, length=6):
     """Random texts: half of them of the model, half of any tokens, which may be impossible."""
-    words = np.shape(model[2])[1]
-    return np.concatenate(
-        [
-            HMM.from_rows(*model).sample(n // 2, length, seed).tokens,
-            np.random.default_rng(seed).integers(0, words, (n // 2, length)),
-        ]
-    )
+    own = HMM.from_rows(*model).sample(n // 2, length, seed).tokens
+    return np.concatenate([own, np.random.default_rng(seed).integers(0, np.shape(model[2])[1], (n // 2, length))])
 
 
 def likelihoods(model, texts):

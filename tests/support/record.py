@@ -33,20 +33,14 @@ def counted(reports: list) -> dict[str, dict[str, int]]:
     return {kind: dict(sorted(counts.items())) for kind, counts in sorted(found.items())}
 
 
-def reason(report) -> str:
-    """Why a test was skipped."""
-    return str(report.longrepr[2]).removeprefix("Skipped: ")
-
-
 def commit() -> str | None:
     """The commit that is tested, with `+` where anything but stored runs differs from it; None where git knows none."""
     from hmmlib.experiments.provenance import git_commit
 
+    if not (found := git_commit()):
+        return None
     changed = ["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no", "--", ".", ":!tests/results"]
-    if found := git_commit():
-        done = subprocess.run(changed, capture_output=True, text=True, check=True)
-        return found.rstrip("+") + "+" * bool(done.stdout)
-    return None
+    return found.rstrip("+") + "+" * bool(subprocess.run(changed, capture_output=True, check=True).stdout)
 
 
 def where() -> dict:
@@ -81,13 +75,9 @@ class Record:
             terminalreporter.write_line(f"{self.path} is left as it was: {why}")
             return
         passed = [report for report in self.reports if report.passed]
-        found = {
-            **self.where,
-            "seconds": round(time.monotonic() - self.began),
-            "passed": len(passed),
-            "skipped": dict(Counter(reason(report) for report in self.reports if report.skipped)),
-            **counted(passed),
-        }
+        skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in self.reports if report.skipped]
+        found = {**self.where, "seconds": round(time.monotonic() - self.began), "passed": len(passed)}
+        found |= {"skipped": dict(Counter(skipped)), **counted(passed)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
         terminalreporter.write_line(f"what was tried stands in {self.path}")

@@ -1,5 +1,4 @@
-"""What tests of trials, stores and sweeps share: tiny trials, the numbers in a store, and commands that end at a
-step."""
+"""What tests of trials, stores and sweeps share: tiny trials, their numbers, and commands that end at a step."""
 
 import dataclasses
 import os
@@ -7,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from hmmlib.experiments.measurements import MEASUREMENTS
@@ -16,13 +16,10 @@ from hmmlib.experiments.trials import TrialResult, trial_seeds
 
 TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
 """A trial of a tenth of a second."""
-PANEL = dict(n_tokens=4, steps=40, train=100, validation=20, test=60, evaluation=20)
-"""What makes a trial of a panel a matter of half a second."""
 CHANGES = [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
 """The same as TINY for a command, but for --n-states."""
-MEASURED = [
-    field.name for field in dataclasses.fields(TrialResult) if field.name not in ("spec", "seconds", "environment")
-]
+_ASIDE = ("spec", "seconds", "environment")
+MEASURED = [field.name for field in dataclasses.fields(TrialResult) if field.name not in _ASIDE]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 """One thread, as in the tests' own process, so that numbers are the same to the last bit."""
 ENVIRONMENT.pop("RAY_ADDRESS", None)
@@ -67,8 +64,7 @@ runpy.run_module("hmmlib", run_name="__main__", alter_sys=True)
 
 
 def command_at_step(step: int, sent: signal.Signals, *words: object) -> subprocess.CompletedProcess:
-    """A command of this library that sends itself a signal at a step of its pretraining, with a checkpoint after each
-    step."""
+    """A command that sends itself a signal at a step of its pretraining, with a checkpoint after each step."""
     call = [sys.executable, "-c", AT_STEP, str(step), str(int(sent)), *map(str, words)]
     return subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
 
@@ -77,12 +73,9 @@ def relatives(mark: str) -> list[str]:
     """Numbers and command lines of the running processes that have `mark` in their environment: "1: init"."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(OSError):  # it has ended meanwhile, or is another user's
             if mark.encode() in (folder / "environ").read_bytes():
-                words = (folder / "cmdline").read_text().replace("\0", " ")
-                found.append(f"{folder.name}: {words}")
-        except OSError:
-            continue
+                found.append(f"{folder.name}: {(folder / 'cmdline').read_text().replace(chr(0), ' ')}")
     return found
 
 

@@ -25,8 +25,11 @@ settings.register_profile("thorough", COMMON, max_examples=1000, print_blob=True
 settings.load_profile("thorough" if SLOW else "quick")
 
 
-def for_all(**drawn):
-    """A test of each example that the strategies draw; its attribute `held` counts those for which it held."""
+def for_all(damage, *more, **drawn):
+    """A test of each example that the strategies draw, and the damages to the library that must make it fail.
+
+    Its attribute `held` counts the examples for which it held.
+    """
 
     def decorate(check):
         @given(**drawn)
@@ -35,24 +38,30 @@ def for_all(**drawn):
             check(**example)
             counted.held += 1
 
-        counted.plain, counted.drawn, counted.held = check, drawn, 0
+        counted.plain, counted.drawn, counted.held, counted.damages = check, drawn, 0, (damage, *more)
         return counted
 
     return decorate
 
 
-def properties(module):
-    """Every property among the names of a module."""
-    return {value for value in module.values() if hasattr(value, "drawn")}
+def controls(module):
+    """A test that each property of a module fails where the library is damaged: one example that breaks it is
+    enough."""
+    cases = [
+        pytest.param(value, damage, id=f"{name}-{k}", marks=getattr(value, "pytestmark", []))
+        for name, value in module.items()
+        if hasattr(value, "damages")
+        for k, damage in enumerate(value.damages)
+    ]
 
-
-def must_fail(wanted, damage):
-    """The property does not hold of the damaged library: the first example that breaks it is enough."""
-    sought = settings(max_examples=2000, derandomize=True, phases=[Phase.generate])
-    with pytest.MonkeyPatch.context() as patch:
-        damage(patch)
+    @pytest.mark.parametrize(("wanted", "damage"), cases)
+    def must_fail(wanted, damage, monkeypatch):
+        sought = settings(max_examples=2000, derandomize=True, phases=[Phase.generate])
+        damage(monkeypatch)
         with pytest.raises(AssertionError):
             sought(given(**wanted.drawn)(wanted.plain))()
+
+    return must_fail
 
 
 # Models
@@ -61,6 +70,7 @@ MILD = st.sampled_from([0.0, 1.0, 1.0, 2.0, 0.02]) | st.floats(0.02, 1.0)
 """Zeros, ties, and nothing so small that products of a dozen leave float32."""
 HARD = st.sampled_from([0.0, 1.0, 1.0, 3.0, 1e-6, 1e-9]) | st.floats(1e-9, 1.0)
 """Near-zeros too: as small as whatever text of some seven tokens allows, one that contradicts itself included."""
+SEEDS = st.integers(0, 2**31)
 
 
 @st.composite
@@ -89,10 +99,10 @@ def hmms(draw, entries=HARD, dtype=torch.float64):
 
 
 @st.composite
-def memory_hmms(draw, entries=HARD, dtype=torch.float64, values=3):
-    """Memory models of 1 to 3 cells, 1 to `values` values (at most 2 in three cells), and 1 or 2 syntax states."""
+def memory_hmms(draw, entries=HARD, dtype=torch.float64):
+    """Memory models of 1 to 3 cells, 1 to 3 values (at most 2 in three cells), and 1 or 2 syntax states."""
     n_cells = draw(st.integers(1, 3))
-    n_values = draw(st.integers(1, min(values, 5 - n_cells)))
+    n_values = draw(st.integers(1, min(3, 5 - n_cells)))
     n_states, n_tokens = n_cells * draw(st.integers(1, 2 if n_cells < 3 else 1)), draw(st.integers(1, 4))
     shapes = (n_states, n_states), (n_tokens, n_values, n_states), (n_states,)
     chain = [draw(columns(shape, entries)) for shape in shapes]
@@ -104,23 +114,15 @@ def models(entries=HARD, dtype=torch.float64):
     return hmms(entries, dtype) | memory_hmms(entries, dtype)
 
 
-SEEDS = st.integers(0, 2**31)
-
-
 @st.composite
-def with_tokens(draw, model, longest=6, most=4):
+def asked(draw, entries=HARD, dtype=torch.float64, family=models, longest=6, most=4):
     """A model and tokens (n, T) for it, n ≤ `most`: likely ones or any, with some or all of them hidden."""
-    model = draw(model)
+    model = draw(family(entries, dtype))
     shape = draw(st.integers(1, most)), draw(st.integers(1, longest))
     if draw(st.booleans()):
         return model, torch.as_tensor(draw(arrays(np.int64, shape, elements=st.integers(MASK, model.n_tokens - 1))))
     hidden = draw(arrays(np.bool_, shape))
     return model, torch.where(torch.as_tensor(hidden), MASK, model.sample(*shape, draw(SEEDS)).tokens)
-
-
-def asked(entries=HARD, dtype=torch.float64, family=models, **sizes):
-    """A model and its tokens."""
-    return with_tokens(family(entries, dtype), **sizes)
 
 
 @st.composite
@@ -142,18 +144,15 @@ def prompted(draw, entries=HARD, dtype=torch.float64, **sizes):
 
 def answers(model, tokens, prompt=None):
     """Every family of distributions that inference has to give, by name: (n, …, entries)."""
-    if prompt is not None:
-        return {
-            "G": messages.masked_token_probs(model, tokens, prompt),
-            "latents": messages.latent_given_others(model, tokens, prompt),
-        }
+    given = () if prompt is None else (prompt,)
     found = {
-        "G": messages.masked_token_probs(model, tokens),
-        "latents": messages.latent_given_others(model, tokens),
-        "posteriors": messages.posteriors(model, tokens),
+        "G": messages.masked_token_probs(model, tokens, *given),
+        "latents": messages.latent_given_others(model, tokens, *given),
     }
-    for cell in range(getattr(model, "n_cells", 0)):
-        found[f"memory {cell}"] = messages.memory_posterior(model, tokens, cell)
+    if prompt is None:
+        found["posteriors"] = messages.posteriors(model, tokens)
+        for cell in range(getattr(model, "n_cells", 0)):
+            found[f"memory {cell}"] = messages.memory_posterior(model, tokens, cell)
     return found
 
 

@@ -6,27 +6,25 @@ import transformers
 from hmmlib.training.bert import Shape, build
 from hmmlib.validation import MASK
 
-SIZES = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
-LONG = dict(max_position_embeddings=24)
-SPECIAL = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+_LAYERS = dict(vocab_size=40, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+_SIZES = dict(**_LAYERS, hidden_size=16, max_position_embeddings=24)
+_SPECIAL = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 MODELS = {
-    "BertForMaskedLM": lambda: transformers.BertConfig(**SIZES, **LONG),
-    "RobertaForMaskedLM": lambda: transformers.RobertaConfig(**SIZES, **LONG, **SPECIAL),
-    "MPNetForMaskedLM": lambda: transformers.MPNetConfig(**SIZES, **LONG),
-    "DistilBertForMaskedLM": lambda: transformers.DistilBertConfig(
-        vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, **LONG
+    "BertForMaskedLM": _SIZES,
+    "RobertaForMaskedLM": _SIZES | _SPECIAL,
+    "MPNetForMaskedLM": _SIZES,
+    "DistilBertForMaskedLM": dict(
+        vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=24
     ),
-    "AlbertForMaskedLM": lambda: transformers.AlbertConfig(**SIZES, **LONG, embedding_size=8),
-    "ElectraForMaskedLM": lambda: transformers.ElectraConfig(**SIZES, **LONG, embedding_size=16),
-    "ModernBertForMaskedLM": lambda: transformers.ModernBertConfig(
-        **SIZES, **LONG, **SPECIAL, cls_token_id=1, sep_token_id=2
-    ),
-    "GPT2LMHeadModel": lambda: transformers.GPT2Config(
+    "AlbertForMaskedLM": dict(**_SIZES, embedding_size=8),
+    "ElectraForMaskedLM": dict(**_SIZES, embedding_size=16),
+    "ModernBertForMaskedLM": dict(**_SIZES, **_SPECIAL, cls_token_id=1, sep_token_id=2),
+    "GPT2LMHeadModel": dict(
         vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=24, bos_token_id=1, eos_token_id=2
     ),
-    "LlamaForCausalLM": lambda: transformers.LlamaConfig(**SIZES, **LONG),
+    "LlamaForCausalLM": _SIZES,
 }
-"""Models of `transformers` with 24 positions."""
+"""Models of `transformers` with 24 positions, and what their configuration is made of."""
 TOKENS, MASK_ID, CLS, SEP = [7, 31, 12, 9], 4, 1, 2
 """Ids that they are read with."""
 
@@ -42,7 +40,8 @@ def spread(network, factor):
 def model(name):
     """One of MODELS, with random weights."""
     torch.manual_seed(0)
-    return spread(getattr(transformers, name)(MODELS[name]()), 8)
+    kind = getattr(transformers, name)
+    return spread(kind(kind.config_class(**MODELS[name])), 8)
 
 
 def lively(dropout=0.0, n_tokens=4, **sizes):

@@ -29,8 +29,7 @@ class Pass(NamedTuple):
 
 
 def values_of(model):
-    """Which value of the memory each state looks up, for each joint value of all cells, (K, H); zeros without
-    memory."""
+    """Which value of the memory each state looks up, for each joint value of all cells, (K, H); else zeros."""
     if isinstance(model, HMM):
         return np.zeros((1, model.n_states), int)
     cells = np.arange(model.n_states) // model.n_syntax
@@ -79,5 +78,4 @@ def share(part, whole):
 
 def surely(found, states):
     """Which positions are surely in `states`, by exact zeros, (L,)."""
-    outside = np.delete(found.states, states, axis=1).sum(1)
-    return (found.left > 0) & (outside == 0)
+    return (found.left > 0) & (np.delete(found.states, states, axis=1).sum(1) == 0)
