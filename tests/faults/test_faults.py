@@ -122,17 +122,22 @@ def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, surviv
 # Disks that are full, and files that may be no longer than so many bytes.
 
 
-def test_a_file_that_cannot_be_finished_is_not_begun(tmp_path, survived):
+@pytest.mark.parametrize(
+    "write", [lambda path: write_whole(path, "0123456789" * 900), lambda path: write_ledger(path, [], 2, 0)]
+)
+def test_a_file_that_cannot_be_finished_is_not_begun(write, tmp_path, survived):
     """A disk that is full after n bytes, for many n: the old file stays, nothing is beside it, an error names it."""
-    path, text = tmp_path / "store" / "a.json", "0123456789" * 900
+    path, whole = tmp_path / "store" / "a.json", tmp_path / "whole.json"
+    write(whole)
     write_whole(path, "old")
-    for size in range(0, len(text), 100):
+    sizes = range(0, whole.stat().st_size, 100)
+    for size in sizes:
         with no_longer_than(size), pytest.raises(OSError, match=f"{path} could not be written: .*too large"):
-            write_whole(path, text)
+            write(path)
         assert (path.read_text(), os.listdir(path.parent)) == ("old", ["a.json"])
-    survived("write broken off", len(range(0, len(text), 100)))
-    write_whole(path, text)
-    assert path.read_text() == text
+    survived("write broken off", len(sizes))
+    write(path)
+    assert path.read_text() == whole.read_text()
 
 
 def test_a_disk_that_fills_up_while_a_checkpoint_is_written_costs_nothing(tmp_path, survived):
@@ -204,17 +209,6 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp
     assert {share for _, share in reports} == {1.0}, "it was pretrained again"
     assert stored(store) == {f"{SPECS[0].hash}.json": numbers(results[0])}
     assert not any((store / "smoke" / ".unfinished").iterdir())
-
-
-def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, survived):
-    path = tmp_path / "ledger.json"
-    write_ledger(path, [], 1, 0)
-    old = path.read_text()
-    for size in (0, 100, len(old) // 2):
-        with no_longer_than(size), pytest.raises(OSError, match=f"{path} could not be written"):
-            write_ledger(path, [], 2, 0)
-        assert path.read_text() == old
-        survived("write broken off")
 
 
 # Stores that cannot be written.

@@ -151,8 +151,11 @@ def test_a_damaged_checkpoint_is_put_aside_with_one_line_and_another_programs_fi
     workers, call, tmp_path, monkeypatch
 ):
     """One worker, in the tests' own process, stands in `make test` for two."""
-    show = lambda *warning: sys.stderr.write(warnings.formatwarning(*warning[:4]))  # noqa: E731, as Python does
-    monkeypatch.setattr(warnings, "showwarning", show)
+
+    def show(*warning):
+        sys.stderr.write(warnings.formatwarning(*warning[:4]))
+
+    monkeypatch.setattr(warnings, "showwarning", show)  # as Python does, where no test catches them
     words = ["trial", "--n-states", 4] if workers == 1 else [*MISSING, "left", "--size", 4, "--workers", workers]
     run = partial(call if workers == 1 else apart, *words, *SMOKE, tmp_path)
     path = checkpoint_path(TrialSpec("smoke", n_states=4, **SMALL), tmp_path)
