@@ -278,19 +278,16 @@ def test_a_trial_says_where_it_is_and_on_a_terminal_leaves_no_line_behind(words,
     assert "\x1b[2K" in out, "a line was shown and taken back"
 
 
-@pytest.mark.parametrize(
-    ("folders", "stands", "expected"), [("", ".", "ledger.json"), ("mine", ".", "mine/ledger.json"),
-                                        ("mine deeper", "deeper", "ledger.json")]
-)  # fmt: skip
-def test_the_ledger_goes_into_the_folder_mine_where_the_user_stands_in_a_checkout(
-    folders, stands, expected, call, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("folders", ["", "mine", "mine deeper"])
+def test_the_ledger_goes_into_the_folder_mine_where_the_user_stands_in_a_checkout(folders, call, tmp_path, monkeypatch):
     """No folder is made for it, and none further up is used."""
     made = partial(ledger.run, find("Proposition 3.4"))
     monkeypatch.setattr(ledger, "run_all", lambda instances, seed, *_, **__: [made(instances, seed)])
     for name in folders.split():
         (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / stands)
+    stands = tmp_path / "deeper" if "deeper" in folders else tmp_path
+    expected = "mine/ledger.json" if folders == "mine" else "ledger.json"
+    monkeypatch.chdir(stands)
     code, out, _ = call("ledger", "--instances", 5)
     assert (code, out.splitlines()[-1]) == (0, expected)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / stands / expected]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [stands / expected]

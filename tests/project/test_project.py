@@ -42,7 +42,7 @@ def test_the_lock_has_exact_versions_with_hashes_within_each_requirements_range_
 def test_tests_that_mutants_meet_start_no_processes_unless_they_are_marked_as_outside():
     chosen = SETTINGS["tool"]["mutmut"]["pytest_add_cli_args_test_selection"]
     texts = {path: path.read_text() for folder in chosen[:-2] for path in (ROOT / folder).glob("test_*.py")}
-    assert len(texts) > 20
+    assert any("import subprocess" in text for text in texts.values()), "else there is nothing to notice"
     assert not [path for path, text in texts.items() if "import subprocess" in text and "mark.outside" not in text]
 
 
