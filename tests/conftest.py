@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from budget import Budget
-from commands import call  # noqa: F401, a fixture
+from commands import call, compiled  # noqa: F401, fixtures
 from faults import disk, survived  # noqa: F401, fixtures
 from record import Record, counted
 

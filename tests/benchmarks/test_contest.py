@@ -1,7 +1,5 @@
-"""The benchmarks' harness and contestants: contests of tiny contestants, rows that are kept, both sides doing the
-same."""
+"""The benchmarks are fair: contestants take turns on equal terms, failures are told, and both sides do the same."""
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from record import slow
 from runs import soon
 
 if sys.platform != "linux":
@@ -26,7 +23,6 @@ from typer.testing import CliRunner
 
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.training import pretraining
 from hmmlib.training.tuning import all_probs_at_mask, tune_head
 
@@ -40,14 +36,10 @@ def fake(name: str, call: str = "sleeper", work: float = 1.0, **options) -> Cont
     return Contestant(name, f"fake_contestants:{call}", options, peer=False, work=work, env=FAKES)
 
 
-def by_name(result: dict) -> dict[str, dict]:
-    return {row["name"]: row for row in result["contestants"]}
-
-
 def test_calls_are_timed_and_their_memory_and_results_compared():
     two = [fake("a", seconds=0.02, value=1.0), fake("b", seconds=0.06, value=1.25), fake("c", "hoarder", gib=0.25)]
     result = contest(two, threads=1, rounds=3, tolerance=0.5)
-    rows = by_name(result)
+    rows = {row["name"]: row for row in result["contestants"]}
     for name, least in (("a", 0.02), ("b", 0.06), ("c", 0.0)):
         assert len(rows[name]["seconds"]) == 3
         assert min(rows[name]["seconds"]) >= least
@@ -59,39 +51,37 @@ def test_calls_are_timed_and_their_memory_and_results_compared():
     assert contest(nan, threads=1, rounds=1, tolerance=0.1)["agree"] is False
 
 
-def test_they_take_turns_and_a_budget_ends_the_rounds_after_the_third(tmp_path):
+def test_they_take_turns_on_one_processor_and_a_budget_ends_the_rounds_after_the_third(tmp_path):
     log = tmp_path / "log"
     two = [fake(name, "diarist", path=str(log), word=name) for name in "ab"]
     contest(two, threads=1, rounds=9, budget=0.0)
     assert log.read_text() == "ab" + "ab" * 3
-
-
-def test_who_fails_is_recorded_with_the_reason_and_the_others_go_on():
-    result = contest(
-        [
-            fake("good"),
-            fake("slow", seconds=30.0, first=0.0),
-            fake("hoarder", "hoarder", gib=1.0),
-            fake("faulty", "faulty", message="no luck today"),
-            fake("quitter", "quitter", code=3),
-        ],
-        threads=1, rounds=2, box=1.0, limit=GIB // 4, tolerance=0.1,
-    )  # fmt: skip
-    rows = by_name(result)
-    assert rows["slow"]["failed"] == "more than 1 s"
-    assert rows["hoarder"]["failed"] == "more than 0.25 GiB of memory"
-    assert rows["faulty"]["failed"] == "RuntimeError: no luck today"
-    assert rows["quitter"]["failed"].startswith("ended with exit code 3")
-    assert len(rows["good"]["seconds"]) == 2
-    assert not any("seconds" in row for name, row in rows.items() if name != "good")
-    assert result["agree"] is None, "nothing was compared"
-
-
-def test_one_thread_means_one_processor():
     two = [fake("a", "processors"), fake("b", value=1.0)]
     assert contest(two, threads=1, rounds=1, tolerance=0)["differences"] == {"b": 0.0}
     with pytest.raises(ValueError, match="threads must be 1 to"):
         contest(two, threads=10_000)
+
+
+def test_who_fails_is_recorded_with_the_reason_and_the_others_go_on():
+    reasons = {
+        "slow": "more than 3 s",
+        "hoarder": "more than 0.25 GiB of memory",
+        "faulty": "RuntimeError: no luck today",
+        "quitter": "ended with exit code 3",
+    }
+    failing = [
+        fake("slow", seconds=30.0, first=0.0),
+        fake("hoarder", "hoarder", gib=1.0),
+        fake("faulty", "faulty", message="no luck today"),
+        fake("quitter", "quitter", code=3),
+    ]
+    result = contest([fake("good"), *failing], threads=1, rounds=2, box=3.0, limit=GIB // 4, tolerance=0.1)
+    good, *rows = result["contestants"]
+    assert len(good["seconds"]) == 2
+    for row in rows:
+        assert row["failed"].startswith(reasons.pop(row["name"]))
+        assert "seconds" not in row
+    assert (reasons, result["agree"]) == ({}, None), "nothing was compared"
 
 
 def test_a_stopped_worker_does_not_outlive_the_process_that_started_it(tmp_path):
@@ -133,32 +123,6 @@ def test_an_unknown_benchmark_is_refused_and_each_table_has_one():
     assert done.exit_code == 2
     assert "there is no benchmark 'posterior'; there are posteriors" in " ".join(done.stderr.split())
     assert run.BENCHMARKS.keys() == tables.TABLES.keys()
-
-
-@slow  # tests/inference/test_messages.py lays the same peers beside the library
-def test_all_contestants_compute_the_same(tmp_path, monkeypatch):
-    """Where the tests' own environment has the peers as well."""
-    monkeypatch.setattr(measures, "INPUTS", tmp_path)
-    model, flat = random_hmm(4, 3, seed=1, temperature=0.3), random_memory_hmm(2, 4, 3, seed=1, n_cells=2)
-    tokens, key = flat.sample(20, 9, seed=2).tokens, dict(states=4, n=20, length=9, dtype="float64", threads=1)
-    inputs = measures.save("posteriors", model, model.sample(20, 9, seed=2).tokens)
-    contests = {what: measures.smoothers(inputs, what, **key) for what in ("posteriors", "G")}
-    own, lifted = measures.save("own", flat, tokens), measures.save("flat", flat.flatten(), tokens)
-    contests["memory"] = [
-        measures.hmmlib("ours:masked", options=dict(dtype="float64"), inputs=own),
-        measures.dynamax("masked", "float64", options=dict(n=10), inputs=lifted),
-    ]
-    sized = dict(options=dict(n=100, length=30), inputs=inputs)
-    contests["sampling"] = [
-        measures.hmmlib("ours:sample", **sized),
-        measures.dynamax("sample", "float64", **sized),
-        Contestant("hmmlearn", "with_hmmlearn:sample", **sized),
-    ]
-    for what, who in contests.items():
-        here = [dataclasses.replace(one, peer=False) for one in who]
-        result = contest(here, threads=1, rounds=1, tolerance=0.1 if what == "sampling" else 1e-9)
-        assert len(result["differences"]) == len(who) - 1, result
-        assert result["agree"], result["differences"]
 
 
 # Pretraining, tuning and learning curves
@@ -209,18 +173,15 @@ def test_whole_runs_train_and_ours_is_the_librarys(settings, monkeypatch):
     assert seconds > 0
 
 
-def test_runs_of_the_curves_are_asked_for_once_each(monkeypatch):
-    keys = []
+def test_runs_of_the_curves_are_asked_for_once_each_trained_and_measured(monkeypatch):
+    keys, stored = [], tables.load("learning-curves")["rows"]
     learning.learning_curves(lambda make, **key: keys.append(key) or key | {"excess": key["steps"]}, quick=False)
-    assert len({str(key) for key in keys}) == len(keys) == len(tables.load("learning-curves")["rows"])
+    assert len({str(key) for key in keys}) == len(keys) == len(stored)
     ours = [key for key in keys if key["side"] == "hmmlib"]
-    stored = [row for row in tables.load("learning-curves")["rows"] if row["side"] == "hmmlib"]
-    assert sorted(map(str, ours)) == sorted(str({name: row[name] for name in ours[0]}) for row in stored)
+    kept = [{name: row[name] for name in ours[0]} for row in stored if row["side"] == "hmmlib"]
+    assert sorted(map(str, ours)) == sorted(map(str, kept))
     chosen = [steps * (changes.get("batch") or 64) for steps, changes in learning.choices()]
     assert {*chosen} == {TrialSpec("quick").steps * 64}, "the choices see equally many tokens"
-
-
-def test_a_run_of_the_curves_is_trained_and_measured(monkeypatch):
     monkeypatch.setattr(learning, "PRESET", "smoke")
     row = learning.train(learning.ours(4, 0, 5))
     assert row["tokens"] == 5 * 32 * 25

@@ -50,8 +50,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="process
 
 
 @pytest.fixture
-def project(tmp_path):
-    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's tools."""
+def project(tmp_path, monkeypatch):
+    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's tools.
+    In this process too they are at work on it."""
     root = tmp_path / "project"
     for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
         (root / folder).mkdir(parents=True)
@@ -72,17 +73,18 @@ def project(tmp_path):
         mark=f"HMMLIB_FAULT={root}",
         environment={**ENVIRONMENT, "HMMLIB_FAULT": str(root), "PYTHONPATH": str(ROOT)},
     )
-    made.call = [sys.executable, str(root / "book" / "notebooks.py")]
-    subprocess.run([*made.call, "twins"], env=made.environment, check=True, capture_output=True)
+    made.call = [sys.executable, str(root / "book" / "notebooks.py"), "execute", "--jobs", "2"]
+    monkeypatch.setattr(pipeline, "ROOT", root)
+    monkeypatch.setattr(pipeline, "EXECUTED", made.executed)
+    pipeline.write_twins(check=False)
     yield made
     for process in relatives(made.mark):
         os.kill(int(process.split(":")[0]), signal.SIGKILL)
 
 
-def build(project, jobs=2, **more) -> subprocess.CompletedProcess:
-    call = [*project.call, "execute", "--jobs", str(jobs)]
+def build(project) -> subprocess.CompletedProcess:
     return subprocess.run(
-        call, env={**project.environment, **more}, capture_output=True, text=True, check=False, timeout=600
+        project.call, env=project.environment, capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -111,7 +113,7 @@ def ends_right(project, done: subprocess.CompletedProcess) -> None:
     assert soon(lambda: not relatives(project.mark)), relatives(project.mark)
 
 
-# Kernels that die.
+# Kernels that die, and builds that are broken off.
 
 
 def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(project, survived):
@@ -129,17 +131,14 @@ def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(project,
     survived("kernel died")
 
 
-# Builds that are broken off.
-
-
 @linux
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=slow), signal.SIGKILL], ids=lambda how: how.name)
 def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(how, project, survived):
     """Two jobs are at work, a in a cell that waits. The next build begins at once, as an impatient reader's does.
     A kill stands in `make test` for the slow interrupt."""
     (project.root / "a.act").write_text(WAIT)
-    call, streams = [*project.call, "execute", "--jobs", "2"], dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    running = subprocess.Popen(call, env=project.environment, text=True, preexec_fn=heeding, **streams)
+    streams = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = subprocess.Popen(project.call, env=project.environment, text=True, preexec_fn=heeding, **streams)
     assert soon((project.root / "waiting").exists, 120)
     running.send_signal(how)
     _, errors = running.communicate(timeout=90)
@@ -154,23 +153,25 @@ def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_righ
     survived("build broken off")
 
 
-# Copies that are not whole, and full disks.
+# Copies that are not whole, clocks, and full disks.
 
 
-def here(project, monkeypatch):
-    """The build's tools in this process, at work on the project."""
-    monkeypatch.setattr(pipeline, "ROOT", project.root)
-    monkeypatch.setattr(pipeline, "EXECUTED", project.executed)
-    return project.root / "notebooks" / "a.ipynb", project.root / "parameters" / "quick.yaml"
-
-
-def test_a_copy_cut_short_is_no_copy(project, monkeypatch, survived):
+def test_a_copy_cut_short_is_no_copy_and_a_copys_age_says_nothing(project, survived):
     """As a machine's crash may leave it: the notebook is run again, at whatever byte its copy ends."""
-    path, parameters = here(project, monkeypatch)
-    copy, run = project.executed / "a.ipynb", nbformat.read(path, 4)
+    path, parameters = project.root / "notebooks" / "a.ipynb", project.root / "parameters" / "quick.yaml"
+    copy, made_of = project.executed / "a.ipynb", pipeline.key(path, parameters)
     copy.parent.mkdir(parents=True)
-    pipeline.write(pipeline.page(path, run, pipeline.key(path, parameters)), copy)
-    assert pipeline.up_to_date(path, parameters)
+    pipeline.write(pipeline.page(path, nbformat.read(path, 4), made_of), copy)
+    library = project.root / "hmmlib" / "__init__.py"
+    for moment in (0, time.time() - 86400, time.time() + 365 * 86400):
+        for file in project.root.rglob("*"):
+            os.utime(file, (moment, moment))
+        assert pipeline.up_to_date(path, parameters)
+        library.write_text("x")  # of the same time as before
+        os.utime(library, (moment, moment))
+        assert not pipeline.up_to_date(path, parameters)
+        library.write_text("")
+        survived("clock jumps")
     content = copy.read_bytes().rstrip()
     for length in range(0, len(content), 7):
         copy.write_bytes(content[:length])
@@ -178,16 +179,17 @@ def test_a_copy_cut_short_is_no_copy(project, monkeypatch, survived):
     survived("copy cut short", len(range(0, len(content), 7)))
 
 
+@slow
 def test_a_full_disk_is_named_and_the_build_goes_on_when_there_is_room(project, disk, survived):
-    """There is no room for new text on a page, and the old page stays."""
-    shutil.copytree(project.root / "build", disk(kib=1000), dirs_exist_ok=True)
+    """There is no room for new text on a page, and the old page stays. In `make test`, what writes all files stands
+    for it: test_a_file_that_cannot_be_finished_is_not_begun."""
     shutil.rmtree(project.root / "build")
     (project.root / "build").symlink_to(disk(kib=1000))
     ends_right(project, build(project))
     filler, before = fill(project.root / "build"), (project.executed / "a.ipynb").read_bytes()
     source = project.root / "notebooks" / "a.md"
     source.write_text(source.read_text().replace("# a\n", "# a\n\n" + "More text. " * 1000 + "\n"))
-    subprocess.run([*project.call, "twins"], env=project.environment, check=True, capture_output=True)
+    pipeline.write_twins(check=False)
     done = build(project)
     assert done.returncode == 1
     assert re.search(rf"^notebooks\.py: {project.executed}/a\.ipynb could not be written: .*No space", done.stderr)
@@ -197,17 +199,3 @@ def test_a_full_disk_is_named_and_the_build_goes_on_when_there_is_room(project, 
     filler.unlink()
     ends_right(project, build(project))
     assert b"More text. " in (project.executed / "a.ipynb").read_bytes()
-
-
-def test_what_is_executed_follows_contents_whatever_the_clock_says(project, monkeypatch, survived):
-    path, parameters = here(project, monkeypatch)
-    library, made_of = project.root / "hmmlib" / "__init__.py", pipeline.key(path, parameters)
-    for moment in (0, time.time() - 86400, time.time() + 365 * 86400):
-        for file in project.root.rglob("*"):
-            os.utime(file, (moment, moment))
-        assert pipeline.key(path, parameters) == made_of
-        library.write_text("x")  # of the same time as before
-        os.utime(library, (moment, moment))
-        assert pipeline.key(path, parameters) != made_of
-        library.write_text("")
-        survived("clock jumps")

@@ -10,9 +10,10 @@ import short_pretraining
 import torch
 from commands import one_line
 from companion.figures.live import gather
+from companion.pages import write_ledger
 from faults import fill, no_longer_than
 from record import slow
-from runs import ENVIRONMENT, TINY, numbers, stored
+from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 from short_pretraining import STEPS, leave_two, train, undisturbed
 
 from hmmlib.experiments import sweeps
@@ -24,10 +25,7 @@ from hmmlib.files import write_whole
 from hmmlib.training import checkpoints
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
-YEAR, DAY = 365 * 86400, 86400
-SMALL = ["trial", "--preset", "smoke", "--n-states", "3"]
-SMALL += [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
-SMALL += ["--store"]
+SMALL = ["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"]
 """The command line's words for SPECS[0], before those for the store."""
 
 
@@ -46,8 +44,11 @@ path, here = sys.argv[1:]
 sys.path.insert(0, here)
 import torch
 torch.set_num_threads(1)
-from hmmlib.training import checkpoints
+from hmmlib import random_hmm
+from hmmlib.training import bert, checkpoints
 from short_pretraining import train
+bert.build(bert.Shape(1, 8, 2, 8), 4, 0)  # what this imports and loads, the children need not
+random_hmm(3, 4, 1).sample(1, 2, 0)
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -121,45 +122,44 @@ def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, surviv
 # Disks that are full, and files that may be no longer than so many bytes.
 
 
-def test_a_file_that_cannot_be_finished_is_not_begun(tmp_path, survived):
+@pytest.mark.parametrize(
+    "write", [lambda path: write_whole(path, "0123456789" * 900), lambda path: write_ledger(path, [], 2, 0)]
+)
+def test_a_file_that_cannot_be_finished_is_not_begun(write, tmp_path, survived):
     """A disk that is full after n bytes, for many n: the old file stays, nothing is beside it, an error names it."""
-    path, text = tmp_path / "store" / "a.json", "0123456789" * 900
+    path, whole = tmp_path / "store" / "a.json", tmp_path / "whole.json"
+    write(whole)
     write_whole(path, "old")
-    for size in range(0, len(text), 100):
+    sizes = range(0, whole.stat().st_size, 100)
+    for size in sizes:
         with no_longer_than(size), pytest.raises(OSError, match=f"{path} could not be written: .*too large"):
-            write_whole(path, text)
+            write(path)
         assert (path.read_text(), os.listdir(path.parent)) == ("old", ["a.json"])
-    survived("write broken off", len(range(0, len(text), 100)))
-    write_whole(path, text)
-    assert path.read_text() == text
+    survived("write broken off", len(sizes))
+    write(path)
+    assert path.read_text() == whole.read_text()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.99])
-def test_a_disk_that_fills_up_while_a_checkpoint_is_written_costs_nothing(share, tmp_path, survived):
+def test_a_disk_that_fills_up_while_a_checkpoint_is_written_costs_nothing(tmp_path, survived):
     path = tmp_path / "one.safetensors"
     leave_two(path)
-    before, size = path.read_bytes(), path.stat().st_size
-    with no_longer_than(int(share * size)), pytest.raises(OSError, match=f"could be written to {path}: .*too large"):
-        train("Muon", path, every=0)
-    assert path.read_bytes() == before
-    assert sorted(os.listdir(tmp_path)) == ["one.previous.safetensors", "one.safetensors"]
-    reports = []
+    before, size, reports = path.read_bytes(), path.stat().st_size, []
+    for share in (0.0, 0.3, 0.6, 0.99):
+        with no_longer_than(int(share * size)), pytest.raises(OSError, match=f"could be written to {path}: .*too lar"):
+            train("Muon", path, every=0)
+        assert path.read_bytes() == before
+        assert sorted(os.listdir(tmp_path)) == ["one.previous.safetensors", "one.safetensors"]
+        survived("write broken off")
     assert train("Muon", path, lambda now, loss: reports.append(now)) == undisturbed("Muon")
     assert reports == list(range(6, STEPS))
-    survived("write broken off")
 
 
 def test_a_full_disk_ends_the_command_in_one_line_and_it_goes_on_when_there_is_room(results, call, disk, survived):
-    """A disk that is smaller than a checkpoint, then a larger one that is full, then one with room.
-
-    First as a command of its own, then in this process.
-    """
+    """A disk that is smaller than a checkpoint, then a larger one that is full, then one with room."""
     store = disk(kib=100)
     path = checkpoint_path(SPECS[0], store)
-    command = [sys.executable, "-m", "hmmlib", *SMALL, str(store)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=600)
     said = f"no checkpoint could be written to {path}: ", "No space left on device"
-    one_line((done.returncode, done.stdout, done.stderr), *said)
+    one_line(call(*SMALL, store), *said)
     assert list(path.parent.iterdir()) == []
     survived("disk full")
     disk(kib=4000)
@@ -211,30 +211,12 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp
     assert not any((store / "smoke" / ".unfinished").iterdir())
 
 
-def test_a_ledger_for_which_there_is_no_room_leaves_the_old_one(tmp_path, survived):
-    from companion.pages import write_ledger
-
-    path = tmp_path / "ledger.json"
-    write_ledger(path, [], 1, 0)
-    old = path.read_text()
-    for size in (0, 100, len(old) // 2):
-        with no_longer_than(size), pytest.raises(OSError, match=f"{path} could not be written"):
-            write_ledger(path, [], 2, 0)
-        assert path.read_text() == old
-        survived("write broken off")
-
-
 # Stores that cannot be written.
 
 
 @pytest.mark.parametrize("claims", [pytest.param(False, marks=slow), True], ids=["never used", "used before"])
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
-    claims,
-    results,
-    call,
-    disk,
-    monkeypatch,
-    survived,
+    claims, results, call, disk, monkeypatch, survived
 ):
     """What is stored there can be read all the same."""
     store = disk()

@@ -3,11 +3,9 @@
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import address
-import nbformat
 import pytest
 from record import slow
 
@@ -16,74 +14,63 @@ import notebooks as pipeline
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com"
 FIRST, SECOND = f"{GITHUB}/first-fork/a.b-c", f"{GITHUB}/2nd/it"
+TEXTS = {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"}
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory):
-    """Two copies of the project, without the stored results and this file, which has addresses of its own."""
+def tracked() -> list[str]:
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("git does not know this copy, and its files cannot be listed")
-    folders = [tmp_path_factory.mktemp("fork") for _ in range(2)]
-    for name in listed.stdout.splitlines():
-        for folder in (
-            folders
-            if (ROOT / name).is_file() and not name.startswith(("results/", "tests/project/test_address"))
-            else []
-        ):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    return folders
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-def python(folder: Path, *words: str) -> subprocess.CompletedProcess:
-    own = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder), "HOME": str(folder), "OMP_NUM_THREADS": "1"}
-    return subprocess.run([sys.executable, *words], cwd=folder, env=own, capture_output=True, text=True, check=False)
-
-
-def texts(folder: Path) -> dict[str, bytes]:
-    names = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in names}
-
-
-def naming(folder: Path, url: str) -> set[str]:
+def naming(files: dict[str, bytes], url: str) -> set[str]:
     """The files in which the owner and the name of an address stand together, or its pages."""
     owner, name = url.split("/")[-2:]
-    pages = f"{owner.lower()}.github.io/{name}"
-    return {
-        path for path, text in texts(folder).items() if f"{owner}/{name}".encode() in text or pages.encode() in text
-    }
+    words = f"{owner}/{name}".encode(), f"{owner.lower()}.github.io/{name}".encode()
+    return {path for path, text in files.items() if any(word in text for word in words)}
 
 
 @slow
-@pytest.mark.outside
-def test_a_fork_and_a_fork_of_it_leave_nothing_of_the_old_address(copies):
+def test_a_fork_of_a_fork_leaves_nothing_of_either_address(tracked, tmp_path, monkeypatch, capsys):
     """In `make test`, test_every_link_moves_and_no_other_repositorys stands for it."""
-    once, twice = copies
     old = pipeline.address()
-    everywhere = naming(once, old)
+    names = [name for name in tracked if not name.startswith(("results/", "tests/project/test_address"))]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+
+    def texts() -> dict[str, bytes]:
+        return {name: (tmp_path / name).read_bytes() for name in names}
+
+    made = [texts()]
+    everywhere = naming(made[0], old)
     assert {"_config.yml", "CITATION.cff", "README.md", "pyproject.toml", "book/reproduce.md"} <= everywhere
     assert len(everywhere) > 25, "else there is nothing to notice"
-    for folder, urls in ((once, [SECOND]), (twice, [FIRST, SECOND])):
-        for url in urls:
-            done = python(folder, "book/address.py", url)
-            assert done.returncode == 0, done.stderr
-            assert f"{url} now stands in\n" in done.stdout
-            assert naming(folder, old) == set()
-            assert naming(folder, url) == everywhere
-            assert python(folder, "book/notebooks.py", "twins", "--check").returncode == 0
-    assert naming(twice, FIRST) == set()
-    assert texts(once) == texts(twice), "by whatever way"
-    first_code = next(c for c in nbformat.read(twice / "notebooks" / "3-hmm.ipynb", 4).cells if c.cell_type == "code")
-    assert f"git+{SECOND}@v" in first_code.source
-    before = texts(twice)
-    again = python(twice, "book/address.py", f"{SECOND}.git")
-    assert f"{SECOND} stood in every file already" in again.stdout
-    assert texts(twice) == before
-    for path, text in before.items():
-        if path.endswith((".md", ".toml", ".cff", ".ipynb", ".yml")):
-            for link in re.findall(rf"{GITHUB}/[\w./-]+", text.decode()):
-                assert link.startswith(SECOND), (path, link)
+    for url, before in ((FIRST, old), (SECOND, FIRST), (FIRST, SECOND)):
+        address.main([url])
+        assert f"{url} now stands in\n" in capsys.readouterr().out
+        made.append(texts())
+        assert (naming(made[-1], old), naming(made[-1], before), naming(made[-1], url)) == (set(), set(), everywhere)
+    assert made[1] == made[3], "by whatever way"
+    assert pipeline.write_twins(check=True) == 0
+    address.main([f"{FIRST}.git"])
+    assert f"{FIRST} stood in every file already" in capsys.readouterr().out
+    assert texts() == made[3]
+    assert f"git+{FIRST}@v".encode() in made[3]["notebooks/3-hmm.ipynb"]
+
+
+def test_no_file_names_another_repository(tracked):
+    address = pipeline.address()
+    assert address in (ROOT / "CITATION.cff").read_text()
+    for path in map(ROOT.joinpath, tracked):
+        if path.suffix in TEXTS:
+            for other in re.findall(rf"{GITHUB}/[A-Za-z0-9_./-]+", path.read_text()):
+                assert other.startswith(address), (path, other)
+            for other in re.findall(r"(?:google\.com|nbviewer\.org)/github/([\w.-]+/[\w.-]+)", path.read_text()):
+                assert address.endswith(f"/{other}"), (path, other)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +112,8 @@ def test_what_is_no_address_is_refused_and_nothing_is_written(text, monkeypatch)
     ],
 )
 def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, words, monkeypatch, capsys):
-    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
-    monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
+    for name in ("GITHUB_REPOSITORY", "GITHUB_SERVER_URL"):
+        monkeypatch.delenv(name, raising=False)
     if repository:
         monkeypatch.setenv("GITHUB_REPOSITORY", repository)
     monkeypatch.setattr(pipeline, "address", lambda: url)

@@ -1,21 +1,28 @@
-"""The command line: what it refuses, how it fails in one line, what it hands on; nothing is lost or overwritten."""
+"""The command line refuses what it cannot do, fails in one line, says where it is, and hands on what it is given.
 
-import re
+Nothing that is stored is lost, overwritten or run twice.
+"""
+
 import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from commands import one_line, usage_error
+from companion.evidence import ledger
+from companion.evidence.statements import find
 from record import slow, tried
-from runs import TINY, numbers, stored
+from rich.console import Console
+from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 from safetensors.torch import save_file
 
-from hmmlib import backend
+import hmmlib
+from hmmlib import backend, terminal
 from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path, save_result
@@ -23,16 +30,14 @@ from hmmlib.experiments.sweeps import Outcome, describe, run_missing
 from hmmlib.experiments.trials import environment, run_trial
 from hmmlib.training import checkpoints
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL = {name: value for name, value in TINY.items() if name != "n_states"}
-CHANGES = [part for name, value in SMALL.items() for part in ("--set", f"{name}={value}")]
-
+SMOKE = ["--preset", "smoke", *CHANGES, "--store"]
+MISSING = ["trial", "--missing", "--trials", 1, "--panel"]
 
 REFUSED = [
     ("ledgr", "ledgr"),
     ("trial --n_states 4", "--n_states"),
     ("trial --n-states 0", "'--n-states'", "greater than or equal to 1"),
-    ("trial --n-states many", "'--n-states'", "valid integer"),
     ("trial --n-memory 0", "'--n-memory'", "greater than or equal to 1"),
     ("trial --seed -1", "'--seed'", "greater than or equal to 0"),
     ("trial --preset huge", "'--preset'", "'huge' is not one of 'smoke', 'quick', 'laptop', 'gpu', 'paper', 'rel"),
@@ -54,10 +59,9 @@ REFUSED = [
     *((f"trial {words}", "--trials, --size and --workers are for --missing")
       for words in ("--trials 3", "--size 4", "--workers 3")),
     ("trial --panel left --missing --size 7", "sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"),
-    ("trial --also rain", "--also must be one of all, exact_prompt_accuracy"),
     ("trial --panel left --missing --n-states 4", "a panel has its own --n-states and --n-memory"),
-    ("trial --panel middle --missing", "'--panel'", "'middle' is not one of 'left', 'right'"),
     ("trial --panel left --missing --workers 0", "'--workers'", "greater than or equal to 1"),
+    ("trial --also rain", "--also must be one of all, exact_prompt_accuracy"),
     ("sweep", "--panel"),
     ("sweep --panel middle", "'--panel'", "'middle' is not one of 'left', 'right'"),
     ("sweep --panel left --trials 0", "'--trials'", "greater than or equal to 1"),
@@ -81,145 +85,136 @@ def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, mon
     assert not any(tmp_path.iterdir())
 
 
+def test_the_version_and_what_a_result_depends_on(call):
+    assert call("--version") == (0, f"hmmlib {hmmlib.__version__}\n", "")
+    code, out, _ = call("info", "--device", "cpu")
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, [*environment()])
+
+
+# What fails
+
+
 @tried("command lines")
-@pytest.mark.parametrize("how", ["cut short", "edited by hand"])
-@pytest.mark.parametrize("words", ["trial --n-states 4", "trial --panel left --missing", "sweep --panel left"])
-def test_a_damaged_result_is_one_line_and_exit_code_1(words, how, call, tmp_path, monkeypatch):
+@pytest.mark.parametrize("words", [["trial", "--n-states", 4], [*MISSING, "left"], ["sweep", "--panel", "left"]])
+def test_a_damaged_result_is_one_line_and_exit_code_1(words, call, tmp_path, monkeypatch):
+    """Here it is edited by hand. Cut short: test_the_installed_command_and_the_module_fail_alike_in_one_line."""
     spec = TrialSpec("smoke", n_states=4, **SMALL)
     run_missing([spec], tmp_path, log=str)
     path = result_path(spec, tmp_path)
-    text = path.read_text()
-    damaged = text[:200] if how == "cut short" else text.replace('"n_states": 4', '"n_states": 5')
-    assert damaged != text
+    damaged = path.read_text().replace('"n_states": 4', '"n_states": 5')
     path.write_text(damaged)
     monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
-    one_line(call(*words.split(), "--preset", "smoke", "--store", tmp_path, *CHANGES), f"{path} is no readable result")
+    one_line(call(*words, *SMOKE, tmp_path), f"{path} is no readable result")
     assert path.read_text() == damaged
     assert [file.name for file in path.parent.glob("*.json")] == [path.name]
 
 
-def test_a_store_that_is_a_file_is_one_line_and_stays(call, tmp_path):
-    file = tmp_path / "store"
+def test_what_cannot_be_run_is_one_line_and_leaves_what_is_there(call, tmp_path, monkeypatch):
+    file, spec = tmp_path / "store", TrialSpec("smoke", **SMALL)
     file.write_text("mine")
-    one_line(call("trial", "--preset", "smoke", "--store", file, *CHANGES), str(file))
+    one_line(call("trial", *SMOKE, file), str(file))
     assert file.read_text() == "mine"
-
-
-def test_a_model_too_large_for_the_machine_is_one_line(call, tmp_path):
-    for size in (["--n-states", "10000000"], ["--set", "width=2000000"]):
-        code, out, err = call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES, *size)
-        assert (code, out.count("\n"), err.count("\n")) == (1, 1, 1)
-        assert "1 failed" in out
-        assert "memory" in err
-
-
-def test_without_ray_a_sweep_names_the_extra(call, tmp_path, monkeypatch):
+    claim = Claim.take(spec, tmp_path)
+    assert spec == TrialSpec("smoke", 10, 0, 1, **SMALL), "which is what a trial is without options"
+    one_line(call("trial", *SMOKE, tmp_path), f"{describe(spec)} is being run by another process")
+    claim.release()
     monkeypatch.setitem(sys.modules, "ray", None)
-    one_line(call("sweep", "--panel", "left", "--preset", "smoke", "--store", tmp_path), "pip install 'hmmlib[sweep]'")
-
-
-def test_one_trial_is_run_once(call, tmp_path):
-    torch.set_num_threads(1)
-    words = ["trial", "--preset", "smoke", "--n-states", 3, "--n-memory", 2, "--seed", 5, "--store", tmp_path, *CHANGES]
-    spec = TrialSpec("smoke", 3, 5, 2, **SMALL)
-    code, first, err = call(*words)
-    path = result_path(spec, tmp_path)
-    content = path.read_bytes()
-    assert (code, err) == (0, "")
-    assert first.splitlines()[0].startswith(f"{describe(spec)}: head ")
-    assert numbers(load_result(path)) == numbers(run_trial(spec))
-    line, how, where = first.splitlines()
-    assert (how, where) == ("run now, and stored:", str(path))
-    commit = load_result(path).environment["commit"]
-    origin = f"not run now, but stored on {load_result(path).environment['date']} by {commit}:"
-    code, again, err = call(*words)
-    assert (code, again.splitlines(), err) == (0, [line, origin, where], "")
-    assert path.read_bytes() == content
+    one_line(call("sweep", "--panel", "left", *SMOKE, tmp_path), "pip install 'hmmlib[sweep]'")
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["--n-states", "4"], pytest.param(["--panel", "left", "--missing", "--workers", "2"], marks=slow)],
-    ids=len,
+    ("words", "failed", "said"),
+    [
+        (["trial", "--n-states", 10_000_000], 1, "memory"),
+        (["trial", "--set", "width=2000000"], 1, "memory"),
+        (["trial", "--set", "learning_rate=1e30"], 1, "pretraining diverged: the loss at step 1 is nan"),
+        ([*MISSING, "right", "--set", "learning_rate=1e30"], 8, "pretraining diverged: the loss at step 1 is nan"),
+    ],
 )
-def test_a_damaged_checkpoint_is_put_aside_with_one_line_and_another_programs_file_is_refused(words, tmp_path):
-    words = [*words, *(["--trials", "1", "--size", "4"] if "--panel" in words else [])]
-    call = [sys.executable, "-m", "hmmlib", "trial", *words, "--preset", "smoke", "--store", str(tmp_path), *CHANGES]
+def test_each_failed_trial_is_one_line_and_leaves_nothing_and_the_exit_code_is_1(words, failed, said, call, tmp_path):
+    code, out, err = call(*words, *SMOKE, tmp_path)
+    assert (code, err.count("\n")) == (1, failed)
+    assert f"{failed} failed" in out.splitlines()[-1]
+    assert all(said in line for line in err.splitlines())
+    assert stored(tmp_path) == {}
+
+
+def apart(*words) -> tuple[int, str, str]:
+    """The command line in a process of its own, for what other processes write."""
+    call = [sys.executable, "-m", "hmmlib", *map(str, words)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=slow)])
+def test_a_damaged_checkpoint_is_put_aside_with_one_line_and_another_programs_file_is_refused(
+    workers, call, tmp_path, monkeypatch
+):
+    """One worker, in the tests' own process, stands in `make test` for two."""
+
+    def show(*warning):
+        sys.stderr.write(warnings.formatwarning(*warning[:4]))
+
+    monkeypatch.setattr(warnings, "showwarning", show)  # as Python does, where no test catches them
+    words = ["trial", "--n-states", 4] if workers == 1 else [*MISSING, "left", "--size", 4, "--workers", workers]
+    run = partial(call if workers == 1 else apart, *words, *SMOKE, tmp_path)
     path = checkpoint_path(TrialSpec("smoke", n_states=4, **SMALL), tmp_path)
     path.parent.mkdir(parents=True)
     save_file({"w": torch.ones(2)}, path)
     content = path.read_bytes()
-    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 1
-    assert f"{path} is no checkpoint that hmmlib has written" in done.stderr
+    code, _, err = run()
+    assert code == 1
+    assert f"{path} is no checkpoint that hmmlib has written" in err
     assert path.read_bytes() == content
     path.write_bytes(content[:-1])
-    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"hmmlib: {path} is no whole checkpoint and is passed over: ")
-    assert line.endswith(f"; until the run is over it is kept as {path.name}.broken")
+    code, _, err = run()
+    assert (code, err.count("\n")) == (0, 1), err
+    assert err.startswith(f"hmmlib: {path} is no whole checkpoint and is passed over: ")
+    assert err.endswith(f"; until the run is over it is kept as {path.name}.broken\n")
 
 
 def test_only_this_librarys_warnings_lose_their_line_of_source():
     ours, others = (checkpoints.__file__, 104), (__file__, 1)
     before = [warnings.formatwarning("a\nb", UserWarning, *where) for where in (ours, others)]
-    assert f"{Path(ours[0]).name}:104: UserWarning: a" in before[0]
     with backend.warnings_in_one_line():
-        assert warnings.formatwarning("a\nb", UserWarning, *ours) == "hmmlib: a b\n"
-        assert warnings.formatwarning("a\nb", UserWarning, *others) == before[1]
-    assert warnings.formatwarning("a\nb", UserWarning, *ours) == before[0]
+        inside = [warnings.formatwarning("a\nb", UserWarning, *where) for where in (ours, others)]
+    assert inside == ["hmmlib: a b\n", before[1]]
+    assert warnings.formatwarning("a\nb", UserWarning, *ours) == before[0] != inside[0]
 
 
-def test_what_another_state_of_the_library_has_stored_is_called_so_and_run_again_on_request(call, tmp_path):
-    torch.set_num_threads(1)
-    words = ["trial", "--preset", "smoke", "--n-states", 3, "--store", tmp_path, *CHANGES]
-    spec = TrialSpec("smoke", n_states=3, **SMALL)
-    result = run_trial(spec)
+# What is run, and what is handed on
+
+
+def test_one_trial_is_run_once_and_again_on_request_where_another_state_of_the_library_stored_it(call, tmp_path):
+    words = ["trial", "--n-states", 3, "--n-memory", 2, "--seed", 5, *SMOKE, tmp_path]
+    spec = TrialSpec("smoke", 3, 5, 2, **SMALL)
+    expected, path = run_trial(spec), result_path(spec, tmp_path)
+    code, first, err = call(*words)
+    line, how, where = first.splitlines()
+    assert line.startswith(f"{describe(spec)}: head ")
+    assert (code, how, where, err) == (0, "run now, and stored:", str(path), "")
+    result, content = load_result(path), path.read_bytes()
+    assert numbers(result) == numbers(expected)
+    origin = f"not run now, but stored on {result.environment['date']} by {result.environment['commit']}:"
+    code, again, err = call(*words)
+    assert (code, again.splitlines(), err) == (0, [line, origin, where], "")
+    assert path.read_bytes() == content
+
     old = {**result.environment, "library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
     save_result(replace(result, environment=old), tmp_path)
-    said = "stored on 2020-01-02 by 0123456789ab"
-    code, out, _ = call(*words)
-    assert (code, out.splitlines()[1]) == (0, f"not run now, but {said} (--rerun runs it again):")
-    assert load_result(result_path(spec, tmp_path)).environment == old
-    code, out, _ = call(*words, "--rerun")
-    assert (code, out.splitlines()[1]) == (0, "run now, and stored:")
-    assert load_result(result_path(spec, tmp_path)).environment == result.environment
-    assert numbers(load_result(result_path(spec, tmp_path))) == numbers(result)
+    origin = "not run now, but stored on 2020-01-02 by 0123456789ab (--rerun runs it again):"
+    code, again, _ = call(*words)
+    assert (code, again.splitlines()) == (0, [line, origin, where])
+    assert load_result(path).environment == old
+    assert call(*words, "--rerun") == (0, first, "")
+    assert load_result(path).environment == result.environment
+    assert numbers(load_result(path)) == numbers(expected)
 
 
-def test_what_is_left_out_of_a_trial(call, tmp_path):
-    assert call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES)[0] == 0
-    assert list(stored(tmp_path)) == [f"{TrialSpec('smoke', **SMALL).hash}.json"]
-    assert TrialSpec("smoke", **SMALL) == TrialSpec("smoke", 10, 0, 1, **SMALL)
-
-
-def test_a_trial_that_another_runs_is_not_run(call, tmp_path):
-    spec = TrialSpec("smoke", **SMALL)
-    claim = Claim.take(spec, tmp_path)
-    result = call("trial", "--preset", "smoke", "--store", tmp_path, *CHANGES)
-    one_line(result, f"{describe(spec)} is being run by another process")
-    claim.release()
-
-
-def test_a_time_box_that_is_over_is_no_failure(call, tmp_path):
-    words = ["trial", "--preset", "smoke", "--max-minutes", 0, "--store", tmp_path, *CHANGES]
-    assert call(*words) == (0, "the time is over; run the same command again to go on\n", "")
-
-
-def test_failures_end_in_exit_code_1_and_leave_nothing(call, tmp_path):
-    bad = ["--preset", "smoke", "--store", tmp_path, *CHANGES, "--set", "learning_rate=1e30"]
-    for words in (["trial"], ["trial", "--panel", "right", "--missing", "--trials", 1]):
-        code, out, err = call(*words, *bad)
-        assert code == 1
-        assert "pretraining diverged: the loss at step 1 is nan" in err
-        assert f"{8 if '--missing' in words else 1} failed" in out
-    assert stored(tmp_path) == {}
-
-
-def test_the_missing_trials_of_a_panel(call, tmp_path):
-    how = ["--preset", "smoke", "--trials", 1, "--store", tmp_path, *CHANGES]
-    words = ["trial", "--panel", "right", "--missing", *how]
+def test_the_missing_trials_of_a_panel_and_a_time_box_that_is_over(call, tmp_path):
+    boxed = call("trial", "--max-minutes", 0, *SMOKE, tmp_path)
+    assert boxed == (0, "the time is over; run the same command again to go on\n", "")
+    words = [*MISSING, "right", *SMOKE, tmp_path]
     code, out, err = call(*words)
     specs = panel_specs("smoke", "right", 1, **SMALL)
     assert (code, err) == (0, "")
@@ -231,21 +226,17 @@ def test_the_missing_trials_of_a_panel(call, tmp_path):
 
 def test_what_is_handed_on(call, tmp_path, monkeypatch):
     given = []
-
-    def record(specs, **named):
-        given.append((specs, named))
-        return Outcome()
-
     monkeypatch.setattr("socket.create_connection", lambda *_, **__: BytesIO())
-    monkeypatch.setattr("hmmlib.experiments.sweeps.run_missing", record)
+    monkeypatch.setattr(
+        "hmmlib.experiments.sweeps.run_missing", lambda specs, **how: given.append((specs, how)) or Outcome()
+    )
     monkeypatch.setattr("hmmlib.experiments.sweeps.deadline", lambda minutes: minutes)
     words = ["--panel", "right", "--preset", "smoke", "--max-minutes", 1.5, "--store", tmp_path, "--set", "steps=7"]
     asked = ["--size", 20, "--also", "votes", "--networks", tmp_path / "networks", "--rerun"]
-    assert call("sweep", *words)[0] == 0
     more = ["--trials", 2, "--address", "head:6379", "--cpus", 2, "--gpus", 0.25, "--device", "cuda", "--seed", 3]
-    assert call("sweep", *words, *more, *asked)[0] == 0
-    assert call("trial", "--missing", "--workers", 3, *words)[0] == 0
-    assert call("trial", "--missing", "--workers", 3, *words, *asked)[0] == 0
+    local = ["trial", "--missing", "--workers", 3]
+    for before, after in ((["sweep"], []), (["sweep"], [*more, *asked]), (local, []), (local, asked)):
+        assert call(*before, *words, *after)[0] == 0
     (plain, first), (few, second), (here, how), (_, also) = given
     assert plain == here == panel_specs("smoke", "right", 5, steps=7), "as many as in the paper"
     assert few == panel_specs("smoke", "right", 2, sizes=[20], first_seed=3, steps=7)
@@ -254,26 +245,49 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     assert clusters[1] == {"address": "head:6379", "cpus": 2.0, "gpus": 0.25}
     none = {"store": tmp_path, "until": 1.5, "device": "auto", "rerun": False, "also": [], "networks": None}
     all_asked = none | {"rerun": True, "also": ["votes"], "networks": tmp_path / "networks"}
+    workers = {"workers": 3, "on_progress": terminal.trial_once_a_minute}
     assert first.items() >= none.items()
     assert second.items() >= (all_asked | {"device": "cuda"}).items()
-    assert how.items() >= (none | {"workers": 3}).items()
-    assert also.items() >= (all_asked | {"workers": 3}).items()
+    assert how.items() >= (none | workers).items()
+    assert also.items() >= (all_asked | workers).items()
 
 
-def test_info_names_what_a_result_depends_on(call):
-    code, out, _ = call("info", "--device", "cpu")
-    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, [*environment()])
+# Where a command is: on a terminal a line that changes, elsewhere a line a minute
 
 
-def test_a_process_of_its_own_ends_in_the_same_way(tmp_path):
-    spec = TrialSpec("smoke", n_states=4, seed=1)
-    path = result_path(spec, tmp_path)
-    path.parent.mkdir()
-    path.write_text('{"format": 2,')
-    words = ["trial", "--preset", "smoke", "--n-states", "4", "--seed", "1", "--store", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "hmmlib", *words], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert re.match(f"hmmlib: {path} is no readable result", done.stderr)
-    assert path.read_text() == '{"format": 2,'
+def test_a_line_once_a_minute_and_none_before_the_first(monkeypatch, capsys):
+    times = [1000.0]
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: times[0]))
+    monkeypatch.setattr(terminal, "_last", times[0])
+    for seconds, heard in ((0, False), (59, False), (1, True), (59, False), (2, True), (600, True)):
+        times[0] += seconds
+        terminal.once_a_minute(f"after {seconds}")
+        assert capsys.readouterr() == ("", f"after {seconds}\n" if heard else "")
+
+
+@pytest.mark.parametrize("words", [["trial", "--n-states", 3], [*MISSING, "left", "--size", 4]])
+def test_a_trial_says_where_it_is_and_on_a_terminal_leaves_no_line_behind(words, call, tmp_path, monkeypatch):
+    monkeypatch.setattr(terminal, "MINUTE", 0.0)
+    code, _, err = call(*words, *SMOKE, tmp_path / "elsewhere")
+    assert code == 0
+    assert "seed 0: pretraining 100%" in err
+    assert all(line.startswith("smoke |H| = ") and line.endswith("%") for line in err.splitlines())
+    monkeypatch.setattr(terminal, "console", Console(force_terminal=True, width=200))
+    code, out, err = call(*words, *SMOKE, tmp_path / "terminal")
+    assert (code, err) == (0, "")
+    assert "\x1b[2K" in out, "a line was shown and taken back"
+
+
+@pytest.mark.parametrize("folders", ["", "mine", "mine deeper"])
+def test_the_ledger_goes_into_the_folder_mine_where_the_user_stands_in_a_checkout(folders, call, tmp_path, monkeypatch):
+    """No folder is made for it, and none further up is used."""
+    made = partial(ledger.run, find("Proposition 3.4"))
+    monkeypatch.setattr(ledger, "run_all", lambda instances, seed, *_, **__: [made(instances, seed)])
+    for name in folders.split():
+        (tmp_path / name).mkdir()
+    stands = tmp_path / "deeper" if "deeper" in folders else tmp_path
+    expected = "mine/ledger.json" if folders == "mine" else "ledger.json"
+    monkeypatch.chdir(stands)
+    code, out, _ = call("ledger", "--instances", 5)
+    assert (code, out.splitlines()[-1]) == (0, expected)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [stands / expected]

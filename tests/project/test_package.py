@@ -1,4 +1,4 @@
-"""What is installed beside the modules: a command, the mark of typed code, and words for a package index."""
+"""What is installed works: a command, typed code, words for an index, and the examples of the README."""
 
 import importlib
 import re
@@ -9,12 +9,15 @@ from email import message_from_bytes
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
-import package_readme
 import pytest
+from commands import one_line
 from hatchling.builders.wheel import WheelBuilder
+from runs import ENVIRONMENT
 
 import hmmlib
 import notebooks as pipeline
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import result_path
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
@@ -28,63 +31,50 @@ def wheel(tmp_path_factory):
         yield file
 
 
-def about(wheel: zipfile.ZipFile, name: str) -> bytes:
-    return wheel.read(f"hmmlib-{hmmlib.__version__}.dist-info/{name}")
+def about(wheel: zipfile.ZipFile, name: str) -> str:
+    return wheel.read(f"hmmlib-{hmmlib.__version__}.dist-info/{name}").decode()
 
 
-def test_the_command_is_the_module(wheel):
-    (command,) = EntryPoints._from_text_for(about(wheel, "entry_points.txt").decode(), None)
+def test_the_installed_command_and_the_module_fail_alike_in_one_line(wheel, tmp_path):
+    (command,) = EntryPoints._from_text_for(about(wheel, "entry_points.txt"), None)
     assert (command.group, command.name) == ("console_scripts", "hmmlib")
-    assert command.load() is importlib.import_module("hmmlib.__main__").main
-    script = (
-        f"import sys; from {command.module} import {command.attr}; sys.argv[0] = 'hmmlib'; sys.exit({command.attr}())"
-    )
-    for words in (["--version"], ["trial", "--seed", "-1"], ["info", "--device", "cpu"]):
-        ways = ([sys.executable, "-c", script], [sys.executable, "-m", "hmmlib"])
-        ends = [subprocess.run([*way, *words], cwd=ROOT, capture_output=True, text=True) for way in ways]
-        assert ends[0].returncode == ends[1].returncode == (2 if "-1" in words else 0)
-        assert ends[0].stdout == ends[1].stdout
-        assert ends[0].stderr == ends[1].stderr.replace("python -m hmmlib", "hmmlib")
+    script = f"import sys; from {command.module} import {command.attr}; sys.exit({command.attr}())"
+    path = result_path(TrialSpec("smoke"), tmp_path)
+    path.parent.mkdir()
+    path.write_text('{"format": 2,')
+    for way in (["-c", script], ["-m", "hmmlib"]):
+        call = [sys.executable, *way, "trial", "--preset", "smoke", "--store", str(tmp_path)]
+        done = subprocess.run(call, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+        one_line((done.returncode, done.stdout, done.stderr), f"{path} is no readable result")
+    assert path.read_text() == '{"format": 2,'
 
 
-def test_type_checkers_may_trust_the_package(wheel):
+def test_an_index_has_the_packages_origin_and_python_and_can_follow_every_link_and_type_checkers_trust_it(wheel):
     assert {"hmmlib/py.typed", "hmmlib/__init__.pyi"} <= {*wheel.namelist()}
-
-
-def test_an_index_can_show_every_picture_and_follow_every_link(wheel):
-    metadata = message_from_bytes(about(wheel, "METADATA"))
-    text, address = metadata.get_payload(decode=True).decode(), pipeline.address()
+    metadata, address = message_from_bytes(about(wheel, "METADATA").encode()), pipeline.address()
+    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
+    assert set(urls) == {"Repository", "Issues", "Changelog"}
+    assert urls["Repository"] == address
+    assert all(url.startswith(address) for url in urls.values())
+    assert (ROOT / urls["Changelog"].split("/blob/main/")[1]).is_file()
+    oldest = metadata["Requires-Python"].removeprefix(">=")
+    assert {"Typing :: Typed", f"Programming Language :: Python :: {oldest}"} <= {*metadata.get_all("Classifier")}
     assert metadata["Description-Content-Type"] == "text/markdown"
-    pictures = IMAGE.findall(text)
-    own = [picture.removeprefix(f"{address}/raw/main/") for picture in pictures if picture.startswith(address)]
-    assert len(own) >= 3
-    assert all((ROOT / path).is_file() for path in own)
+    text = metadata.get_payload(decode=True).decode()
+    for found, kind in ((IMAGE.findall(text), "raw"), (re.findall(r"(?<!!)\[[^]!]+\]\(([^)]+)\)", text), "blob")):
+        own = [target.split(f"{address}/{kind}/main/")[-1] for target in found if f"/{kind}/main/" in target]
+        assert len(own) >= 3
+        assert all((ROOT / path.partition("#")[0]).is_file() for path in own)
     assert all(target.startswith(("https://", "#")) for target in re.findall(r"\]\(([^)]+)\)", text))
     assert any(not target.startswith("https://") for target in IMAGE.findall(README)), "else this shows nothing"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("![a](book/a.png)", "![a](https://host/me/it/raw/main/book/a.png)"),
-        ("[a](book/a.md#b)", "[a](https://host/me/it/blob/main/book/a.md#b)"),
-        ("[![a](b.svg)](https://host/c)", "[![a](https://host/me/it/raw/main/b.svg)](https://host/c)"),
-        ("[a](#b), [c](https://host/d), `x[1](2)`s", None),
-    ],
-)
-def test_paths_become_addresses_and_addresses_stay(text, expected):
-    made = package_readme.absolute(text, "https://host/me/it")
-    assert made == (expected or text.replace("](2)", "](https://host/me/it/blob/main/2)"))
-
-
-def test_the_package_says_where_it_comes_from_and_what_it_is_for(wheel):
-    metadata = message_from_bytes(about(wheel, "METADATA"))
-    urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
-    assert set(urls) == {"Repository", "Issues", "Changelog"}
-    assert urls["Repository"] == pipeline.address()
-    assert all(url.startswith(pipeline.address()) for url in urls.values())
-    assert (ROOT / urls["Changelog"].split("/blob/main/")[1]).is_file()
-    classifiers = metadata.get_all("Classifier")
-    assert "Typing :: Typed" in classifiers
-    oldest = metadata["Requires-Python"].removeprefix(">=")
-    assert f"Programming Language :: Python :: {oldest}" in classifiers
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_an_example_of_the_readme_runs_and_imports_from_the_root(code, tmp_path, monkeypatch):
+    assert set(re.findall(r"^from (\S+) import", code, re.MULTILINE)) == {"hmmlib"}
+    (tmp_path / f"{tmp_path.name}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    example = importlib.import_module(tmp_path.name)
+    shapes = dict(re.findall(r"^(\w+) = .*  # (\([\d, ]+\))", code, re.MULTILINE))
+    assert shapes
+    assert {name: str(tuple(getattr(example, name).shape)) for name in shapes} == shapes

@@ -1,12 +1,28 @@
-"""What `hmmlib` itself offers: each name from its home, each loaded when first asked for."""
+"""What `hmmlib` offers: each name at its root, loaded when asked for, and arrays of the shapes that annotations say."""
 
 import importlib
+import inspect
 import re
+import subprocess
+import sys
 from operator import attrgetter
 
+import good_calls
+import jaxtyping
 import pytest
+import torch
+from good_calls import GOOD
 
 import hmmlib
+from hmmlib.models.hmm import MemoryHMM
+
+ROOMS = ("hmmlib.models", "hmmlib.inference", "hmmlib.theory")
+SHAPE = re.compile(r"(Float|Int|Bool)\[(?:Tensor|ArrayLike), '([^']+)'\]")
+BARE = re.compile(r"(?<!\w)(Tensor|ArrayLike)(?!, '|\w)")
+DTYPES = {"Float": torch.float64, "Int": torch.int64, "Bool": torch.bool}
+OTHER_SIZES = {"AttentionHead": {"H": 1, "M": 2, "X": 3}, "MemoryHMM": {"H": 2, "M": 2, "X": 2}}
+PEERS = ("HMM.from_hmmlearn", "HMM.from_dynamax")
+FUNCTIONS = [name for name in GOOD if good_calls.function(name).__module__.startswith(ROOMS) and name not in PEERS]
 
 
 @pytest.mark.parametrize("name", hmmlib.__all__)
@@ -14,12 +30,7 @@ def test_the_names_that_others_call_are_at_the_top(name):
     assert getattr(hmmlib, name) is getattr(importlib.import_module(f"hmmlib.{hmmlib._MODULE[name]}"), name)
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="theorem_9_9"):
-        _ = hmmlib.theorem_9_9
-
-
-def test_what_help_says_to_call_is_there():
+def test_what_help_says_to_call_is_there_and_an_unknown_name_is_an_attribute_error():
     """By task: the lines of the docstring that begin with a capital, and end in names."""
     lines = re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE)
     assert len(lines) >= 12
@@ -27,7 +38,80 @@ def test_what_help_says_to_call_is_there():
         for name in names.split(", "):
             assert name.split(".")[0] in hmmlib.__all__, task
             assert callable(attrgetter(name)(hmmlib)), task
+    with pytest.raises(AttributeError, match="theorem_9_9"):
+        _ = hmmlib.theorem_9_9
 
 
-def test_a_network_of_ones_own_needs_nothing_below_the_root():
-    assert {"FromTransformers", "tune", "Tuned", "Parts"} <= set(hmmlib.__all__)
+@pytest.mark.parametrize(
+    ("code", "left_out"),
+    [
+        ("import hmmlib", "torch numpy matplotlib"),
+        ("from hmmlib import random_hmm, masked_token_probs; import hmmlib.theory.theorems",
+         "transformers scipy numba pydantic"),
+        ("import hmmlib.experiments.sweeps, hmmlib.training.bert", "transformers matplotlib ray numba"),
+    ],
+)  # fmt: skip
+def test_imports_bring_no_more_than_they_need(code, left_out):
+    """Each of these takes up to seconds to import; who does not use it does not wait for it."""
+    check = f"{code}\nimport sys\nprint(*set({left_out.split()}) & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+# Shapes
+
+
+def annotations(name: str) -> dict[str, str]:
+    """Of each argument, and of what is returned; a class stands for its call."""
+    found = inspect.signature(good_calls.function(name))
+    named = {key: p.annotation for key, p in found.parameters.items() if key not in ("device", "dtype")}
+    return named if isinstance(good_calls.function(name), type) else named | {"returned": found.return_annotation}
+
+
+def without_shape(named: dict[str, str]) -> list[str]:
+    """Arguments that say nothing, or that take an array and not of what shape."""
+    given = {key: text for key, text in named.items() if key != "returned"}
+    return [key for key, text in given.items() if text is inspect.Parameter.empty or BARE.search(str(text))]
+
+
+def sizes(name: str, arguments: dict) -> dict[str, int]:
+    """The letters that a model fixes; those of the good calls' memory model where there is none."""
+    model = arguments.get("model", good_calls.MEMORY)
+    if name in OTHER_SIZES:
+        return OTHER_SIZES[name]
+    if isinstance(model, MemoryHMM):
+        return {"H": model.n_states, "M": model.n_memory, "N": model.n_cells}
+    return {"S": model.n_states, "X": model.n_tokens}
+
+
+def misfits(name: str, named: dict[str, str]) -> list[str]:
+    """What in a good call has another shape than its annotation. Without a prompt, which makes sequences longer."""
+    of = good_calls.function(name)
+    arguments = GOOD[name] | {key: None for key, text in named.items() if key == "prompt" and "None" in str(text)}
+    values = arguments | {"returned": None if isinstance(of, type) else of(**arguments)}
+    wrong = []
+    with jaxtyping.jaxtyped("context"):
+        for letter, size in sizes(name, arguments).items():
+            assert isinstance(torch.zeros(size), jaxtyping.Float[torch.Tensor, letter])
+        for key, text in named.items():
+            match, value = SHAPE.search(str(text)), values.get(key)
+            if match and value is not None and not isinstance(value, tuple | float):
+                value = value if key == "returned" else torch.as_tensor(value).to(DTYPES[match[1]])
+                if not isinstance(value, getattr(jaxtyping, match[1])[torch.Tensor, match[2]]):
+                    wrong.append(f"{key}: {tuple(value.shape)} is no {text}")
+    return wrong
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_annotations_say_shapes_and_the_call_has_them(name):
+    named = annotations(name)
+    assert without_shape(named) == []
+    assert misfits(name, named) == []
+
+
+def test_a_wrong_or_a_missing_shape_is_noticed():
+    named = annotations("posteriors")
+    assert named["returned"] == "Float[Tensor, 'n T+1 S']"
+    assert misfits("posteriors", named | {"returned": "Float[Tensor, 'n T S']"})
+    assert misfits("posteriors", named | {"returned": "Int[Tensor, 'n T+1 S']"})
+    assert without_shape(named | {"tokens": "Tensor"}) == ["tokens"]

@@ -3,12 +3,21 @@
 import sys
 
 import pytest
+import torch
 
 from hmmlib import __main__ as command_line
+from hmmlib import masked_token_probs, random_hmm
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    """The compiled loops: a command that finds none says so, once on each machine, and tests hear only what is new."""
+    for dtype in (torch.float64, torch.float32):
+        masked_token_probs(random_hmm(2, 2).to(dtype=dtype), [[0]])
 
 
 @pytest.fixture
-def call(monkeypatch, capsys):
+def call(compiled, monkeypatch, capsys):
     """Run the command line in this process: its exit code, and what it wrote to both streams."""
     monkeypatch.setenv("COLUMNS", "300")
 
