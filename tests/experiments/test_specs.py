@@ -68,7 +68,7 @@ def test_the_hash_is_always_the_same_and_changes_with_every_field():
         assert (one, one.hash) == (same, same.hash)
 
 
-@pytest.mark.parametrize("name", TYPES.keys() - {"own"})
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "own"])
 def test_a_field_refuses_all_else_by_name(name):
     least = LEAST.get(name, 1)
     if name in INTEGERS:
