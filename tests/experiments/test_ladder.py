@@ -11,33 +11,11 @@ from hmmlib.experiments.measurements import Built, exact_trial, ladder_plan, tun
 from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.models.families import regular_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
-from hmmlib.theory.theorems import ground_truth
 from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt
-from hmmlib.validation import MASK
 
 PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
-
-
-def test_the_shortcut_is_the_model_behind_the_prompt():
-    for seed in range(20):
-        model = regular_hmm(1 + seed % 5, 3, seed, zeros=0.4)
-        task = draw_task(model, 6, (30, 0, 0), seed, rule="before")
-        draw = np.random.default_rng(seed)
-        prompt = torch.as_tensor(draw.random(model.n_states) * (draw.random(model.n_states) < 0.7))
-        shortcut = probs_behind_prompt(model, posterior(model, task.tokens[:, 1:]), prompt)
-        np.testing.assert_allclose(shortcut, masked_token_probs(model, task.tokens, prompt)[:, 1], atol=1e-12)
-
-
-def test_labels_before_the_text_are_the_ground_truth():
-    model = random_hmm(6, seed=1)
-    task = draw_task(model, 9, (50, 5, 5), 1, rule="before")
-    assert task.tokens.shape == (60, 9)
-    assert (task.tokens[:, 0] == MASK).all()
-    assert (task.tokens[:, 1:] >= 0).all()
-    assert torch.equal(task.labels, ground_truth(model, task.mu, task.tokens[:, 1:]) >= 0)
 
 
 def test_a_trained_prompt_separates_what_a_head_alone_cannot():

@@ -10,7 +10,7 @@ from runs import TINY, numbers
 
 from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.labels import LABEL_RULES, draw_task
+from hmmlib.experiments.labels import draw_task
 from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
@@ -29,7 +29,6 @@ from hmmlib.models.appendix_e import random_hmm
 from hmmlib.training import checkpoints, readers
 from hmmlib.training.adapters import tune, tune_with_peft
 from hmmlib.training.readers import FromTransformers
-from hmmlib.training.tuning import accuracy, probs_behind_prompt, tune_exact_prompt
 
 SPEC = TrialSpec("smoke", **TINY)
 
@@ -172,20 +171,6 @@ def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_resul
     assert resumed.on_the_way == {k: found for k, found in result.on_the_way.items() if int(k) > 15}
     again = measure(replace(result, added={}), ["on_the_way"], networks=tmp_path)
     assert again.on_the_way == result.on_the_way, "it is pretrained again, although it is kept"
-
-
-def test_the_prompt_on_the_exact_model_has_the_networks_budget(tmp_path):
-    task = draw_trial_task(LONGER, draw_model(LONGER))
-    origin = LABEL_RULES[LONGER.labels].origin(draw_model(LONGER))
-    (train, _, test), (labels, _, truth) = task.split(task.posteriors), task.split(task.labels)
-    found = []
-    for spec in (LONGER, replace(LONGER, epochs=40, head_rate=0.3)):
-        prompt, head = tune_exact_prompt(origin, train, labels, spec.tuning(), trial_seeds(spec.seed)["tuning"])
-        found.append(accuracy(head, probs_behind_prompt(origin, test, prompt), truth))
-        assert Trial(spec, measurements_of(["exact_prompt_accuracy"])).run_measurements() == {
-            "exact_prompt_accuracy": found[-1]
-        }
-    assert found[0] != found[1]
 
 
 # Parts of one's own.

@@ -129,25 +129,6 @@ def test_one_trial_of_each_point_comes_before_the_second_of_any(panel):
         assert panel_specs("smoke", panel, 3, first_seed=first, **fields) == specs
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (("smoke", "middle", 1), "panel must be one of left, right, not 'middle'"),
-        (("huge", "left", 1), "preset must be one of smoke, quick, laptop, gpu, paper, released-code, not 'huge'"),
-        *(
-            (("smoke", "left", bad), f"trials must be an integer from 1 to 10000, not {bad!r}")
-            for bad in (0, True, 1.0, "1", 10**9)
-        ),
-    ],
-)
-def test_panels_that_are_refused(call, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        panel_specs(*call)
-    for name in ("seed", "n_states", "n_memory"):  # a panel keeps its models and seeds
-        with pytest.raises(TypeError, match=f"multiple values for keyword argument '{name}'"):
-            panel_specs("smoke", "left", 1, **{name: 5})
-
-
 def test_fields_from_text():
     given = [("steps", "7"), ("masked", "0.5"), ("masked", "1"), ("labels", "before")]
     assert [as_field(name, text) for name, text in given] == [7, 0.5, 1.0, "before"]

@@ -141,19 +141,6 @@ def test_failing_trials_are_reported_and_the_rest_goes_on(run_until, tmp_path):
     assert all(Claim.take(spec, tmp_path) for spec in specs)
 
 
-def test_trials_that_their_machine_cannot_hold_are_reported_and_the_rest_goes_on(results, tmp_path, monkeypatch):
-    errors = [RuntimeError("out of memory"), OverflowError("too large"), MemoryError("too many")]
-
-    def run(spec, **how):
-        if spec.seed == 3:
-            return results[3]
-        raise errors[spec.seed]
-
-    monkeypatch.setattr(sweeps, "run_trial", run)
-    failed = {spec.hash: str(error) for spec, error in zip(SPECS[:3], errors, strict=True)}
-    assert run_missing(SPECS, tmp_path, log=str) == Outcome(ran=[SPECS[3].hash], failed=failed)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

@@ -23,6 +23,7 @@ from hmmlib.experiments.trials import (
     draw_model,
     draw_trial_task,
     environment,
+    measure,
     run_trial,
     trial_seeds,
 )
@@ -134,6 +135,8 @@ def test_the_numbers_are_those_of_the_parts(fields):
     assert found.untrained_prompt_accuracy == tuning.accuracy(head, behind, test)
     ladder = tune_on_exact_outputs(model, task, exact[:, 0], ladder_plan("smoke"), seed, spec.labels)
     assert (found.ladder_head_accuracy, found.ladder_prompt_accuracy) == (ladder.head, ladder.prompt_and_head)
+    again = tune_on_exact_outputs(model, task, exact[:, 0], how, seed, spec.labels)  # with the network's budget
+    assert measure(found, ["exact_prompt_accuracy"]).exact_prompt_accuracy == again.prompt_and_head
     for mine, built in (("built_head", ladder.theorem_3_3), ("built_prompt", ladder.theorem_3_6)):
         assert getattr(found, f"{mine}_accuracy") == (built and built.accuracy)
     assert (found.built_head_accuracy is None) == (spec.n_states == 6), "more states than tokens: nothing recovers them"
