@@ -36,7 +36,6 @@ from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
 pytestmark = pytest.mark.outside
 
 TYPES = {field.name: field.type for field in dataclasses.fields(TrialResult) if field.name != "spec"}
-NUMBERS = [name for name in TYPES if TYPES[name].startswith(("Share", "Amount"))]
 
 
 @pytest.fixture(scope="module")
@@ -185,30 +184,23 @@ def test_a_store_is_written_to_in_one_folder_and_read_in_all(result, tmp_path):
     assert load_results("smoke", store) == [newer, other]  # what lies behind is not read
 
 
-@pytest.mark.parametrize("named", [None, "/somewhere"])
-@pytest.mark.parametrize(
-    ("beside", "mine", "theirs"),
-    [
-        ("pyproject.toml", "mine/results", ["results"]),
-        ("hmmlib-9.9.dist-info", "data/hmmlib/results", []),
-        (None, "results", []),
-    ],
-    ids=["checkout", "installed", "copied"],
-)
-def test_new_results_are_the_users_and_never_lie_where_the_library_is_installed(
-    beside, mine, theirs, named, tmp_path, monkeypatch
-):
+def test_new_results_are_the_users_and_never_lie_where_the_library_is_installed(tmp_path, monkeypatch):
     """What is installed may be replaced; what lies beside a copied folder is still looked at where another is named."""
-    if beside:
-        (tmp_path / beside).touch()
-    monkeypatch.setattr(of_store, "ROOT", tmp_path)
-    monkeypatch.setattr(of_store, "STORE", tmp_path / "results")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.delenv("HMMLIB_MINE", raising=False)
-    if named:
-        monkeypatch.setenv("HMMLIB_MINE", named)
-        theirs = theirs or ["results"] * (beside is None)
-    assert of_store._of_project() == (Path(named or tmp_path / mine), *(tmp_path / name for name in theirs))
+    for beside, mine, theirs, with_named in (
+        ("pyproject.toml", "mine/results", ["results"], ["results"]),
+        ("hmmlib-9.9.dist-info", "data/hmmlib/results", [], []),
+        ("a copy", "results", [], ["results"]),
+    ):
+        root = tmp_path / f"with {beside}"
+        root.mkdir()
+        (root / beside).touch()
+        monkeypatch.setattr(of_store, "ROOT", root)
+        monkeypatch.setattr(of_store, "STORE", root / "results")
+        monkeypatch.setenv("XDG_DATA_HOME", str(root / "data"))
+        monkeypatch.delenv("HMMLIB_MINE", raising=False)
+        assert of_store._of_project() == (root / mine, *(root / name for name in theirs))
+        monkeypatch.setenv("HMMLIB_MINE", "/somewhere")
+        assert of_store._of_project() == (Path("/somewhere"), *(root / name for name in with_named))
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no clone: git ignores nothing here")
@@ -257,8 +249,11 @@ def test_quick_has_all_trials_of_the_panels(committed):
         assert not missing, f"{len(missing)} are missing: python -m hmmlib trial --panel {panel} --missing"
 
 
-def test_each_committed_file_makes_sense_and_is_saved_to_the_same_bytes(committed, tmp_path):
+def test_each_committed_file_makes_sense_and_is_saved_to_the_same_bytes_and_none_is_astray(committed, tmp_path):
     assert len(committed) > 1800
+    files = [path.relative_to(STORE).as_posix() for path in STORE.rglob("*") if path.is_file()]
+    pattern = r"((beyond|choices)/)?[a-z-]+/([0-9a-f]{16}\.json|\.(claims|unfinished)/.*)"
+    assert [name for name in files if not re.fullmatch(pattern, name)] == []
     for path, result in committed.items():
         check_result(result)
         assert re.fullmatch(r"[0-9a-f]{12}", result.environment["commit"] or ""), "a tree with uncommitted changes"
@@ -273,9 +268,3 @@ def test_no_trial_by_which_a_setting_was_chosen_is_among_those_that_are_shown(co
     assert min(chosen) >= 1000 > max(shown)
     models = [{trial_seeds(seed)["model"] for seed in seeds} for seeds in (chosen, shown)]
     assert models[0].isdisjoint(models[1])
-
-
-def test_no_stray_files_in_the_store():
-    files = [path.relative_to(STORE).as_posix() for path in STORE.rglob("*") if path.is_file()]
-    pattern = r"((beyond|choices)/)?[a-z-]+/([0-9a-f]{16}\.json|\.(claims|unfinished)/.*)"
-    assert [name for name in files if not re.fullmatch(pattern, name)] == []
