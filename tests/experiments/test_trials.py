@@ -14,7 +14,7 @@ from runs import MEASURED, TINY, numbers
 
 import hmmlib
 from hmmlib import backend
-from hmmlib.experiments import labels, provenance, trials
+from hmmlib.experiments import labels, measurements, provenance, trials
 from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import (
@@ -141,9 +141,45 @@ def test_the_numbers_are_those_of_the_parts(fields):
     assert measure(found, ["exact_prompt_accuracy"]).exact_prompt_accuracy == again.prompt_and_head
     for mine, built in (("built_head", ladder.theorem_3_3), ("built_prompt", ladder.theorem_3_6)):
         assert getattr(found, f"{mine}_accuracy") == (built and built.accuracy)
-    assert (found.built_head_accuracy is None) == (spec.n_states == 12), (
-        "more states than tokens: none recovers them"
+    assert (found.built_head_accuracy is None) == (spec.n_states == 12), "more states than tokens: none recovers them"
+
+
+@pytest.mark.parametrize(("start", "other"), [("uniform", "vocabulary"), ("vocabulary", "uniform")])
+def test_what_is_judged_behind_a_prompt_is_read_behind_it(start, other, monkeypatch):
+    spec = TrialSpec("smoke", **{**TINY, "train": 200, "epochs": 3}, prompt_start=start)
+    seen, ticks = [], []
+    network, task, seed = build_network(spec), draw_trial_task(spec, draw_model(spec)), spec.seed
+    read = tuning.all_probs_at_mask
+    monkeypatch.setattr(tuning, "all_probs_at_mask", lambda *what: (seen.append(what[1:]), read(*what))[1])
+    trial = Trial(spec)
+    trial.network, trial.task, trial.seeds, trial.before_step = network, task, {"tuning": seed}, lambda: ticks.append(1)
+    measurements.tuned_prompt(task, trial.tuned)
+    measurements.untrained_prompt(spec, network, task, {"tuning": seed})
+    train, validation, test = task.split(task.tokens)
+    how = spec.prompt_length, spec.tuning(), seed, start
+    prompt, _ = tuning.tune_prompt(network, train, task.split(task.labels)[0], *how)
+    drawn = tuning.initial_prompt(network, spec.prompt_length, seed, start)
+    assert not torch.equal(prompt, drawn)
+    assert not torch.equal(drawn, tuning.initial_prompt(network, spec.prompt_length, seed, other))
+    expected = [(validation, prompt), (test, prompt), (train, drawn), (test, drawn)]
+    assert len(seen) == len(expected)
+    for found, wanted in zip(seen, expected, strict=True):
+        assert torch.equal(found[0], wanted[0])
+        assert torch.equal(found[1], wanted[1])
+    assert len(ticks) == 3 * 7, "before each batch of each pass"
+
+
+@pytest.mark.parametrize("labels", ["masked", "before", "stepped"])
+def test_the_ladder_is_that_of_the_labels(labels, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        measurements, "tune_on_exact_outputs", lambda *given: (asked.append(given), tune_on_exact_outputs(*given))[1]
     )
+    spec = TrialSpec("smoke", labels=labels, **TINY)
+    run_trial(spec)
+    ((model, task, probs, _, _, rule),) = asked
+    assert rule == labels
+    assert torch.equal(probs, masked_token_probs(model, task.tokens)[:, 0])
 
 
 def test_the_parts_of_a_trial_follow_its_spec():
