@@ -11,31 +11,11 @@ from hmmlib.experiments.measurements import Built, exact_trial, ladder_plan, tun
 from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.models.families import regular_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead
-from hmmlib.theory.theorems import ground_truth
-from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt, tune_head
-from hmmlib.validation import MASK
+from hmmlib.training.tuning import Tuning, accuracy, probs_behind_prompt, tune_exact_prompt
 
-
-def test_the_shortcut_is_the_model_behind_the_prompt():
-    for seed in range(20):
-        model = regular_hmm(1 + seed % 5, 3, seed, zeros=0.4)
-        task = draw_task(model, 6, (30, 0, 0), seed, rule="before")
-        draw = np.random.default_rng(seed)
-        prompt = torch.as_tensor(draw.random(model.n_states) * (draw.random(model.n_states) < 0.7))
-        shortcut = probs_behind_prompt(model, posterior(model, task.tokens[:, 1:]), prompt)
-        np.testing.assert_allclose(shortcut, masked_token_probs(model, task.tokens, prompt)[:, 1], atol=1e-12)
-
-
-def test_labels_before_the_text_are_the_ground_truth():
-    model = random_hmm(6, seed=1)
-    task = draw_task(model, 9, (50, 5, 5), 1, rule="before")
-    assert task.tokens.shape == (60, 9)
-    assert (task.tokens[:, 0] == MASK).all()
-    assert (task.tokens[:, 1:] >= 0).all()
-    assert torch.equal(task.labels, ground_truth(model, task.mu, task.tokens[:, 1:]) >= 0)
+PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
 
 
 def test_a_trained_prompt_separates_what_a_head_alone_cannot():
@@ -43,30 +23,12 @@ def test_a_trained_prompt_separates_what_a_head_alone_cannot():
     for seed in range(3):
         model = random_hmm(20, seed=seed)
         task = draw_task(model, 17, (1500, 0, 500), seed, rule="before")
-        belief = posterior(model, task.tokens[:, 1:])
-        plan = Tuning(15, 128, 0.3, 0.1)
-        (train, _, test), (labels, _, truth) = task.split(belief), task.split(task.labels)
-        prompt, behind = tune_exact_prompt(model, train, labels, plan, seed)
-        assert prompt.shape == (20,)
-        assert ((prompt >= 0) & (prompt <= 1)).all()
         bare = masked_token_probs(model, task.tokens)[:, 0]
-        head = tune_head(task.split(bare)[0], labels, plan, seed)
-        alone = accuracy(head, task.split(bare)[2], truth)
-        gains.append(accuracy(behind, probs_behind_prompt(model, test, prompt), truth) - alone)
+        found = tune_on_exact_outputs(model, task, bare, Tuning(15, 128, 0.3, 0.1), seed)
+        assert len(found.prompt) == 20
+        assert 0 <= min(found.prompt) <= max(found.prompt) <= 1
+        gains.append(found.prompt_and_head - found.head)
     assert np.mean(gains) > 0.03
-
-
-def test_a_rung_with_the_assumption_and_one_without():
-    low, high = exact_trial(4, 0, "smoke"), exact_trial(12, 0, "smoke")
-    for step in (low, high):
-        for share in (step.majority, step.head, step.prompt_and_head):
-            assert 0 <= share <= 1
-        assert len(step.prompt) == step.n_states
-    assert low.theorem_3_3.accuracy_decided == 1
-    assert low.theorem_3_3.decided > 0
-    assert low.refusal == ""
-    assert high.theorem_3_3 is None
-    assert "Assumption 3.1" in high.refusal
 
 
 def skewed(n_states, seed):
@@ -74,9 +36,6 @@ def skewed(n_states, seed):
     chain = random_hmm(n_states, 10, seed, temperature=0.1)
     weights = torch.arange(1, n_states + 1, dtype=torch.float64) ** 2
     return HMM(chain.transition, chain.emission, weights / weights.sum(), columns=True)
-
-
-PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
 
 
 def judged(model, law, assumed, seed):
@@ -119,17 +78,21 @@ def test_a_rung_with_labels_at_the_mask_reads_its_prompt_one_state_later():
 def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
     plan, numbers = ladder_plan("smoke"), LADDER_NUMBERS["smoke"]
     assert plan == Tuning(5, 128, 0.3, 0.1) == replace(ladder_plan("paper"), epochs=5)
-    model = random_hmm(4, seed=3)
-    tasks = [
-        draw_task(model, numbers["length"], (numbers["train"], 0, numbers["test"]), seed, "before") for seed in (3, 4)
-    ]
-    found = [
-        tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3) for task in tasks
-    ]
-    assert exact_trial(4, 3, "smoke") == found[0] != found[1]
+    model, sizes = random_hmm(4, seed=3), (numbers["train"], 0, numbers["test"])
+    tasks = [draw_task(model, numbers["length"], sizes, seed, "before") for seed in (3, 4)]
+    probs = [masked_token_probs(model, task.tokens)[:, 0] for task in tasks]
+    found, other = (tune_on_exact_outputs(model, task, p, plan, 3) for task, p in zip(tasks, probs, strict=True))
+    assert exact_trial(4, 3, "smoke") == found != other
     labels = tasks[0].split(tasks[0].labels)[2].double().mean().item()
-    assert found[0].majority == max(labels, 1 - labels)
-    assert (found[0].n_states, found[0].seed) == (4, 3)
+    assert (found.majority, found.n_states, found.seed) == (max(labels, 1 - labels), 4, 3)
+    assert (found.theorem_3_3.accuracy_decided, found.refusal) == (1, "")
+    refused = exact_trial(12, 0, "smoke")  # more states than tokens
+    assert refused.theorem_3_3 is None
+    assert "Assumption 3.1" in refused.refusal
+    with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}, not 'huge'"):
+        exact_trial(4, 0, "huge")
+    with pytest.raises(ValueError, match="n_states must be an integer of 1 or more"):
+        exact_trial(0, 0, "smoke")
 
 
 def test_scores_within_rounding_decide_nothing():
@@ -137,10 +100,3 @@ def test_scores_within_rounding_decide_nothing():
     head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64))
     built = Built.judge(head, probs, torch.tensor([False, True, True]))
     assert (built.accuracy, built.decided, built.accuracy_decided) == (1 / 3, 2 / 3, 0.5)
-
-
-def test_bad_arguments():
-    with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}, not 'huge'"):
-        exact_trial(4, 0, "huge")
-    with pytest.raises(ValueError, match="n_states must be an integer of 1 or more"):
-        exact_trial(0, 0, "smoke")

@@ -10,7 +10,7 @@ from runs import TINY, numbers
 
 from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.labels import LABEL_RULES, draw_task
+from hmmlib.experiments.labels import draw_task
 from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
@@ -29,11 +29,19 @@ from hmmlib.models.appendix_e import random_hmm
 from hmmlib.training import checkpoints, readers
 from hmmlib.training.adapters import tune, tune_with_peft
 from hmmlib.training.readers import FromTransformers
-from hmmlib.training.tuning import accuracy, probs_behind_prompt, tune_exact_prompt
+
+SPEC = TrialSpec("smoke", **TINY)
+
+
+@pytest.fixture(scope="module")
+def before():
+    """A trial without the measurements that the tests add."""
+    torch.set_num_threads(1)
+    return run_trial(SPEC, device="cpu")
 
 
 @pytest.fixture
-def registry(monkeypatch):
+def registry(monkeypatch, before):
     """A list of measurements of the test's own, that begins with the library's."""
     mine = list(MEASUREMENTS)
     monkeypatch.setattr(measurements, "MEASUREMENTS", mine)
@@ -47,14 +55,14 @@ def test_each_name_of_a_result_is_given_once():
     assert len(ORIGINAL) == 19
     phases = [one.phase for one in MEASUREMENTS]
     assert phases == sorted(phases, key=phases.index), "the measurements of a phase follow each other"
-
-
-def test_a_measurement_needs_stages_and_says_which(registry):
     assert measurements_of(["redraws"])[0].stages == ("task",)
     assert measurements_of(["best_loss", "network_loss"]) == measurements_of(["best_loss"])
-    before = run_trial(TrialSpec("smoke", **TINY))
-    with pytest.raises(ValueError, match=r"each of names must be one of accuracies_by_kind, .*, not 'rain'"):
-        measure(before, ["rain"])
+
+
+def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_an_error(registry, before):
+    for names in (["rain"], ["prompt_accuracy", "head_accuracy"]):
+        with pytest.raises(ValueError, match=rf"each of names must be one of .*, not '{names[0]}'"):
+            measure(before, names)
 
     @Measurement("rain")
     def weather(sky):
@@ -62,13 +70,17 @@ def test_a_measurement_needs_stages_and_says_which(registry):
 
     with pytest.raises(AttributeError, match="'Trial' object has no attribute 'sky'"):
         measure(before, ["rain"])
+    registry.pop()
+
+    @Measurement("weight", "size")
+    def heavy(task):
+        return dict(height=1.0, width=2.0)
+
+    with pytest.raises(KeyError, match="weight"):
+        run_trial(SPEC)
 
 
-def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, tmp_path):
-    torch.set_num_threads(1)
-    spec = TrialSpec("smoke", **TINY)
-    before, stored = run_trial(spec), load_results("smoke", STORE)[0]
-    assert before.added == {}
+def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, before, tmp_path):
     with pytest.raises(AttributeError, match="'TrialResult' object has no attribute 'weight'"):
         _ = before.weight
 
@@ -76,41 +88,31 @@ def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(regist
     def size_of_the_task(task):
         return dict(weight=task.mu.abs().sum().item(), above=None)
 
-    assert before.weight is None
-    assert stored.weight is None
-    result = run_trial(spec)
+    assert before.weight is load_results("smoke", STORE)[0].weight is None
+    result = run_trial(SPEC)
     assert result.weight > 0
     assert result.added == {"weight": result.weight, "above": None}
     assert replace(result, added={}, seconds={}, environment={}) == replace(before, seconds={}, environment={})
     assert "size of the task" in result.seconds
-    assert load_result(save_result(result, tmp_path)) == result
-    assert run_trial(replace(spec, n_memory=2)).added == {"weight": None, "above": None}
-
+    assert run_trial(replace(SPEC, n_memory=2)).added == {"weight": None, "above": None}
     later = measure(before, ["weight"])
     assert later.added == result.added
     assert later.environment["weight measured"].endswith(f"library {later.environment['library']}")
     assert replace(later, added={}, seconds=before.seconds, environment=before.environment) == before
-    assert load_result(save_result(later, tmp_path)) == later
+    for one in (result, later):
+        assert load_result(save_result(one, tmp_path)) == one
 
 
-def test_a_measurement_that_gives_other_names_is_an_error(registry):
-    @Measurement("weight", "size")
-    def heavy(task):
-        return dict(height=1.0, width=2.0)
-
-    with pytest.raises(KeyError, match="weight"):
-        run_trial(TrialSpec("smoke", **TINY))
-
-
-def test_only_what_a_measurement_needs_is_run(registry, monkeypatch):
-    spec, ran = TrialSpec("smoke", **TINY), []
-    before = run_trial(spec)
+def test_only_what_a_measurement_needs_is_run_with_device_checkpoint_and_report(
+    registry, before, monkeypatch, tmp_path
+):
+    ran, told, asked, made = [], [], [], []
     for stage in ("model", "task", "exact", "network", "outputs"):
-        made = vars(Trial)[stage].func
+        function = vars(Trial)[stage].func
 
-        def noted(trial, stage=stage, made=made):
+        def noted(trial, stage=stage, function=function):
             ran.append(stage)
-            return made(trial)
+            return function(trial)
 
         monkeypatch.setattr(Trial, stage, property(noted))
 
@@ -119,42 +121,26 @@ def test_only_what_a_measurement_needs_is_run(registry, monkeypatch):
         return dict(states=float(model.n_states))
 
     @Measurement("largest")
-    def largest(network):
+    def largest_weight(network):
         return dict(largest=max(weights.abs().max().item() for weights in network.parameters()))
 
     assert measure(before, ["states"]).states == 3
     assert ran == ["model"]
-    assert measure(before, ["largest"]).largest > 0
-    assert "network" in ran
-    with pytest.raises(
-        ValueError, match=f"the network that is pretrained here is {before.backbone}, the result's is 7"
-    ):
-        measure(replace(before, backbone="7"), ["largest"])
-
-
-def test_a_later_measurement_takes_device_checkpoint_and_report_and_tells_its_phases(registry, monkeypatch, tmp_path):
-    spec, told, asked, made = TrialSpec("smoke", **TINY), [], [], []
-    before = run_trial(spec, device="cpu")
     environment, pretrain = trials.environment, trials.pretrain
     monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
     monkeypatch.setattr(trials, "pretrain", lambda *given: made.append(given) or pretrain(*given))
-
-    @Measurement("largest")
-    def largest_weight(network):
-        return dict(largest=max(weights.abs().max().item() for weights in network.parameters()))
-
-    stripped = replace(before, seconds={})
-    path = tmp_path / "trial.safetensors"
-    how = dict(on_progress=lambda phase, share: told.append((phase, share)), device="cpu")
-    later = measure(stripped, ["largest"], path, **how)
+    path, how = tmp_path / "trial.safetensors", dict(on_progress=lambda *what: told.append(what), device="cpu")
+    later = measure(replace(before, seconds={}), ["largest"], path, **how)
+    assert {*ran} == {"model", "network"}
+    assert later.largest > 0
     assert list(later.seconds) == ["pretraining", "largest weight"]
     assert ("pretraining", 1.0) in told
     assert told[-1] == ("largest weight", 1.0)
-    assert asked == [(torch.device("cpu"), "single")]
-    assert made[0][-1] == path
+    assert (asked, made[0][-1]) == ([(torch.device("cpu"), "single")], path)
     assert measure(before, ["largest"]).seconds["pretraining"] == before.seconds["pretraining"]
-    with pytest.raises(ValueError, match=r"each of names must be one of .*, not 'prompt_accuracy'"):
-        measure(before, ["prompt_accuracy", "head_accuracy"])
+    other = f"the network that is pretrained here is {before.backbone}, the result's is 7"
+    with pytest.raises(ValueError, match=other):
+        measure(replace(before, backbone="7"), ["largest"])
 
 
 # Networks on their way.
@@ -169,7 +155,7 @@ def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_resul
         if share >= 0.5:
             raise ZeroDivisionError
 
-    path, result = tmp_path / "trial.safetensors", run_trial(LONGER, also=["on_the_way"])
+    path, result = tmp_path / "trial.safetensors", run_trial(LONGER, also=["on_the_way"], networks=tmp_path)
     assert list(result.on_the_way) == [str(3 * k) for k in range(1, 11)]
     last = dict(loss=result.network_loss, head=result.head_accuracy, prompt=result.prompt_accuracy)
     assert result.on_the_way["30"] == last
@@ -183,25 +169,13 @@ def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_resul
     assert readers.masked_losses(network, draw_model(LONGER), *how)[0] == result.on_the_way["15"]["loss"]
     resumed = run_trial(LONGER, checkpoint=path, also=["on_the_way"])
     assert resumed.on_the_way == {k: found for k, found in result.on_the_way.items() if int(k) > 15}
-    bare = run_trial(LONGER, networks=tmp_path)
-    assert measure(bare, ["on_the_way"], networks=tmp_path).on_the_way == result.on_the_way, "it is pretrained again"
-
-
-def test_the_prompt_on_the_exact_model_has_the_networks_budget():
-    task = draw_trial_task(LONGER, draw_model(LONGER))
-    origin = LABEL_RULES[LONGER.labels].origin(draw_model(LONGER))
-    (train, _, test), (labels, _, truth) = task.split(task.posteriors), task.split(task.labels)
-    found = []
-    for spec in (LONGER, replace(LONGER, epochs=40, head_rate=0.3)):
-        prompt, head = tune_exact_prompt(origin, train, labels, spec.tuning(), trial_seeds(spec.seed)["tuning"])
-        found.append(accuracy(head, probs_behind_prompt(origin, test, prompt), truth))
-        assert run_trial(spec, also=["exact_prompt_accuracy"]).exact_prompt_accuracy == found[-1]
-    assert found[0] != found[1]
+    again = measure(replace(result, added={}), ["on_the_way"], networks=tmp_path)
+    assert again.on_the_way == result.on_the_way, "it is pretrained again, although it is kept"
 
 
 # Parts of one's own.
 
-MINE = TrialSpec("smoke", **TINY, own="mine")
+MINE = replace(SPEC, own="mine")
 
 
 def someone_elses(spec, model):
@@ -230,48 +204,51 @@ def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_o
     assert set(more.readout_distances) >= {"reweighted", "relabelled", "floor"}
     assert load_result(save_result(more, tmp_path)) == more
     assert is_stored(MINE, tmp_path)
-    assert not is_stored(replace(MINE, own=""), tmp_path)
+    assert not is_stored(SPEC, tmp_path)
     with pytest.raises(TypeError, match="network must be of type BertForMaskedLM, as build makes it, not DistilBert"):
         measure(result, ["prompt_cuts"], parts=parts)
 
 
-def test_the_librarys_own_parts_given_as_ones_own_change_nothing():
+def test_the_librarys_own_parts_given_as_ones_own_change_nothing(before):
     parts = Parts(
         model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
-        task=lambda spec, model: draw_trial_task(spec, model),
+        task=draw_trial_task,
         tuner=lambda network, tokens, labels, plan, seed, tick: tune(
             "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, before_step=tick
         ),
     )
-    assert numbers(run_trial(MINE, parts=parts)) == numbers(run_trial(replace(MINE, own="")))
+    assert numbers(run_trial(MINE, parts=parts)) == numbers(before)
 
 
 def test_parts_and_name_go_together_and_are_checked():
     with pytest.raises(ValueError, match=r"own is 'mine', and there are none"):
         run_trial(MINE)
     with pytest.raises(ValueError, match=r"own is '', and it names none"):
-        run_trial(replace(MINE, own=""), parts=Parts(network=someone_elses))
+        run_trial(SPEC, parts=Parts(network=someone_elses))
     with pytest.raises(TypeError, match=r"^network must be a function, not BertForMaskedLM$"):
         Parts(network=build_network(MINE))
+
+
+def deeper(spec, model):
+    return build_network(replace(spec, own="", layers=3))
 
 
 @pytest.mark.parametrize(
     ("fields", "parts"),
     [
-        (dict(own="mine"), Parts(model=lambda spec: random_hmm(5, 4, 3), task=other_examples)),
-        (dict(own="mine"), Parts(network=lambda spec, model: build_network(replace(spec, own="", layers=3)))),
+        (dict(own="mine"), Parts(model=lambda spec: random_hmm(5, 4, 3), task=other_examples, network=deeper)),
         (dict(tuner="prefix", rank=3), None),
         (dict(tuner="lora", n_memory=2), None),
     ],
-    ids=["a model and a task", "a network", "prefix", "LoRA with memory"],
+    ids=["a model, a task and a network", "prefix", "LoRA with memory"],
 )
 def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, parts, tmp_path):
-    spec = TrialSpec("smoke", **TINY, **fields)
+    spec = replace(SPEC, **fields)
     result = run_trial(spec, also=ON_REQUEST, parts=parts)
     assert {*ON_REQUEST} <= {*result.added}
     assert load_result(save_result(result, tmp_path)) == result
-    if parts and parts.task:
+    if parts:
         assert result.majority_rate == pytest.approx(39 / 53)
     if spec.tuner == "prefix":
-        assert spec.network_hash == TrialSpec("smoke", **TINY).network_hash
+        assert spec.network_hash == SPEC.network_hash
         assert result.probes is None, "only trials that tune a prompt have what is read behind it"

@@ -1,19 +1,21 @@
 """Sweeps with Ray, in a process of their own: a worker that dies, an interrupt, and who can reach what listens."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
+from record import slow
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
 from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, checkpoint_path
-from hmmlib.experiments.sweeps import Outcome, run_missing
 from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
@@ -21,9 +23,11 @@ pytestmark = pytest.mark.outside
 
 pytest.importorskip("ray")
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(2)]
-FAULTS = [TrialSpec("smoke", seed=2, **{**TINY, "learning_rate": rate}) for rate in (1e30, 1e3)]
+FAULT = TrialSpec("smoke", seed=2, **{**TINY, "learning_rate": 1e30})
+LAST = TrialSpec("smoke", seed=9, **TINY)
+"""Its worker waits at the second step until it is asked to end."""
 
-SWEEPS = """
+START = """
 import json, os, signal, sys
 from pathlib import Path
 import psutil
@@ -32,7 +36,8 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.sweeps import run_missing
 
 store, specs = Path(sys.argv[1]), [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
-died, waiting, attempt = store / "died", store / "waiting", executors._run_in_worker
+begun, died, waiting = (store / name for name in ("begun", "died", "waiting"))
+attempt, report, listening = executors._run_in_worker, {}, set()
 
 def at_step_2(*job):
     '''The first worker that comes to its second step dies; one of seed 9 waits there until it is asked to end.'''
@@ -42,11 +47,12 @@ def at_step_2(*job):
     step, seed = pretraining.Run.step, job[3].seed
 
     def signalling(run):
-        if run.done == 1 and not died.exists():
+        begun.touch()
+        if seed != 9 and run.done == 1 and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         step(run)
-        if run.done == 2 and seed == 9:
+        if seed == 9 and run.done == 2:
             waiting.touch()
             while not backend.Interrupts.asked:
                 time.sleep(0.01)
@@ -55,8 +61,8 @@ def at_step_2(*job):
     return attempt(*job)
 
 executors._run_in_worker = at_step_2
-report, listening = {}, set()
-
+"""
+SWEEP = """
 def look(state):
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
@@ -65,98 +71,85 @@ def look(state):
             continue
         listening.update((process.name(), end.laddr.ip) for end in ends if end.status == psutil.CONN_LISTEN)
 
+report["outcome"] = vars(run_missing(specs, store, "cpu", log=str, cluster=executors.RayCluster(), on_status=look))
+print(json.dumps(report | {"listening": sorted(listening)}))
+"""
+MORE = """
 try:
     run_missing(specs, store, cluster=executors.RayCluster(cpus=4096))
 except ValueError as error:
     report["too large"] = str(error)
-report["outcome"] = vars(run_missing(specs, store, "cpu", log=str, cluster=executors.RayCluster(), on_status=look))
-report["listening"] = sorted(listening)
+interrupt = lambda state: waiting.exists() and os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    long = TrialSpec(**{**json.loads(sys.argv[2])[0], "seed": 9})
-    interrupt = lambda state: waiting.exists() and os.kill(os.getpid(), signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    run_missing([long], store, "cpu", log=str, cluster=executors.RayCluster(), on_status=interrupt)
+    run_missing(specs, store, "cpu", log=str, cluster=executors.RayCluster(), on_status=interrupt)
 except KeyboardInterrupt:
-    report["interrupted"] = True
-print(json.dumps(report))
+    print(json.dumps(report))
 """
 
 
-def environment(folder: str) -> dict[str, str]:
-    return {**ENVIRONMENT, "RAY_TMPDIR": folder}
-
-
 @pytest.fixture(scope="module")
-def folder():
-    """For Ray's sessions, with a name short enough for a socket. In the end nothing of Ray's runs any more."""
-    name = tempfile.mkdtemp(prefix="r")
-    yield name
-    assert soon(lambda: not relatives(f"RAY_TMPDIR={name}"), 150), relatives(f"RAY_TMPDIR={name}")
-    shutil.rmtree(name)
+def with_ray(tmp_path_factory):
+    """Run code in a process with a folder for Ray's sessions, in which nothing of Ray's runs any more in the end: what
+    it reports, and its store."""
+    folder = tempfile.mkdtemp(prefix="r")  # a name short enough for a socket
+    environment = {**ENVIRONMENT, "RAY_TMPDIR": folder}
+
+    def run(code, *specs):
+        fields = json.dumps([asdict(spec) for spec in specs])
+        for _ in range(3):  # on a busy machine Ray itself may give up before it or a worker has started
+            store = tmp_path_factory.mktemp("store")
+            call = [sys.executable, "-c", START + code, str(store), fields]
+            done = subprocess.run(call, capture_output=True, text=True, env=environment, check=False, timeout=600)
+            if (store / "begun").exists():
+                break
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1]), store
+
+    yield run
+    assert soon(lambda: not relatives(f"RAY_TMPDIR={folder}"), 150), relatives(f"RAY_TMPDIR={folder}")
+    shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="module")
-def swept(folder, tmp_path_factory):
-    """What happened in three sweeps: a report, and the store."""
-    fields = json.dumps([asdict(spec) for spec in (*SPECS, *FAULTS)])
-    for _ in range(3):  # on a busy machine Ray itself gives up after 30 seconds
-        store = tmp_path_factory.mktemp("store")
-        call = [sys.executable, "-c", SWEEPS, str(store), fields]
-        done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=600)
-        if "timed out during startup" not in done.stderr:
-            break
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), store
-
-
-def test_a_killed_workers_trial_is_run_again_and_each_result_arrives_once(swept):
-    report, store = swept
+def test_a_killed_workers_trial_is_run_again_failures_say_why_and_all_listens_on_loopback_alone(with_ray):
+    report, store = with_ray(SWEEP, *SPECS, FAULT)
     assert (store / "died").exists()
     assert sorted(report["outcome"]["ran"]) == sorted(spec.hash for spec in SPECS)
     assert stored(store) == {f"{spec.hash}.json": numbers(run_trial(spec)) for spec in SPECS}
+    assert report["outcome"]["failed"] == {FAULT.hash: "pretraining diverged: the loss at step 1 is nan"}
+    assert {"gcs_server", "raylet"} <= {name for name, _ in report["listening"]}
+    assert {address for _, address in report["listening"]} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
-def test_trials_that_fail_say_why(swept):
-    reasons = [
-        "pretraining diverged: the loss at step 1 is nan",
-        "a result that cannot be stored: divergence: Input should be a finite number, not inf",
-    ]
-    assert swept[0]["outcome"]["failed"] == dict(zip((spec.hash for spec in FAULTS), reasons, strict=True))
+@slow
+def test_a_trial_must_fit_on_one_node_and_an_interrupt_ends_the_workers_with_checkpoints(with_ray):
+    """In short: `test_how_many_trials_fit_on_the_nodes_of_a_cluster`, and the interrupt of processes in test_sweeps."""
+    report, store = with_ray(MORE, LAST)
+    assert report["too large"].startswith("no trial fits: no node has the 4096 cores and 0 GPUs")
+    assert checkpoints.facts_at(checkpoint_path(LAST, store))["done"] == "2"
+    assert Claim.take(LAST, store) is not None
 
 
-def test_a_trial_must_fit_on_one_node(swept):
-    assert swept[0]["too large"].startswith("no trial fits: no node has the 4096 cores and 0 GPUs")
+def test_a_ray_that_would_listen_on_all_addresses_is_not_started(monkeypatch):
+    """Here with another Ray; below with the true one."""
+    for address, error in (("10.0.0.1", OSError), ("127.0.0.1", InterruptedError)):
+        monkeypatch.setattr(os, "environ", dict(os.environ))
+        util = SimpleNamespace(get_node_ip_address=lambda: address)
+        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(util=util, init=start))
+        with pytest.raises(error, match="Ray was imported before" if error is OSError else "started"):
+            RayCluster().connect("cpu")
 
 
-def test_an_interrupt_ends_the_workers_with_checkpoints(swept):
-    report, store = swept
-    spec = TrialSpec("smoke", seed=9, **TINY)
-    assert report["interrupted"]
-    assert checkpoints.facts_at(checkpoint_path(spec, store))["done"] == "2"
-    assert Claim.take(spec, store) is not None
+def start(**settings):
+    assert settings["include_dashboard"] is False
+    raise InterruptedError("started")
 
 
-def test_a_sweep_on_this_machine_listens_on_loopback_alone(swept):
-    listening = swept[0]["listening"]
-    assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
-    assert {address for _, address in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-
-
+@slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray listens on loopback by itself")
-def test_a_ray_that_would_listen_on_all_addresses_is_not_started(folder):
-    call = [
-        sys.executable,
-        "-c",
-        "import ray\nfrom hmmlib.experiments.executors import RayCluster\nRayCluster().connect('cpu')",
-    ]
-    done = subprocess.run(call, capture_output=True, text=True, env=environment(folder), check=False, timeout=60)
+def test_a_true_ray_that_would_listen_on_all_addresses_is_not_started():
+    """In short: the test above."""
+    code = "import ray\nfrom hmmlib.experiments.executors import RayCluster\nRayCluster().connect('cpu')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 1
     assert "OSError: Ray was imported before and would listen beyond this machine" in done.stderr
-
-
-def test_what_is_stored_needs_no_ray(tmp_path, monkeypatch):
-    run_missing(SPECS, tmp_path, log=str)
-    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
-    assert run_missing([*SPECS, *SPECS], tmp_path, cluster=RayCluster()) == Outcome(
-        stored=[spec.hash for spec in SPECS]
-    )

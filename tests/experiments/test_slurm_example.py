@@ -14,12 +14,15 @@ from pathlib import Path
 import jupytext
 import pytest
 import yaml
+from companion.evidence import ledger
 from record import slow
-from runs import relatives, soon
+from runs import CHANGES, TINY, relatives, soon
 from typer.testing import CliRunner
 
+from hmmlib import backend
 from hmmlib.__main__ import app
 from hmmlib.experiments import sweeps
+from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.specs import panel_specs
 from hmmlib.experiments.store import load_results
 from hmmlib.experiments.sweeps import Outcome
@@ -27,19 +30,34 @@ from hmmlib.experiments.sweeps import Outcome
 pytestmark = pytest.mark.outside
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "book" / "slurm" / "sweep.sbatch"
-BIN = Path(sys.executable).parent
-TINY = dict(steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
-
-SCONTROL = """#!/bin/sh
+SLURM = {
+    "scontrol": """#!/bin/sh
 [ "$*" = "show hostnames tux[1-2]" ] && printf 'tux1\\ntux2\\n'
-"""
-SRUN = """#!/bin/sh
+""",
+    "srun": """#!/bin/sh
 # Runs on this machine what it is told to run on a node, and notes it.
-echo "$*" >> "$NOTES"
+echo "srun $*" >> "$NOTES"
 while [ "${1#--}" != "$1" ]; do shift; done
 exec "$@"
-"""
+""",
+}
+"""Stand-ins for what a cluster has."""
+RAY = {
+    "ray": f"""#!{sys.executable}
+import os, signal, socket, sys
+options = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
+server = "head" in options and socket.create_server((options["node-ip-address"], int(options["port"])))
+with open(os.environ["NOTES"], "a") as notes:
+    notes.write(f"process {{os.getpid()}}\\n")
+signal.pause()
+""",
+    "python": f"""#!/bin/sh
+[ "$1" = -c ] && exec {sys.executable} "$@"
+until [ "$(grep -c ^process "$NOTES")" = 2 ]; do sleep 0.05; done
+echo "sweep $RAY_AUTH_MODE ${{#RAY_AUTH_TOKEN}} $*" >> "$NOTES"
+""",
+}
+"""Stand-ins for Ray, and for the sweep, which only waits until Ray is there on both nodes."""
 
 
 def free_job() -> int:
@@ -53,19 +71,19 @@ def free_job() -> int:
 
 @pytest.fixture
 def job(tmp_path):
-    """Run the script as Slurm would, with stand-ins: (return code, output, what srun was asked, store, mark)."""
+    """Run the script as Slurm would, with stand-ins: (return code, output, what they noted)."""
     mark = tempfile.mkdtemp(prefix="ray")  # Ray's own folder: its sockets need a short path
 
-    def run(srun: str = SRUN, *arguments: str):
-        programs, notes, store = tmp_path / "programs", tmp_path / "notes", tmp_path / "store"
-        programs.mkdir()
-        for name, text in {"scontrol": SCONTROL, "srun": srun}.items():
-            (programs / name).write_text(text)
-            (programs / name).chmod(0o755)
+    def run(programs: dict[str, str], *arguments: str):
+        folder, notes = tmp_path / "programs", tmp_path / "notes"
+        folder.mkdir()
+        for name, text in programs.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
         environment = os.environ | {
-            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PATH": f"{folder}:{os.environ['PATH']}",
             "NOTES": str(notes),
-            "BIN": str(BIN),
+            "BIN": str(folder if "ray" in programs else Path(sys.executable).parent),
             "ADDRESS": "127.0.0.2",
             "RAY_TMPDIR": mark,
             "SLURM_JOB_NODELIST": "tux[1-2]",
@@ -73,106 +91,91 @@ def job(tmp_path):
             "SLURM_CPUS_PER_TASK": "1",
             "OMP_NUM_THREADS": "1",
         }
-        call = ["bash", str(SCRIPT), "--store", str(store), *arguments]
-        with subprocess.Popen(
-            call, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        ) as process:
-            assert soon(lambda: relatives(mark))
-            try:
-                output = process.communicate(timeout=400)[0]
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                raise
-        return process.returncode, output, notes.read_text().splitlines(), store, mark
+        call = ["bash", str(ROOT / "book" / "slurm" / "sweep.sbatch"), *arguments]
+        done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=400)
+        return done.returncode, done.stdout + done.stderr, notes.read_text().splitlines()
 
     yield run
+    assert soon(lambda: not relatives(mark)), relatives(mark)
     shutil.rmtree(mark)
 
 
-@slow
-def test_the_slurm_script_starts_ray_on_all_nodes_and_the_results_arrive(job):
-    changes = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
-    code, output, asked, store, mark = job(SRUN, "--panel", "left", "--preset", "smoke", "--trials", "1", *changes)
+def test_the_slurm_script_starts_ray_on_all_nodes_and_then_the_sweep_and_leaves_nobody(job):
+    code, output, noted = job(SLURM | RAY, "--panel", "left")
     assert code == 0, output
-    assert "6 run" in output
-    assert {r.spec for r in load_results("smoke", store)} == set(panel_specs("smoke", "left", 1, **TINY))
-    nodes = {re.search(r"--nodelist=(\S+)", line)[1]: line for line in asked}
-    assert set(nodes) == {"tux1", "tux2"}
-    assert "--head" in nodes["tux1"]
-    assert "--head" not in nodes["tux2"]
-    assert "--address=127.0.0.2:" in nodes["tux2"]
-    assert soon(lambda: not relatives(mark))
+    head, other = sorted((line for line in noted if line.startswith("srun")), key=lambda line: "tux2" in line)
+    assert "--nodelist=tux1 " in head
+    assert "--head" in head
+    assert "--nodelist=tux2 " in other
+    assert "--head" not in other
+    address = re.search(r"--address=(127\.0\.0\.2:2\d{4})$", other)[1]
+    assert noted[-1] == f"sweep token 64 -m hmmlib sweep --address {address} --panel left"
+    processes = [int(line.split()[1]) for line in noted if line.startswith("process")]
+    assert len(processes) == 2
+    for number in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
 
 
 def test_the_slurm_script_ends_where_the_head_does_not_start(job):
-    code, output, asked, store, mark = job('#!/bin/sh\necho "$*" >> "$NOTES"\nexit 3\n', "--panel", "left")
+    code, _, noted = job(SLURM | RAY | {"ray": "#!/bin/sh\nexit 3\n"}, "--panel", "left")
     assert code != 0
-    assert "stored" not in output, "the sweep was begun"
-    assert len(asked) == 1
-    assert not store.exists()
-    assert soon(lambda: not relatives(mark))
+    assert len(noted) == 1, "nobody was asked for after the head"
+    assert "--head" in noted[0]
 
 
-def blocks(page: str, language: str) -> list[str]:
-    """The code blocks of a page in a language."""
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "book" / f"{page}.md").read_text(), re.DOTALL)
+@slow
+def test_with_the_slurm_script_and_ray_the_results_arrive(job, tmp_path):
+    """In short: the script with stand-ins, above, and the sweep in test_ray."""
+    words = ["--panel", "left", "--preset", "smoke", "--trials", "1", *CHANGES]
+    code, output, _ = job(SLURM, "--store", str(tmp_path / "store"), *words)
+    assert code == 0, output
+    assert "6 run" in output
+    changes = {name: value for name, value in TINY.items() if name != "n_states"}
+    found = {result.spec for result in load_results("smoke", tmp_path / "store")}
+    assert found == set(panel_specs("smoke", "left", 1, **changes))
 
 
-def commands(page: str, program: str) -> list[list[str]]:
-    """The arguments of each call of a program in a page's code blocks, in a shell or behind the ! of a notebook."""
-    text = "\n".join(blocks(page, "bash") + blocks(page, "ipython3")).replace("\\\n", " ")
-    found = []
-    for line in text.splitlines():
-        for call in re.findall(rf'{re.escape(program)} ([^"&;]*(?:"[^"]*"[^"&;]*)*)', line):
-            found.append(shlex.split(call, comments=True))
-    return found
+def calls(program: str) -> list[list[str]]:
+    """The arguments of each call of a program in the pages' code blocks, in a shell or behind the ! of a notebook."""
+    pages = [text for path in (ROOT / "book").glob("*.md") if "hmmlib" in (text := path.read_text())]
+    blocks = [block for text in pages for block in re.findall(r"```(?:bash|ipython3)\n(.*?)```", text, re.DOTALL)]
+    pattern = rf'{re.escape(program)} ([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)'
+    found = re.findall(pattern, "\n".join(blocks).replace("\\\n", " "))
+    return [shlex.split(call, comments=True) for call in found]
 
 
-CALLS = [call for page in ("reproduce", "protocol-and-code") for call in commands(page, "python -m hmmlib")]
-RERUNS = commands("reproduce", "papermill")
-
-
-def accepted(call: list[str], monkeypatch) -> bool:
-    """Whether the command line takes a call, without running anything."""
-    from companion.evidence import ledger
-
-    from hmmlib import backend
+def test_every_command_on_the_pages_is_accepted(monkeypatch):
+    """The command line takes it; nothing is run."""
 
     def nothing(*_, **__):
         raise OSError("accepted")
 
+    def accepted(call):
+        return CliRunner().invoke(app, [part.replace("$k", "0") for part in call]).exit_code != 2
+
     monkeypatch.setattr(sweeps, "run_missing", lambda *_, **__: Outcome())
     monkeypatch.setattr(ledger, "run_all", nothing)
     monkeypatch.setattr(backend, "pick", lambda name="auto": None)
-    done = CliRunner().invoke(app, [part.replace("$k", "0") for part in call])
-    return done.exit_code != 2
+    found = calls("python -m hmmlib")
+    assert {"trial", "sweep"} <= {call[0] for call in found}
+    assert [call for call in found if not accepted(call)] == []
+    assert not accepted(["trial", "--n_states", "4"])
 
 
-@pytest.mark.parametrize("call", CALLS, ids=" ".join)
-def test_every_command_is_accepted(call, monkeypatch):
-    assert accepted(call, monkeypatch)
-
-
-def parameters(notebook: Path) -> set[str]:
-    """Names in a notebook's parameter cell."""
-    cell = next(c for c in jupytext.read(notebook).cells if "parameters" in c.metadata.get("tags", []))
-    return set(re.findall(r"^(\w+): ", cell.source, re.MULTILINE))
-
-
-@pytest.mark.parametrize("call", RERUNS, ids=" ".join)
-def test_every_rerun_names_a_notebook_and_its_parameters(call):
-    notebook = ROOT / Path(call[0]).with_suffix(".md")
-    assert notebook.is_file()
-    own = parameters(notebook)
-    for k, part in enumerate(call):
-        if part == "-p":
-            assert call[k + 1] in own
-        if part == "-f":
-            assert set(yaml.safe_load((ROOT / call[k + 1]).read_text())) <= own
+def test_every_rerun_on_the_pages_names_a_notebook_and_its_parameters():
+    found = calls("papermill")
+    assert len(found) > 10
+    for call in found:
+        name = next(word for word in call if word.endswith(".ipynb")).removeprefix("mine/")
+        cells = jupytext.read((ROOT / name).with_suffix(".md")).cells
+        cell = next(one for one in cells if "parameters" in one.metadata.get("tags", []))
+        given = {call[k + 1] for k, part in enumerate(call) if part == "-p"}
+        for file in (call[k + 1] for k, part in enumerate(call) if part == "-f"):
+            given |= set(yaml.safe_load((ROOT / file).read_text()))
+        assert given <= set(re.findall(r"^(\w+): ", cell.source, re.MULTILINE)), call
 
 
 def test_the_parameter_files_are_those_of_the_presets():
-    from hmmlib.experiments.presets import PRESETS
-
     files = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "parameters").glob("*.yaml")}
     assert files == {preset: {"preset": preset, "seed": 0} for preset in PRESETS}

@@ -17,9 +17,7 @@ from hmmlib.theory.heads import AttentionHead
 from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 MOVING = Path(interactive.__file__).parent / "moving"
-PAGES = dict.fromkeys(
-    ["2-setting", "3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "tuned-prompts"], 1
-)
+PAGES = dict.fromkeys(["2-setting", "3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "tuned-prompts"], 1)
 PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
 PAGES["notebooks/4-1-attention-head"] = 2
 """Interactive figures of each page."""

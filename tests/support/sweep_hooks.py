@@ -1,21 +1,20 @@
-"""What trials in other processes do at a named step: functions that can be sent there."""
+"""What trials in other processes do at a named step: a function that can be sent there."""
 
 import os
 import signal
-import time
+from dataclasses import replace
+
+from runs import soon
 
 from hmmlib import backend
+from hmmlib.experiments.store import is_stored
 
 
-def die(spec, phase, share):
-    """The process of seed 1 is killed after the second of four steps, with its checkpoint not yet written."""
-    if spec.seed == 1 and share == 0.5:
+def die_or_interrupt(store, spec, phase, share):
+    """After the second of four steps, the process of seed 1 is killed, with its checkpoint not yet written; that of
+    seed 3 waits until seed 0 is stored, and sends Ctrl-C to the process that began it."""
+    if share == 0.5 and spec.seed == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def interrupt_the_command(spec, phase, share):
-    """Ctrl-C in the process that began the workers, after the second of four steps of seed 1."""
-    if spec.seed == 1 and share == 0.5:
+    if share == 0.5 and spec.seed == 3 and soon(lambda: is_stored(replace(spec, seed=0), store), 300):
         os.kill(os.getppid(), signal.SIGINT)
-        while not backend.Interrupts.asked:
-            time.sleep(0.01)
+        soon(lambda: backend.Interrupts.asked, 300)
