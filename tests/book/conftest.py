@@ -1,8 +1,42 @@
-"""The browser, and views of the built book, for the tests that open its pages."""
+"""Views of the built book in a browser, and a project of one notebook."""
+
+from types import SimpleNamespace
 
 import pytest
 from browser import Watched, chromium, served
-from built_book import HTML
+from built_book import HTML, ROOT
+
+import notebooks as pipeline
+
+SOURCE = """\
+---
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+
+# A claim
+
+By {prf:ref}`paper-thm-3-3`.
+
+```{code-cell} ipython3
+:tags: [parameters]
+
+# Parameters: here
+seed: int = 0  # of the draw
+```
+
+```{code-cell} ipython3
+%time
+if False:
+    from hmmlib.folder import x
+print("seed", seed)
+for part in ["u =", " 3"]:
+    print(part, end="", flush=True)
+assert seed < 5, "too large"
+```
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +80,22 @@ def view(browser, served_book):
     yield get
     for each in views.values():
         each.context.close()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project of one notebook, with its twin, that prints its seed, or fails where it is too large."""
+    files = {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
+    files |= {"notebooks/a.md": SOURCE, "_config.yml": (ROOT / "_config.yml").read_text()}
+    files |= {"hmmlib/folder/x.py": "def f():\n    import hmmlib.y\n", "hmmlib/moving/x.js": "1"}
+    files |= {f"hmmlib/{name}.py": "x = 1\n" for name in ("__init__", "folder/__init__", "y", "unread")}
+    files |= {"hmmlib/experiments/store.py": "x = 1\n"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    monkeypatch.setattr(pipeline, "EXECUTED", tmp_path / "build" / "executed" / "notebooks")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
+    assert pipeline.write_twins(check=False) == 1
+    path = tmp_path / "notebooks" / "a.ipynb"
+    return SimpleNamespace(root=tmp_path, path=path, copy=pipeline.EXECUTED / "a.ipynb", values=tmp_path / "seed.yaml")
