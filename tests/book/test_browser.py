@@ -76,7 +76,7 @@ def test_a_page_from_a_folder_has_no_fault(view, name):
 
 
 BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title>
-<body style="margin:0; background:#111"><main>
+<body class="bd-article" style="margin:0; background:#111"><main>
 <h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
 <p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span>
 <mjx-container><svg width="0"></svg>w</mjx-container>
@@ -108,8 +108,9 @@ def test_checks_find_faults(own_view, tmp_path):
             assert fault in found, f"{fault} is not in:\n{found}"
         for fine in ("scrolls", "code"):
             assert fine not in found
+        assert "scrolls" in "".join(page.evaluate(SCROLLS))
         page = watched.open("sound.html")
-        assert not [*faults(page), *barriers(page), *watched.wrong]
+        assert not [*faults(page), *barriers(page), *watched.wrong, *page.evaluate(SCROLLS)]
 
 
 # Links and search
@@ -344,16 +345,24 @@ CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].fil
   && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize(
-    "name", ["notebooks/3-hmm", *(pytest.param(n, marks=slow) for n in ("book/index", "notebooks/appendix-d-3"))]
-)
+PRINTED = ["notebooks/3-hmm", "book/index", "book/ledger", "notebooks/appendix-d-3"]
+
+
+@pytest.mark.parametrize("name", [PRINTED[0], *(pytest.param(name, marks=slow) for name in PRINTED[1:])])
 def test_a_page_fits_on_paper(own_view, name):
-    """As wide as an A4 page between margins of 1 cm: no sidebar, no button, and nothing that would have to scroll."""
-    page = own_view(718, 1000).open(f"{name}.html")
-    shown = page.locator(".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .notation-button")
-    assert shown.evaluate_all("all => all.some(e => e.checkVisibility())")
+    """As wide as an A4 page between margins of 1 cm: what needs a screen is not there, and nothing has to scroll."""
+    page, visible = own_view(718, 1000).open(f"{name}.html"), "all => all.filter(e => e.checkVisibility()).length"
+    screen = page.locator(
+        ".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .notation-button, .moving .controls, "
+        ".moving .buttons, .moving .todo, .facts, .sd-summary-state-marker, form.ledger-filter"
+    )
+    solutions = page.locator("details.sd-dropdown .sd-summary-content")
+    assert screen.evaluate_all(visible)
+    assert not solutions.evaluate_all(visible)
+    assert name != "notebooks/3-hmm" or solutions.count() >= 2
     page.emulate_media(media="print")
-    assert not shown.evaluate_all("all => all.filter(e => e.checkVisibility()).map(e => e.className)")
+    assert solutions.evaluate_all(visible) == solutions.count()
+    assert not screen.evaluate_all(visible) + page.locator("details.hide").evaluate_all(visible)
     assert not page.evaluate(CUT_ON_PAPER)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")

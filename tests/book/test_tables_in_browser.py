@@ -1,5 +1,4 @@
-"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and
-paper."""
+"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling."""
 
 import json
 import re
@@ -158,8 +157,9 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["book/notation", "book/protocol-and-code", "book/ledger"])
+@pytest.mark.parametrize("name", ["book/notation", "book/ledger", pytest.param("book/protocol-and-code", marks=slow)])
 def test_no_table_scrolls_sideways(view, name, width):
+    """The quick ones: a page whose tables are not stacked, and one whose are."""
     page = view(width=width).open(f"{name}.html")
     wide = page.locator("article .pst-scrollable-table-container, article table.stacked").evaluate_all(
         "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth])"
@@ -171,23 +171,3 @@ def test_no_table_scrolls_sideways(view, name, width):
         assert not labels
     else:
         assert labels == {"none"} if width == 1280 else labels and "none" not in labels
-
-
-# Paper
-
-
-def test_solutions_are_printed_and_what_needs_a_screen_is_not(own_view):
-    page = own_view().open("notebooks/3-hmm.html")
-    words = page.locator("details.sd-dropdown .sd-summary-content")
-    screen = page.locator(".moving .controls, .moving .buttons, .moving .todo, .facts, .sd-summary-state-marker")
-    assert words.count() >= 2
-    visible = "all => all.map(e => e.checkVisibility())"
-    assert not any(words.evaluate_all(visible))
-    assert any(screen.evaluate_all(visible))
-    page.emulate_media(media="print")
-    assert all(words.evaluate_all(visible))
-    assert not any(screen.evaluate_all(visible))
-    assert not any(page.locator("details.hide").evaluate_all(visible))
-    page = own_view().open("book/ledger.html")
-    page.emulate_media(media="print")
-    assert not page.locator("form.ledger-filter").is_visible()
