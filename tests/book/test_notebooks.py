@@ -291,7 +291,8 @@ def test_no_more_jobs_at_a_time_than_slots(tmp_path):
     jobs = [side_by_side.Job(f"{k}", partial(job, k), slots) for k, slots in enumerate((2, 1, 1, 1))]
     assert side_by_side.run(jobs, 2) == []
     seen = [int((tmp_path / f"saw {k}").read_text()) for k in range(4)]
-    assert (seen[0], max(seen)) == (1, 2)
+    assert seen[0] == 1
+    assert max(seen) <= 2
 
 
 @slow

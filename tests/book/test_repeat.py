@@ -50,7 +50,7 @@ def outputs(notebook: nbformat.NotebookNode) -> list[str]:
 @slow
 @pytest.mark.parametrize("name", ["2-setting", "4-memory-hmm", "5-1-pretraining"])
 def test_a_notebook_gives_the_same_twice_and_not_with_another_seed(name, tmp_path):
-    """The quick ones: a trial that is repeated, tests/experiments, and outputs that differ, below."""
+    """The quick one repeats a trial, in tests/experiments/test_trials.py."""
 
     def run(seed: int) -> list[str]:
         paths, values = (ROOT / "notebooks" / f"{name}.ipynb", tmp_path / "run.ipynb"), dict(preset="smoke", seed=seed)
