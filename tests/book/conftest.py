@@ -1,11 +1,42 @@
-"""The browser, and views of the built book, for the tests that open its pages."""
+"""Views of the built book in a browser, and a project of one notebook."""
+
+from types import SimpleNamespace
 
 import pytest
 from browser import Watched, chromium, served
-from built_book import HTML
+from built_book import HTML, ROOT
 
-FOLDER = f"{HTML.as_uri()}/"
-"""The address of the book without a server."""
+import notebooks as pipeline
+
+SOURCE = """\
+---
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+
+# A claim
+
+By {prf:ref}`paper-thm-3-3`.
+
+```{code-cell} ipython3
+:tags: [parameters]
+
+# Parameters: here
+seed: int = 0  # of the draw
+```
+
+```{code-cell} ipython3
+%time
+if False:
+    from hmmlib.folder import x
+print("seed", seed)
+for part in ["u =", " 3"]:
+    print(part, end="", flush=True)
+assert seed < 5, "too large"
+```
+"""
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +51,27 @@ def served_book():
         yield home
 
 
+@pytest.fixture
+def own_view(browser, served_book):
+    """A function of width, height, theme, home and what else a context takes: a view that no other test has seen."""
+    views = []
+
+    def get(width: int = 1280, height: int = 900, theme: str = "light", home: str = served_book, **more) -> Watched:
+        views.append(Watched(browser, home, width, height, theme, **more))
+        return views[-1]
+
+    yield get
+    for each in views:
+        each.context.close()
+
+
 @pytest.fixture(scope="module")
 def view(browser, served_book):
-    """A function of width, theme, home and what else a context takes: the one view of the book with these."""
+    """A function of width, theme, home and what else a context takes: the one view of a file's tests with these."""
     views = {}
 
     def get(width: int = 1280, theme: str = "light", home: str = served_book, **more) -> Watched:
-        home = FOLDER if home == "from a folder" else home
+        home = f"{HTML.as_uri()}/" if home == "from a folder" else home
         key = (width, theme, home, *more.items())
         if key not in views:
             views[key] = Watched(browser, home, width, 900 if width > 500 else 844, theme, **more)
@@ -38,14 +83,19 @@ def view(browser, served_book):
 
 
 @pytest.fixture
-def own_view(browser, served_book):
-    """The same in a context that no other test has seen."""
-    views = []
-
-    def get(width: int = 1280, height: int = 900, theme: str = "light", home: str = served_book, **more) -> Watched:
-        views.append(Watched(browser, home, width, height, theme, **more))
-        return views[-1]
-
-    yield get
-    for each in views:
-        each.context.close()
+def project(tmp_path, monkeypatch):
+    """A project of one notebook, with its twin, that prints its seed, or fails where it is too large."""
+    files = {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
+    files |= {"notebooks/a.md": SOURCE, "_config.yml": (ROOT / "_config.yml").read_text()}
+    files |= {"hmmlib/folder/x.py": "def f():\n    import hmmlib.y\n", "hmmlib/moving/x.js": "1"}
+    files |= {f"hmmlib/{name}.py": "x = 1\n" for name in ("__init__", "folder/__init__", "y", "unread")}
+    files |= {"hmmlib/experiments/store.py": "x = 1\n"}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    monkeypatch.setattr(pipeline, "EXECUTED", tmp_path / "build" / "executed" / "notebooks")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
+    assert pipeline.write_twins(check=False) == 1
+    path = tmp_path / "notebooks" / "a.ipynb"
+    return SimpleNamespace(root=tmp_path, path=path, copy=pipeline.EXECUTED / "a.ipynb", values=tmp_path / "seed.yaml")

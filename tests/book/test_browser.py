@@ -1,7 +1,7 @@
 """The built book in a browser: what it loads, shows and reaches at two widths, in two themes, served and from a folder.
 
-Needs `make book` and a Chromium; in CI neither may be missing. Each page is opened in one of its four forms, and all
-four are met; HMMLIB_SLOW=1 opens each page in all of them, and leaves pictures of them in build/screenshots.
+Needs `make book` and a Chromium; in CI neither may be missing. Each page is opened once; HMMLIB_SLOW=1 opens each in
+all four forms, looks for barriers too, and leaves pictures in build/screenshots.
 """
 
 import re
@@ -15,17 +15,19 @@ from moving_figures import PAGES
 from playwright.sync_api import expect
 from record import SLOW, slow
 
-built_book.needed(chromium=True)
+pytestmark = built_book.needed(chromium=True)
 
 NAMES = [*chapters(), "search"]
-WIDTHS, THEMES = (1280, 390), ("light", "dark")
+THEMES = ("light", "dark")
 THEOREM = "article a[href$='3-hmm.html#paper-thm-3-3']"
 """Mentions of Theorem 3.3 on another page than its own."""
-FORMS = [*product(WIDTHS, THEMES)]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 TALLEST = 15_000
 G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
 """The letter G in a formula."""
+SCROLLS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => !e.closest('details:not([open])')
+  && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 2)
+  .map(e => e.tagName + ': ' + e.innerText.slice(0, 80))"""
 
 
 def photograph(page, name: str, width: int, theme: str) -> None:
@@ -36,15 +38,25 @@ def photograph(page, name: str, width: int, theme: str) -> None:
     page.screenshot(path=path, type="jpeg", quality=60, full_page=True, clip=clip)
 
 
-def in_turn(forms, names) -> list:
-    """Every form of every name, the form after that of the name before; all but one of each name are slow."""
-    n, pairs = len(forms), product(enumerate(forms), enumerate(names))
-    return [pytest.param(*form, name, marks=slow if (k - turn) % n else ()) for (turn, form), (k, name) in pairs]
+def quick(some, cases) -> list:
+    """All cases of a table, of which only some are quick."""
+    return [case if case in some else pytest.param(*case, marks=slow) for case in cases]
 
 
-@pytest.mark.parametrize(("width", "theme", "name"), in_turn(FORMS, NAMES))
-def test_page(view, width, theme, name):
-    """One load: nothing fails, everything is typeset, named and in its place, and nobody is kept out."""
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_has_a_fault_or_scrolls_sideways_on_a_desktop(view, name):
+    watched = view()
+    page = watched.open(f"{name}.html")
+    wrong = [*faults(page), *watched.wrong, *page.evaluate(SCROLLS)]
+    assert not wrong, "\n".join(f"{name}: {what}" for what in wrong)
+
+
+FORMS = [*product((1280, 390), THEMES, NAMES)]
+
+
+@pytest.mark.parametrize(("width", "theme", "name"), quick([(390, "dark", "notebooks/4-memory-hmm")], FORMS))
+def test_a_page_has_no_fault_and_no_barrier_in_any_of_its_forms(view, width, theme, name):
+    """The quick one: a page on a phone in the dark."""
     watched = view(width, theme)
     page = watched.open(f"{name}.html")
     if SLOW:
@@ -54,23 +66,17 @@ def test_page(view, width, theme, name):
     assert not wrong, "\n".join(f"{name}, {width} px wide, {theme}: {what}" for what in wrong)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=slow if k % 8 else ()) for k, name in enumerate(NAMES)])
-def test_page_from_a_folder(view, name):
+@slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_from_a_folder_has_no_fault(view, name):
+    """The quick one: `test_a_folder_may_have_any_name`."""
     watched = view(home="from a folder")
     wrong = [*faults(watched.open(f"{name}.html")), *watched.wrong]
     assert not wrong, "\n".join(f"{name}, from a folder: {what}" for what in wrong)
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_theme_follows_the_system(own_view, theme):
-    page = own_view(theme=theme, choose=False).open("book/index.html")
-    expect(page.locator("html")).to_have_attribute("data-theme", theme)
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number)")
-    assert (max(ground) < 60) if theme == "dark" else (min(ground) > 240)
-
-
 BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title>
-<body style="margin:0; background:#111"><main>
+<body class="bd-article" style="margin:0; background:#111"><main>
 <h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
 <p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span>
 <mjx-container><svg width="0"></svg>w</mjx-container>
@@ -102,8 +108,9 @@ def test_checks_find_faults(own_view, tmp_path):
             assert fault in found, f"{fault} is not in:\n{found}"
         for fine in ("scrolls", "code"):
             assert fine not in found
+        assert "scrolls" in "".join(page.evaluate(SCROLLS))
         page = watched.open("sound.html")
-        assert not [*faults(page), *barriers(page), *watched.wrong]
+        assert not [*faults(page), *barriers(page), *watched.wrong, *page.evaluate(SCROLLS)]
 
 
 # Links and search
@@ -119,10 +126,12 @@ LANDED = """async id => {
 }"""
 
 
-@pytest.mark.parametrize(
-    ("width", "name"), in_turn([(1280,), (390,)], ["notebooks/3-hmm", "notebooks/appendix-d-3", "book/ledger"])
-)
+PLACES = ["notebooks/3-hmm", "notebooks/appendix-d-3", "book/ledger"]
+
+
+@pytest.mark.parametrize(("width", "name"), quick([(390, "notebooks/3-hmm")], product((1280, 390), PLACES)))
 def test_links_land_in_view(view, width, name):
+    """The quick one: the first and the last link of a page on a phone."""
     page = view(width).open(f"{name}.html")
     links = page.locator("article a:not(.headerlink)[href*='#']").evaluate_all(
         "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
@@ -137,12 +146,12 @@ def test_links_land_in_view(view, width, name):
         assert not (wrong := page.evaluate(LANDED, anchor)), f"{name}, {width} px wide, {link}: {wrong}"
 
 
-@pytest.fixture(params=["served", "from a folder"])
-def search(request, view):
-    """A function of words typed into the search page: the addresses of what is found, best first."""
-    watched = view(home="from a folder") if request.param == "from a folder" else view()
+@pytest.mark.parametrize("home", [pytest.param("served", marks=slow), "from a folder"])
+def test_search_finds_statements_equations_and_words_by_keyboard_too(view, home):
+    """The quick one: from a folder, where a browser allows a page less."""
+    watched = view(home=home) if home == "from a folder" else view()
 
-    def find(words: str) -> list[str]:
+    def first(words: str) -> str:
         page = watched.open("search.html")
         field = page.locator(".bd-search-container input[name=q]")
         field.fill(words)
@@ -150,30 +159,22 @@ def search(request, view):
         summary = page.locator("#search-results .search-summary")
         expect(summary).to_contain_text(re.compile("found|did not match"))
         if (count := re.search(r"found (\d+|one) page", summary.text_content())) is None:
-            return []
+            return ""
         page.locator("#search-results .search li").nth(int(count[1]) - 1 if count[1] != "one" else 0).wait_for()
         assert not watched.wrong
-        return page.locator("#search-results .search li > a").evaluate_all("all => all.map(a => a.href)")
+        return page.locator("#search-results .search li > a").first.evaluate("a => a.href")
 
-    return find
-
-
-@pytest.mark.parametrize(
-    ("words", "anchor"),
-    [
-        ("Theorem 3.3", "notebooks/3-hmm.html#paper-thm-3-3"),
-        ("Lemma D.9", "notebooks/appendix-d-3.html#paper-lem-D-9"),
-        ("(C.1)", "notebooks/appendix-c.html#equation-paper-eq-c-1"),
-        ("attention head", "4-1-attention-head.html"),
-    ],
-)
-def test_search_finds(search, words, anchor):
-    assert anchor in search(words)[0]
-    assert search("nonsense-word-xyz") == []
-
-
-def test_search_opens_by_keyboard(view):
-    page = view().open("notebooks/3-hmm.html")
+    assert "notebooks/3-hmm.html#paper-thm-3-3" in first("Theorem 3.3")
+    assert "notebooks/appendix-d-3.html#paper-lem-D-9" in first("Lemma D.9")
+    assert "notebooks/appendix-c.html#equation-paper-eq-c-1" in first("(C.1)")
+    assert "4-1-attention-head.html" in first("attention head")
+    assert first("nonsense-word-xyz") == ""
+    page = watched.page
+    glass = page.locator(".bd-search-container form.bd-search i").bounding_box()
+    field = page.locator(".bd-search-container input[name=q]")
+    left = field.bounding_box()["x"] + float(field.evaluate("e => parseFloat(getComputedStyle(e).paddingLeft)"))
+    assert glass["x"] + glass["width"] <= left, "the magnifying glass stands before the query"
+    page = watched.open("notebooks/3-hmm.html")
     page.keyboard.press("Control+k")
     page.keyboard.type("hidden state")
     page.keyboard.press("Enter")
@@ -185,7 +186,7 @@ def test_search_opens_by_keyboard(view):
 # Notation panel and cards
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=slow), 390])
 def test_notation_panel(view, width):
     watched = view(width)
     page = watched.open("notebooks/3-hmm.html")
@@ -251,7 +252,11 @@ def test_a_link_whose_card_cannot_come_still_leads_there(own_view):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_page_without_scripts_can_be_read(own_view, theme):
+def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(own_view, theme):
+    page = own_view(theme=theme, choose=False).open("book/index.html")
+    expect(page.locator("html")).to_have_attribute("data-theme", theme)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number)")
+    assert (max(ground) < 60) if theme == "dark" else (min(ground) > 240)
     watched = own_view(theme=theme, choose=False, java_script_enabled=False)
     page = watched.page
     page.goto(watched.home + "notebooks/3-hmm.html")
@@ -264,6 +269,11 @@ def test_a_page_without_scripts_can_be_read(own_view, theme):
         assert inks
         assert ground not in inks
     assert not [what for what in watched.wrong if not what.endswith(" csp")]  # as asked: no script is loaded
+    page.goto(watched.home + "book/ledger.html")
+    assert page.locator("button.sort, form.ledger-filter").count() == 0
+    assert page.locator("table.statements tbody tr").evaluate_all(
+        "all => all.length && all.every(e => e.checkVisibility())"
+    )
 
 
 def test_a_folder_may_have_any_name(own_view, tmp_path):
@@ -273,7 +283,7 @@ def test_a_folder_may_have_any_name(own_view, tmp_path):
     page = watched.open("notebooks/3-1-prompt.html")
     page.locator(THEOREM).first.hover()
     expect(page.get_by_role("tooltip")).to_contain_text("Theorem 3.3")
-    assert not watched.wrong
+    assert not [*faults(page), *watched.wrong]
 
 
 # Interactive figures
@@ -284,15 +294,17 @@ def state(figure) -> tuple[str, list[str]]:
     return figure.inner_text(), figure.locator("svg").evaluate_all("all => all.map(e => e.outerHTML)")
 
 
-@pytest.mark.parametrize(
-    ("width", "home", "name"), in_turn([(1280, "served"), (390, "served"), (1280, "from a folder")], PAGES)
-)
-def test_interactive_figures_move_and_return(view, width, home, name):
+WAYS = [(1280, "served"), (390, "served"), (1280, "from a folder")]
+
+
+@pytest.mark.parametrize(("way", "name"), quick([(WAYS[1], "notebooks/4-1-attention-head")], product(WAYS, PAGES)))
+def test_interactive_figures_move_and_return(view, way, name):
+    """The quick one: the page with two figures, on a phone."""
+    (width, home), sliders = way, 0
     watched = view(width) if home == "served" else view(home=home)
     page = watched.open(f"{name}.html")
     figures = page.locator("div.moving")
     assert figures.count() == PAGES[name]
-    sliders = 0
     for figure in figures.all():
         reset = figure.get_by_role("button", name=re.compile("^reset", re.IGNORECASE)).first
         reset.click()
@@ -333,14 +345,24 @@ CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].fil
   && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize("name", ["book/index", "notebooks/3-hmm", pytest.param("notebooks/appendix-d-3", marks=slow)])
-def test_page_on_paper(own_view, name):
-    """As wide as an A4 page between margins of 1 cm: no sidebar, no button, and nothing that would have to scroll."""
-    page = own_view(718, 1000).open(f"{name}.html")
-    shown = page.locator(".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .notation-button")
-    assert shown.evaluate_all("all => all.some(e => e.checkVisibility())")
+PRINTED = ["notebooks/3-hmm", "book/index", "book/ledger", "notebooks/appendix-d-3"]
+
+
+@pytest.mark.parametrize("name", [PRINTED[0], *(pytest.param(name, marks=slow) for name in PRINTED[1:])])
+def test_a_page_fits_on_paper(own_view, name):
+    """As wide as an A4 page between margins of 1 cm: what needs a screen is not there, and nothing has to scroll."""
+    page, visible = own_view(718, 1000).open(f"{name}.html"), "all => all.filter(e => e.checkVisibility()).length"
+    screen = page.locator(
+        ".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .notation-button, .moving .controls, "
+        ".moving .buttons, .moving .todo, .facts, .sd-summary-state-marker, form.ledger-filter"
+    )
+    solutions = page.locator("details.sd-dropdown .sd-summary-content")
+    assert screen.evaluate_all(visible)
+    assert not solutions.evaluate_all(visible)
+    assert name != "notebooks/3-hmm" or solutions.count() >= 2
     page.emulate_media(media="print")
-    assert not shown.evaluate_all("all => all.filter(e => e.checkVisibility()).map(e => e.className)")
+    assert solutions.evaluate_all(visible) == solutions.count()
+    assert not screen.evaluate_all(visible) + page.locator("details.hide").evaluate_all(visible)
     assert not page.evaluate(CUT_ON_PAPER)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate("document.documentElement.dataset.theme = 'dark'; dispatchEvent(new Event('beforeprint'))")

@@ -60,25 +60,19 @@ def leaning(notebook: nbformat.NotebookNode) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
-def test_every_notebook_stands_alone(path):
-    assert leaning(nbformat.read(path, 4)) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "word"),
-    [
+def test_every_notebook_stands_alone_and_one_that_leans_on_the_checkout_is_noticed():
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert leaning(nbformat.read(path, 4)) == [], path.stem
+    for line, word in (
         ("import hmmlib.models.hmm, jupytext", "jupytext"),
         ("def f():\n    from tests.witness import g", "tests.witness"),
         ("from . import witness", "."),
         ("p = '../results/quick'", "../results/quick"),
         ("text = open(name)", "open"),
-    ],
-)
-def test_a_notebook_that_leans_on_the_checkout_is_noticed(line, word):
-    cells = [new_code_cell(pipeline.bootstrap()), new_code_cell(f"import torch\n{line}")]
-    assert leaning(new_notebook(cells=cells)) == [word]
-    assert leaning(new_notebook(cells=cells[::-1]))[0] == "its first cell"
+    ):
+        cells = [new_code_cell(pipeline.bootstrap()), new_code_cell(f"import torch\n{line}")]
+        assert leaning(new_notebook(cells=cells)) == [word]
+        assert leaning(new_notebook(cells=cells[::-1]))[0] == "its first cell"
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +116,12 @@ def project(base, tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     (tmp_path / "notebooks").mkdir()
 
-    def write(*sources: str, address: str = ADDRESS, tag: str = "") -> None:
+    def write(*sources: str, address: str = ADDRESS, tag: str = "", name: str = "a") -> None:
         texts = [pipeline.BOOTSTRAP.format(address=address, tag=tag or pipeline.tag()), "preset = 'none'", *sources]
         cells = [new_code_cell(text) for text in texts]
         cells[1].metadata.tags = ["parameters"]
         spec = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-        nbformat.write(new_notebook(cells=cells, metadata=spec), tmp_path / "notebooks" / "a.ipynb")
+        nbformat.write(new_notebook(cells=cells, metadata=spec), tmp_path / "notebooks" / f"{name}.ipynb")
 
     write("import hmmlib\nprint(preset, hmmlib.value)")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@localhost"]
@@ -145,36 +139,38 @@ def project(base, tmp_path, monkeypatch):
             colab.main()
         return int(end.value.code)
 
-    return SimpleNamespace(root=tmp_path, write=write, main=main, own=tmp_path / "build" / "colab" / "notebooks" / "a")
+    return SimpleNamespace(root=tmp_path, write=write, main=main)
 
 
-def test_a_good_notebook_runs_with_the_tree_at_hand(project, capsys):
+def test_a_good_notebook_runs_with_the_tree_at_hand_and_a_bad_one_beside_it_fails_by_name(project, capsys):
     (project.root / "hmmlib" / "__init__.py").write_text("value = 2\n")
+    project.write("import hmmlib\nassert hmmlib.value > 2, 'too small'", name="b")
     index = (project.root / ".git" / "index").read_bytes()
-    assert project.main("a", "--preset", "smoke") == 0
-    assert "smoke 2\n" in [colab.printed(c) for c in nbformat.read(project.own / "a.ipynb", 4).cells]
+    assert project.main("--preset", "smoke") == 1
+    own = project.root / "build" / "colab" / "notebooks" / "a"
+    assert "smoke 2\n" in [colab.printed(c) for c in nbformat.read(own / "a.ipynb", 4).cells]
     assert (project.root / ".git" / "index").read_bytes() == index
-    assert sorted(path.name for path in project.own.iterdir()) == ["a.ipynb", "empty"]
+    assert sorted(path.name for path in own.iterdir()) == ["a.ipynb", "empty"]
     out = capsys.readouterr().out
     assert re.search(r"^a: ran in \d+\.\d s\n  installed: hmmlib 0\.1\.0$", out, re.MULTILINE), out
+    assert re.search("^b: FAILED in ", out, re.MULTILINE), out
+    assert "in this cell:\nimport hmmlib\n" in out
+    assert "too small" in out
 
 
+@slow
 @pytest.mark.parametrize(
     ("cell", "more", "words"),
     [
-        (
-            "import hmmlib",
-            {"address": NOWHERE},
-            ["No module named 'hmmlib'", "no hmmlib was installed", NOWHERE],
-        ),
-        ("import hmmlib\nassert hmmlib.value > 1, 'too small'", {}, ["in this cell:\nimport hmmlib\n", "too small"]),
+        ("import hmmlib", {"address": NOWHERE}, ["No module named 'hmmlib'", "no hmmlib was installed", NOWHERE]),
         # the kernel dies a second later, so that it has time to say which cell it was at
         ("import os\nimport time\nos._exit(time.sleep(1) or 1)", {}, ["os._exit(", "died"]),
         ("import hmmlib", {"tag": "v0.0.0"}, ["no hmmlib was installed"]),  # is not replaced by the newest
     ],
-    ids=["nowhere", "wrong", "dead", "no tag"],
+    ids=["nowhere", "dead", "no tag"],
 )
-def test_a_bad_notebook_fails_by_name(project, capsys, cell, more, words):
+def test_a_notebook_that_finds_no_library_or_whose_kernel_dies_fails_by_name(project, capsys, cell, more, words):
+    """The quick one: the bad notebook beside the good one, above."""
     project.write(cell, **more)
     assert project.main() == 1
     out = capsys.readouterr().out
@@ -182,13 +178,10 @@ def test_a_bad_notebook_fails_by_name(project, capsys, cell, more, words):
     assert all(word in out for word in words), out
 
 
-def test_an_install_that_is_not_by_git_or_of_what_colab_has_is_a_problem(tmp_path):
+def test_other_installs_unknown_names_and_a_folder_with_other_things_are_refused(project, capsys, tmp_path):
     packages = {"hmmlib": "0.1.0", "torch": "2"}
     found = colab.judge(new_notebook(), "", tmp_path, packages).splitlines()
     assert found == ["hmmlib was not installed by git", "installed although Colab has it: torch"]
-
-
-def test_an_unknown_name_and_a_folder_with_other_things_are_refused(project, capsys):
     assert project.main("b") == 2
     assert "no such notebook: b; choose from a" in capsys.readouterr().err
     assert project.main("--folder", str(project.root)) == 2
@@ -198,6 +191,7 @@ def test_an_unknown_name_and_a_folder_with_other_things_are_refused(project, cap
 
 @slow
 def test_a_notebook_of_the_book_runs_as_in_colab():
+    """The quick one: `test_a_good_notebook_runs_with_the_tree_at_hand_and_a_bad_one_beside_it_fails_by_name`."""
     call = [sys.executable, ROOT / "book" / "colab.py", "2-setting", "--preset", "smoke"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -130,19 +130,16 @@ def test_pictures_have_their_own_ids_and_the_pages_inks():
 KNOWN = {"Theorem 3.3": ("notebooks/3-hmm", "a"), "Theorem 4.6": ("p", "b"), "Assumption D.5": ("p", "c")}
 
 
-@pytest.mark.parametrize(
-    ("text", "links"),
-    [
-        ("by Theorem 3.3, so", ["Theorem 3.3"]),
-        ("Theorems 3.3, 4.5 and 4.6", ["Theorems 3.3", "4.6"]),
-        ("Assumption\u00a0D.5; Theorem 3.33", ["Assumption\u00a0D.5"]),
-        ("Theorem 9.9 is not there, nor Section 3.3", []),
-    ],
-)
-def test_mentions_of_statements_become_links(text, links):
-    made = cards.linked(text, KNOWN, lambda words, page, anchor: nodes.reference("", words, refuri=f"{page}#{anchor}"))
-    assert [part.astext() for part in made if isinstance(part, nodes.reference)] == links
-    assert not made or "".join(part.astext() for part in made) == text
+def test_mentions_of_statements_become_links():
+    for text, links in {
+        "by Theorem 3.3, so": ["Theorem 3.3"],
+        "Theorems 3.3, 4.5 and 4.6": ["Theorems 3.3", "4.6"],
+        "Assumption\u00a0D.5; Theorem 3.33": ["Assumption\u00a0D.5"],
+        "Theorem 9.9 is not there, nor Section 3.3": [],
+    }.items():
+        made = cards.linked(text, KNOWN, lambda words, page, anchor: nodes.reference("", words, refuri=page + anchor))
+        assert [part.astext() for part in made if isinstance(part, nodes.reference)] == links
+        assert not made or "".join(part.astext() for part in made) == text
 
 
 def test_labels_carry_the_papers_numbers_and_a_card_stands_on_any_page():
@@ -170,25 +167,14 @@ def test_reading_time_counts_text_and_formulas_but_no_code():
     assert [page_facts.in_words(x) for x in (0.4, 11, 63, 119)] == ["5 s", "10 s", "65 s", "2 minutes"]
 
 
-def test_a_page_names_its_part_of_the_paper():
-    names = [
-        "3-hmm",
-        "4-1-attention-head",
-        "5-1-pretraining",
-        "appendix-d-3",
-        "protocol-and-code",
-        "errata",
-        "solvable-x",
-    ]
-    parts = ["Section 3", "Section 4.1", "Section 5", "Appendix D.3", "Appendix E", "", ""]
-    assert list(map(page_facts.part_of_the_paper, names)) == parts
-
-
-@pytest.mark.parametrize("source", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem)
-def test_what_a_page_suggests_to_change_is_a_parameter_of_its_notebook(source):
-    parameter = page_facts.example(ROOT, f"notebooks/{source.stem}").split()[1]
-    cell = re.search(r"# Parameters:.*?```", source.read_text(), re.DOTALL)[0]
-    assert re.search(rf"^{parameter}: ", cell, re.MULTILINE)
+def test_a_page_names_its_part_of_the_paper_and_suggests_to_change_a_parameter_of_its_notebook():
+    parts = {"3-hmm": "Section 3", "4-1-attention-head": "Section 4.1", "5-1-pretraining": "Section 5", "errata": ""}
+    parts |= {"appendix-d-3": "Appendix D.3", "protocol-and-code": "Appendix E"}
+    assert {name: page_facts.part_of_the_paper(name) for name in parts} == parts
+    for source in (ROOT / "notebooks").glob("*.md"):
+        parameter = page_facts.example(ROOT, f"notebooks/{source.stem}").split()[1]
+        cell = re.search(r"# Parameters:.*?```", source.read_text(), re.DOTALL)[0]
+        assert re.search(rf"^{parameter}: ", cell, re.MULTILINE), source.stem
 
 
 # The ledger's tables
@@ -206,7 +192,7 @@ def ruled(one: dict) -> str:
     return " ".join("".join(getattr(part, "astext", part.__str__)() for part in line) for line in ledger.ruled(one))
 
 
-def test_rulings_are_whole_sentences():
+def test_rulings_and_evidence_are_whole_sentences():
     assert ruled(entry()) == "holds"
     assert ruled(entry(ours=True)) == "holds (a statement of ours)"
     off = entry(grade="false statement", printed="fails", printed_failures=26, corrected="I is larger")
@@ -220,9 +206,6 @@ def test_rulings_are_whole_sentences():
     assert "never" not in ruled(one | {"verdict": "fails"})
     assumptions = {statement.name for statement in STATEMENTS if statement.name.startswith("Assumption")}
     assert ledger.WITNESSES.keys() == assumptions
-
-
-def test_evidence_is_whole_sentences():
     identity = dict(points=2, sizes=[[2, 3], [8, 50]], failures=0)
     exact = entry(identity=identity, patterns=dict(cases=12345, failures=0, size="2 states"))
     assert list(ledger.evidence(exact)) == [

@@ -1,5 +1,5 @@
-"""Everything twice: what is run again gives the same, times aside. HMMLIB_SLOW=1 adds notebooks, a trial and the
-book."""
+"""Everything twice: what is run again gives the same, times aside. HMMLIB_SLOW=1 runs notebooks, a trial and
+the build; what compares them is tested always."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 from bs4 import BeautifulSoup
 from built_book import ROOT
 from colab import copy_tree
-from record import SLOW, slow
+from record import slow
 from runs import MEASURED, numbers
 
 from hmmlib.experiments.specs import TrialSpec
@@ -47,10 +47,11 @@ def outputs(notebook: nbformat.NotebookNode) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "name", ["2-setting", *(pytest.param(name, marks=slow) for name in ("4-memory-hmm", "5-1-pretraining"))]
-)
+@slow
+@pytest.mark.parametrize("name", ["2-setting", "4-memory-hmm", "5-1-pretraining"])
 def test_a_notebook_gives_the_same_twice_and_not_with_another_seed(name, tmp_path):
+    """The quick one repeats a trial, in tests/experiments/test_trials.py."""
+
     def run(seed: int) -> list[str]:
         paths, values = (ROOT / "notebooks" / f"{name}.ipynb", tmp_path / "run.ipynb"), dict(preset="smoke", seed=seed)
         how = dict(kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks")
@@ -58,7 +59,7 @@ def test_a_notebook_gives_the_same_twice_and_not_with_another_seed(name, tmp_pat
 
     first = run(0)
     assert first == run(0) != []
-    assert not SLOW or run(1) != first
+    assert run(1) != first
 
 
 TRIALS = """
@@ -73,9 +74,10 @@ for threads in (1, 2):
 """The numbers of one trial with one thread, and with two, in a process of their own."""
 
 
-@slow  # tests/experiments/test_trials.py repeats a trial in one process
+@slow
 @pytest.mark.parametrize("preset", ["smoke", "quick"])
 def test_a_trial_is_the_same_twice_and_close_with_another_number_of_threads(preset):
+    """The quick one, in one process, is in tests/experiments/test_trials.py."""
     call, folder = [sys.executable, "-c", TRIALS, preset], ROOT / "tests" / "support"
     lines = subprocess.run(call, cwd=folder, capture_output=True, text=True, check=True).stdout.splitlines()
     one, two = map(json.loads, lines)
@@ -121,11 +123,19 @@ def differing(one: Path, two: Path) -> list[str]:
 
 @slow
 def test_the_book_built_twice_is_the_same_but_for_times(tmp_path):
+    """The quick one: two small books, below."""
     one, two = (build(tmp_path / name) for name in ("one", "two"))
     assert differing(one, two) == []
 
 
-def test_books_that_differ_are_noticed_and_times_are_not(tmp_path):
+def test_outputs_and_books_that_differ_are_noticed_and_times_are_not(tmp_path):
+    def wrote(text: str, *tags: str) -> list[str]:
+        output = nbformat.v4.new_output("stream", text=text)
+        cell = nbformat.v4.new_code_cell("f()", outputs=[output], metadata={"tags": list(tags)})
+        return outputs(nbformat.v4.new_notebook(cells=[cell]))
+
+    assert wrote("98.1% in 12 s") == wrote("98.1% in 1.5 s") != wrote("98.2% in 12 s")
+    assert wrote("12", "times") == wrote("13", "times") == []
     one, two = (tmp_path / name for name in ("one", "two"))
     for folder, text in {one: "<p>98.1% in 12 s</p>", two: "<p>98.1% in 1.5 s</p>"}.items():
         folder.mkdir()

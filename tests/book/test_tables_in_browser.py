@@ -1,5 +1,4 @@
-"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling; search field and
-paper."""
+"""Tables in a browser: sorted by a click or a key, the ledger filtered, no sideways scrolling."""
 
 import json
 import re
@@ -7,10 +6,11 @@ import re
 import built_book
 import pytest
 from browser import barriers, faults
-from built_book import ROOT, chapters
+from built_book import ROOT
 from playwright.sync_api import expect
+from record import slow
 
-built_book.needed(chromium=True)
+pytestmark = built_book.needed(chromium=True)
 
 SCRIPT = ROOT / "book" / "_static" / "companion" / "tables.js"
 COLUMNS = {
@@ -50,43 +50,28 @@ def column(table, k: int) -> list[str]:
     return table.locator(f"tbody tr:not([hidden]) td:nth-child({k + 1})").all_inner_texts()
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_a_click_sorts_numbers_as_numbers_and_words_as_words(page, name):
-    table, k = page.locator("#r10"), list(COLUMNS).index(name)
-    head = table.locator("th").nth(k)
-    button, before = head.get_by_role("button", name=name), column(table, k)
-    assert head.get_attribute("aria-sort") is None
-    button.click()
-    expect(head).to_have_attribute("aria-sort", "ascending")
-    assert column(table, k) == [text for text in ASCENDING[name] for _ in range(2)]
-    button.press("Enter")
-    expect(head).to_have_attribute("aria-sort", "descending")
-    told = [text for text in reversed(ASCENDING[name]) if text not in ("–", "")]
-    nothing = [text for text in ASCENDING[name] if text in ("–", "")]
-    assert column(table, k) == [text for text in told + nothing for _ in range(2)]
-    button.press("Space")
-    assert head.get_attribute("aria-sort") is None
-    assert column(table, k) == before
-
-
-def test_rows_stay_whole_one_column_is_sorted_and_short_tables_are_left_alone(page):
+def test_a_click_sorts_numbers_as_numbers_and_words_as_words(page):
     table = page.locator("#r10")
-    rows = set(table.locator("tbody tr").all_inner_texts())
-    for name in ("time", "size"):
-        table.get_by_role("button", name=name).click()
-    assert set(table.locator("tbody tr").all_inner_texts()) == rows
+    rows = table.locator("tbody tr").all_inner_texts()
+    for k, (name, ascending) in enumerate(ASCENDING.items()):
+        head = table.locator("th").nth(k)
+        button, before = head.get_by_role("button", name=name), column(table, k)
+        button.click()
+        assert table.locator("th[aria-sort=ascending]").all_inner_texts() == [name], "by one column"
+        assert column(table, k) == [text for text in ascending for _ in range(2)]
+        assert sorted(table.locator("tbody tr").all_inner_texts()) == sorted(rows), "rows stay whole"
+        button.press("Enter")
+        expect(head).to_have_attribute("aria-sort", "descending")
+        told = [text for text in reversed(ascending) if text not in ("–", "")]
+        nothing = [text for text in ascending if text in ("–", "")]
+        assert column(table, k) == [text for text in told + nothing for _ in range(2)]
+        button.press("Space")
+        assert head.get_attribute("aria-sort") is None
+        assert column(table, k) == before
+    for k in (1, 2):
+        table.locator("th").nth(k).get_by_role("button").click()
     assert table.locator("th[aria-sort]").all_inner_texts() == ["size"]
-    assert page.locator("#r8 button").count() == 0
-
-
-def test_without_scripts_tables_are_as_they_were_written(own_view):
-    watched = own_view(java_script_enabled=False)
-    page = watched.page
-    page.goto(f"{watched.home}book/ledger.html")
-    assert page.locator("button.sort, form.ledger-filter").count() == 0
-    rows = page.locator("table.statements tbody tr")
-    assert rows.evaluate_all("all => all.every(e => e.checkVisibility())")
-    assert rows.count() == len(json.loads((ROOT / "build" / "ledger.json").read_text())["entries"])
+    assert page.locator("#r8 button").count() == 0, "a short table is left alone"
 
 
 # Wider than a phone
@@ -117,7 +102,7 @@ SIDEWAYS = """async left => {
 """Of each table, scrolled so far: what fades, whether its last column is in view, and its first one where it was."""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=slow)])
 def test_on_a_phone_a_wide_table_fades_where_there_is_more_and_its_last_column_can_be_reached(view, theme):
     page = view(width=390, theme=theme).open("notebooks/5-2-head-vs-prompt.html")
     start, end = (page.evaluate(SIDEWAYS, left) for left in (0, 9999))
@@ -135,7 +120,7 @@ def test_on_a_phone_a_wide_table_fades_where_there_is_more_and_its_last_column_c
 # The ledger's filter
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=slow)])
 def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
     entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
     page = view(width=width).open("book/ledger.html")
@@ -172,8 +157,9 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["book/notation", "book/protocol-and-code", "book/ledger"])
+@pytest.mark.parametrize("name", ["book/notation", "book/ledger", pytest.param("book/protocol-and-code", marks=slow)])
 def test_no_table_scrolls_sideways(view, name, width):
+    """The quick ones: a page whose tables are not stacked, and one whose are."""
     page = view(width=width).open(f"{name}.html")
     wide = page.locator("article .pst-scrollable-table-container, article table.stacked").evaluate_all(
         "all => all.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => [e.className, e.scrollWidth])"
@@ -185,43 +171,3 @@ def test_no_table_scrolls_sideways(view, name, width):
         assert not labels
     else:
         assert labels == {"none"} if width == 1280 else labels and "none" not in labels
-
-
-SCROLLS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => !e.closest('details:not([open])')
-  && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 2)
-  .map(e => e.tagName + ': ' + e.innerText.slice(0, 80))"""
-
-
-def test_on_a_desktop_no_code_output_or_table_is_wider_than_its_column(view):
-    page = view(width=1280)
-    wide = {name: page.open(f"{name}.html").evaluate(SCROLLS) for name in chapters()}
-    assert not {name: found for name, found in wide.items() if found}
-    assert view(width=390).open("notebooks/5-2-head-vs-prompt.html").evaluate(SCROLLS), "the control: a phone"
-
-
-def test_the_magnifying_glass_stands_before_the_query(view):
-    page = view().open("search.html")
-    glass = page.locator(".bd-search-container form.bd-search i").bounding_box()
-    field = page.locator(".bd-search-container input[name=q]")
-    left = field.bounding_box()["x"] + float(field.evaluate("e => parseFloat(getComputedStyle(e).paddingLeft)"))
-    assert glass["x"] + glass["width"] <= left
-
-
-# Paper
-
-
-def test_solutions_are_printed_and_what_needs_a_screen_is_not(own_view):
-    page = own_view().open("notebooks/3-hmm.html")
-    words = page.locator("details.sd-dropdown .sd-summary-content")
-    screen = page.locator(".moving .controls, .moving .buttons, .moving .todo, .facts, .sd-summary-state-marker")
-    assert words.count() >= 2
-    visible = "all => all.map(e => e.checkVisibility())"
-    assert not any(words.evaluate_all(visible))
-    assert any(screen.evaluate_all(visible))
-    page.emulate_media(media="print")
-    assert all(words.evaluate_all(visible))
-    assert not any(screen.evaluate_all(visible))
-    assert not any(page.locator("details.hide").evaluate_all(visible))
-    page = own_view().open("book/ledger.html")
-    page.emulate_media(media="print")
-    assert not page.locator("form.ledger-filter").is_visible()

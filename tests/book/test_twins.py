@@ -1,47 +1,24 @@
 """Text notebooks and their twins: plain Markdown, the same for the same source; what a reader does to one is kept."""
 
+import ast
 import os
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import jupytext
 import nbformat
+import papermill
 import portable
 import pytest
+from jupytext.cli import jupytext as jupytext_command
 
 import notebooks as pipeline
 
-ROOT = Path(__file__).resolve().parents[2]
 GITHUB, COLAB = (
     "https://" + "github.com/someone/something",
     "https://colab.research.google." + "com/github/someone/something",
 )
-SOURCE = """\
----
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
----
-
-# A claim
-
-By {prf:ref}`paper-thm-3-3`.
-
-```{code-cell} ipython3
-:tags: [parameters]
-
-# Parameters: here
-seed: int = 0  # of the draw
-```
-
-```{code-cell} ipython3
-print("seed", seed)
-```
-"""
 
 
 def plain(text: str) -> str:
@@ -89,30 +66,22 @@ def test_what_a_viewer_cannot_show_is_refused(text, words):
 
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
-def test_a_twin_is_plain_deterministic_and_not_edited(source):
+def test_a_twin_is_plain_deterministic_and_not_edited_and_papermill_describes_its_parameters(source):
     text = pipeline.twin(source)
     assert pipeline.twin(source) == text
-    notebook = nbformat.reads(text, 4)
-    markdown = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    cells = nbformat.reads(text, 4).cells
+    markdown = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     macros = "|".join(portable.macros())
     left = rf"\{{[a-z:]+\}}`|^:::|\\({macros})(?![A-Za-z])|\(paper-|\]\(\.\."
     assert not re.search(left, markdown, re.MULTILINE)
-    assert notebook.cells[next(k for k, c in enumerate(notebook.cells) if c.cell_type == "code")].source == (
-        pipeline.bootstrap()
-    )
+    first, parameters, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
+    assert first == pipeline.bootstrap()
     assert not pipeline.is_edited(source.with_suffix(".ipynb"))
-
-
-@pytest.fixture
-def twin(tmp_path, monkeypatch):
-    """The twin of the one notebook of a project."""
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "_config.yml").write_text((ROOT / "_config.yml").read_text())
-    source = tmp_path / "notebooks" / "a.md"
-    source.write_text(SOURCE)
-    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    assert pipeline.write_twins(check=False) == 1
-    return source.with_suffix(".ipynb")
+    shown = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
+    calls = [node for node in ast.walk(ast.parse(code)) if getattr(getattr(node, "func", None), "id", "") == "check"]
+    assert {word.arg for word in calls[0].keywords} <= shown.keys()
+    assert all(one["inferred_type_name"] not in (None, "None") and one["help"] for one in shown.values()), shown
+    assert all(len(line) <= 78 for line in parameters.splitlines())
 
 
 def kept(twin: Path) -> list[Path]:
@@ -148,8 +117,16 @@ EDITS = {
 }
 
 
-def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew(twin, capsys):
-    written, edits = twin.read_bytes(), []
+def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_is(project, capsys):
+    twin, edits = project.path, []
+    written, source = twin.read_bytes(), twin.with_suffix(".md").read_text()
+    saved(twin, opened_and_saved)
+    assert pipeline.write_twins(check=False) == 1, "it is as its source gives it again"
+    for word in ("A lemma", "A claim"):  # twice, as an author would, without a commit between
+        twin.with_suffix(".md").write_text(source.replace("A claim", word))
+        assert pipeline.write_twins(check=False) == 1
+    assert kept(twin) == []
+    capsys.readouterr()
     for edit in EDITS.values():  # several within a second
         saved(twin, edit)
         edits.append(twin.read_bytes())
@@ -167,36 +144,28 @@ def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew(twin, capsys):
     assert pipeline.write_twins(check=False) == 0
 
 
-def test_without_an_edit_nothing_is_kept(twin):
-    saved(twin, opened_and_saved)
-    assert pipeline.write_twins(check=False) == 1, "it is as its source gives it again"
-    for word in ("A lemma", "A proof"):  # twice, as an author would, without a commit between
-        twin.with_suffix(".md").write_text(SOURCE.replace("A claim", word))
-        assert pipeline.write_twins(check=False) == 1
-    assert kept(twin) == []
-
-
-def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(twin, monkeypatch):
+def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(project, monkeypatch):
     def full(path, copy):
         copy.write_bytes(path.read_bytes()[:10])
         raise OSError("no space left")
 
-    saved(twin, EDITS["a word"])
-    mine = twin.read_bytes()
+    saved(project.path, EDITS["a word"])
+    mine = project.path.read_bytes()
     monkeypatch.setattr(pipeline.shutil, "copy2", full)
     with pytest.raises(OSError, match="no space left"):
         pipeline.write_twins(check=False)
-    assert (twin.read_bytes(), kept(twin)) == (mine, [])
+    assert (project.path.read_bytes(), kept(project.path)) == (mine, [])
 
 
-def sync(path: Path) -> str:
-    call = [sys.executable, "-m", "jupytext", "--sync", path.name]
-    return subprocess.run(call, cwd=path.parent, capture_output=True, text=True, check=True).stdout
+def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, capsys, monkeypatch):
+    def sync(path: Path) -> str:
+        monkeypatch.chdir(path.parent)
+        capsys.readouterr()
+        jupytext_command(["--sync", path.name])
+        return capsys.readouterr().out
 
-
-def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(twin, capsys):
     pipeline.write_copies()
-    notebook = twin.parents[1] / "mine" / "notebooks" / "a.ipynb"
+    notebook = project.root / "mine" / "notebooks" / "a.ipynb"
     text = notebook.with_suffix(".md")
     assert jupytext.read(text).cells[0].source == nbformat.read(notebook, 4).cells[0].source
     assert "Updating a.ipynb" not in sync(notebook), "they are alike from the beginning"
@@ -205,7 +174,7 @@ def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(twin, cap
         os.utime(newer, (time.time() + 600 * int(value),) * 2)
         assert f"Updating {older.name}" in sync(newer)
         assert f"seed: int = {value}" in older.read_text()
-    assert "Updating" not in sync(twin), "the project's own are no pair for Jupytext, as their text has more in it"
+    assert "Updating" not in sync(project.path), "the project's own are no pair for Jupytext: their text has more in it"
     text.unlink()
     mine = notebook.read_bytes()
     pipeline.write_copies()

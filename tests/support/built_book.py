@@ -11,15 +11,14 @@ ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
 
 
-def needed(chromium: bool = False) -> None:
-    """Leave a test file out where there is no book, or no browser where one is needed; in CI that is an error."""
+def needed(chromium: bool = False) -> pytest.MarkDecorator:
+    """Skips each test of a file where there is no book, or no browser where one is needed; in CI that is an error."""
     lacking = [] if (HTML / "index.html").is_file() else ["no book here: run `make book`"]
     if chromium and browser.executable() is None:
         lacking.append(browser.ADVICE)
     if lacking and os.environ.get("CI"):
         raise FileNotFoundError(lacking[0])
-    if lacking:
-        pytest.skip(lacking[0], allow_module_level=True)
+    return pytest.mark.skipif(bool(lacking), reason="; ".join(lacking))
 
 
 def chapters() -> list[str]:

@@ -1,4 +1,5 @@
-"""From notebook to executed copy: run once, run again only when something it depends on has changed, fail loudly."""
+"""Notebooks: parameters are checked before anything is run; each is run again only when something it
+depends on has changed, and a failure is loud."""
 
 import inspect
 import os
@@ -13,50 +14,18 @@ from types import SimpleNamespace
 
 import book_setup
 import inputs
-import jupytext
 import nbformat
 import pytest
 import side_by_side
+from built_book import ROOT
 from faults import heeding
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from record import slow, tried
 from runs import soon
 
 import hmmlib
 import notebooks as pipeline
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A project of one notebook that prints its seed, or fails where it is too large."""
-    cells = [
-        new_markdown_cell("A claim: Theorem 3.3", id="t"),
-        new_code_cell("# Parameters: here\nseed = 0", metadata={"tags": ["parameters"]}, id="a"),
-        new_code_cell(
-            "%time\nif False:\n    from hmmlib.folder import x\nprint('seed', seed)\nassert seed < 5, 'too large'",
-            id="b",
-        ),
-    ]
-    files = {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}"}
-    files |= {"hmmlib/folder/x.py": "def f():\n    import hmmlib.y\n", "hmmlib/moving/x.js": "1"}
-    for name in ("__init__", "folder/__init__", "y", "unread", "experiments/store"):
-        files[f"hmmlib/{name}.py"] = "x = 1\n"
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    path = tmp_path / "notebooks" / "a.ipynb"
-    path.parent.mkdir()
-    (tmp_path / "build").mkdir()
-    spec = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-    notebook = new_notebook(cells=cells, metadata=spec)
-    nbformat.write(notebook, path)
-    cells[0].source = "A claim: {prf:ref}`paper-thm-3-3`"
-    jupytext.write(notebook, path.with_suffix(".md"), fmt="md:myst")
-    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    monkeypatch.setattr(pipeline, "EXECUTED", tmp_path / "build" / "executed" / "notebooks")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
-    return SimpleNamespace(root=tmp_path, path=path, copy=pipeline.EXECUTED / "a.ipynb", values=tmp_path / "seed.yaml")
+pytestmark = pytest.mark.outside
 
 
 def edited(path: Path, old: str, new: str) -> None:
@@ -65,23 +34,158 @@ def edited(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_a_notebook_is_run_once_and_new_text_reaches_its_page_without_a_run(project):
+# Parameters
+
+TAKES = "2-setting takes preset, seed, instances"
+
+REFUSED = {
+    "a name of Python": ("globals: 3\n", f"'globals' is no parameter: {TAKES}"),
+    "a name of IPython": ("In: 3\n", f"'In' is no parameter: {TAKES}"),
+    "a name of another notebook": ("hidden_size: 3\n", f"'hidden_size' is no parameter: {TAKES}"),
+    "a slip": ("instancse: 3\n", f"'instancse' is no parameter: {TAKES}"),
+    "a number for a name": ("3: 3\n", "no parameter can be named 3"),
+    "code for a name": ("import os; seed: 3\n", "no parameter can be named 'import os; seed'"),
+    "a name twice": ("seed: 3\nseed: 4\n", "a parameter stands in it twice"),
+    "Latin 1": (b"preset: sm\xf6ke\n", "can't decode byte 0xf6"),
+    "no YAML": ("seed: [3\n", "expected ',' or ']'"),
+    "an object": ("seed: !!python/object:os.system {}\n", "could not determine a constructor"),
+    "a list": ("- preset\n", "it must have lines `name: value`, not ['preset']"),
+    "nothing": ("", "it must have lines `name: value`, not None"),
+    "a line break in a name": ('"seed\\nimport os\\nx": 1\n', r"no parameter can be named 'seed\nimport"),
+    "no truth value": ("seed: !!bool maybe\n", "maybe"),
+    "too many digits": (f"seed: {'9' * 5000}\n", "4300 digits"),
+    "too deep": (f"seed: {'[' * 5000}\n", "recursion"),
+    "no file": (None, "No such file or directory"),
+}
+
+
+def command(monkeypatch, *words) -> None:
+    monkeypatch.setattr(sys, "argv", ["notebooks.py", *map(str, words)])
+    pipeline.main()
+
+
+@tried("files and folders")
+@pytest.mark.parametrize("how", REFUSED)
+def test_a_parameter_file_that_is_none_is_named_with_what_is_wrong_and_runs_nothing(how, tmp_path, monkeypatch, capsys):
+    content, words = REFUSED[how]
+    path, out = tmp_path / "mine.yaml", tmp_path / "out.ipynb"
+    out.write_text("mine")
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SystemExit) as ended:
+        command(monkeypatch, "run", "2-setting", path, "--out", out)
+    assert ended.value.code == 2
+    message = capsys.readouterr().err
+    assert f"{path} is no parameter file: " in message
+    assert words in message
+    assert out.read_text() == "mine"
+    assert {one.name for one in tmp_path.iterdir()} <= {"out.ipynb", "mine.yaml"}
+
+
+def test_every_value_is_read_as_it_looks(tmp_path):
+    lines = {
+        "10": 10, "0": 0, "+5": 5, "-1": -1, ".5": 0.5, "1.5e+3": 1500.0, "1e3": 1000.0, "true": True, "False": False,
+        "null": None, "": None, "'10'": "10", "smoke": "smoke", "[1, 2.5]": [1, 2.5],
+        "010": "010", "1:30": "1:30", "no": "no", "on": "on", "2026-01-31": "2026-01-31", ".nan": ".nan",
+    }  # fmt: skip
+    path = tmp_path / "mine.yaml"
+    path.write_text("".join(f"name_{k}: {text}\n" for k, text in enumerate(lines)))
+    found = inputs.read_parameters(path).values()
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in lines.values()]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run 2-sett mine.yaml", "argument NAME: invalid choice: '2-sett' (choose from"),
+        ("run 2-setting mine.yaml --out run.html", "--out must be a file *.ipynb, not run.html"),
+        ("execute quik", "argument PRESET: invalid choice: 'quik' (choose from"),
+        ("execute quick --jobs 0", "--jobs must be at least 1, not 0"),
+        ("execute mine", r"'instances' is no parameter: "),
+    ],
+)
+def test_the_command_line_names_what_is_wrong(words, message, monkeypatch, capsys, tmp_path):
+    every = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    for path in (ROOT / "parameters").glob("*.yaml"):
+        assert inputs.read_parameters(path, every)["preset"] == path.stem
+    if words == "execute mine":  # a preset with a parameter that not every notebook has
+        (tmp_path / "parameters").mkdir()
+        (tmp_path / "parameters" / "mine.yaml").write_text("preset: smoke\ninstances: 3\n")
+        (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+        monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    with pytest.raises(SystemExit):
+        command(monkeypatch, *words.split())
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_lands_whole_or_not_at_all(project, monkeypatch):
+    out = project.root / "runs" / "out.ipynb"
+    failed = out.with_name("out.failed.ipynb")
+    for seed, there in ((7, failed), (1, out)):
+        project.values.write_text(f"seed: {seed}\n")
+        if there == failed:
+            with pytest.raises(SystemExit, match=rf"(?s)a.*too large.*how far it came is in {failed}"):
+                command(monkeypatch, "run", "a", project.values, "--out", out)
+        else:
+            command(monkeypatch, "run", "a", project.values, "--out", out)
+        assert [one.name for one in out.parent.iterdir()] == [there.name]
+    assert "seed = 1" in [line for cell in nbformat.read(out, 4).cells for line in cell.source.splitlines()]
+
+
+KERNEL = """
+import os, sys
+sys.prefix = sys.argv[1]  # as if this were the environment
+from ipykernel.kernelapp import IPKernelApp
+IPKernelApp().initialize(["-f", sys.argv[2]])
+sys.stderr.flush()
+os._exit(0)
+"""
+"""Starts a kernel, up to where it would wait for its first cell."""
+
+
+@pytest.mark.parametrize("settings", [pytest.param("of make install", marks=slow), "of make book", "none"])
+def test_a_kernel_starts_without_a_warning(settings, tmp_path, monkeypatch):
+    """The quick ones: the settings of `make book`, and none."""
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "own"))
+    environment = tmp_path / "environment"
+    if settings == "of make install":
+        (recipe,) = re.findall(r"^\t@?(mkdir .*etc/ipython.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        subprocess.run(["sh", "-c", recipe.replace("$(VENV)", str(environment))], cwd=ROOT, check=True)
+    if settings == "of make book":
+        monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+        pipeline.quiet_kernels()
+    call = [sys.executable, "-c", KERNEL, environment, tmp_path / "connection.json"]
+    warned = subprocess.run(call, capture_output=True, text=True, check=True).stderr
+    assert ("WARNING" in warned) == (settings == "none"), warned
+
+
+# From notebook to executed copy
+
+
+def test_a_notebook_is_run_once_and_new_text_reaches_its_page_but_a_failure_leaves_no_copy(project):
+    """What happens where a kernel dies is in tests/faults/test_build_faults.py."""
     assert not pipeline.up_to_date(project.path, project.values)
     pipeline.execute(project.path, project.values)
     ran = nbformat.read(project.copy, 4)
-    assert ran.cells[-1].outputs[-1].text.endswith("seed 3\n")
-    assert "remove-cell" in ran.cells[2].metadata.tags, "the page shows the notebook's own parameters"
-    assert ran.cells[0].source == "A claim: {prf:ref}`paper-thm-3-3`"  # the page has the text of the source
+    *_, last = ran.cells[-1].outputs
+    assert last.text.endswith("seed 3\nu = 3"), "a line that the kernel sends in parts is one line"
+    assert "remove-cell" in ran.cells[3].metadata.tags, "the page shows the notebook's own parameters"
+    assert "{prf:ref}`paper-thm-3-3`" in ran.cells[0].source, "the page has the text of the source"
     assert [path.name for path in project.copy.parent.iterdir()] == ["a.ipynb"]
     before = project.copy.stat().st_mtime_ns
     assert pipeline.up_to_date(project.path, project.values)
     assert project.copy.stat().st_mtime_ns == before, "Sphinx would read the page again"
     for path in (project.path, project.path.with_suffix(".md")):
-        edited(path, "A claim:", "A theorem:")
+        edited(path, "A claim", "A theorem")
     assert pipeline.up_to_date(project.path, project.values)
     now = nbformat.read(project.copy, 4)
-    assert now.cells[0].source == "A theorem: {prf:ref}`paper-thm-3-3`"
+    assert "# A theorem" in now.cells[0].source
     assert now.cells[1:] == ran.cells[1:]
+    edited(project.path, "seed < 5", "seed < 3")
+    with pytest.raises(SystemExit, match="too large"):
+        pipeline.execute(project.path, project.values)
+    assert [path.name for path in project.copy.parent.iterdir()] == ["a.failed.ipynb"]
 
 
 def test_the_key_follows_what_the_notebook_depends_on(project):
@@ -94,7 +198,7 @@ def test_the_key_follows_what_the_notebook_depends_on(project):
         ("hmmlib/moving/x.js", "1", "2"),
         ("requirements.lock", "1", "2"),
         ("seed.yaml", "3", "4"),
-        ("notebooks/a.ipynb", "print('seed'", "print('the seed'"),
+        ("notebooks/a.ipynb", 'print(\\"seed', 'print(\\"the seed'),
         ("notebooks/a.ipynb", '"parameters"', '"other"'),
     ):
         edited(project.root / name, old, new)
@@ -151,21 +255,6 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure(project, monkeypat
     assert not pipeline.ledger_up_to_date(), "as it was when it last went well, but it has failed since"
 
 
-def test_a_failing_cell_stops_the_build_and_leaves_no_copy(project):
-    """What happens where a kernel dies is in tests/faults/test_build_faults.py."""
-    pipeline.execute(project.path, project.values)
-    edited(project.path, "seed < 5", "seed < 3")
-    with pytest.raises(SystemExit, match="too large"):
-        pipeline.execute(project.path, project.values)
-    assert [path.name for path in project.copy.parent.iterdir()] == ["a.failed.ipynb"]
-    parts = "import time\\nfor part in ['u =', ' 3']:\\n    print(part, end='', flush=True)\\n    time.sleep(1)"
-    edited(project.path, "assert seed < 3, 'too large'", parts)
-    pipeline.execute(project.path, project.values)
-    assert [path.name for path in project.copy.parent.iterdir()] == ["a.ipynb"]
-    *_, last = nbformat.read(project.copy, 4).cells[-1].outputs
-    assert last.text.endswith("seed 3\nu = 3"), "a line that the kernel sends in parts is one line"
-
-
 def say(words: str, code: int = 0) -> None:
     for word in words.split():
         subprocess.run(["echo", word], check=True)
@@ -189,8 +278,7 @@ def test_jobs_run_side_by_side_and_a_failure_stops_no_other(capfd):
     assert "not shown" not in out
 
 
-@pytest.mark.parametrize("wide", [1, 2])
-def test_no_more_jobs_at_a_time_than_slots(wide, tmp_path):
+def test_no_more_jobs_at_a_time_than_slots(tmp_path):
     def job(k):
         (tmp_path / f"{k}").touch()
         counts, end = [], time.monotonic() + 1  # time for another to begin
@@ -200,16 +288,16 @@ def test_no_more_jobs_at_a_time_than_slots(wide, tmp_path):
         (tmp_path / f"saw {k}").write_text(str(max(counts)))
         (tmp_path / f"{k}").unlink()
 
-    jobs = [side_by_side.Job(f"{k}", partial(job, k), slots) for k, slots in enumerate((wide, 1, 1, 1))]
+    jobs = [side_by_side.Job(f"{k}", partial(job, k), slots) for k, slots in enumerate((2, 1, 1, 1))]
     assert side_by_side.run(jobs, 2) == []
     seen = [int((tmp_path / f"saw {k}").read_text()) for k in range(4)]
+    assert seen[0] == 1
     assert max(seen) <= 2
-    assert seen[0] == 1 or wide == 1
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_every_job_and_its_kernel(how, project):
-    """The notebook writes its kernel's process id and waits; then the build is interrupted."""
+@slow
+def test_a_request_to_end_ends_every_job_and_its_kernel(project):
+    """The notebook writes its kernel's process id and waits. The quick one: an interrupt, in tests/faults."""
     wait = "import os, time\\nopen('../kernel', 'w').write(str(os.getpid()))\\ntime.sleep(60)"
     edited(project.path, "%time", wait)
     build = f"""
@@ -224,12 +312,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 job = partial(notebooks.execute, Path({str(project.path)!r}), Path({str(project.values)!r}))
 side_by_side.run([side_by_side.Job("a", job)], 1)
 """
-    call, ends = [sys.executable, "-c", build], {signal.SIGINT: "KeyboardInterrupt", signal.SIGTERM: "terminated"}[how]
-    running = subprocess.Popen(call, stderr=subprocess.PIPE, text=True, preexec_fn=heeding)
+    running = subprocess.Popen([sys.executable, "-c", build], stderr=subprocess.PIPE, text=True, preexec_fn=heeding)
     kernel = project.root / "kernel"
     assert soon(lambda: kernel.is_file() and kernel.read_text(), 60)
-    running.send_signal(how)
-    assert running.communicate(timeout=20)[1].rstrip().endswith(ends)
+    running.send_signal(signal.SIGTERM)
+    assert running.communicate(timeout=20)[1].rstrip().endswith("terminated")
     stat = Path("/proc") / kernel.read_text() / "stat"
     assert soon(lambda: not stat.exists() or "Z" in stat.read_text().split()[2], 60), "the kernel is still running"
     assert not project.copy.exists()
