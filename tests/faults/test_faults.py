@@ -216,7 +216,7 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp
 
 @pytest.mark.parametrize("claims", [pytest.param(False, marks=slow), True], ids=["never used", "used before"])
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
-    claims, results, call, disk, monkeypatch, survived
+    claims, results, call, disk, monkeypatch, survived, capsys
 ):
     """What is stored there can be read all the same."""
     store = disk()
@@ -233,6 +233,7 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     assert gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str) == [results[0]], (
         "an interval counts each trial once"
     )
+    capsys.readouterr()  # what was stored before
     one_line(call(*SMALL, store / "other"), "Read-only file system", str(store / "other"))
     survived("store read-only", 3)
 
