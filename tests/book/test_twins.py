@@ -3,6 +3,8 @@
 import ast
 import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +13,6 @@ import nbformat
 import papermill
 import portable
 import pytest
-from jupytext.cli import jupytext as jupytext_command
 
 import notebooks as pipeline
 
@@ -157,12 +158,10 @@ def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(project,
     assert (project.path.read_bytes(), kept(project.path)) == (mine, [])
 
 
-def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, capsys, monkeypatch):
+def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, capsys):
     def sync(path: Path) -> str:
-        monkeypatch.chdir(path.parent)
-        capsys.readouterr()
-        jupytext_command(["--sync", path.name])
-        return capsys.readouterr().out
+        command = [sys.executable, "-m", "jupytext", "--sync", path.name]
+        return subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True).stdout
 
     pipeline.write_copies()
     notebook = project.root / "mine" / "notebooks" / "a.ipynb"
