@@ -31,8 +31,8 @@ CONSTRUCTS = {
     "certificate": "Certificate",
     "nearest_head": "Exactness",
     "nearest_prompt": "Exactness",
-    "separating_head": "Separable votes",
-    "prompt_for_separating_head": "Separable votes",
+    "separating_head": "Separable signs",
+    "prompt_for_separating_head": "Separable signs",
     "fit_or_refute": "Several classes",
     "signal_for": "Relabelling",
 }

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 LEDGER = "build/ledger.json"
 CONDITION = "condition"
 """The ruling of an assumption: it claims nothing, so it can only be met or not."""
-RULINGS = ("holds", "slip of the pen", "gap in a proof", "false statement", CONDITION)
+RULINGS = ("holds", "slip", "gap in a proof", "false statement", CONDITION)
 WITNESSES = {f"Assumption {number}": "ranks in rational numbers" for number in ("3.1", "3.5", "4.2", "4.5", "D.5")} | {
     "Assumption 3.2": "powers of the pattern of zeros of A, in integers",
     "Assumption 4.4": "the null space of A − 1",

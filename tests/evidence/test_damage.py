@@ -222,7 +222,7 @@ DAMAGES += [
         certificates, "certificate", lambda f: lambda *given: replace(f(*given), error=0.0))),
     ("Exactness", "P[H_0] in the place of 1 / P[H_0]", instead(
         ours, "lemma_c_2", lambda f: lambda model, prompt: f(model, prompt) * model.initial**2)),
-    ("Separable votes", "no prompt", instead(
+    ("Separable signs", "no prompt", instead(
         certificates, "prompt_for_separating_head",
         lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
     ("Several classes", "heads of norm 1", instead(

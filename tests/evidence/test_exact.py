@@ -116,7 +116,7 @@ DAMAGES = [
     ("Theorem 4.6", memory, "value", value_without_embedding),
     ("Theorem 4.6", rational, "stationary", uniform),
     ("Exactness", vanilla, "diagonal_c_2", lambda model, u: REACH(model, u) * model.initial**2),
-    ("Separable votes", vanilla, "prompt_for_diagonal", lambda model, reach: reach),
+    ("Separable signs", vanilla, "prompt_for_diagonal", lambda model, reach: reach),
     ("Several classes", vanilla, "head_3_3", lambda model, mu: HEAD_3_3(model, mu) * mu[0]),
 ]
 

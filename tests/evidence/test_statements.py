@@ -32,7 +32,7 @@ RESULTS = [
     for number in numbers
 ]
 ASSUMPTIONS = [f"Assumption {number}" for number in ("3.1", "3.2", "3.5", "4.2", "4.4", "4.5", "D.5")]
-OURS = ["Certificate", "Exactness", "Separable votes", "Several classes", "Relabelling"]
+OURS = ["Certificate", "Exactness", "Separable signs", "Several classes", "Relabelling"]
 NUMBERS = ["3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "4.4", "B.1", "C.1", "C.2", *(f"D.{k}" for k in range(1, 11))]
 EASY = find("Proposition 3.4")
 
@@ -189,7 +189,7 @@ def test_command_writes_the_ledger(tmp_path, few):
     out = tmp_path / "deep" / "ledger.json"
     done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    assert "Proposition D.1, slip of the pen: with" in done.output
+    assert "Proposition D.1, slip: with" in done.output
     content = json.loads(out.read_text())
     assert [entry["name"] for entry in content["entries"]] == ["Proposition 3.4", "Proposition D.1"]
     assert content["entries"][1]["printed"] == FAILS

@@ -219,7 +219,7 @@ def test_where_scores_are_no_multiple_of_mu_some_belief_is_mislabelled(seed):
     assert ((targets >= 0) != (scores >= 0)).any()
 
 
-def test_a_permutation_needs_separable_votes_and_no_more():
+def test_a_permutation_needs_separable_signs_and_no_more():
     """Five states, three tokens: W has dependent columns. Every belief is then labelled as its exact sum says."""
     solved = refused = 0
     rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from companion.evidence.random_models import appendix_d1, appendix_d3, assumptio
 from companion.evidence.random_models.instances import Checked, Printed
 
 HOLDS, FAILS = "holds", "fails"
-SLIP, GAP, FALSE = "slip of the pen", "gap in a proof", "false statement"
+SLIP, GAP, FALSE = "slip", "gap in a proof", "false statement"
 GRADES = HOLDS, SLIP, GAP, FALSE
 """The least grave first: every reader mends a slip, a gap needs another argument, what is false has to change."""
 
@@ -168,7 +168,7 @@ STATEMENTS = (
         "If μ takes both signs, prompt and head are right for every belief if and only if ν is a positive multiple of "
         "μ.",
         "ν is a multiple of μ", "ours-thm-O-2", least_share=0.8),  # some ν have one sign only
-    Statement("Separable votes", SOLVABLE,
+    Statement("Separable signs", SOLVABLE,
         "If A is a permutation, prompt and head exist for a task if and only if some head gives the columns of W "
         "scores with the signs of μ.",
         "a head gives the columns of W the signs of μ", "ours-thm-O-4"),

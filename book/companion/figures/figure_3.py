@@ -27,7 +27,17 @@ results. What is tuned on the exact model is tuned as what is tuned on the netwo
 _LOOKS = ((ORANGE, "s"), (BLUE, "o"), (BLUE, "o"), (ORANGE, "s"))
 _LADDER_LOOKS = ((INK, "x"), (GREEN, "^"), (RED, "D"), (ORANGE, "s"), (BLUE, "o"))
 STYLES = dict(zip((*LEFT, *RIGHT, *LADDER), _LOOKS + _LADDER_LOOKS, strict=True))
-"""Colour and marker of each series."""
+STYLES |= {
+    **dict.fromkeys(("head", "head alone", "tuned head"), (ORANGE, "s")),
+    **dict.fromkeys(("prompt and head", "tuned prompt"), (BLUE, "o")),
+    "memory, attention head": (BLUE, "o"), "vanilla, linear head": (ORANGE, "s"),
+    "memory, linear head": (GREEN, "^"), "vanilla, attention head": (RED, "D"),
+    "probe on the hidden state": (INK, "x"), "probe, fresh weights": (SOFT, "v"),
+    **dict.fromkeys(("nearest reweighting", "nearest fake token"), (GREEN, "^")),
+    **dict.fromkeys(("nearest relabelling", "new token distributions"), (RED, "D")),
+    "both": (BLUE, "o"), "own error": (SOFT, "x"), "nothing changed": (INK, "v"),
+}  # fmt: skip
+"""Colour and marker of each series, the same on all pages."""
 
 
 def draw_line(axes: Axes, points: Series, colour: str, marker: str, label: str, shift: float = 0.0, style="-") -> None:
@@ -102,8 +112,8 @@ def against_learned(results: DataFrame) -> Figure:
 def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
     """A line for each of up to six series: means with 95% intervals (`mean_ci`) by their place on the axis."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
-    for (name, points), colour, marker in zip(series.items(), COLOURS, MARKERS, strict=False):
-        draw_line(axes, points, colour, marker, name)
+    for (name, points), look in zip(series.items(), zip(COLOURS, MARKERS, strict=True), strict=False):
+        draw_line(axes, points, *STYLES.get(name, look), name)
     axes.set(xlabel=x_label, ylabel=y_label, xscale="log" if log else "linear")
     ticks = sorted(set().union(*(points.index for points in series.values())))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -115,7 +125,8 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
     """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series."""
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
-    for k, (name, colour, marker) in enumerate(zip(series, COLOURS, MARKERS, strict=False)):
+    for k, (name, look) in enumerate(zip(series, zip(COLOURS, MARKERS, strict=True), strict=False)):
+        colour, marker = STYLES.get(name, look)
         shift = (k + 1) / (len(series) + 1) - 0.5
         drawn = {at + shift: row[name] for at, row in enumerate(rows.values()) if name in row and row[name].n}
         axes.plot([found.mean for found in drawn.values()], list(drawn), marker, color=colour, markersize=5, label=name)

@@ -81,7 +81,7 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
     for where in (axes, detail):
-        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="label 0 inside label 1")
+        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="between points of either label")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
     low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))

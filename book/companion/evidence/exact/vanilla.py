@@ -170,7 +170,7 @@ def prompt_for_diagonal(model: Model, diagonal: np.ndarray) -> np.ndarray:
     return model.transition.T @ (diagonal * model.initial) / marginals(model, 1)[1]
 
 
-def identity_separable_votes(rng: random.Random, n_states: int, length: int) -> Differences:
+def identity_separable_signs(rng: random.Random, n_states: int, length: int) -> Differences:
     """bᵀḠ_2 dᵀp = μᵀp behind the prompt with d = μ / Wᵀb, for a permutation A and any μ and b."""
     plain, order = vanilla(rng, n_states, 3), rng.sample(range(n_states), n_states)
     model = Model(rational.fractions(np.eye(n_states, dtype=int)[order]), plain.emission, plain.initial, plain.memory)

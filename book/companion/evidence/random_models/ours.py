@@ -99,7 +99,7 @@ def control_exactness(seed: int) -> float:
 
 
 def _permuted(seed: int) -> tuple[HMM, Tensor]:
-    """A chain that permutes its states, with more of them than tokens, and votes of random scores."""
+    """A chain that permutes its states, with more of them than tokens, and the random scores of a head."""
     rng, n_tokens = np.random.default_rng(seed), 3
     n_states = n_tokens + int(rng.integers(1, 3))
     chain = torch.eye(n_states, dtype=torch.float64)[rng.permutation(n_states)]
@@ -109,8 +109,8 @@ def _permuted(seed: int) -> tuple[HMM, Tensor]:
     return model, scores - (scores.min() + scores.max()) / 2
 
 
-def check_separable_votes(seed: int) -> Checked:
-    """Weights of any size with the signs of votes that a head can give: every possible input gets the right label."""
+def check_separable_signs(seed: int) -> Checked:
+    """Weights of any size with the signs that a head can give the states: every possible input gets the right label."""
     rng = np.random.default_rng([seed, 5])
     model, votes = _permuted(seed)
     size = torch.as_tensor(rng.uniform(0.1, 3, model.n_states) * (rng.random(model.n_states) < 0.8))
@@ -128,7 +128,7 @@ def check_separable_votes(seed: int) -> Checked:
     return Checked(max(error, mislabelled(head.label(probs), target, scale)), both_signs(target))
 
 
-def control_separable_votes(seed: int) -> float:
+def control_separable_signs(seed: int) -> float:
     """A state of negative weight emits like a mixture of two of positive weight.
 
     A linear program refutes every head, and behind the best prompt that is found some belief gets the wrong label.
