@@ -104,7 +104,7 @@ SIDEWAYS = """async left => {
 
 @pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=slow)])
 def test_on_a_phone_a_wide_table_fades_where_there_is_more_and_its_last_column_can_be_reached(view, theme):
-    page = view(width=390, theme=theme).open("notebooks/5-2-head-vs-prompt.html")
+    page = view(width=390, theme=theme).open("notebooks/published-curve.html")
     start, end = (page.evaluate(SIDEWAYS, left) for left in (0, 9999))
     assert {table["wide"] for table in start} == {True, False}
     for before, after in zip(start, end, strict=True):

@@ -68,6 +68,12 @@ def simplex(points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, hea
     return finish(figure, 2)
 
 
+def _deepest(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """The one of the `spots`, (n, 2), that lies deepest inside the triangle of the `corners`, (3, 2)."""
+    inside = np.linalg.solve(np.vstack([corners.T, np.ones(3)]), np.vstack([spots.T, np.ones(len(spots))]))
+    return spots[inside.min(0).argmax()]
+
+
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
     """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the mixture."""
     joined = []
@@ -80,8 +86,9 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
         detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
+    star = _deepest(alike, np.array(joined[:3])) if (len(joined), len(corners)) == (4, 1) else middle
     for where in (axes, detail):
-        where.plot(*middle, "*", color=RED, markersize=10, zorder=4, label="between points of either label")
+        where.plot(*star, "*", color=RED, markersize=8, zorder=4, label="between points of either label")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
     low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
