@@ -84,7 +84,8 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
         detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.3, linewidth=0)
         detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
-        detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
+        if len(corners) > 1:
+            detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
     star = _deepest(alike, np.array(joined[:3])) if (len(joined), len(corners)) == (4, 1) else middle
     for where in (axes, detail):
