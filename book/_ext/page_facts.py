@@ -8,6 +8,7 @@ from math import ceil
 from pathlib import Path
 
 from docutils import nodes
+from reading import CLOSING
 
 WORDS_A_MINUTE = 180
 SECONDS_A_DISPLAY = 8  # a displayed formula or a picture is looked at for longer than it has words
@@ -42,9 +43,12 @@ def within(node: nodes.Node | None, kinds) -> bool:
 
 
 def reading_minutes(doctree: nodes.document) -> int:
-    """Minutes to read a page's text and formulas, without its code; at least one."""
-    words = sum(len(text.split()) for text in doctree.findall(nodes.Text) if not within(text, NOT_READ))
-    displays = sum(isinstance(node, nodes.math_block | nodes.image) for node in doctree.findall())
+    """Minutes to read the text and formulas that a page shows at first, without code and closing block; at least one."""
+    shown = doctree.deepcopy()
+    for section in [one for one in shown.findall(nodes.section) if one[0].astext() == CLOSING]:
+        section.parent.remove(section)
+    words = sum(len(text.split()) for text in shown.findall(nodes.Text) if not within(text, NOT_READ))
+    displays = sum(isinstance(node, nodes.math_block | nodes.image) for node in shown.findall())
     return max(1, ceil(words / WORDS_A_MINUTE + displays * SECONDS_A_DISPLAY / 60))
 
 

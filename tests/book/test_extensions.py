@@ -164,6 +164,8 @@ def test_reading_time_counts_text_and_formulas_but_no_code():
     assert minutes(words, nodes.literal_block("", "word " * 9000), nodes.raw("", "word " * 9000)) == 5
     assert minutes(words.deepcopy(), *(formula.deepcopy() for _ in range(15))) == 7
     assert minutes() == 1
+    closing = nodes.section("", nodes.title("", "", nodes.Text("Checks and exercises")), words.deepcopy())
+    assert minutes(words.deepcopy(), closing) == 5, "what is folded is not counted"
     assert [page_facts.in_words(x) for x in (0.4, 11, 63, 119)] == ["5 s", "10 s", "65 s", "2 minutes"]
 
 
