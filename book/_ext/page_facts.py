@@ -43,7 +43,7 @@ def within(node: nodes.Node | None, kinds) -> bool:
 
 
 def reading_minutes(doctree: nodes.document) -> int:
-    """Minutes to read the text and formulas that a page shows at first, without code and closing block; at least one."""
+    """Minutes to read the text and formulas of a page, without code and the folded closing block; at least one."""
     shown = doctree.deepcopy()
     for section in [one for one in shown.findall(nodes.section) if one[0].astext() == CLOSING]:
         section.parent.remove(section)
