@@ -171,7 +171,7 @@ def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
     assert [low_x, low_y] < drawn.min(0).tolist()
     assert [high_x, high_y] > drawn.max(0).tolist()
     np.testing.assert_allclose(frame.get_bbox().extents, [low_x, low_y, high_x, high_y])
-    assert "between points of either label" in [text.get_text() for text in legend.get_legend().get_texts()]
+    assert "label 0 inside label 1" in [text.get_text() for text in legend.get_legend().get_texts()]
     assert [len(points(axes)["label 0"]) for axes in (before, behind)] == [2, 1], "an impossible input has no point"
     shaded = behind.patches[-1].get_xy()
     np.testing.assert_allclose(np.unique(shaded, axis=0), np.unique(triangles.TRIANGLE[:2], axis=0))

@@ -88,8 +88,9 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
             detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
     star = _deepest(alike, np.array(joined[:3])) if (len(joined), len(corners)) == (4, 1) else middle
+    look = dict(color=ORANGE, markeredgecolor=INK, markersize=11, zorder=4)
     for where in (axes, detail):
-        where.plot(*star, "*", color=RED, markersize=8, zorder=4, label="between points of either label")
+        where.plot(*star, "*", **look, label="label 0 inside label 1")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
     low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
