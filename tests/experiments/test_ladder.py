@@ -100,3 +100,10 @@ def test_scores_within_rounding_decide_nothing():
     head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64))
     built = Built.judge(head, probs, torch.tensor([False, True, True]))
     assert (built.accuracy, built.decided, built.accuracy_decided) == (1 / 3, 2 / 3, 0.5)
+    eps, half = np.finfo(float).eps, torch.tensor([[0.5, 0.5]] * 3, dtype=torch.float64)
+    scores = torch.tensor([64, 128, 129]) * eps  # 64 eps ‖b‖₁ is the second
+    near = half + torch.stack([scores, -scores], 1) / 2
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64), condition=7.0)
+    assert torch.equal(head(near), scores)
+    assert Built.judge(head, near, torch.tensor([True] * 3)) == Built(1.0, 1 / 3, 1.0, 7.0)
+    assert Built.judge(head, half, torch.tensor([False] * 3)) == Built(0.0, 0.0, 1.0, 7.0)

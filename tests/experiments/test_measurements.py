@@ -1,6 +1,7 @@
 """Measurements: each name is given once, and no more of a trial is run than they need. Parts of one's own."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import peft
 import pytest
@@ -12,7 +13,7 @@ from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.labels import draw_task
 from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import Anything, Count, TrialSpec
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
 from hmmlib.experiments.trials import (
     ORIGINAL,
@@ -57,6 +58,31 @@ def test_each_name_of_a_result_is_given_once():
     assert phases == sorted(phases, key=phases.index), "the measurements of a phase follow each other"
     assert measurements_of(["redraws"])[0].stages == ("task",)
     assert measurements_of(["best_loss", "network_loss"]) == measurements_of(["best_loss"])
+
+
+def test_a_measurement_holds_anything_of_any_trial_unless_it_is_said():
+    memory, lora = replace(SPEC, n_memory=2), replace(SPEC, tuner="lora")
+    assert Measurement("one", two=Count).kinds == {"one": Anything, "two": Count}
+    for limits, expected in (({}, [1, 1]), ({"vanilla": True}, [0, 1]), ({"prompts": True}, [1, 0])):
+        assert [Measurement("one", **limits).has(spec) for spec in (memory, lora)] == expected
+
+
+def test_a_distribution_over_special_ids_too_becomes_one_over_the_tokens():
+    probs = torch.tensor([[0.2, 0.6, 0.2], [0.125, 0.125, 0.75]])
+    found = measurements.over_tokens(SimpleNamespace(split=torch.clone), probs, 2)
+    torch.testing.assert_close(found, torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.float64), atol=1e-7, rtol=0)
+
+
+def test_a_stored_network_is_named_by_all_that_changes_its_numbers(monkeypatch, tmp_path):
+    here = dict.fromkeys(("device", "precision", "machine", "threads", "torch", "transformers", "python"), "a")
+    monkeypatch.setattr(trials, "environment", lambda *of: here | {"of": asked.append(of)})
+    asked, trial = [], Trial(SPEC, device="cpu", networks=tmp_path)
+    names = [trial.stored_network()]
+    for fact in here:
+        monkeypatch.setitem(here, fact, "b")
+        names.append(trial.stored_network())
+    assert len(set(names)) == 7 == len(names) - 1, "each fact but the version of Python"
+    assert set(asked) == {(torch.device("cpu"), SPEC.precision)}
 
 
 def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_an_error(registry, before):

@@ -146,6 +146,8 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
             assert least >= -4 * ROUNDING, (seed, least)
         else:
             assert abs(least) < 1e-8, (seed, least)
+            assert 0 < found.wrong <= found.inputs == n + 1
+            assert ROUNDING < found.residual < 1e-6
     assert answers["LinearHead"] > 120
     assert answers["Impossible"] > 200
     assert answers["Undecided"] < 120, answers
