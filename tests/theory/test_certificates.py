@@ -17,6 +17,7 @@ from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import essential_hmm, nearly_dependent_hmm, non_degenerate_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.certificates import (
+    Certificate,
     alternate,
     certificate,
     nearest_head,
@@ -161,6 +162,17 @@ def test_what_holds_is_the_inequality():
     assert not replace(found, error=0.0, rounding=0 * found.rounding).holds(near, 0.0).item()
     weaker = certificate(model, mu, LinearHead(head.weights + torch.tensor([0.3, 0, 0])), lemma_c_2(model, prompt))
     assert weaker.error > found.error
+    mu, diagonal, rounding = torch.tensor([[3, -2], [2, 1], [0.2, 0.3]], dtype=torch.float64)
+    for scale in (1.0, 1e-9):  # all of it in other units
+        made = Certificate(mu * scale, diagonal, 0.1 * scale, 0.5 * scale, rounding * scale, 0.05 * scale)
+        gap = (points[:, :2] @ mu).abs() - 0.1 - 0.4 * (0.5 + 0.05) * (points[:, :2] @ diagonal)
+        assert torch.equal(made.holds(points[:, :2].float(), 0.4), gap - points[:, :2] @ rounding > 0)
+    mu, none = torch.tensor([1.0, -1.0], dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    tie = Certificate(mu, none, 1.0 - unit(torch.float64, 2), 0.0, none, 0.0)
+    assert not tie.holds(torch.eye(2), 0.0).any(), "what is equal does not hold"
+    for arguments, name in (((points, 0.1), "posteriors"), ((torch.eye(2), "far"), "distance")):
+        with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
+            tie.holds(*arguments)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -246,6 +258,17 @@ def test_a_permutation_needs_separable_signs_and_no_more():
     assert refused > 3
 
 
+def test_a_prompt_for_a_separating_head_takes_a_permutation_and_a_head_with_the_signs_of_the_task():
+    emission, head = torch.eye(2, dtype=torch.float64), LinearHead([2.0, -1.0])
+    swap, merge = ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 0.0]])
+    prompt, found = prompt_for_separating_head(HMM(swap, emission, [0.5, 0.5], columns=True), [1.0, -1.0], head)
+    assert (prompt.tolist(), found.weights.tolist()) == ([1.0, 0.5], [2.0, -1.0])
+    with pytest.raises(ValueError, match="^model must have a permutation as transition: with another, not every"):
+        prompt_for_separating_head(HMM(merge, emission, [0.5, 0.5], columns=True), [1.0, -1.0], head)
+    with pytest.raises(ValueError, match=r"^head must score each state .* it does not: \[0, 1\]$"):
+        prompt_for_separating_head(HMM(swap, emission, [0.5, 0.5], columns=True), [-1.0, 1.0], head)
+
+
 def test_turns_never_make_it_worse_and_a_known_prompt_is_found_again():
     model, states = essential_hmm(4, 3, 2, 5)
     mu = np.zeros(4)
@@ -272,6 +295,7 @@ def test_a_refuting_belief_refutes_and_there_is_none_for_a_multiple(seed):
         if belief is None:
             assert np.linalg.matrix_rank(torch.stack([mu, score])) == 1
             continue
+        assert torch.equal(refuting_belief(mu.float(), score), belief), "in float64, also of a task in float32"
         exact = exactly(belief)
         want, said = (sum(Fraction(float(v)) * p for v, p in zip(side, exact, strict=True)) for side in (mu, score))
         assert min(exact) >= 0

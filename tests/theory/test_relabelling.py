@@ -25,6 +25,7 @@ def test_every_relabelling_of_single_tokens_is_said_exactly(words):
     assert torch.equal(found, floats(want))
     plain = [[sum(w * q for w, q in zip(row, p, strict=True)) for row in EMISSION] for p in BELIEFS]
     assert torch.equal(gated_readout(floats(EMISSION), floats(BELIEFS)), floats(plain))
+    assert gated_readout(floats(EMISSION).float(), floats(BELIEFS), signal_for(words, 2)).dtype == torch.float32
     assert torch.equal(gated_readout(floats(EMISSION), floats(BELIEFS), torch.zeros(2, 3)), floats(plain))
 
 
