@@ -263,7 +263,7 @@ def test_a_prompt_for_a_separating_head_takes_a_permutation_and_a_head_with_the_
     swap, merge = ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 0.0]])
     prompt, found = prompt_for_separating_head(HMM(swap, emission, [0.5, 0.5], columns=True), [1.0, -1.0], head)
     assert (prompt.tolist(), found.weights.tolist()) == ([1.0, 0.5], [2.0, -1.0])
-    with pytest.raises(ValueError, match="^model must have a permutation as transition: with another, not every"):
+    with pytest.raises(ValueError, match=r"^model must have a permutation as transition: with another, not every"):
         prompt_for_separating_head(HMM(merge, emission, [0.5, 0.5], columns=True), [1.0, -1.0], head)
     with pytest.raises(ValueError, match=r"^head must score each state .* it does not: \[0, 1\]$"):
         prompt_for_separating_head(HMM(swap, emission, [0.5, 0.5], columns=True), [-1.0, 1.0], head)
