@@ -173,10 +173,10 @@ class Span(NamedTuple):
 
 def span_of(columns: Tensor) -> Span:
     """The span of the columns of a matrix (rows, k)."""
-    columns = columns.unique(dim=1) if columns.numel() else columns
+    if not columns.numel():
+        return Span(columns, 0.0, True)
+    columns = columns.unique(dim=1)
     left, singular, _ = torch.linalg.svd(columns, full_matrices=False)
-    if not len(singular) or not singular[0]:
-        return Span(left[:, :0], 0.0, True)
     unit = rounding(columns)
     rank = int((singular > unit * singular[0]).sum())
     # The columns lie in the span of the axes of their nonzero rows: where it is all of that, nothing turns it.

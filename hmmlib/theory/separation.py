@@ -68,13 +68,14 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
     weights, direction = _nearest_combination(signed, negative)
     head, wrong = _head(back @ direction, probs, labels)
     if wrong:
-        other, fewer = _head(back @ _by_margin(signed[rows.any(1)]), probs, labels)
-        head, wrong = (other, fewer) if fewer < wrong else (head, wrong)
+        other = _head(back @ _by_margin(signed[rows.any(1)]), probs, labels)
+        head, wrong = min((head, wrong), other, key=lambda found: found[1])
     if not wrong:
         return head
     if not (total := weights[negative].sum()):
         return Undecided(wrong, len(rows), np.inf)
-    positive, mixture = weights[~negative] / total, weights[negative] / total
+    weights = weights / total
+    positive, mixture = weights[~negative], weights[negative]
     residual = float(abs(positive @ rows[~negative] - mixture @ rows[negative]).sum())
     if residual <= ROUNDING:
         return Impossible(torch.as_tensor(positive), torch.as_tensor(mixture), residual)
@@ -90,7 +91,7 @@ def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centre = rows.sum(0) / max(1.0, sums.sum())
     moved = rows - sums * centre
     _, sizes, axes = np.linalg.svd(moved, full_matrices=False)
-    seen = sizes > max(ZERO, *rows.shape) * np.finfo(float).eps * np.linalg.norm(rows)
+    seen = sizes > max(ZERO, *rows.shape) * torch.finfo(torch.float64).eps * np.linalg.norm(rows)
     scale = axes[seen].T / sizes[seen] * len(rows) ** 0.5
     return np.hstack([moved @ scale, sums]), np.hstack([scale - centre @ scale, np.ones((rows.shape[1], 1))])
 

@@ -22,6 +22,7 @@ from hmmlib.theory.assumptions import (
     assumption_4_5,
     assumption_d_5,
     essential_states,
+    exact_rank,
     independence,
     recoverable_columns,
 )
@@ -233,6 +234,8 @@ def test_recoverable_columns_are_these_columns_of_the_emission_table():
     np.testing.assert_array_equal(rest, columns((0, 3), (2, 3), (0, 5), (2, 5), *everywhere))
     own, rest = recoverable_columns(random_memory_hmm(2, 2, 4, 0), 0, [0, 1])
     assert (own.shape, rest.shape, rest.dtype) == ((4, 4), (4, 0), torch.float64)
+    with pytest.raises(ValueError, match=r"^each of values must"):
+        recoverable_columns(model, 1, [1], [3])
 
 
 def by_scipy(columns, rest):
@@ -283,6 +286,27 @@ def test_spans_that_meet_break_recovery_though_the_columns_are_independent():
     assert assumption_4_2(model, 0, [0]).angle == pytest.approx(0, abs=1e-7)  # of two others, which span the first
 
 
+@pytest.mark.parametrize(("second", "verdict"), [([0.05, 0.9, 0.05], Verdict.CLOSE), ([0.9, 0.05, 0.05], FAILS)])
+def test_others_whose_rank_is_within_rounding_leave_open_only_what_depends_on_them(second, verdict):
+    near = np.array([0.1, 0.1, 0.8])
+    emission = np.stack([[0.9, 0.05, 0.05], second, near, near + 2.0**-56 * np.array([1, -1, 0])], 1)
+    model = MemoryHMM(np.full((4, 4), 0.25), emission[:, None], [0.25] * 4, [1.0])
+    assert assumption_4_2(model, 0, [0, 1]).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("drift", "verdict"),
+    [(2.0**-49, HOLDS), (1.125 * 2.0**-48, Verdict.CLOSE), (2.0**-45, Verdict.CLOSE), (2.0**-28, FAILS)],
+)
+def test_a_uniform_start_may_drift_by_the_rounding_of_its_sums(drift, verdict):
+    """That is 4 · 4 · 2⁻⁵² = 2⁻⁴⁸ of each share here."""
+    transition = torch.full((4, 4), 0.25, dtype=torch.float64)
+    transition[0] += drift / 4
+    transition[1] -= drift / 4
+    report = assumption_4_4(HMM(transition, np.eye(4), [0.25] * 4))
+    assert (report.verdict, report.drift) == (verdict, drift)
+
+
 def test_assumption_4_5_is_about_one_cell():
     model, _, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
     message = r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"
@@ -296,3 +320,9 @@ def test_columns_of_the_other_cells_are_all_of_them():
     for cell, values, own, others in ((0, [1], [4], [5, 2, 6, 3, 7]), (1, [0, 1], [2, 6], [3, 7, 0, 4, 1, 5])):
         found, rest = recoverable_columns(model, cell, [0], values)
         assert [part.argmax(0).tolist() for part in (found, rest)] == [own, others]
+    assert assumption_d_5(model, [0.0, 1.0], 0, [0]).angle_error == 8 * EPS, "spans along the axes turn by nothing"
+
+
+def test_the_exact_rank_is_that_of_the_entries_however_small():
+    smallest = torch.tensor([[1.0, 2.0**-1074], [0.0, 2.0**-1074]], dtype=torch.float64)
+    assert (exact_rank(smallest), exact_rank(smallest[:1].repeat(2, 1))) == (2, 1)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
+from types import SimpleNamespace
 
 import dyadic
 import numpy as np
@@ -192,12 +193,17 @@ def test_the_least_error_is_that_of_the_dual_program(seed):
     )
     assert found.error == pytest.approx(-dual.fun, abs=1e-7)
     assert found.error > 1e-3
-    wide, loose = nearest_head(model, mu, reach, slack=0.02)
+    _, loose = nearest_head(model, mu, reach, slack=0.02)
     assert loose.error <= found.error + 0.02 + 1e-8
     assert loose.spread < found.spread
-    shrunk = certificate(model, mu, LinearHead(0.99 * wide.weights), reach)
-    if loose.spread > 1e-9:  # otherwise it is an even head, which has no say
-        assert shrunk.error > loose.error - 1e-9, "of the same spread less 1%: no longer within the slack"
+    pairs = np.array([np.eye(4)[one] - np.eye(4)[other] for one, other in permutations(range(4), 2)])
+    least = linprog(  # over heads and half their largest difference
+        [0, 0, 0, 0, 1],
+        A_ub=np.block([[pairs, -2 * np.ones((12, 1))], [matrix, np.zeros((6, 1))], [-matrix, np.zeros((6, 1))]]),
+        b_ub=np.concatenate([np.zeros(12), loose.error + mu, loose.error - mu]),
+        bounds=(None, None),
+    )
+    assert loose.spread == pytest.approx(least.fun, abs=1e-6)
 
 
 def test_the_theorems_heads_have_no_error():
@@ -263,6 +269,9 @@ def test_a_prompt_for_a_separating_head_takes_a_permutation_and_a_head_with_the_
     swap, merge = ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 0.0]])
     prompt, found = prompt_for_separating_head(HMM(swap, emission, [0.5, 0.5], columns=True), [1.0, -1.0], head)
     assert (prompt.tolist(), found.weights.tolist()) == ([1.0, 0.5], [2.0, -1.0])
+    turn = HMM(torch.eye(3).double()[[1, 2, 0]], torch.eye(3).double(), [0.25, 0.25, 0.5], columns=True)
+    aside, _ = prompt_for_separating_head(turn, [1.0, -1.0, 0.0], LinearHead([2.0, -1.0, 0.0]))
+    assert aside.isfinite().all(), "a state that the task does not weigh may score 0"
     with pytest.raises(ValueError, match=r"^model must have a permutation as transition: with another, not every"):
         prompt_for_separating_head(HMM(merge, emission, [0.5, 0.5], columns=True), [1.0, -1.0], head)
     with pytest.raises(ValueError, match=r"^head must score each state .* it does not: \[0, 1\]$"):
@@ -277,9 +286,41 @@ def test_turns_never_make_it_worse_and_a_known_prompt_is_found_again():
     alone = nearest_head(model, mu, lemma_c_2(model, start))[1].error
     *_, found = alternate(model, mu, start)
     assert found.error <= alone
+    one, head, once = alternate(model, mu, start, rounds=1)
+    assert torch.equal(one, start)
+    assert once.error == alone == certificate(model, mu, head, lemma_c_2(model, start)).error
     best, _ = theorem_3_6(model, mu, states)
     head = nearest_head(model, mu, lemma_c_2(model, best))[0]
     assert nearest_prompt(model, mu, head)[1].error < 1e-8
+
+
+def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch):
+    rng, model = np.random.default_rng(5), random_hmm(6, 5, 5, temperature=0.5)
+    mu, start = rng.standard_normal(6), torch.as_tensor(rng.random(6))
+    prompt, head, found = alternate(model, mu, start)
+    assert (prompt.min() >= 0, prompt.max().item()) == (True, 1.0)
+    assert found.error == certificate(model, mu, head, lemma_c_2(model, prompt)).error
+    first = alternate(model, mu, start, rounds=1)[2]
+    assert found.error < alternate(model, mu, start, rounds=2)[2].error < first.error
+    with pytest.raises(ValueError, match=r"^rounds must"):
+        alternate(model, mu, start, rounds=0)
+    with pytest.raises(ValueError, match=r"^slack must"):
+        nearest_head(model, mu, slack=-1)
+
+    def gives_up(*_, **__):
+        return SimpleNamespace(x=None, message="too hard")
+
+    monkeypatch.setattr("scipy.optimize.linprog", gives_up)
+    with pytest.raises(RuntimeError, match=r"^a linear program was not solved: too hard$"):
+        nearest_prompt(model, mu, head)
+    assert torch.equal(alternate(model, mu, start)[0], start)
+
+
+def test_what_is_found_for_a_model_in_float32_is_in_float32():
+    model, mu = random_hmm(4, 3, 0, temperature=0.5).to(dtype=torch.float32), [1.0, -1.0, 0.5, 0.0]
+    head, _ = nearest_head(model, mu)
+    prompt, _ = nearest_prompt(model, mu, head)
+    assert head.weights.dtype == prompt.dtype == alternate(model, mu, prompt.double(), 1)[0].dtype == torch.float32
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -295,7 +336,9 @@ def test_a_refuting_belief_refutes_and_there_is_none_for_a_multiple(seed):
         if belief is None:
             assert np.linalg.matrix_rank(torch.stack([mu, score])) == 1
             continue
-        assert torch.equal(refuting_belief(mu.float(), score), belief), "in float64, also of a task in float32"
+        again = refuting_belief(mu.float(), score)
+        assert torch.equal(again, belief), "in float64, also of a task in float32"
+        assert again.dtype == torch.float64
         exact = exactly(belief)
         want, said = (sum(Fraction(float(v)) * p for v, p in zip(side, exact, strict=True)) for side in (mu, score))
         assert min(exact) >= 0
