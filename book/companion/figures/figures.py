@@ -63,13 +63,19 @@ def finish(figure: Figure, legend: int = 0) -> Figure:
     return figure
 
 
-def distributions(rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "") -> Figure:
-    """Probability vectors side by side, one group of bars for each row."""
+def distributions(
+    rows: dict[str, Sequence[float]], outcomes: Sequence[str], title: str = "", colours: Sequence[str] = COLOURS,
+    levels: dict[str, tuple[str, Sequence[float]]] | None = None,
+) -> Figure:  # fmt: skip
+    """Probability vectors side by side, a bar for each row; `levels` maps names to (colour, vector), drawn as lines."""
     figure, axes = plt.subplots(figsize=(5.4, 2.6))
     width = 0.8 / len(rows)
     for k, (name, row) in enumerate(rows.items()):
         at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
-        axes.bar(at, row, width * 0.92, color=COLOURS[k], label=name)
+        axes.bar(at, row, width * 0.92, color=colours[k], label=name)
+    for k, (name, (colour, row)) in enumerate((levels or {}).items()):
+        at, dashes = np.arange(len(outcomes)), "-:"[k % 2]
+        axes.hlines(row, at - 0.45, at + 0.45, color=colour, linestyle=dashes, linewidth=2.5, label=name)
     axes.set(ylabel="probability", ylim=(0, 1), title=title, xticks=range(len(outcomes)), xticklabels=outcomes)
     return finish(figure, 2)
 
@@ -117,11 +123,14 @@ def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, 
     return finish(figure)
 
 
-def curve(x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "") -> Figure:
+def curve(
+    x: Sequence[float], series: dict[str, Sequence[float]], x_label: str, y_label: str, log: str = "",
+    colours: Sequence[str] = COLOURS,
+) -> Figure:  # fmt: skip
     """Up to four lines with markers over a common x; `log` names the logarithmic axes ("x", "y" or "xy")."""
     figure, axes = plt.subplots(figsize=(5.4, 3))
     for k, (name, values) in enumerate(series.items()):
-        axes.plot(x, values, marker=MARKERS[k], color=COLOURS[k], label=name, markersize=5)
+        axes.plot(x, values, marker=MARKERS[k], color=colours[k], label=name, markersize=5)
     axes.set(xlabel=x_label, ylabel=y_label, **{f"{axis}scale": "log" for axis in log})
     return finish(figure, 2 if len(series) > 1 else 0)
 

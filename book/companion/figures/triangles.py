@@ -54,15 +54,21 @@ def draw_head(axes: Axes, head, colour: str = GREEN, style: str = "--", label: s
         axes.plot(*(np.array(ends[:2]) @ TRIANGLE).T, style, color=colour, label=label)
 
 
-def simplex(points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray) -> Figure:
+def simplex(
+    points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray, names: Sequence[str] = ()
+) -> Figure:
     """Distributions over three tokens as points of a triangle, and the line b·p = 0 of a `head` with weights b, (3,).
 
-    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses.
+    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses, with `names` or
+    without.
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
     draw_triangle(axes, "")
     draw_points(axes, points, labels, 30)
-    axes.scatter(*(np.asarray(columns).T @ TRIANGLE).T, marker="x", color=INK, s=60, label="columns of W")
+    spots = np.asarray(columns).T @ TRIANGLE
+    axes.scatter(*spots.T, marker="x", color=INK, s=60, label="columns of W")
+    for name, spot in zip(names, spots, strict=False):
+        axes.annotate(name, spot, (7, 5), textcoords="offset points", fontweight="bold")
     draw_head(axes, head)
     axes.autoscale()
     return finish(figure, 2)
