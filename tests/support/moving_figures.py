@@ -5,12 +5,8 @@ from itertools import product
 import torch
 from companion.figures import interactive
 
-from hmmlib.experiments.results import results
+import hmmlib
 from hmmlib.experiments.store import STORE
-from hmmlib.inference.messages import log_likelihood
-from hmmlib.models import families
-from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.theorems import theorem_3_6, theorem_4_3
 
 PAGES = dict.fromkeys(["2-setting", "3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "tuned-prompts"], 1)
 PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
@@ -27,28 +23,32 @@ def prompt_figure(seed=0):
     """A model of four states, its task, prompt, head and inputs, and their figure; for seed 0 those of Section 3.1."""
     if seed == 0:
         transition = [[0, 0, 0.6, 0.6], [0, 0, 0.4, 0.2], [0.7, 0.2, 0, 0], [0.3, 0.8, 0, 0.2]]
-        model = HMM(transition, [[0.5, 0.3, 0.3, 0.7], [0.1, 0.6, 0.7, 0.3], [0.4, 0.1, 0, 0]], [0.25] * 4)
+        model = hmmlib.HMM(transition, [[0.5, 0.3, 0.3, 0.7], [0.1, 0.6, 0.7, 0.3], [0.4, 0.1, 0, 0]], [0.25] * 4)
         mu, essential = torch.tensor([1.0, -1, 0, 0], dtype=torch.float64), [0, 1]
     else:
-        model, essential = families.essential_hmm(4, 3, 2 + seed % 2, seed)
+        model, essential = hmmlib.essential_hmm(4, 3, 2 + seed % 2, seed)
         mu = torch.zeros(4, dtype=torch.float64)
         mu[essential] = torch.randn(len(essential), generator=draws(seed), dtype=torch.float64)
-    prompt, head = theorem_3_6(model, mu, essential)
+    prompt, head = hmmlib.theorem_3_6(model, mu, essential)
     x = torch.tensor(list(product(range(3), repeat=4)))
-    x = x[log_likelihood(model, x) > -torch.inf]
+    x = x[hmmlib.log_likelihood(model, x) > -torch.inf]
     figure = interactive.conditioning_by_a_prompt(model, mu, prompt, head, "abcd", x[[0, -1]])
     return model, mu, prompt, head, x, figure
 
 
 def three_states():
     transition = [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]]
-    model = HMM(transition, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]], [0.3, 0.3, 0.4])
+    model = hmmlib.HMM(transition, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]], [0.3, 0.3, 0.4])
     return model, torch.tensor([1.0, -0.7, -0.2], dtype=torch.float64)
 
 
 def weather():
     """The two states of the page on Section 2, and the names of its tokens."""
-    return HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5]), ["sun", "cloud", "rain"]
+    return hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5]), [
+        "sun",
+        "cloud",
+        "rain",
+    ]
 
 
 def language():
@@ -59,8 +59,8 @@ def language():
     columns = torch.tensor([[articles[0], noun[m], articles[1], place[m]] for m in (0, 1)], dtype=torch.float64)
     transition = [[0, 0.2, 0, 0.6], [1, 0, 0, 0.1], [0, 0.6, 0, 0.3], [0, 0.2, 1, 0]]
     memory = [[0.3, 0.15], [0.15, 0.4]]
-    model = MemoryHMM(transition, columns.permute(2, 0, 1), [0.4, 0.1, 0.3, 0.2], memory)
-    return model, theorem_4_3(model, [1.0, -1.0], 0, [1])
+    model = hmmlib.MemoryHMM(transition, columns.permute(2, 0, 1), [0.4, 0.1, 0.3, 0.2], memory)
+    return model, hmmlib.theorem_4_3(model, [1.0, -1.0], 0, [1])
 
 
 def figures():
@@ -77,6 +77,6 @@ def figures():
         interactive.fake_token_or_other_words(model.emission, *points, "abc"),
         interactive.belief_word_by_word(memory, WORDS, *reading),
         interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
-        interactive.trial_by_trial(results("smoke", STORE)),
+        interactive.trial_by_trial(hmmlib.results("smoke", STORE)),
     ]
     return {figure.figure: figure for figure in every}
