@@ -39,27 +39,16 @@ GEOMETRY = """() => [...document.querySelectorAll('main > svg')].flatMap(svg => 
 })"""
 
 
-def tree(picture):
-    """The parsed drawing, its tags without the namespace."""
-    return ElementTree.fromstring(picture._repr_svg_().replace(' xmlns="http://www.w3.org/2000/svg"', "", 1))
-
-
 def nodes(picture) -> dict[str, ElementTree.Element]:
-    return {g.get("data-node"): g for g in tree(picture).iter("g") if g.get("data-node")}
+    """The named groups of a drawing."""
+    svg = ElementTree.fromstring(picture.svg.replace(" xmlns=", " was=", 1))
+    return {group.get("data-node"): group for group in svg.iterfind(".//g[@data-node]")}
 
 
-def states(picture) -> dict[str, str]:
-    return {name: g.get("data-state") for name, g in nodes(picture).items()}
-
-
-def words(picture, name: str) -> str:
-    return "".join(nodes(picture)[name].itertext())
-
-
-def extent(rect) -> np.ndarray:
-    """Left, top, right and bottom of a rectangle."""
-    x, y, wide, high = (float(rect.get(name)) for name in ("x", "y", "width", "height"))
-    return np.array([x, y, x + wide, y + high])
+def extent(group) -> list[float]:
+    """Left, top, right and bottom of its first rectangle."""
+    x, y, wide, high = (float(group.find("rect").get(name)) for name in ("x", "y", "width", "height"))
+    return [x, y, x + wide, y + high]
 
 
 def contrast(one: str, other: str) -> float:
@@ -80,13 +69,12 @@ def test_nothing_sticks_out_and_texts_are_apart_and_large_enough_on_a_phone(phon
 
 @pytest.mark.parametrize("picture", ALL.values(), ids=ALL)
 def test_a_drawing_is_named_shares_a_page_and_can_be_seen_on_white_and_on_dark(picture):
-    svg = tree(picture)
+    svg = ElementTree.fromstring(picture._repr_svg_())
     assert (svg.get("role"), svg.get("aria-label")) == ("img", picture.alt)
     assert len(picture.alt) > 40
-    assert not [e for e in svg.iter() if e.tag == "style" or e.get("id")]
-    used = {(e.tag, e.get(name)) for e in svg.iter() for name in ("fill", "stroke") if e.get(name)}
-    assert {colour for tag, colour in used if tag == "text"} == {"currentColor"}  # the page's own
-    marks = {colour for _, colour in used} - {"currentColor", "none"}
+    assert not re.findall(r"<style|\bid=", picture.svg)
+    assert {e.get("fill") for e in svg.iter() if e.tag.endswith("}text")} == {"currentColor"}  # the page's own
+    marks = {e.get(name) for e in svg.iter() for name in ("fill", "stroke")} - {None, "none", "currentColor"}
     assert min(contrast(mark, ground) for mark in marks for ground in ("#ffffff", "#14181e", "#121212")) >= 3
 
 
@@ -95,8 +83,7 @@ def test_the_inks_of_the_static_figures_can_be_read():
     read = [contrast(colormaps["Blues"](v), figures.ink_on_shade(v)) for v in shades]
     wrong = [contrast(colormaps["Blues"](v), figures.ink_on_shade(1 - v)) for v in shades]
     assert min(wrong) < 1.5 < 4.4 <= min(read)
-    turned_with_the_page = {figures.INK, "#ffffff", "#000000"}
-    assert not turned_with_the_page & set(map(figures.ink_on_shade, shades))
+    assert not {figures.INK, "#ffffff", "#000000"} & set(map(figures.ink_on_shade, shades))  # these turn with the page
     assert min(contrast(colour, "#ffffff") for colour in figures.COLOURS) >= 3
 
 
@@ -104,36 +91,33 @@ def test_the_inks_of_the_static_figures_can_be_read():
 def test_the_chain_has_its_states_and_tokens(masked, highlight):
     tokens = ["<a>", "x_1", "`b`", "sun"]
     picture = drawings.hidden_chain(tokens, masked, highlight)
-    found, text = states(picture), ["mask" if i in masked else token for i, token in enumerate(tokens, 1)]
-    assert [i for i in range(1, 5) if found[f"X_{i}"] == "masked"] == masked
-    assert [i for i in range(5) if found[f"H_{i}"] == "highlighted"] == highlight
-    read = {name: words(picture, name) for name in found}
-    assert read == {f"H_{i}": f"H{i}" for i in range(5)} | {f"X_{i}": word for i, word in enumerate(text, 1)}
+    expected = {f"H_{i}": (f"H{i}", "highlighted" if i in highlight else "") for i in range(5)}
+    expected |= {f"X_{i}": ("mask", "masked") if i in masked else (text, "") for i, text in enumerate(tokens, 1)}
+    assert {name: ("".join(g.itertext()), g.get("data-state")) for name, g in nodes(picture).items()} == expected
     assert picture.svg.count("<polygon") == 8  # an arrow into each state but the first, and into each token
-    key = "".join(tree(picture).itertext())
-    assert ("masked token" in key, "in question" in key) == (bool(masked), bool(highlight))
+    assert [f">{key}<" in picture.svg for key in ("masked token", "in question")] == [bool(masked), bool(highlight)]
 
 
 def test_what_is_trained_and_what_is_frozen_and_what_is_tuned_stands_where_it_acts():
     layers = {f"{name} layer {k}" for name in ("prompt", "prefix", "LoRA") for k in (1, 2)}
-    for name, expected in (
-        ("prompt", dict(trained={"X_1", "b"}, frozen={"G"}, highlighted={"H_2"})),
-        ("setting", dict(trained={"u", "b"}, frozen={"G"}, highlighted={"H_0"})),
-        ("tuners", dict(trained={"prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2"}, frozen=layers)),
+    for name, trained, frozen, highlighted in (
+        ("prompt", {"X_1", "b"}, {"G"}, {"H_2"}),
+        ("setting", {"u", "b"}, {"G"}, {"H_0"}),
+        ("tuners", {"prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2"}, layers, set()),
     ):
-        found = states(ALL[name])
-        for state in ("trained", "frozen", "highlighted"):
-            assert {node for node in found if found[node] == state} == expected.get(state, set()), (name, state)
-    boxes = {name: extent(g.find("rect")) for name, g in nodes(ALL["tuners"]).items()}
+        states = {node: group.get("data-state") for node, group in nodes(ALL[name]).items()}
+        for state, expected in (("trained", trained), ("frozen", frozen), ("highlighted", highlighted)):
+            assert {node for node in states if states[node] == state} == expected, (name, state)
+    boxes = {name: extent(group) for name, group in nodes(ALL["tuners"]).items()}
     assert boxes["prompt layer 1"][0] < boxes["prompt 0"][2] < boxes["prompt X_0"][0]
     assert boxes["prefix 1"][2] < boxes["prefix layer 1"][0] < boxes["prefix X_0"][0]
-    tips = [tip for tip in tree(ALL["tuners"]).iter("polygon") if tip.get("fill") == drawings.RED]
-    assert len(tips) == 2  # into the layers of the prefix; LoRA is added with a plus
+    arrows = re.findall(rf'<polygon [^>]*fill="{drawings.RED}"', ALL["tuners"].svg)
+    assert len(arrows) == 2  # into the layers of the prefix; LoRA is added with a plus
 
 
 def test_one_cell_acts_on_every_token():
     tips = re.findall(rf'<polygon points="([\d.]+),[^>]*fill="{drawings.GREEN}"', ALL["one cell"].svg)
-    tokens = [extent(g.find("rect")) for name, g in nodes(ALL["one cell"]).items() if name.startswith("X")]
+    tokens = [extent(group) for name, group in nodes(ALL["one cell"]).items() if name.startswith("X")]
     assert list(map(float, tips)) == [(left + right) / 2 for left, _, right, _ in tokens]
     assert len(tips) == 4
 
@@ -141,12 +125,12 @@ def test_one_cell_acts_on_every_token():
 @pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2), ([4, 4, 1], 4)])
 def test_each_token_sees_the_cell_that_its_state_names(lookups, n_cells):
     picture = drawings.memory_cells(lookups, n_cells)
-    bars = {name: extent(g.find("rect")) for name, g in nodes(picture).items() if name.startswith("M")}
-    dots = {g.get("data-lookup"): g.find("circle") for g in tree(picture).iter("g") if g.get("data-lookup")}
+    found, dots = nodes(picture), re.findall(r'data-lookup="(\d)".*?cx="([\d.]+)" cy="([\d.]+)"', picture.svg)
+    bars = {name: extent(group) for name, group in found.items() if name.startswith("M")}
     assert list(bars) == [f"M_{j}" for j in range(1, n_cells + 1)]
-    for i, j in enumerate(lookups, 1):
-        assert words(picture, f"H_{i}") == f"J{i} = {j}S{i}"
-        x, y = (float(dots[f"{i}"].get(name)) for name in ("cx", "cy"))
+    for i, (j, (number, x, y)) in enumerate(zip(lookups, dots, strict=True), 1):
+        assert (number, "".join(found[f"H_{i}"].itertext())) == (f"{i}", f"J{i} = {j}S{i}")
+        x, y = float(x), float(y)
         assert [name for name, (left, top, right, low) in bars.items() if left < x < right and top < y < low] == [
             f"M_{j}"
         ]
