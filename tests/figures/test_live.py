@@ -38,7 +38,7 @@ def test_stored_results_are_told_with_their_origin_and_what_is_missing_is_comput
 
 def test_what_is_not_there_when_the_time_is_over_is_told(results, tmp_path):
     lines = []
-    assert gather(SPECS, 0, "cpu", (tmp_path,), lines.append) == []
+    assert gather(SPECS, 0, "cpu", tmp_path, lines.append) == []
     for result in results:
         save_result(result, tmp_path)
     assert [result.solvable for result in gather(SPECS, 0, "cpu", tmp_path, lines.append, ["solvable"])] == [None] * 3

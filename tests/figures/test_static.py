@@ -111,7 +111,7 @@ def test_a_triangle_has_points_of_both_labels_and_the_line_of_the_head():
     close(drawn["label 1"], spots[[0, 2]])
     close(drawn["label 0"], spots[[1, 3]])
     close(drawn["columns of W"], spots[:2])
-    close(points(axes)["the head's line b·p = 0"], [[1 / 3, 2 / 3, 0], [1 / 3, 0, 2 / 3]] @ TRIANGLE)
+    close(drawn["the head's line b·p = 0"], [[1 / 3, 2 / 3, 0], [1 / 3, 0, 2 / 3]] @ TRIANGLE)
     (axes,) = triangles.simplex(shares, labels, np.eye(3), [1.0, 1.0, 1.0]).axes
     assert "the head's line b·p = 0" not in points(axes), "a head of one sign has no line there"
 
@@ -146,15 +146,15 @@ def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
     panels = {"without": shares, "with": np.vstack([shares[:4], np.zeros(3)])}
     figure = triangles.simplex_with_prompt(panels, labels, np.eye(3), "abc", [0, 1], [1.0, -1.0, 0.0], refuted)
     before, detail, behind, legend = figure.axes
-    for axes, stars in ((before, 1), (detail, 1), (behind, 0)):
-        marks = [line.get_xydata().ravel() for line in axes.lines if line.get_marker() == "*"]
-        close(np.reshape(marks, (-1, 2)), np.reshape([inside @ TRIANGLE] * stars, (-1, 2)))
+    star = "label 0 inside label 1"
+    close([points(axes)[star][0] for axes in (before, detail)], [inside @ TRIANGLE] * 2)
+    assert star not in points(behind)
+    assert star in texts(legend.get_legend().get_texts())
     drawn, outline = corners @ TRIANGLE, max((line.get_xydata() for line in detail.lines), key=len)
     close(np.unique(outline.round(9), axis=0), np.unique(drawn.round(9), axis=0))
-    (low_x, high_x), (low_y, high_y) = detail.get_xlim(), detail.get_ylim()
-    assert np.all([[low_x, low_y] < drawn.min(0), [high_x, high_y] > drawn.max(0)])
-    close(before.patches[0].get_bbox().extents, [low_x, low_y, high_x, high_y])
-    assert "label 0 inside label 1" in texts(legend.get_legend().get_texts())
+    (low_x, low_y), (high_x, high_y) = frame = before.patches[0].get_bbox().get_points()
+    close([*detail.get_xlim(), *detail.get_ylim()], [low_x, high_x, low_y, high_y])
+    assert np.all([frame[0] < drawn.min(0), frame[1] > drawn.max(0)])
     assert [len(points(axes)["label 0"]) for axes in (before, behind)] == [2, 1], "an impossible input has no point"
     close(np.unique(behind.patches[-1].get_xy(), axis=0), TRIANGLE[:2])
 

@@ -6,18 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from companion.evidence import ledger
-from companion.figures.tables import (
-    Table,
-    agree,
-    as_set,
-    difference,
-    digits,
-    one_digit,
-    outcomes,
-    recovered,
-    rulings,
-    table_of,
-)
+from companion.figures import tables
+from companion.figures.tables import Table, difference, one_digit, table_of
 
 from hmmlib.experiments.results import mean_ci, results
 from hmmlib.experiments.store import STORE
@@ -25,7 +15,7 @@ from hmmlib.models.families import recoverable_memory_hmm
 from hmmlib.theory.assumptions import assumption_4_2
 
 
-def test_a_difference_is_the_largest_of_any_entry_and_is_bounded(capsys):
+def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
     ones = np.ones((2, 3))
     assert difference((ones, ones), (ones, ones + 4e-16)) == "4e-16"
     assert difference((ones, ones)) == "0"
@@ -38,24 +28,27 @@ def test_a_difference_is_the_largest_of_any_entry_and_is_bounded(capsys):
     ):
         with pytest.raises(AssertionError, match=message):
             difference(*pairs)
-    agree("one and two", ([1.0, 2.0], [1.0, 2.0 + 5e-16]))
-    assert capsys.readouterr().out == "one and two: largest difference 4e-16\n"
 
 
-def test_what_was_found_of_recoverable_columns_is_one_line(capsys):
+def test_what_was_checked_is_one_line(capsys):
     model, cell, syntax, _ = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)
-    report = assumption_4_2(model, cell, syntax)
-    recovered(report)
-    recovered(assumption_4_2(model, cell, [0, 1]))
-    good, bad = capsys.readouterr().out.splitlines()
-    assert good == f"Assumption 4.2 holds: 2 columns of rank 2, at an angle of {report.angle:.2f} to the others"
-    assert bad.startswith("Assumption 4.2 does not hold: 4 columns of rank ")
+    tables.agree("one and two", ([1.0, 2.0], [1.0, 2.0 + 5e-16]))
+    tables.recovered(good := assumption_4_2(model, cell, syntax))
+    tables.recovered(assumption_4_2(model, cell, [0, 1]))
+    said, holds, fails = capsys.readouterr().out.splitlines()
+    assert said == "one and two: largest difference 4e-16"
+    assert holds == f"Assumption 4.2 holds: 2 columns of rank 2, at an angle of {good.angle:.2f} to the others"
+    assert fails.startswith("Assumption 4.2 does not hold: 4 columns of rank ")
 
 
 def test_numbers_and_sets_are_short():
-    assert digits([[0.25, -0.0], [-1e-15, -2.0]]) == ["0.250", "0.000", "0.000", "-2.000"]
-    assert digits([1.0], ".0f") == ["1"]
-    assert [as_set(flags, first) for flags, first in (([0, 1, 1], 1), ([1, 0], 0), ([0], 1))] == ["{2, 3}", "{0}", "{}"]
+    assert tables.digits([[0.25, -0.0], [-1e-15, -2.0]]) == ["0.250", "0.000", "0.000", "-2.000"]
+    assert tables.digits([1.0], ".0f") == ["1"]
+    assert [tables.as_set(flags, first) for flags, first in (([0, 1, 1], 1), ([1, 0], 0), ([0], 1))] == [
+        "{2, 3}",
+        "{0}",
+        "{}",
+    ]
     numbers = {0: "0", 89.0: "90", 499: "500", 0.00138: "0.001", 0.55: "0.6", 1.1e7: "1·10⁷", 3.6e-5: "4·10⁻⁵"}
     assert {value: one_digit(value) for value in numbers} == numbers
     assert [one_digit(9999), one_digit(-0.5)] == ["1·10⁴", "-0.5"]
@@ -69,7 +62,7 @@ def test_a_table_is_escaped_and_has_every_cell_and_intervals_stand_small_below()
 
 
 def test_outcomes_say_of_each_prediction_whether_it_came_true():
-    table = outcomes([("Rain.", "90%", True), ("Snow.", "0%", False), ("Hail.", f"{math.nan:.0%}", False)])
+    table = tables.outcomes([("Rain.", "90%", True), ("Snow.", "0%", False), ("Hail.", f"{math.nan:.0%}", False)])
     assert table.rows == [["Rain.", "90%", "came true"], ["Snow.", "0%", "did not"], ["Hail.", "no such trials", "–"]]
 
 
@@ -85,8 +78,8 @@ def test_a_table_of_results_has_a_column_for_each_group():
 
 def test_rulings_are_those_on_record_or_an_error():
     entry = ledger.run(ledger.find("Lemma D.9"), 10, 0)
-    ((name, _, grade, control),) = rulings([entry]).rows
+    ((name, _, grade, control),) = tables.rulings([entry]).rows
     assert (name, grade, control) == ("Lemma D.9", "false statement", "5 of 5 without “disjoint spans (D.5)”")
-    assert rulings([replace(entry, residual=0.0)]).rows[0][1] == "0"
+    assert tables.rulings([replace(entry, residual=0.0)]).rows[0][1] == "0"
     with pytest.raises(AssertionError, match=r"Lemma D\.9 is not as recorded"):
-        rulings([replace(entry, verdict="fails")])
+        tables.rulings([replace(entry, verdict="fails")])
