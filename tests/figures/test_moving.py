@@ -19,9 +19,8 @@ from hmmlib.training.readouts import Readout
 
 
 def close(found, expected, tolerance=1e-12):
-    found, expected = np.asarray(found, float), np.asarray(expected, float)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max(initial=0) <= tolerance, np.abs(found - expected).max()
+    assert np.shape(found) == np.shape(expected)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def behind_a_gap(x):
@@ -308,18 +307,14 @@ def test_what_moves_is_what_two_digits_show_and_the_likeliest_come_first(js):
     assert js([["beliefs", "largest", [shares, most]] for most in (2, 9)]) == [[2, 3], [2, 3, 4, 0]]
 
 
-# Figure 3, trial by trial
-
-
 def test_trials_are_told_with_their_chains_and_tasks_and_the_tokens_that_states_of_both_signs_favour(js):
-    trials = [result for result in hmmlib.load_results("smoke", STORE) if result.prompt_accuracy is not None]
+    stored = [result for result in hmmlib.load_results("smoke", STORE) if result.prompt_accuracy is not None]
     told = interactive.trial_by_trial(hmmlib.results("smoke", STORE)).data["trials"]
-    for trial, result in zip(told, sorted(trials, key=lambda result: result.spec.n_states), strict=True):
-        model = hmmlib.draw_model(result.spec)
-        found = result.spec.n_states, result.head_accuracy, result.prompt_accuracy, result.majority_rate
-        assert (trial["size"], trial["head"], trial["prompt"], trial["majority"]) == found
-        favourites, weights = zip(*trial["states"], strict=True)
-        assert list(favourites) == [column.argmax().item() for column in model.emission.T]
-        assert list(weights) == hmmlib.draw_trial_task(result.spec, model).mu.tolist()
+    for trial, found in zip(told, sorted(stored, key=lambda result: result.spec.n_states), strict=True):
+        numbers = found.spec.n_states, found.head_accuracy, found.prompt_accuracy, found.majority_rate
+        assert (trial["size"], trial["head"], trial["prompt"], trial["majority"]) == numbers
+        model = hmmlib.draw_model(found.spec)
+        favourites, mu = model.emission.argmax(0).tolist(), hmmlib.draw_trial_task(found.spec, model).mu.tolist()
+        assert trial["states"] == [*zip(favourites, mu, strict=True)]
     cases = [[[0, 1.0], [0, -0.5], [1, 2.0], [1, 0.0], [2, -1.0], [3, -1], [3, 1]], [[0, 1.0], [1, -1.0]], []]
     assert js([["trials", "contested", [case]] for case in cases]) == [[0, 3], [], []]

@@ -1,5 +1,7 @@
 """The static figures show their numbers where they draw them, in type that a phone can show."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from companion.figures import figure_3, figures, triangles
@@ -13,6 +15,7 @@ from hmmlib.theory.separation import Impossible, fit_or_refute
 
 RESULTS = results("quick", STORE).query("changes == ''")
 VANILLA = RESULTS[RESULTS.n_memory == 1]
+close = partial(np.testing.assert_allclose, rtol=1e-7, atol=1e-12)
 
 
 def points(axes) -> dict:
@@ -24,10 +27,6 @@ def points(axes) -> dict:
 
 def texts(found) -> list[str]:
     return [text.get_text() for text in found if text.get_text()]
-
-
-def close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-12)
 
 
 def test_legends_are_below_and_type_is_large_enough_for_a_phone():
@@ -101,9 +100,6 @@ def test_strips_have_each_label_on_its_side():
     assert crosses.tolist() == [[0.3, 1], [0.8, 1]]
 
 
-# Triangles
-
-
 def test_a_triangle_has_points_of_both_labels_and_the_line_of_the_head():
     shares, labels = np.vstack([np.eye(3), [0.2, 0.3, 0.5]]), [True, False, True, False]
     (axes,) = triangles.simplex(shares, labels, np.eye(3)[:, :2], [1.0, -0.5, -0.5]).axes
@@ -173,9 +169,6 @@ def test_wrong_beliefs_are_those_whose_signs_differ():
     of_task, of_head = (line.get_xydata() for line in twice.lines[1:])
     close(of_task, of_head)
     close(of_task, [[0.5, 0.5, 0], [0, 1 / 3, 2 / 3]] @ TRIANGLE)
-
-
-# Figures of results
 
 
 @pytest.mark.parametrize(("name", "series", "table"), [("left", LEFT, VANILLA), ("right", RIGHT, RESULTS)])
