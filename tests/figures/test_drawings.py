@@ -1,14 +1,14 @@
-"""The drawings as data: what stands where, in which state, in which colours, and that nothing sticks out."""
+"""The drawings as data: what stands where, in which state, in colours that can be seen, and that nothing sticks out."""
 
 import re
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations
 
+import numpy as np
 import pytest
-from colours import contrast
-from companion.figures import drawings
+from companion.figures import drawings, figures
+from matplotlib import colormaps
+from matplotlib.colors import to_rgb
 
-GROUNDS = ("#ffffff", "#14181e", "#121212")  # white, and the dark theme's grounds
 ALL = {
     "two states": drawings.hidden_chain(["", "rain", "rain", "sun"], masked=[1], highlight=[0]),
     "five steps": drawings.hidden_chain(["0", "1", "?", "2", "1"], masked=[3], highlight=[3]),
@@ -20,156 +20,117 @@ ALL = {
     "cells": drawings.memory_cells(),
     "four cells, one token": drawings.memory_cells([4], 4),
 }
-EACH = pytest.mark.parametrize("picture", ALL.values(), ids=ALL)
+# What leaves a drawing, is too small on a phone, or lies upon another text.
+GEOMETRY = """() => [...document.querySelectorAll('main > svg')].flatMap(svg => {
+  const box = e => e.getBoundingClientRect(), whole = box(svg), scale = whole.width / svg.viewBox.baseVal.width;
+  const wrong = [], texts = [...svg.querySelectorAll('text')];
+  for (const e of svg.querySelectorAll('*')) {
+    const {left, right, top, bottom} = box(e);
+    const aside = left < whole.left || right > Math.min(whole.right, innerWidth);
+    if (aside || top < whole.top || bottom > whole.bottom) wrong.push('outside');
+    if (scale * parseFloat(getComputedStyle(e).fontSize) < 10.99) wrong.push('small');
+  }
+  texts.forEach((one, k) => texts.slice(k + 1).forEach(other => {
+    const [a, b] = [box(one), box(other)], line = 0.25 * Math.min(a.height, b.height);
+    const aside = a.right <= b.left || b.right <= a.left, apart = a.bottom <= b.top + line || b.bottom <= a.top + line;
+    if (!aside && !apart) wrong.push(`${one.textContent} upon ${other.textContent}`);
+  }));
+  return [...new Set(wrong)];
+})"""
 
 
-def tree(picture):
-    """The parsed drawing, its tags without the namespace."""
-    root = ElementTree.fromstring(picture._repr_svg_())
-    for element in root.iter():
-        element.tag = element.tag.removeprefix("{http://www.w3.org/2000/svg}")
-    return root
+def nodes(picture) -> dict[str, ElementTree.Element]:
+    """The named groups of a drawing."""
+    svg = ElementTree.fromstring(picture.svg.replace(" xmlns=", " was=", 1))
+    return {group.get("data-node"): group for group in svg.iterfind(".//g[@data-node]")}
 
 
-def states(picture):
-    """State of each named node."""
-    return {g.get("data-node"): g.get("data-state") for g in tree(picture).iter("g") if g.get("data-node")}
+def extent(group) -> list[float]:
+    """Left, top, right and bottom of its first rectangle."""
+    x, y, wide, high = (float(group.find("rect").get(name)) for name in ("x", "y", "width", "height"))
+    return [x, y, x + wide, y + high]
 
 
-def words(picture, node):
-    """What a node reads."""
-    (group,) = (g for g in tree(picture).iter("g") if g.get("data-node") == node)
-    return "".join(group.itertext())
+def contrast(one: str, other: str) -> float:
+    """How well a colour can be seen on another, as WCAG 2 defines it."""
+    parts = np.array([to_rgb(one), to_rgb(other)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    dark, light = sorted(linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+    return light / dark
 
 
-def extent(element):
-    """(left, top, right, bottom) of one shape or text, letters taken as 0.62 of the font size wide; None for a
-    group."""
-
-    def at(*names):
-        return [float(element.get(name)) for name in names]
-
-    if element.tag == "text":
-        (x, y, size), pieces = at("x", "y", "font-size"), list(element.itertext())
-        wide = 0.62 * size * sum(len(piece.replace("\u0303", "")) for piece in pieces)
-        left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[element.get("text-anchor")]
-        return left, y - 0.8 * size, left + wide, y + (4 if len(element) else 0.2 * size)
-    half = float(element.get("stroke-width", 0)) / 2
-    if element.tag == "circle":
-        x, y, r = at("cx", "cy", "r")
-        xs, ys = (x - r, x + r), (y - r, y + r)
-    elif element.tag == "rect":
-        x, y, wide, high = at("x", "y", "width", "height")
-        assert wide > 0
-        assert high > 0
-        xs, ys = (x, x + wide), (y, y + high)
-    elif element.tag in ("path", "polygon"):
-        text = element.get("d") or element.get("points")
-        assert not re.search(r"[^ML\d., -]", text)  # absolute lines only, whose corners are all there is
-        numbers = [float(n) for n in re.findall(r"-?\d+\.?\d*", text)]
-        xs, ys = numbers[::2], numbers[1::2]
-    else:
-        assert element.tag in ("svg", "g", "tspan")
-        return None
-    return min(xs) - half, min(ys) - half, max(xs) + half, max(ys) + half
+def test_nothing_sticks_out_and_texts_are_apart_and_large_enough_on_a_phone(phone):
+    page, _ = phone("".join(picture.svg for picture in ALL.values()))
+    assert page.evaluate(GEOMETRY) == []
+    bad = [drawings.label(340, 10, "sticking out"), drawings.label(50, 30, "one", 9), drawings.label(55, 35, "other")]
+    page, _ = phone(drawings.drawing(bad, 60, "All that can be wrong.").svg)
+    assert page.evaluate(GEOMETRY) == ["outside", "small", "one upon other"]
 
 
-@EACH
-def test_well_formed_named_and_nothing_sticks_out(picture):
-    svg = tree(picture)
-    assert svg.get("role") == "img"
-    assert svg.get("aria-label") == picture.alt
+@pytest.mark.parametrize("picture", ALL.values(), ids=ALL)
+def test_a_drawing_is_named_shares_a_page_and_can_be_seen_on_white_and_on_dark(picture):
+    svg = ElementTree.fromstring(picture._repr_svg_())
+    assert (svg.get("role"), svg.get("aria-label")) == ("img", picture.alt)
     assert len(picture.alt) > 40
-    left, top, wide, high = map(float, svg.get("viewBox").split())
-    assert float(svg.get("width")) == 1.25 * wide
-    assert {"min-width: 0", "max-width: 100%", "height: auto"} <= set(svg.get("style").split("; "))
-    assert not [e for e in svg.iter() if e.tag == "style" or e.get("id")]  # drawings can share a page
-    for box in filter(None, map(extent, svg.iter())):
-        assert left <= box[0]
-        assert top <= box[1]
-        assert box[2] <= left + wide
-        assert box[3] <= top + high
+    assert not re.findall(r"<style|\bid=", picture.svg)
+    assert {e.get("fill") for e in svg.iter() if e.tag.endswith("}text")} == {"currentColor"}  # the page's own
+    marks = {e.get(name) for e in svg.iter() for name in ("fill", "stroke")} - {None, "none", "currentColor"}
+    assert min(contrast(mark, ground) for mark in marks for ground in ("#ffffff", "#14181e", "#121212")) >= 3
 
 
-@EACH
-def test_texts_do_not_overlap_and_are_large_enough_on_a_phone(picture):
-    svg = tree(picture)
-    scale = min(1, 358 / float(svg.get("viewBox").split()[2]))
-    assert min(float(e.get("font-size")) for e in svg.iter() if e.get("font-size")) * scale >= 11
-    for a, b in combinations(map(extent, svg.iter("text")), 2):
-        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
-
-
-@EACH
-def test_colours_are_seen_on_both_grounds(picture):
-    used = {(e.tag, e.get(name)) for e in tree(picture).iter() for name in ("fill", "stroke") if e.get(name)}
-    assert {colour for tag, colour in used if tag == "text"} == {"currentColor"}  # the page's own: 4.5 : 1 and more
-    marks = {colour for _, colour in used} - {"currentColor", "none"}
-    assert marks
-    for colour in marks:
-        assert min(contrast(colour, ground) for ground in GROUNDS) >= 3, colour
+def test_the_inks_of_the_static_figures_can_be_read():
+    shades = np.linspace(0, 1, 201)
+    read = [contrast(colormaps["Blues"](v), figures.ink_on_shade(v)) for v in shades]
+    wrong = [contrast(colormaps["Blues"](v), figures.ink_on_shade(1 - v)) for v in shades]
+    assert min(wrong) < 1.5 < 4.4 <= min(read)
+    assert not {figures.INK, "#ffffff", "#000000"} & set(map(figures.ink_on_shade, shades))  # these turn with the page
+    assert min(contrast(colour, "#ffffff") for colour in figures.COLOURS) >= 3
 
 
 @pytest.mark.parametrize(("masked", "highlight"), [([], []), ([1], [0]), ([2, 4], [4]), ([1, 2, 3, 4], [0, 3])])
 def test_the_chain_has_its_states_and_tokens(masked, highlight):
     tokens = ["<a>", "x_1", "`b`", "sun"]
     picture = drawings.hidden_chain(tokens, masked, highlight)
-    found = states(picture)
-    assert set(found) == {"H_0", *(f"{kind}_{i}" for i in range(1, 5) for kind in "HX")}
-    assert [i for i in range(1, 5) if found[f"X_{i}"] == "masked"] == masked
-    assert [i for i in range(5) if found[f"H_{i}"] == "highlighted"] == highlight
-    assert [words(picture, f"X_{i}") for i in range(1, 5)] == [
-        "mask" if i in masked else token for i, token in enumerate(tokens, 1)
-    ]
-    assert [words(picture, f"H_{i}") for i in range(5)] == [f"H{i}" for i in range(5)]
+    expected = {f"H_{i}": (f"H{i}", "highlighted" if i in highlight else "") for i in range(5)}
+    expected |= {f"X_{i}": ("mask", "masked") if i in masked else (text, "") for i, text in enumerate(tokens, 1)}
+    assert {name: ("".join(g.itertext()), g.get("data-state")) for name, g in nodes(picture).items()} == expected
     assert picture.svg.count("<polygon") == 8  # an arrow into each state but the first, and into each token
-    key = "".join(tree(picture).itertext())
-    assert ("masked token" in key) == bool(masked)
-    assert ("in question" in key) == bool(highlight)
+    assert [f">{key}<" in picture.svg for key in ("masked token", "in question")] == [bool(masked), bool(highlight)]
 
 
-def test_what_is_trained_and_what_is_frozen():
+def test_what_is_trained_and_what_is_frozen_and_what_is_tuned_stands_where_it_acts():
+    layers = {f"{name} layer {k}" for name in ("prompt", "prefix", "LoRA") for k in (1, 2)}
     for name, trained, frozen, highlighted in (
-        ("prompt", ["X_1", "b"], ["G"], ["H_2"]),
-        ("setting", ["u", "b"], ["G"], ["H_0"]),
-        (
-            "tuners",
-            ["prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2"],
-            [f"{name} layer {k}" for name in ("prompt", "prefix", "LoRA") for k in (1, 2)],
-            [],
-        ),
+        ("prompt", {"X_1", "b"}, {"G"}, {"H_2"}),
+        ("setting", {"u", "b"}, {"G"}, {"H_0"}),
+        ("tuners", {"prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2"}, layers, set()),
     ):
-        found = states(ALL[name])
-        for state, nodes in (("trained", trained), ("frozen", frozen), ("highlighted", highlighted)):
-            assert {node for node, other in found.items() if other == state} == set(nodes), (name, state)
-
-
-def test_what_is_tuned_stands_before_the_text_or_in_each_layer_or_beside_its_weights():
-    boxes = {g.get("data-node"): extent(g.find("rect")) for g in tree(ALL["tuners"]).iter("g") if g.get("data-node")}
+        states = {node: group.get("data-state") for node, group in nodes(ALL[name]).items()}
+        for state, expected in (("trained", trained), ("frozen", frozen), ("highlighted", highlighted)):
+            assert {node for node in states if states[node] == state} == expected, (name, state)
+    boxes = {name: extent(group) for name, group in nodes(ALL["tuners"]).items()}
     assert boxes["prompt layer 1"][0] < boxes["prompt 0"][2] < boxes["prompt X_0"][0]
     assert boxes["prefix 1"][2] < boxes["prefix layer 1"][0] < boxes["prefix X_0"][0]
-    tips = [e for e in tree(ALL["tuners"]).iter("polygon") if e.get("fill") == drawings.RED]
-    assert len(tips) == 2  # into the layers of the prefix; LoRA is added with a plus
+    arrows = re.findall(rf'<polygon [^>]*fill="{drawings.RED}"', ALL["tuners"].svg)
+    assert len(arrows) == 2  # into the layers of the prefix; LoRA is added with a plus
 
 
 def test_one_cell_acts_on_every_token():
-    picture = ALL["one cell"]
-    found, green = states(picture), drawings.GREEN
-    assert {name for name in found if name[0] == "X"} == {f"X_{i}" for i in range(1, 5)}
-    assert "M" in found
-    tips = [e.get("points").split()[0] for e in tree(picture).iter("polygon") if e.get("fill") == green]
-    assert [float(tip.split(",")[0]) for tip in tips] == [103 + 72 * i for i in range(4)]
+    tips = re.findall(rf'<polygon points="([\d.]+),[^>]*fill="{drawings.GREEN}"', ALL["one cell"].svg)
+    tokens = [extent(group) for name, group in nodes(ALL["one cell"]).items() if name.startswith("X")]
+    assert list(map(float, tips)) == [(left + right) / 2 for left, _, right, _ in tokens]
+    assert len(tips) == 4
 
 
 @pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2), ([4, 4, 1], 4)])
 def test_each_token_sees_the_cell_that_its_state_names(lookups, n_cells):
     picture = drawings.memory_cells(lookups, n_cells)
-    svg, found = tree(picture), states(picture)
-    assert [name for name in found if name[0] == "M"] == [f"M_{j}" for j in range(1, n_cells + 1)]
-    bars = {g.get("data-node"): extent(g.find("rect")) for g in svg.iter("g") if g.get("data-node", "").startswith("M")}
-    for i, j in enumerate(lookups, 1):
-        assert words(picture, f"H_{i}") == f"J{i} = {j}S{i}"
-        (dot,) = (g.find("circle") for g in svg.iter("g") if g.get("data-lookup") == str(i))
-        left, top, right, bottom = extent(dot)
-        inside = {name: b[0] < left and b[1] < top and right < b[2] and bottom < b[3] for name, b in bars.items()}
-        assert [name for name, so in inside.items() if so] == [f"M_{j}"]
+    found, dots = nodes(picture), re.findall(r'data-lookup="(\d)".*?cx="([\d.]+)" cy="([\d.]+)"', picture.svg)
+    bars = {name: extent(group) for name, group in found.items() if name.startswith("M")}
+    assert list(bars) == [f"M_{j}" for j in range(1, n_cells + 1)]
+    for i, (j, (number, x, y)) in enumerate(zip(lookups, dots, strict=True), 1):
+        assert (number, "".join(found[f"H_{i}"].itertext())) == (f"{i}", f"J{i} = {j}S{i}")
+        x, y = float(x), float(y)
+        assert [name for name, (left, top, right, low) in bars.items() if left < x < right and top < y < low] == [
+            f"M_{j}"
+        ]

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
+from companion.figures import live
 from companion.figures.live import gather, measured, run_live
 from runs import TINY, numbers
 
@@ -22,92 +24,68 @@ def results():
     return [run_trial(spec) for spec in SPECS]
 
 
-def test_stored_results_are_called_stored(results, tmp_path, capsys):
+def test_stored_results_are_told_with_their_origin_and_what_is_missing_is_computed(results, tmp_path, capsys):
     store, lines = (tmp_path / "mine", tmp_path / "theirs"), []
-    old = {"library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
-    for result in results[:2]:
-        save_result(replace(result, environment=result.environment | old), tmp_path / "theirs")
+    for k, result in enumerate(results[:2]):
+        origin = {"library": "0123456789abcdef", "commit": "b123456789ab", "date": f"2020-01-0{k + 1}"}
+        save_result(replace(result, environment=result.environment | origin), tmp_path / "theirs")
     assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append))) == list(map(numbers, results))
-    said = "stored on 2020-01-02 by 0123456789ab"
+    said = "stored from 2020-01-01 to 2020-01-02 by b123456789ab"
     assert f"2 of 3 trials were not run now, but {said}." in capsys.readouterr().err
     assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
     assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
 
 
-def test_what_several_commits_have_stored_is_one_line(results, tmp_path, capsys):
-    for k, result in enumerate(results):
-        origin = {"library": "0123456789abcdef", "commit": f"{'abb'[k]}123456789ab", "date": f"2020-01-0{k + 1}"}
-        save_result(replace(result, environment=result.environment | origin), tmp_path)
+def test_what_is_not_there_when_the_time_is_over_is_told(results, tmp_path):
     lines = []
-    gather(SPECS, math.inf, "cpu", tmp_path, lines.append)
-    said = "stored from 2020-01-01 to 2020-01-03 by b123456789ab and 1 other commit"
-    assert lines == []
-    assert f"3 of 3 trials were not run now, but {said}." in capsys.readouterr().err
-
-
-def test_what_lacks_what_is_asked_for_when_the_time_is_over_is_told(results, tmp_path):
+    assert gather(SPECS, 0, "cpu", tmp_path, lines.append) == []
     for result in results:
         save_result(result, tmp_path)
-    lines = []
-    found = gather(SPECS, 0, "cpu", tmp_path, lines.append, also=["solvable"])
-    assert [r.solvable for r in found] == [None] * 3
-    assert lines[0] == "3 of 3 trials lack what is asked for: the time was over, or others are running them."
+    assert [result.solvable for result in gather(SPECS, 0, "cpu", tmp_path, lines.append, ["solvable"])] == [None] * 3
+    assert lines == [
+        "0 of 3 trials are there; the time was over before 3 of the others.",
+        "3 of 3 trials lack what is asked for: the time was over, or others are running them.",
+    ]
     with pytest.raises(ValueError, match="each of also must be one of"):
         gather(SPECS, 0, "cpu", tmp_path, lines.append, also=["all"])
 
 
-def test_without_any_store_one_is_begun_here(tmp_path, monkeypatch):
+def test_without_any_store_one_is_begun_here_with_one_trial_of_each_point(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = []
-    (result,) = gather(SPECS[:1], math.inf, "cpu", tmp_path / "nowhere", lines.append)
+    (result,) = gather(SPECS, math.inf, "cpu", tmp_path / "nowhere", lines.append)
+    run_live(SPECS[2], "cpu", tmp_path / "nowhere")
     assert result.spec == SPECS[0]
-    assert result_path(SPECS[0], tmp_path / "results").exists()
     assert lines[0].startswith("There is no result store here")
+    assert [result_path(spec, tmp_path / "results").exists() for spec in SPECS] == [True, False, True]
 
 
-def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, tmp_path, monkeypatch):
-    store, lines = (tmp_path / "mine", tmp_path / "theirs"), []
+def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, tmp_path):
+    store = (tmp_path / "mine", tmp_path / "theirs")
     save_result(results[0], tmp_path / "theirs")
     for spec, expected in zip(SPECS[:2], results, strict=False):
-        live = run_live(spec, "cpu", store)
-        assert numbers(live) == numbers(expected)
+        assert numbers(run_live(spec, "cpu", store)) == numbers(expected)
         assert not checkpoint_path(spec, store).exists()
-    assert not (tmp_path / "mine" / "smoke" / f"{SPECS[0].hash}.json").exists(), "it was stored already"
+    assert not result_path(SPECS[0], tmp_path / "mine").exists(), "it was stored already"
     assert numbers(load_result(result_path(SPECS[1], tmp_path / "mine"))) == numbers(results[1])
-    found = gather(SPECS[:2], 0, "cpu", store, lines.append)
-    assert [r.spec for r in found] == SPECS[:2], "nothing is left to run"
-
     lacking = run_live(SPECS[0], "cpu", store, also=["solvable"])
     assert lacking.solvable == load_result(result_path(SPECS[0], store)).solvable
     assert lacking.solvable is not None
 
-    monkeypatch.chdir(tmp_path)
-    run_live(SPECS[2], "cpu", tmp_path / "nowhere")
-    assert result_path(SPECS[2], tmp_path / "results").exists()
-
 
 def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
-    import companion.figures.live as live_module
+    real, steps = live.run_trial, []
 
-    real, steps = live_module.run_trial, []
+    def broken_off(phase, share):
+        if phase == "pretraining" and share >= 0.5:
+            raise KeyboardInterrupt
 
-    def broken_off(spec, **how):
-        def report(phase, share):
-            if phase == "pretraining" and share >= 0.5:
-                raise KeyboardInterrupt
-
-        return real(spec, report, **how)
-
-    monkeypatch.setattr(live_module, "run_trial", broken_off)
+    monkeypatch.setattr(live, "run_trial", partial(real, on_progress=broken_off))
     with pytest.raises(KeyboardInterrupt) as interrupt:
         run_live(SPECS[0], "cpu", tmp_path)
-    assert interrupt.value.__notes__ == [
-        f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
-    ]
-    assert checkpoint_path(SPECS[0], tmp_path).exists()
-    monkeypatch.setattr(
-        live_module, "run_trial", lambda spec, **how: real(spec, lambda *told: steps.append(told), **how)
-    )
+    said = f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
+    assert interrupt.value.__notes__ == [said]
+    monkeypatch.setattr(live, "run_trial", partial(real, on_progress=lambda *told: steps.append(told)))
     run_live(SPECS[0], "cpu", tmp_path)
     assert min(share for phase, share in steps if phase == "pretraining") > 0.5, "it went on, and did not begin anew"
     assert result_path(SPECS[0], tmp_path).exists()
