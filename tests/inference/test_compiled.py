@@ -12,16 +12,6 @@ from threadpoolctl import ThreadpoolController
 
 from hmmlib import backend
 from hmmlib.inference import messages
-from hmmlib.inference.messages import (
-    latent_given_others,
-    log_likelihood,
-    masked_token_probs,
-    masked_token_probs_from_embeddings,
-    memory_posterior,
-    posterior,
-    posteriors,
-    prompted,
-)
 from hmmlib.models import sampling
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
@@ -51,20 +41,20 @@ def everything(model, tokens):
     prompt = torch.rand(width, generator=generator, dtype=torch.float64, device="cpu").to(model.dtype)
     prompt[0] = 3.0
     found = {
-        "latents": latent_given_others(model, tokens),
-        "behind a prompt": latent_given_others(model, tokens, prompt),
-        "G": masked_token_probs(model, tokens),
-        "G of a prompt": masked_token_probs(model, tokens, prompt),
-        "G of embeddings": masked_token_probs_from_embeddings(model, prompted(model, prompt, tokens)),
+        "latents": messages.latent_given_others(model, tokens),
+        "behind a prompt": messages.latent_given_others(model, tokens, prompt),
+        "G": messages.masked_token_probs(model, tokens),
+        "G of a prompt": messages.masked_token_probs(model, tokens, prompt),
+        "G of embeddings": messages.masked_token_probs_from_embeddings(model, messages.prompted(model, prompt, tokens)),
         "possible": messages.possible_given_others(model, tokens).double(),
-        "posteriors": posteriors(model, tokens),
-        "first": posterior(model, tokens, 0),
-        "last": posterior(model, tokens, tokens.shape[1]),
-        "likelihood": log_likelihood(model, tokens).exp(),
+        "posteriors": messages.posteriors(model, tokens),
+        "first": messages.posterior(model, tokens, 0),
+        "last": messages.posterior(model, tokens, tokens.shape[1]),
+        "likelihood": messages.log_likelihood(model, tokens).exp(),
     }
     if isinstance(model, MemoryHMM):
         cell = model.n_cells - 1
-        found["memory"] = memory_posterior(model, tokens, cell)
+        found["memory"] = messages.memory_posterior(model, tokens, cell)
         found["concentrated"] = concentrated(model, tokens, cell, [0]).double()
     return found
 
@@ -120,7 +110,7 @@ def test_more_threads_give_the_same_up_to_rounding(threads, monkeypatch):
         tokens, found = draw_tokens(model, 90, 7), []
         for count in (1, 2, 5, 100):
             threads(count)
-            found.append(masked_token_probs(model, tokens))
+            found.append(messages.masked_token_probs(model, tokens))
         assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
 
 
@@ -137,10 +127,10 @@ def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_
     def limits():
         return [pool["num_threads"] for pool in ThreadpoolController().info()]
 
-    masked_token_probs(MODELS["vanilla"], [[0]])
+    messages.masked_token_probs(MODELS["vanilla"], [[0]])
     before, tokens = limits(), draw_tokens(MODELS["vanilla"], 90, 20)
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: masked_token_probs(MODELS["vanilla"], tokens), range(40)))
+        list(pool.map(lambda _: messages.masked_token_probs(MODELS["vanilla"], tokens), range(40)))
     assert limits() == before
 
 
@@ -154,7 +144,7 @@ def test_values_of_the_memory_told_apart_only_in_the_end_are_weighed_as_they_are
     emission[:, 0, 0] = emission[:, 1, 0] = rare, 1 - rare
     emission[0, 0, 1] = emission[1, 1, 1] = 1
     model = MemoryHMM(np.eye(2), emission, [0.5, 0.5], [0.5, 0.5]).to(dtype=dtype)
-    found = latent_given_others(model, [[0] * length + [MASK, 1]])[0, length]
+    found = messages.latent_given_others(model, [[0] * length + [MASK, 1]])[0, length]
     np.testing.assert_allclose(found, [0.5, 0, 0.5, 0], atol=5e-3 if dtype == torch.float32 else 1e-12)
 
 
@@ -163,15 +153,15 @@ def test_a_memory_far_from_likely_is_believed_where_nothing_else_explains_the_te
     emission = np.zeros((2, 2, 1))
     emission[:, 0, 0], emission[:, 1, 0] = [1e-20, 1 - 1e-20], [1, 0]
     model, tokens = MemoryHMM([[1.0]], emission, [1.0], [rare, 1 - rare]), [[0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]
-    assert memory_posterior(model, tokens).tolist() == [[1, 0], [1, 0]]
-    np.testing.assert_allclose(log_likelihood(model, tokens), np.log(rare) + 4 * np.log(1e-20), rtol=1e-13)
+    assert messages.memory_posterior(model, tokens).tolist() == [[1, 0], [1, 0]]
+    np.testing.assert_allclose(messages.log_likelihood(model, tokens), np.log(rare) + 4 * np.log(1e-20), rtol=1e-13)
 
 
 def test_what_is_hardly_likely_is_kept_and_what_hardly_believed_state_says_too():
     model = MemoryHMM(np.eye(2), [[[1.0, 0.0]], [[0.0, 1.0]]], [1.0, 2.0**-1010], [1.0])
-    np.testing.assert_allclose(log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
+    np.testing.assert_allclose(messages.log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
     model = HMM(np.eye(2), [[1e-20, 1.0], [1.0 - 1e-20, 0.0], [1e-250, 0.0]], [0.5, 0.5])
-    probs = masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
+    probs = messages.masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
     np.testing.assert_allclose(probs, [1e-20, 1.0, 1e-250], rtol=1e-12)
 
 
@@ -188,7 +178,7 @@ def test_without_numba_everything_goes_through_torch(monkeypatch):
     backend.loops.cache_clear()
     try:
         assert messages.compiled_loops() is None
-        assert masked_token_probs(MODELS["vanilla"], [[0, 1]]).shape == (1, 2, 5)
+        assert messages.masked_token_probs(MODELS["vanilla"], [[0, 1]]).shape == (1, 2, 5)
     finally:
         backend.loops.cache_clear()
 
@@ -218,7 +208,7 @@ def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtyp
         if not torch.set_flush_denormal(chosen):
             pytest.skip("this processor cannot")
         try:
-            masked_token_probs(model, model.sample(10, 5, 0).tokens)
+            messages.masked_token_probs(model, model.sample(10, 5, 0).tokens)
             assert flushes() is np.bool_(chosen)
         finally:
             torch.set_flush_denormal(False)

@@ -25,18 +25,18 @@ def hardly_telling(n_cells, seed, loop=0.8):
     return MemoryHMM(chain, emission / emission.sum(0), [0.25] * 4, model.memory)
 
 
-def weighted(model, embeddings):
+def weighted(model, prompt, tokens):
     """A random sum of all that Ḡ says, and so a number."""
-    probs = masked_token_probs_from_embeddings(model, embeddings)
+    probs = masked_token_probs_from_embeddings(model, prompted(model, prompt, tokens))
     return (probs * torch.rand(probs.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).sum()
 
 
 def slopes(model, prompt, tokens):
     """By backward, and by a step to the right in each entry, as left of zero there is nothing."""
     at = prompt.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(weighted(model, prompted(model, at, tokens)), at)
+    (gradient,) = torch.autograd.grad(weighted(model, at, tokens), at)
     moved = [prompt, *(prompt + STEP * entry for entry in torch.eye(len(prompt), dtype=torch.float64))]
-    here, *there = (weighted(model, prompted(model, one, tokens)) for one in moved)
+    here, *there = (weighted(model, one, tokens) for one in moved)
     return gradient, (torch.stack(there) - here) / STEP
 
 
@@ -46,10 +46,11 @@ def test_gradients_at_the_prompt_of_d_6(length, n_cells):
     for seed in range(3 if SLOW else 1):
         model = hardly_telling(n_cells, seed)
         prompt, tokens = prompt_d_6(model, [1.0, 0.0], seed % n_cells), model.sample(2, length, seed).tokens
-        gradient, differences = slopes(model, prompt, tokens)
-        scale = differences[prompt == 0].abs().max()
-        assert scale > 1e-4
-        np.testing.assert_allclose(gradient, differences, atol=1e-3 * scale)
+        for one in (model, model.flatten()):
+            gradient, differences = slopes(one, prompt, tokens)
+            scale = differences[prompt == 0].abs().max()
+            assert scale > 1e-4
+            np.testing.assert_allclose(gradient, differences, atol=1e-3 * scale)
 
 
 def test_without_the_lanes_beside_it_a_gradient_vanishes(monkeypatch):
@@ -95,21 +96,9 @@ def test_where_nothing_is_possible_the_gradient_is_zero(length):
 )
 def test_gradients_against_finite_differences(model, width):
     draw = torch.Generator().manual_seed(0)
-    full = 0.2 + torch.rand(2, 4, width, generator=draw, dtype=torch.float64)
+    at = (0.2 + torch.rand(2, 4, width, generator=draw, dtype=torch.float64)).requires_grad_()
     call = lambda values: masked_token_probs_from_embeddings(model, values)  # noqa: E731
-    assert torch.autograd.gradcheck(call, (full.clone().requires_grad_(),), atol=1e-7, rtol=1e-6)
-    embeddings = torch.zeros_like(full)
-    while (call(embeddings).sum(-1) == 0).any():  # a zero vector would be a jump
-        embeddings = full * (torch.rand(full.shape, generator=draw) < 0.7)
-    at = embeddings.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(weighted(model, at), at)
-    zeros = (embeddings == 0).nonzero().tolist()
-    assert len(zeros) > 5
-    for index in map(tuple, zeros):  # at a zero, one can only go up
-        moved = embeddings.repeat(3, 1, 1, 1)
-        moved[(slice(None), *index)] = torch.arange(3) * 1e-5
-        here, one, two = (weighted(model, values) for values in moved)
-        assert gradient[index].item() == pytest.approx((4 * one - 3 * here - two).item() / 2e-5, abs=1e-6, rel=1e-6)
+    assert torch.autograd.gradcheck(call, (at,), atol=1e-7, rtol=1e-6)
 
 
 def test_gradients_survive_a_text_of_1e_90():

@@ -9,15 +9,6 @@ import torch
 from integers import UNIT, ratio, whole
 
 from hmmlib.inference import messages
-from hmmlib.inference.messages import (
-    log_likelihood,
-    masked_token_probs,
-    masked_token_probs_from_embeddings,
-    memory_posterior,
-    possible_given_others,
-    posterior,
-    posteriors,
-)
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -98,19 +89,11 @@ def test_zeros_are_exact_and_entries_from_1e_100_up_are_right_at_any_length(chai
         if chain == "zeros in A":
             tokens = torch.where(tokens < 1, MASK, model.sample(1, length, seed).tokens)
         probs, states, likelihood = in_decimals(model, tokens[0])
-        assert_as_promised(masked_token_probs(model, tokens)[0], probs)
-        assert_as_promised(posteriors(model, tokens)[0], states)
-        np.testing.assert_allclose(log_likelihood(model, tokens), likelihood, rtol=1e-12, atol=1e-12)
+        assert_as_promised(messages.masked_token_probs(model, tokens)[0], probs)
+        assert_as_promised(messages.posteriors(model, tokens)[0], states)
+        np.testing.assert_allclose(messages.log_likelihood(model, tokens), likelihood, rtol=1e-12, atol=1e-12)
         zeros += (states == 0).sum()
     assert zeros > 0 or chain != "zeros in A"
-
-
-def test_leaks_cost_no_second_pass(monkeypatch):
-    """Once a sequence with leaks of 1e-12 was run again, entry by entry: 5.6 seconds for one of 10,000 tokens."""
-    monkeypatch.setattr(messages, "_in_torch", lambda *_: pytest.fail("run again"))
-    rng = np.random.default_rng(0)
-    model = HMM(CHAINS["zeros in A"](rng), leaky((4, 3), rng, [1e-12]), leaky((3,), rng, [1e-12]), columns=True)
-    assert masked_token_probs(model, model.sample(1, 10_000, 0).tokens).isfinite().all()
 
 
 def test_embeddings_of_any_magnitude_against_integer_arithmetic():
@@ -120,7 +103,7 @@ def test_embeddings_of_any_magnitude_against_integer_arithmetic():
         embeddings = scale * 10.0 ** rng.uniform(-10, 10, (1, 6, 3)) * (rng.random((1, 6, 3)) < 0.8)
         emission, (left_out, _) = whole(model.emission), both_passes(model, embeddings[0], whole)
         expected = [ratio(emission @ tau, tau.sum() * UNIT) for tau in left_out[1:]]  # without any rounding
-        found = masked_token_probs_from_embeddings(model, embeddings)[0]
+        found = messages.masked_token_probs_from_embeddings(model, embeddings)[0]
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=0)
 
 
@@ -147,20 +130,21 @@ def test_the_losing_state_may_win_in_the_end(lengths):
     lead = tokens.shape[1] - 2 * ones
     odds = np.array([1 / (1 + math.exp(np.clip(-logarithm * sign * lead, -700, 700))) for sign in (1, -1)])
     for at in (0, 1, tokens.shape[1]):
-        assert_as_promised(posterior(FAIR, tokens, at)[0], odds)
-    assert_as_promised(memory_posterior(REMEMBERED, tokens)[0], odds)
-    assert possible_given_others(FAIR, tokens).all()  # also what is too unlikely for a float
+        assert_as_promised(messages.posterior(FAIR, tokens, at)[0], odds)
+    assert_as_promised(messages.memory_posterior(REMEMBERED, tokens)[0], odds)
+    assert messages.possible_given_others(FAIR, tokens).all()  # also what is too unlikely for a float
     likelihood = np.logaddexp(0, -lead * logarithm)
     likelihood += (tokens.shape[1] - ones) * math.log(0.75) + ones * math.log(0.25) - math.log(2)
     for model in (FAIR, REMEMBERED):
-        np.testing.assert_allclose(log_likelihood(model, tokens).item(), likelihood, rtol=1e-12)
-        probs = masked_token_probs(model, tokens)[0]
+        np.testing.assert_allclose(messages.log_likelihood(model, tokens).item(), likelihood, rtol=1e-12)
+        probs = messages.masked_token_probs(model, tokens)[0]
         for i, token in enumerate(tokens[0, :300].tolist()):
             zero = 1 / (1 + math.exp(np.clip(-logarithm * (lead - (1 - 2 * token)), -700, 700)))
             np.testing.assert_allclose(probs[i], FAIR.emission.numpy() @ [zero, 1 - zero], rtol=1e-12)
 
 
-TOKENS = [
+OF_TOKENS = [messages.masked_token_probs, messages.posterior, messages.log_likelihood]
+BAD_TOKENS = [
     ([[0, 2]], "tokens must be 0 to 1, or MASK = -1; found 2"),
     ([[0, -2]], "tokens must be 0 to 1, or MASK = -1; found -2"),
     ([[0.0, 1.0]], "tokens must be integers, not torch.float64"),
@@ -169,36 +153,45 @@ TOKENS = [
     (torch.empty(3, 0, dtype=torch.int64), r"tokens must have shape \(n, T\) with T at least 1, not \(3, 0\)"),
     ([[0, 1], [0]], "tokens must be a rectangular array"),
 ]
-EMBEDDINGS = [
+BAD_EMBEDDINGS = [
     ([[[1.0, -0.5]]], "embeddings must be nonnegative, but its smallest entry is -0.5"),
     ([[[1.0, np.nan]]], "embeddings must be finite"),
     ([[[1.0, np.inf]]], "embeddings must be finite"),
     ([[[1.0, 1.0, 1.0]]], r"embeddings must have 2 entries on the last axis, .* not shape \(1, 1, 3\)"),
     ([[1.0, 1.0]], r"embeddings must have 3 dimensions, not shape \(1, 2\)"),
 ]
-REFUSED = [
-    *((call, tokens, words) for call in (masked_token_probs, posterior, log_likelihood) for tokens, words in TOKENS),
-    *((masked_token_probs_from_embeddings, values, words) for values, words in EMBEDDINGS),
-    *((lambda model, at: posterior(model, [[0, 1]], at), at, "at must be") for at in (3, -1, 1.0, True)),
-    (lambda model, at: posterior(model, [[0, 1]], at), 3, "at must be an integer from 0 to 2, not 3"),
-    *((lambda _, cell: memory_posterior(REMEMBERED, [[0]], cell), cell, "cell must be") for cell in (1, -1, 0.0)),
-]
 
 
-@pytest.mark.parametrize(("call", "value", "message"), REFUSED)
-def test_what_is_refused(call, value, message):
-    with pytest.raises(ValueError, match=message):
+def at(_, position):
+    return messages.posterior(FAIR, [[0, 1]], position)
+
+
+def of_cell(_, cell):
+    return messages.memory_posterior(REMEMBERED, [[0, 1]], cell)
+
+
+@pytest.mark.parametrize(
+    ("call", "value", "words"),
+    [
+        *((call, *case) for call in OF_TOKENS for case in BAD_TOKENS),
+        *((messages.masked_token_probs_from_embeddings, *case) for case in BAD_EMBEDDINGS),
+        *((at, position, f"at must be an integer from 0 to 2, not {position}") for position in (3, -1, 1.0, True)),
+        *((of_cell, cell, "cell must be") for cell in (1, -1, 0.0)),
+    ],
+)
+def test_what_is_refused(call, value, words):
+    with pytest.raises(ValueError, match=words):
         call(FAIR, value)
+
+
+@pytest.mark.parametrize("call", OF_TOKENS)
+def test_no_sequences_at_all(call):
+    one, none = call(FAIR, [[0, 1, 0]]), call(FAIR, torch.empty(0, 3, dtype=torch.int64))
+    assert none.shape == (0, *one.shape[1:])
 
 
 def test_no_memory_is_refused_and_both_widths_of_a_memory_model_are_named():
     with pytest.raises(TypeError, match="model must be of type MemoryHMM, not HMM"):
-        memory_posterior(FAIR, [[0, 1]])
+        messages.memory_posterior(FAIR, [[0, 1]])
     with pytest.raises(ValueError, match="embeddings must have 12 or 36 entries on the last axis"):
-        masked_token_probs_from_embeddings(sparse_memory_hmm(3, 4, 4, n_cells=2), np.ones((1, 2, 4)))
-
-
-@pytest.mark.parametrize("call", [masked_token_probs, posterior, log_likelihood])
-def test_no_sequences_at_all(call):
-    one, none = call(FAIR, [[0, 1, 0]]), call(FAIR, torch.empty(0, 3, dtype=torch.int64))
-    assert none.shape == (0, *one.shape[1:])
+        messages.masked_token_probs_from_embeddings(sparse_memory_hmm(3, 4, 4, n_cells=2), np.ones((1, 2, 4)))
