@@ -1,10 +1,13 @@
 """The families of models: each keeps what it promises, and breaks just what it says."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from hmmlib.inference.messages import latent_given_others, masked_token_probs, memory_posterior, posterior
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import (
     dependent_hmm,
     essential_hmm,
@@ -57,15 +60,14 @@ def test_regular_independent_and_dependent_models(n_states):
     assert zeros > len(SEEDS)
 
 
-@pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("gap", [1e-2, 1e-6])
 def test_nearly_dependent_columns(gap):
     for seed in SEEDS:
         model = nearly_dependent_hmm(4, 5, gap, seed)
         assert 0 < (model.emission[:, -1] - model.emission[:, 0]).abs().max() < gap * 1.000001
-        report = assumption_3_1(model)
-        assert report
-        assert report.condition > 0.3 / gap
-        assert report.condition == pytest.approx(np.linalg.cond(model.emission.numpy()), rel=1e-6)
+        assert assumption_3_1(model).condition == pytest.approx(np.linalg.cond(model.emission.numpy()), rel=1e-6)
+        assert assumption_3_1(model).condition > 0.3 / gap
+        assert assumption_3_1(model)
         assert assumption_3_2(model)
 
 
@@ -81,11 +83,10 @@ def test_essential_models(zeros):
         assert assumption_3_2(model)
         mu = np.zeros(n_states)
         mu[essential] = 1 + np.arange(n_essential)
-        report, found = assumption_3_5(model, mu, essential), essential_states(model, mu)
+        report = assumption_3_5(model, mu, essential)
         assert report
-        assert assumption_3_5(model, mu, found)
-        # One to three sources at least, and from each of them one step leads into H*.
-        outside = np.delete(np.arange(n_states), essential)
+        assert assumption_3_5(model, mu, essential_states(model, mu))
+        outside = np.delete(np.arange(n_states), essential)  # one step leads from a source into H*
         assert (model.transition[outside][:, list(report.sources)] == 0).all()
         dependent += not assumption_3_1(model)
     assert dependent > 0
@@ -111,11 +112,9 @@ def test_recoverable_models(n_cells, stationary):
         report = assumption_d_5(model, mu, cell, syntax)
         assert report
         if n_cells == 1:
-            of_one = assumption_4_5(model, mu, syntax)
-            assert of_one
-            assert of_one.angle == report.angle
-        if values == n_memory:
-            assert assumption_4_2(model, cell, syntax)
+            assert assumption_4_5(model, mu, syntax)
+            assert assumption_4_5(model, mu, syntax).angle == report.angle
+        assert values < n_memory or assumption_4_2(model, cell, syntax)
         # Columns outside M* x H*, but for those of other values in the cell, have one or two distributions to mix.
         own = range(cell * n_syntax, (cell + 1) * n_syntax)
         rest = [(m, h) for m in range(n_memory) for h in range(model.n_states)]
@@ -202,6 +201,8 @@ def test_shrinking_support():
 
 
 IMPOSSIBLE = {
+    random_hmm: [(3, 4, 0, math.inf), (3, 4, 0, True)],
+    random_memory_hmm: [(3, 4, 4, 0, 1, math.inf), (3, 4, 4, 0, 1, True)],
     non_degenerate_hmm: [(4, 3)],
     dependent_hmm: [(1, 3)],
     essential_hmm: [(3, 3, 0), (3, 3, 4), (3, 2, 3), (3, 3, -1), (0, 3, 1), (3, 0, 1)],
