@@ -6,20 +6,8 @@ import torch
 from scipy.optimize import nnls
 from scipy.stats import ks_2samp
 
+from hmmlib.models import families
 from hmmlib.models.appendix_e import FLAT, SHARP, random_hmm, random_memory_hmm
-from hmmlib.models.families import (
-    dependent_hmm,
-    essential_hmm,
-    essential_twins,
-    nearly_dependent_hmm,
-    non_degenerate_hmm,
-    recoverable_memory_hmm,
-    recoverable_twins,
-    regular_hmm,
-    sparse_columns,
-    sparse_hmm,
-    sparse_memory_hmm,
-)
 
 pytestmark = pytest.mark.outside
 
@@ -135,16 +123,16 @@ def parts(model):
 MAKERS = {
     random_hmm: (6, 10),
     random_memory_hmm: (3, 4, 10),
-    sparse_hmm: (5, 4),
-    sparse_memory_hmm: (3, 4, 5),
-    regular_hmm: (5, 4),
-    non_degenerate_hmm: (4, 6),
-    nearly_dependent_hmm: (4, 6, 1e-3),
-    dependent_hmm: (4, 6),
-    essential_hmm: (4, 3, 2),
-    recoverable_memory_hmm: (2, 2, 2, 1, 1),
-    essential_twins: (),
-    recoverable_twins: (),
+    families.sparse_hmm: (5, 4),
+    families.sparse_memory_hmm: (3, 4, 5),
+    families.regular_hmm: (5, 4),
+    families.non_degenerate_hmm: (4, 6),
+    families.nearly_dependent_hmm: (4, 6, 1e-3),
+    families.dependent_hmm: (4, 6),
+    families.essential_hmm: (4, 3, 2),
+    families.recoverable_memory_hmm: (2, 2, 2, 1, 1),
+    families.essential_twins: (),
+    families.recoverable_twins: (),
 }
 
 
@@ -165,7 +153,7 @@ def test_columns_sum_to_one_and_the_seed_decides(family):
 
 @pytest.mark.parametrize("zeros", [0.0, 0.3, 0.6, 1.0])
 def test_sparse_columns_have_zeros_and_ties_and_never_vanish(zeros):
-    columns = sparse_columns((8, 2000), zeros, torch.Generator().manual_seed(0))
+    columns = families.sparse_columns((8, 2000), zeros, torch.Generator().manual_seed(0))
     np.testing.assert_allclose(columns.sum(0), 1, atol=1e-14)
     assert (columns == 0).double().mean().item() == pytest.approx(min(zeros, 7 / 8), abs=0.03)
     ratios = columns / torch.where(columns > 0, columns, 2).amin(0)

@@ -122,32 +122,23 @@ def chi_square(index, probabilities):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_frequencies_of_states_tokens_and_pairs(seed):
-    model = sparse_hmm(4, 5, seed, zeros=0.3)
-    tokens, states, _ = model.sample(20_000, 4, seed)
+@pytest.mark.parametrize("cells", [0, 2])
+def test_frequencies_of_memory_states_and_tokens(cells, seed):
+    model = sparse_memory_hmm(2, 4, 3, seed, 0.3, n_cells=2) if cells else sparse_hmm(4, 5, seed, 0.3)
+    tokens, states, memory = model.sample(20_000, 4, seed)
+    prior = model.memory.flatten() if cells else torch.ones(1).double()
+    emission = (model.lift(model.emission.flatten(1)) if cells else model.emission).unflatten(1, (-1, 4))
+    joint = memory[:, 0] * 2 + memory[:, 1] if cells else 0 * states[:, 0]
     law = model.initial
-    assert chi_square(states[:, 0], law) < 5
+    assert chi_square(joint * 4 + states[:, 0], torch.outer(prior, law)) < 5
     for i in range(4):
         step = model.transition * law  # P[H_{i+1}, H_i]
         assert chi_square(states[:, i + 1] * 4 + states[:, i], step) < 5
         assert chi_square(states[:, i] * 4 + states[:, i + 1], step) > 50  # the bound would notice a transposed matrix
         law = model.transition @ law
         np.testing.assert_allclose(model.marginal(i + 1), law, atol=1e-14)
-        assert chi_square(tokens[:, i] * 4 + states[:, i + 1], model.emission * law) < 5
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_frequencies_of_memory_and_of_tokens_given_it(seed):
-    model = sparse_memory_hmm(2, 4, 3, seed, zeros=0.3, n_cells=2)
-    tokens, states, memory = model.sample(20_000, 3, seed)
-    joint, prior = memory[:, 0] * 2 + memory[:, 1], model.memory.flatten()
-    assert chi_square(joint * 4 + states[:, 0], torch.outer(prior, model.initial)) < 5
-    for i in (1, 3):
-        expected = torch.zeros(3, 4, 4, dtype=torch.float64)
-        for k, h in np.ndindex(4, 4):
-            looked_up = (k // 2, k % 2)[h // 2]
-            expected[:, k, h] = prior[k] * model.marginal(i)[h] * model.emission[:, looked_up, h]
-        assert chi_square(tokens[:, i - 1] * 16 + joint * 4 + states[:, i], expected) < 5
+        expected = emission * torch.outer(prior, law)
+        assert chi_square(tokens[:, i] * 4 * len(prior) + joint * 4 + states[:, i + 1], expected) < 5
 
 
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2**-53])
