@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from integers import UNIT, ratio, whole
+from witness import forward_backward
 
 from hmmlib.inference import messages
 from hmmlib.models.appendix_e import random_hmm
@@ -22,33 +23,18 @@ LARGE = {"prec": 50, "Emin": -(10**9), "Emax": 10**9}
 """Decimal arithmetic that rounds 1e-50: nothing is subtracted, so that errors stay relative; nothing underflows."""
 
 
-def both_passes(model, embeddings, number):
-    """τ (T + 1, S), and it times the evidence of its own position, of an HMM in any numbers, for embeddings (T, S)."""
-    transition, before = number(model.transition), number(model.initial)
-    evidence = [number(np.ones(model.n_states)), *number(embeddings)]
-    forward, backward = [before], [evidence[0]]
-    for row in evidence[:-1]:
-        forward.append(transition @ (forward[-1] * row))
-    for row in evidence[:0:-1]:
-        backward.insert(0, transition.T @ (backward[0] * row))
-    left_out = [f * b for f, b in zip(forward, backward, strict=True)]
-    return left_out, [t * row for t, row in zip(left_out, evidence, strict=True)]
-
-
 def in_decimals(model, tokens):
-    """G (T, X), P[H_i | x] (T + 1, S) and the log-likelihood for tokens (T,)."""
-
-    def number(values):
-        return np.vectorize(Decimal, otypes=[object])(np.asarray(values))
+    """G (T, X), P[H_i | x] (T + 1, S) and the log-likelihood for tokens (T,) of an HMM."""
+    number = np.vectorize(Decimal, otypes=[object])
 
     def law(weights):
         return [float(weight / weights.sum()) if weights.sum() else 0.0 for weight in weights]
 
     with localcontext(**LARGE):
-        left_out, joint = both_passes(model, model.embed(tokens[None])[0], number)
-        emission, total = number(model.emission), joint[0].sum()
-        likelihood = float(total.ln()) if total else -math.inf
-        return np.array([law(emission @ tau) for tau in left_out[1:]]), np.array([law(p) for p in joint]), likelihood
+        found, emission = forward_backward(model, tokens, None, number), number(model.emission)
+        likelihood = float(found.chance.ln()) if found.chance else -math.inf
+        probs = [law(emission @ tau) for tau in found.states]
+        return np.array(probs), np.array([law(joint) for joint in found.joint]), likelihood
 
 
 def assert_as_promised(found, expected):
@@ -98,13 +84,13 @@ def test_zeros_are_exact_and_entries_from_1e_100_up_are_right_at_any_length(chai
 
 def test_embeddings_of_any_magnitude_against_integer_arithmetic():
     for seed in range(25):
-        rng = np.random.default_rng(seed)
-        model, scale = sparse_hmm(3, 4, seed), 10.0 ** rng.uniform(-200, 200, (1, 6, 1))
-        embeddings = scale * 10.0 ** rng.uniform(-10, 10, (1, 6, 3)) * (rng.random((1, 6, 3)) < 0.8)
-        emission, (left_out, _) = whole(model.emission), both_passes(model, embeddings[0], whole)
-        expected = [ratio(emission @ tau, tau.sum() * UNIT) for tau in left_out[1:]]  # without any rounding
-        found = messages.masked_token_probs_from_embeddings(model, embeddings)[0]
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=0)
+        rng, model = np.random.default_rng(seed), sparse_hmm(3, 4, seed)
+        tokens, prompt = rng.integers(MASK, 4, 5), 10.0 ** rng.uniform(-100, 100, 3) * (rng.random(3) < 0.8)
+        scale, emission = torch.as_tensor(10.0 ** rng.uniform(-150, 150, (1, 6, 1))), whole(model.emission)
+        found = messages.masked_token_probs_from_embeddings(model, messages.prompted(model, prompt, [tokens]) * scale)
+        witness = forward_backward(model, tokens, prompt, whole)
+        expected = [ratio(emission @ tau, tau.sum() * UNIT) for tau in witness.states]  # without any rounding
+        np.testing.assert_allclose(found[0], expected, rtol=1e-11, atol=0)
 
 
 def test_messages_leave_out_the_evidence_of_their_own_position_unless_told():

@@ -82,7 +82,7 @@ def test_models_of_dynamax_keep_their_likelihoods_there_and_back():
     """All of one shape, for which JAX compiles once, and without zeros: dynamax takes 1e-15 for them."""
     sizes, jax = set(), pytest.importorskip("jax")
     with jax.enable_x64(True):
-        for seed in range(10):
+        for seed in range(6):
             rows = drawn_model(seed, zeros=0.0, shape=(3, 4))
             params = parameters(rows)
             ours = HMM.from_dynamax(params)
@@ -93,8 +93,8 @@ def test_models_of_dynamax_keep_their_likelihoods_there_and_back():
             for text, found in zip(texts, log_likelihood(ours, texts).tolist(), strict=True):
                 for one in (params, back):
                     assert float(made.marginal_log_prob(one, text[:, None])) == pytest.approx(found, abs=1e-10)
-                states = made.smoother(params, text[:, None]).smoothed_probs
-                np.testing.assert_allclose(posteriors(ours, text[None])[0, 1:, :3], states, atol=1e-11)
+            states = made.smoother(params, texts[0][:, None]).smoothed_probs
+            np.testing.assert_allclose(posteriors(ours, texts[:1])[0, 1:, :3], states, atol=1e-11)
             np.testing.assert_array_equal(back.transitions.transition_matrix, params.transitions.transition_matrix)
             np.testing.assert_array_equal(back.emissions.probs, params.emissions.probs)
             np.testing.assert_allclose(back.initial.probs, params.initial.probs, rtol=1e-12)
