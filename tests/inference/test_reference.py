@@ -174,7 +174,9 @@ def test_an_input_that_cannot_be_has_zero_vectors(module):
     assert module.log_likelihood(flip, tokens).tolist() == [-np.inf, -np.inf, 0]
     known = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])  # the token is the memory
     assert module.memory_posterior(known, [[0, 1], [1, 1]]).tolist() == [none, [0.0, 1.0]]
-    assert module.masked_token_probs(known, torch.zeros(0, 2, dtype=torch.int64)).shape == (0, 2, 2)
+    none = torch.zeros(0, 2, dtype=torch.int64)
+    shapes = [getattr(module, name)(known, none).shape for name in NAMES]
+    assert shapes == [(0, 2, 2), (0, 2, 2), (0, 3, 1), (0,)]
 
 
 # The control: what is damaged is noticed.
