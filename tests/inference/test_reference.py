@@ -55,6 +55,12 @@ def answers(module, model, tokens, prompts, free):
     return found
 
 
+def lifted(model, values):
+    """Double embeddings, as wide as what the memory's cells together and the state may be."""
+    there = isinstance(model, HMM) or values.shape[-1] == model.memory.numel() * model.n_states
+    return (values if there else model.lift(values)).double()
+
+
 def summed(model, embeddings):
     """The same of embeddings, and τ, by summing over all latent paths."""
     shape = () if isinstance(model, HMM) else model.memory.shape
@@ -64,7 +70,7 @@ def summed(model, embeddings):
         return Joint(model.transition, model.emission, model.initial, rows, getattr(model, "memory", None))
 
     found = []
-    for rows in messages.as_evidence(model, embeddings).double().numpy():
+    for rows in lifted(model, embeddings).numpy():
         rows = list(rows.reshape(-1, *shape, model.n_states))
         whole, length = table(rows), len(rows)
         others = [table([*rows[:i], np.ones_like(rows[i]), *rows[i + 1 :]]) for i in range(length)]
@@ -86,18 +92,17 @@ def case(family, seed, dtype=torch.float64):
     """What is asked, a sparse prompt as wide as an embedding and a lifted one among it; what the sum over paths is."""
     model, length, rng = draw(family, seed)
     model, tokens = model.to(dtype=dtype), draw_tokens(model, 4, length, rng)
-    widths = sorted({model.emission[0].numel(), messages.lifted_size(model)})
+    proper = model.embed(tokens)
+    widths = sorted({proper.shape[2], lifted(model, proper).shape[2]})
     rows = [(rng.random((4, length, width)) < 0.7) * rng.exponential(size=(4, length, width)) for width in widths]
     free = [torch.as_tensor(values).to(dtype).double() for values in rows]
     prompts = [3 * values[0, 0] for values in free]
-    expected = summed(model, model.embed(tokens))
+    expected = summed(model, proper)
     for prompt in prompts:
-        behind = summed(model, messages.prompted(model, prompt, tokens))
+        behind = summed(model, torch.cat([lifted(model, prompt).expand(4, 1, -1), lifted(model, proper)], 1))
         expected |= {f"{name} behind {len(prompt)}": behind[name] for name in NAMES[:2]}
     of_free = [summed(model, values) for values in free]
-    expected |= {
-        f"Ḡ of {values.shape[2]}": one["masked_token_probs"] for values, one in zip(free, of_free, strict=True)
-    }
+    expected |= {f"Ḡ of {width}": one["masked_token_probs"] for width, one in zip(widths, of_free, strict=True)}
     return (model, tokens, prompts, free), expected | {"tau": of_free[0]["tau"]}
 
 
