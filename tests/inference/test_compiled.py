@@ -1,4 +1,4 @@
-"""The compiled loops: what torch gives, on any number of threads; and a way out where they are missing."""
+"""The compiled loops give what torch gives, on any number of threads, and leave what is around them as it was."""
 
 import builtins
 import subprocess
@@ -12,20 +12,11 @@ from threadpoolctl import ThreadpoolController
 
 from hmmlib import backend
 from hmmlib.inference import messages
-from hmmlib.inference.messages import (
-    latent_given_others,
-    log_likelihood,
-    masked_token_probs,
-    masked_token_probs_from_embeddings,
-    memory_posterior,
-    posterior,
-    posteriors,
-    prompted,
-)
 from hmmlib.models import sampling
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.theorems import concentrated
 from hmmlib.validation import MASK
 
 MODELS = {
@@ -44,30 +35,27 @@ MODELS = {
 }
 
 
-def in_torch(monkeypatch):
-    """No loops: as on a GPU, with gradients, or without numba."""
-    monkeypatch.setattr(messages, "compiled_loops", lambda: None)
-    monkeypatch.setattr(sampling, "compiled_loops", lambda: None)
-
-
 def everything(model, tokens):
     generator = torch.Generator().manual_seed(5)
     width = messages.lifted_size(model)
-    prompt = torch.rand(width, generator=generator, dtype=torch.float64).to(model.dtype)
+    prompt = torch.rand(width, generator=generator, dtype=torch.float64, device="cpu").to(model.dtype)
     prompt[0] = 3.0
     found = {
-        "latents": latent_given_others(model, tokens),
-        "behind a prompt": latent_given_others(model, tokens, prompt),
-        "G": masked_token_probs(model, tokens),
-        "G of a prompt": masked_token_probs(model, tokens, prompt),
-        "G of embeddings": masked_token_probs_from_embeddings(model, prompted(model, prompt, tokens)),
-        "posteriors": posteriors(model, tokens),
-        "first": posterior(model, tokens, 0),
-        "last": posterior(model, tokens, tokens.shape[1]),
-        "likelihood": log_likelihood(model, tokens).exp(),
+        "latents": messages.latent_given_others(model, tokens),
+        "behind a prompt": messages.latent_given_others(model, tokens, prompt),
+        "G": messages.masked_token_probs(model, tokens),
+        "G of a prompt": messages.masked_token_probs(model, tokens, prompt),
+        "G of embeddings": messages.masked_token_probs_from_embeddings(model, messages.prompted(model, prompt, tokens)),
+        "possible": messages.possible_given_others(model, tokens).double(),
+        "posteriors": messages.posteriors(model, tokens),
+        "first": messages.posterior(model, tokens, 0),
+        "last": messages.posterior(model, tokens, tokens.shape[1]),
+        "likelihood": messages.log_likelihood(model, tokens).exp(),
     }
     if isinstance(model, MemoryHMM):
-        found["memory"] = memory_posterior(model, tokens, model.n_cells - 1)
+        cell = model.n_cells - 1
+        found["memory"] = messages.memory_posterior(model, tokens, cell)
+        found["concentrated"] = concentrated(model, tokens, cell, [0]).double()
     return found
 
 
@@ -77,33 +65,73 @@ def draw_tokens(model, n, length):
     return tokens
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (90, 1), (90, 7), (3, 60)], ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_loops_give_what_torch_gives(name, shape, dtype, monkeypatch):
-    model = MODELS[name].to(dtype=dtype)
-    tokens = draw_tokens(model, *shape)
-    loops = everything(model, tokens)
-    in_torch(monkeypatch)
-    tolerance = 1e-13 if dtype == torch.float64 else 2e-5
-    for what, expected in everything(model, tokens).items():
-        assert loops[what].dtype == dtype
-        np.testing.assert_allclose(loops[what], expected, rtol=tolerance, atol=tolerance, err_msg=what)
-
-
-def test_more_threads_give_the_same_up_to_rounding(monkeypatch):
-    monkeypatch.setattr(messages, "SMALL", 0)
+@pytest.fixture
+def threads():
+    """Sets how many there are, until the test ends."""
     before = torch.get_num_threads()
-    try:
-        for model in MODELS.values():
-            tokens = draw_tokens(model, 90, 7)
-            found = []
-            for threads in (1, 2, 5, 100):
-                torch.set_num_threads(threads)
-                found.append(masked_token_probs(model, tokens))
-            assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
-    finally:
-        torch.set_num_threads(before)
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_loops_give_what_torch_gives(name, dtype, monkeypatch):
+    model, tolerance = MODELS[name].to(dtype=dtype), 1e-13 if dtype == torch.float64 else 2e-5
+    for shape in ((1, 1), (1, 9), (90, 1), (90, 7), (3, 60)):
+        tokens = draw_tokens(model, *shape)
+        loops = everything(model, tokens)
+        with monkeypatch.context() as patch:  # as on a GPU, with gradients, or without numba
+            patch.setattr(messages, "compiled_loops", lambda: None)
+            patch.setattr(sampling, "compiled_loops", lambda: None)
+            expected = everything(model, tokens)
+        for what, one in expected.items():
+            assert loops[what].dtype == one.dtype
+            np.testing.assert_allclose(loops[what], one, tolerance, tolerance, err_msg=f"{what} {shape}")
+
+
+@pytest.mark.parametrize("way", ["loops", "torch", "gradients"])
+@pytest.mark.parametrize("name", ["zeros", "two cells"])
+def test_with_another_default_device_all_answers_are_the_same_where_the_model_is(name, way, monkeypatch):
+    model, tokens = MODELS[name].to(), torch.tensor([[0, 1, 2, MASK], [2, 2, 0, 1]])
+    expected = everything(model, tokens)
+    if way == "torch":
+        monkeypatch.setattr(messages, "compiled_loops", lambda: None)
+    model.initial.requires_grad_(way == "gradients")
+    with torch.device("meta"):
+        found = everything(model, tokens)
+    for what, one in found.items():
+        assert one.device.type == "cpu", what
+        np.testing.assert_allclose(one.detach(), expected[what], rtol=0, atol=1e-14, err_msg=what)
+
+
+def test_more_threads_give_the_same_up_to_rounding(threads, monkeypatch):
+    monkeypatch.setattr(messages, "SMALL", 0)
+    for model in MODELS.values():
+        tokens, found = draw_tokens(model, 90, 7), []
+        for count in (1, 2, 5, 100):
+            threads(count)
+            found.append(messages.masked_token_probs(model, tokens))
+        assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
+
+
+def test_threads_and_blocks_do_not_change_what_is_drawn(threads, monkeypatch):
+    model = MODELS["two cells"]
+    whole = model.sample(40, 50, 1)
+    monkeypatch.setattr(sampling, "BLOCK", 64)
+    for count in (1, 3):
+        threads(count)
+        assert all(torch.equal(a, b) for a, b in zip(model.sample(40, 50, 1), whole, strict=True))
+
+
+def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_were():
+    def limits():
+        return [pool["num_threads"] for pool in ThreadpoolController().info()]
+
+    messages.masked_token_probs(MODELS["vanilla"], [[0]])
+    before, tokens = limits(), draw_tokens(MODELS["vanilla"], 90, 20)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: messages.masked_token_probs(MODELS["vanilla"], tokens), range(40)))
+    assert limits() == before
 
 
 @pytest.mark.parametrize(
@@ -116,7 +144,7 @@ def test_values_of_the_memory_told_apart_only_in_the_end_are_weighed_as_they_are
     emission[:, 0, 0] = emission[:, 1, 0] = rare, 1 - rare
     emission[0, 0, 1] = emission[1, 1, 1] = 1
     model = MemoryHMM(np.eye(2), emission, [0.5, 0.5], [0.5, 0.5]).to(dtype=dtype)
-    found = latent_given_others(model, [[0] * length + [MASK, 1]])[0, length]
+    found = messages.latent_given_others(model, [[0] * length + [MASK, 1]])[0, length]
     np.testing.assert_allclose(found, [0.5, 0, 0.5, 0], atol=5e-3 if dtype == torch.float32 else 1e-12)
 
 
@@ -125,55 +153,16 @@ def test_a_memory_far_from_likely_is_believed_where_nothing_else_explains_the_te
     emission = np.zeros((2, 2, 1))
     emission[:, 0, 0], emission[:, 1, 0] = [1e-20, 1 - 1e-20], [1, 0]
     model, tokens = MemoryHMM([[1.0]], emission, [1.0], [rare, 1 - rare]), [[0, 0, 0, 1, 0], [0, 0, 1, 0, 0]]
-    assert memory_posterior(model, tokens).tolist() == [[1, 0], [1, 0]]
-    np.testing.assert_allclose(log_likelihood(model, tokens), np.log(rare) + 4 * np.log(1e-20), rtol=1e-13)
+    assert messages.memory_posterior(model, tokens).tolist() == [[1, 0], [1, 0]]
+    np.testing.assert_allclose(messages.log_likelihood(model, tokens), np.log(rare) + 4 * np.log(1e-20), rtol=1e-13)
 
 
-def test_a_prior_below_what_a_product_can_hold_is_kept():
+def test_what_is_hardly_likely_is_kept_and_what_hardly_believed_state_says_too():
     model = MemoryHMM(np.eye(2), [[[1.0, 0.0]], [[0.0, 1.0]]], [1.0, 2.0**-1010], [1.0])
-    np.testing.assert_allclose(log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
-
-
-def test_a_rare_token_is_predicted_beside_a_state_that_is_hardly_believed():
+    np.testing.assert_allclose(messages.log_likelihood(model, [[1, 1]]), -1010 * np.log(2), rtol=1e-13)
     model = HMM(np.eye(2), [[1e-20, 1.0], [1.0 - 1e-20, 0.0], [1e-250, 0.0]], [0.5, 0.5])
-    probs = masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
+    probs = messages.masked_token_probs(model, [[0, 0, 0, 0, MASK, 1]])[0, 4]
     np.testing.assert_allclose(probs, [1e-20, 1.0, 1e-250], rtol=1e-12)
-
-
-def test_calls_from_several_threads_leave_the_limits_of_other_libraries_as_they_were():
-    def limits():
-        return [pool["num_threads"] for pool in ThreadpoolController().info()]
-
-    masked_token_probs(MODELS["vanilla"], [[0]])
-    before, tokens = limits(), draw_tokens(MODELS["vanilla"], 90, 20)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: masked_token_probs(MODELS["vanilla"], tokens), range(40)))
-    assert limits() == before
-
-
-def test_threads_and_blocks_do_not_change_what_is_drawn(monkeypatch):
-    model, before = MODELS["two cells"], torch.get_num_threads()
-    whole = model.sample(40, 50, 1)
-    monkeypatch.setattr(sampling, "BLOCK", 64)
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            assert all(torch.equal(a, b) for a, b in zip(model.sample(40, 50, 1), whole, strict=True))
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, "uint8", None])
-def test_a_type_that_holds_no_tokens_is_refused(dtype):
-    with pytest.raises(ValueError, match="dtype must be an integer type of torch that holds 0 to 6"):
-        MODELS["vanilla"].sample(2, 2, 0, dtype=dtype)
-
-
-def test_a_type_too_small_for_the_tokens_is_refused():
-    model = random_hmm(2, 300, 0)
-    with pytest.raises(ValueError, match=r"holds 0 to 299, not torch\.uint8"):
-        model.sample(2, 2, 0, dtype=torch.uint8)
-    assert model.sample(2, 2, 0, dtype=torch.int16).tokens.dtype == torch.int16
 
 
 def test_without_numba_everything_goes_through_torch(monkeypatch):
@@ -189,7 +178,7 @@ def test_without_numba_everything_goes_through_torch(monkeypatch):
     backend.loops.cache_clear()
     try:
         assert messages.compiled_loops() is None
-        assert masked_token_probs(MODELS["vanilla"], [[0, 1]]).shape == (1, 2, 5)
+        assert messages.masked_token_probs(MODELS["vanilla"], [[0, 1]]).shape == (1, 2, 5)
     finally:
         backend.loops.cache_clear()
 
@@ -205,13 +194,13 @@ def flushes():
     return (np.float32(1e-45) * np.float32(1)) == 0
 
 
-@pytest.mark.parametrize(("dtype", "threads"), [(torch.float32, 1), (torch.float32, 2), (torch.float64, 2)])
-def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtype, threads, monkeypatch):
+@pytest.mark.parametrize(("dtype", "count"), [(torch.float32, 1), (torch.float32, 2), (torch.float64, 2)])
+def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtype, count, monkeypatch):
     """Products below 1e-38 take some processors twenty times as long, in every thread; only meanwhile."""
     seen, run = [], backend.side_by_side
 
     def spied(work, n, _):
-        return run(lambda share: (seen.append(flushes()), work(share)), n, threads)
+        return run(lambda share: (seen.append(flushes()), work(share)), n, count)
 
     monkeypatch.setattr(backend, "side_by_side", spied)
     model = random_hmm(4, 3, 0).to(dtype=dtype)
@@ -219,9 +208,9 @@ def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtyp
         if not torch.set_flush_denormal(chosen):
             pytest.skip("this processor cannot")
         try:
-            masked_token_probs(model, model.sample(10, 5, 0).tokens)
+            messages.masked_token_probs(model, model.sample(10, 5, 0).tokens)
             assert flushes() is np.bool_(chosen)
         finally:
             torch.set_flush_denormal(False)
-        assert seen == [dtype == torch.float32 or chosen] * threads
+        assert seen == [dtype == torch.float32 or chosen] * count
         seen.clear()

@@ -36,8 +36,7 @@ def test_gradients_in_sixteen_bits_are_near_those_in_thirty_two(kind, bound):
         gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, enabled=half == torch.float16)
         gradients(*batch)
         found[name] = gradient(network) / gradients.scaler.get_scale()
-    error = (found["half"] - found["full"]).norm() / found["full"].norm()
-    assert 0 < error < bound
+    assert 0 < (found["half"] - found["full"]).norm() / found["full"].norm() < bound
     assert (found["other"] - found["full"]).norm() / found["full"].norm() > 10 * bound
 
 
@@ -57,12 +56,9 @@ def test_a_loss_scaled_out_of_range_is_skipped_and_scaled_back():
 
 
 def test_the_scale_is_part_of_a_checkpoint(tmp_path):
-    runs = []
-    for _ in range(2):
-        run = Run(build(SHAPE, 6, 0), MODEL, PLAN, 1)
+    first, second = runs = [Run(build(SHAPE, 6, 0), MODEL, PLAN, 1) for _ in range(2)]
+    for run in runs:
         run.gradients = Gradients(run.network, torch.float16)
-        runs.append(run)
-    first, second = runs
     first.gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**7)
     for _ in range(4):
         first.step()
@@ -92,43 +88,33 @@ def test_a_replayed_graph_gives_the_gradients_of_the_plain_step(half):
     assert not torch.equal(expected[0], expected[1])
 
 
-def resumes_as_a_whole_run(device, shape, plan, path):
-    """A run broken off after a hundred steps and resumed ends as one that was not."""
-
-    class Stop(Exception):
-        pass
-
+@cuda
+@pytest.mark.parametrize(
+    ("dropout", "precision", "muon"), list(itertools.product([0.0, 0.1], ["single", "half"], [0.0, 0.02]))
+)
+def test_on_cuda_a_run_broken_off_after_a_hundred_steps_and_resumed_ends_as_one_that_was_not(
+    dropout, precision, muon, tmp_path
+):
     def stop(step, loss):
         if step == 99:
-            raise Stop
+            raise InterruptedError
 
-    whole, broken, resumed = (build(shape, 6, 0).to(device) for _ in range(3))
+    plan, path = replace(PLAN, steps=230, precision=precision, muon_rate=muon), tmp_path / "c.safetensors"
+    whole, broken, resumed = (build(replace(SHAPE, dropout=dropout), 6, 0).to("cuda") for _ in range(3))
     pretrain(whole, MODEL, plan, 3)
-    with pytest.raises(Stop):
+    with pytest.raises(InterruptedError):
         pretrain(broken, MODEL, plan, 3, stop, path)
     pretrain(resumed, MODEL, plan, 3, checkpoint=path)
     assert fingerprint(resumed) == fingerprint(whole)
     assert fingerprint(resumed) != fingerprint(broken)
 
 
-@cuda
-@pytest.mark.parametrize(
-    ("dropout", "precision", "muon"), list(itertools.product([0.0, 0.1], ["single", "half"], [0.0, 0.02]))
-)
-def test_on_cuda_a_resumed_run_ends_with_the_same_weights(dropout, precision, muon, tmp_path):
-    plan = replace(PLAN, steps=230, precision=precision, muon_rate=muon)
-    resumes_as_a_whole_run("cuda", replace(SHAPE, dropout=dropout), plan, tmp_path / "c.safetensors")
-
-
-def test_float16_on_a_cpu_rounds_and_resumes_with_its_loss_scale(tmp_path):
-    plan = replace(PLAN, steps=130, precision="float16")
-    resumes_as_a_whole_run("cpu", SHAPE, plan, tmp_path / "c.safetensors")
+def test_on_a_cpu_float16_rounds_and_half_is_single():
     losses = {}
     for precision in ("single", "half", "float16"):
-        losses[precision] = pretrain(build(SHAPE, 6, 0), MODEL, replace(plan, precision=precision), 3)
+        losses[precision] = pretrain(build(SHAPE, 6, 0), MODEL, replace(PLAN, steps=40, precision=precision), 3)
     assert losses["half"] == losses["single"], "a CPU has no 16 bits of its own"
-    gap = np.abs(np.subtract(losses["float16"], losses["single"]))
-    assert 0 < gap[:20].max() < 2e-3
+    assert 0 < np.abs(np.subtract(losses["float16"], losses["single"])).max() < 2e-3
 
 
 @cuda

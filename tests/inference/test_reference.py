@@ -1,125 +1,177 @@
-"""The fast path against the formulas as the paper prints them, and these against the sum over all latent paths."""
+"""The fast path, on both its ways, and the formulas as the paper prints them: each gives the sum over all paths."""
+
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import Enumeration, normalised
+from companion.evidence.enumeration import Joint, normalised
 from record import SLOW
-from test_messages import draw, draw_tokens, error, lifted_masked_token, paths
 
 from hmmlib.inference import messages, reference
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import MASK
 
-MODELS = 40 if SLOW else 12
-FAMILIES = ("sparse", "appendix E", "sparse, one cell", "sparse, two cells", "appendix E, two cells")
+MODELS = 40 if SLOW else 8
+FAMILIES = {
+    "sparse": lambda s, x, seed: sparse_hmm(s, x, seed, zeros=0.1 * (seed % 6)),
+    "appendix E": random_hmm,
+    "sparse, one cell": lambda s, x, seed: sparse_memory_hmm(1 + seed % 3, s, x, seed, zeros=0.1 * (seed % 6)),
+    "sparse, two cells": lambda s, x, seed: sparse_memory_hmm(1 + seed % 3, s, x, seed, 0.1 * (seed % 6), n_cells=2),
+    "appendix E, two cells": lambda s, x, seed: random_memory_hmm(1 + seed % 3, s, x, seed, n_cells=2),
+}
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 NAMES = ("masked_token_probs", "latent_given_others", "posteriors", "log_likelihood")
 
 
-def answers(module, model, tokens, prompts):
-    """All that both modules have, by name."""
+def draw(family, seed, most_paths=4500):
+    """A model of a family, a length from 1 to 6, and a generator: as many states as enumeration can bear."""
+    rng = np.random.default_rng(seed)
+    length, step = int(rng.integers(1, 7)), 2 if "two" in family else 1
+    cells = (1 + seed % 3) ** (0 if "cell" not in family else step)
+    sizes = [s for s in range(step, 6, step) if cells * s ** (length + 1) <= most_paths] or [step]
+    return FAMILIES[family](int(rng.choice(sizes)), int(rng.integers(1, 5)), seed), length, rng
+
+
+def draw_tokens(model, n, length, rng):
+    """Half of the sequences from the model, half arbitrary (so of probability zero, some), a fifth of it all hidden."""
+    likely = model.sample(n - n // 2, length, int(rng.integers(2**31))).tokens
+    tokens = torch.cat([likely, torch.as_tensor(rng.integers(0, model.n_tokens, (n // 2, length)))])
+    return torch.where(torch.as_tensor(rng.random(tokens.shape) < 0.2), MASK, tokens)
+
+
+def answers(module, model, tokens, prompts, free):
+    """All that both modules have, by name: of tokens, of these behind prompts, and of any embeddings."""
     found = {name: getattr(module, name)(model, tokens) for name in NAMES}
     found["log_likelihood"] = found["log_likelihood"].exp()
-    for prompt in prompts:
-        width = len(prompt)
-        found[f"G behind {width}"] = module.masked_token_probs(model, tokens, prompt)
-        found[f"latents behind {width}"] = module.latent_given_others(model, tokens, prompt)
-        embeddings = messages.prompted(model, prompt, tokens)
-        found[f"Ḡ of {width}"] = module.masked_token_probs_from_embeddings(model, embeddings)
     for cell in range(getattr(model, "n_cells", 0)):
         found[f"memory {cell}"] = module.memory_posterior(model, tokens, cell)
+    for prompt in prompts:
+        found |= {f"{name} behind {len(prompt)}": getattr(module, name)(model, tokens, prompt) for name in NAMES[:2]}
+    for values in free:
+        found[f"Ḡ of {values.shape[2]}"] = module.masked_token_probs_from_embeddings(model, values)
     return found
 
 
-def random_prompts(model, rng):
-    """A sparse prompt as wide as an embedding, and a lifted one."""
-    widths = {model.emission[0].numel(), messages.lifted_size(model)}
-    return [torch.as_tensor(rng.random(width) * (rng.random(width) < 0.7) * 3) for width in sorted(widths)]
+def lifted(model, values):
+    """Double embeddings, as wide as what the memory's cells together and the state may be."""
+    there = isinstance(model, HMM) or values.shape[-1] == model.memory.numel() * model.n_states
+    return (values if there else model.lift(values)).double()
 
 
-def worst(family, dtype=torch.float64, fast=messages):
-    """Largest error of the fast path in some random models; infinity where one is zero and the other not (float64)."""
+def summed(model, embeddings):
+    """The same of embeddings, and τ, by summing over all latent paths."""
+    shape = () if isinstance(model, HMM) else model.memory.shape
+    columns = model.emission.double().flatten(1).numpy()
+
+    def table(rows):
+        return Joint(model.transition, model.emission, model.initial, rows, getattr(model, "memory", None))
+
+    found = []
+    for rows in lifted(model, embeddings).numpy():
+        rows = list(rows.reshape(-1, *shape, model.n_states))
+        whole, length = table(rows), len(rows)
+        others = [table([*rows[:i], np.ones_like(rows[i]), *rows[i + 1 :]]) for i in range(length)]
+        latents = [one.cell_and_state(i).ravel() for i, one in enumerate(others, 1)]
+        cells = [f"m{j}" for j in range(len(shape))]
+        one = {
+            "tau": [one.of(*cells, f"h{i}").ravel() for i, one in enumerate(others, 1)],
+            "latent_given_others": [normalised(latent) for latent in latents],
+            "masked_token_probs": [normalised(columns @ latent) for latent in latents],
+            "posteriors": [normalised(whole.of(f"h{i}")) for i in range(length + 1)],
+            "log_likelihood": whole.table.sum(),
+        }
+        found.append(one | {f"memory {cell}": normalised(whole.of(f"m{cell}")) for cell in range(len(shape))})
+    return {name: np.array([one[name] for one in found]) for name in found[0]}
+
+
+@cache
+def case(family, seed, dtype=torch.float64):
+    """What is asked, a sparse prompt as wide as an embedding and a lifted one among it; what the sum over paths is."""
+    model, length, rng = draw(family, seed)
+    model, tokens = model.to(dtype=dtype), draw_tokens(model, 4, length, rng)
+    proper = model.embed(tokens)
+    widths = sorted({proper.shape[2], lifted(model, proper).shape[2]})
+    rows = [(rng.random((4, length, width)) < 0.7) * rng.exponential(size=(4, length, width)) for width in widths]
+    free = [torch.as_tensor(values).to(dtype).double() for values in rows]
+    prompts = [3 * values[0, 0] for values in free]
+    expected = summed(model, proper)
+    for prompt in prompts:
+        behind = summed(model, torch.cat([lifted(model, prompt).expand(4, 1, -1), lifted(model, proper)], 1))
+        expected |= {f"{name} behind {len(prompt)}": behind[name] for name in NAMES[:2]}
+    of_free = [summed(model, values) for values in free]
+    expected |= {f"Ḡ of {width}": one["masked_token_probs"] for width, one in zip(widths, of_free, strict=True)}
+    return (model, tokens, prompts, free), expected | {"tau": of_free[0]["tau"]}
+
+
+def error(found, expected):
+    """Largest error; infinity where one of the two is exactly zero and the other is not."""
+    found = np.asarray(found)
+    return abs(found - expected).max() if ((found == 0) == (expected == 0)).all() else np.inf
+
+
+def worst(family, module, dtype=torch.float64):
+    """Largest error in some random models; infinity where one of the two is zero and the other not (in float64)."""
     largest = 0.0
-    for seed in range(MODELS if SLOW else 6):
-        model, length, rng = draw(family, seed)
-        model, tokens = model.to(dtype=dtype), draw_tokens(model, 4, length, rng)
-        prompts = random_prompts(model, rng)
-        expected = answers(reference, model, tokens, prompts)
-        for name, found in answers(fast, model, tokens, prompts).items():
-            assert found.dtype == dtype
-            one = (
-                error(found, expected[name]) if dtype == torch.float64 else (found - expected[name]).abs().max().item()
-            )
-            largest = max(largest, one)
+    for seed in range(MODELS):
+        asked, expected = case(family, seed, dtype)
+        for name, found in answers(module, *asked).items():
+            assert found.shape == expected[name].shape
+            assert found.dtype == (dtype if module is messages else torch.float64)
+            exact = dtype == torch.float64
+            gap = error(found, expected[name]) if exact else abs(found.numpy() - expected[name]).max()
+            largest = max(largest, gap)
     return largest
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+SPARSE = [family for family in FAMILIES if "sparse" in family]
+
+
 @pytest.mark.parametrize("loops", [True, False], ids=["loops", "torch"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_fast_path_gives_what_the_paper_prints(family, loops, dtype, monkeypatch):
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [*((family, torch.float64) for family in FAMILIES), *((family, torch.float32) for family in SPARSE)],
+    ids=str,
+)
+def test_the_fast_path_gives_the_sum_over_all_paths(family, dtype, loops, monkeypatch):
     if not loops:
         monkeypatch.setattr(messages, "compiled_loops", lambda: None)
-    assert worst(family, dtype) <= TOLERANCE[dtype]
+        monkeypatch.setattr(messages, "BLOCK", 50)  # one to four sequences at a time
+    assert worst(family, messages, dtype) <= TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize("module", [reference, messages], ids=["as printed", "fast"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_everything_is_the_sum_over_all_paths(family, module):
+def test_so_do_the_formulas_as_printed_and_tau_is_the_joint_probability_of_state_and_evidence(family):
+    assert worst(family, reference) <= 1e-12
     impossible = possible = 0
     for seed in range(MODELS):
-        model, length, rng = draw(family, seed)
-        tokens = draw_tokens(model, 4, length, rng)
-        every, at = [paths(model, rows) for rows in model.embed(tokens)], range(1, length + 1)
-        token = [[normalised(one.masked_token(i)) for i in at] for one in every]
-        state = [[normalised(one.state(i)) for i in range(length + 1)] for one in every]
-        likelihood = np.array([one.likelihood() for one in every])
-        assert error(module.masked_token_probs(model, tokens), token) <= 1e-12, seed
-        assert error(module.posteriors(model, tokens), state) <= 1e-12, seed
-        assert error(module.log_likelihood(model, tokens).exp(), likelihood) <= 1e-12, seed
-        for cell in range(getattr(model, "n_cells", 0)):
-            value = [normalised(one.of(f"m{cell}")) for one in every]
-            assert error(module.memory_posterior(model, tokens, cell), value) <= 1e-12, (seed, cell)
+        (model, _, _, free), expected = case(family, seed)
+        assert error(reference.tau(model, free[0]), expected["tau"]) <= 1e-12 * max(1, expected["tau"].max()), seed
+        likelihood = expected["log_likelihood"]
         impossible, possible = impossible + (likelihood == 0).sum(), possible + (likelihood > 0).sum()
     assert possible > MODELS
     assert impossible > 0 or "sparse" not in family
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_tau_is_the_joint_probability_of_state_and_evidence(family):
-    """(C.1) and (D.3), for embeddings of no token too; of the lifted chain, one vanilla model for each memory."""
+@pytest.mark.parametrize("family", SPARSE)
+def test_what_is_possible_given_others_is_where_the_sum_over_all_paths_is_positive(family):
+    seen = {True: 0, False: 0}
     for seed in range(MODELS):
-        model, length, rng = draw(family, seed)
-        embeddings = model.embed(draw_tokens(model, 1, length, rng))
-        embeddings[:, 0] = torch.as_tensor(rng.exponential(size=embeddings.shape[-1]))
-        found = reference.tau(model, embeddings)[0].reshape(length, -1, model.n_states)
-        lifted = messages.as_evidence(model, embeddings)[0].reshape(length, -1, model.n_states)
-        priors = [1.0] if isinstance(model, HMM) else model.memory.flatten().tolist()
-        for k, prior in enumerate(priors):
-            given = Enumeration(model.transition, np.ones((1, model.n_states)), model.initial, lifted[:, k])
-            expected = np.stack([prior * given.state(i, leave_out=i) for i in range(1, length + 1)])
-            assert error(found[:, k], expected) <= 1e-12 * max(1, expected.max()), seed
-
-
-@pytest.mark.parametrize("n_cells", [1, 2, 3])
-def test_lifted_prompts_that_no_cell_alone_could_say(n_cells):
-    model, rng = sparse_memory_hmm(2, 6, 4, 3, 0.3, n_cells=n_cells), np.random.default_rng(n_cells)
-    prompt = torch.as_tensor(rng.random(messages.lifted_size(model)) * (rng.random(messages.lifted_size(model)) < 0.6))
-    embeddings = messages.prompted(model, prompt, [[MASK, 1]])
-    expected = lifted_masked_token(model, embeddings[0])
-    for module in (messages, reference):
-        assert error(module.masked_token_probs_from_embeddings(model, embeddings)[0], expected) <= 1e-12
+        (model, tokens, prompts, _), expected = case(family, seed)
+        names = ["latent_given_others", *(f"latent_given_others behind {len(prompt)}" for prompt in prompts)]
+        for name, prompt in zip(names, [None, *prompts], strict=True):
+            found = messages.possible_given_others(model, tokens, prompt)
+            assert np.array_equal(found, expected[name] > 0), (seed, name)
+            for one in seen:
+                seen[one] += int((found == one).sum())
+    assert min(seen.values()) > 100
 
 
 @pytest.mark.parametrize("module", [reference, messages], ids=["as printed", "fast"])
-def test_an_input_that_cannot_be_has_zero_vectors_and_a_state_never_reached_spoils_nothing(module):
-    model = HMM([[0.8, 0.1, 0.3], [0.2, 0.9, 0.7], [0, 0, 0]], [[1.0, 0.5, 0.5], [0.0, 0.5, 0.5]], [0.4, 0.6, 0])
-    expected = [normalised(paths(model, model.embed([[0, 1, 1]])[0]).masked_token(i)) for i in (1, 2, 3)]
-    assert error(module.masked_token_probs(model, [[0, 1, 1]])[0], expected) < 1e-14
-    # Emits 1, 0, 1, 0, … for sure.
-    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0], columns=True)
+def test_an_input_that_cannot_be_has_zero_vectors(module):
+    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0], columns=True)  # 1, 0, 1, 0, … for sure
     none, tokens = [0.0, 0.0], [[0, 0, 1], [1, 1, 1], [1, 0, 1]]
     expected = [[[0.0, 1.0], none, none], [none, [1.0, 0.0], none], [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]]
     assert module.masked_token_probs(flip, tokens).tolist() == expected
@@ -127,17 +179,17 @@ def test_an_input_that_cannot_be_has_zero_vectors_and_a_state_never_reached_spoi
     assert module.log_likelihood(flip, tokens).tolist() == [-np.inf, -np.inf, 0]
     known = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])  # the token is the memory
     assert module.memory_posterior(known, [[0, 1], [1, 1]]).tolist() == [none, [0.0, 1.0]]
-    assert module.masked_token_probs(known, torch.zeros(0, 2, dtype=torch.int64)).shape == (0, 2, 2)
-
-
-def test_a_long_text_is_beyond_the_reference_and_not_beyond_the_fast_path():
-    model = sparse_hmm(3, 40, 0, 0.0)
-    tokens = model.sample(1, 600, 0).tokens
-    assert not reference.masked_token_probs(model, tokens).any()
-    assert torch.allclose(messages.masked_token_probs(model, tokens).sum(-1), torch.ones(1, 600, dtype=torch.float64))
+    none = torch.zeros(0, 2, dtype=torch.int64)
+    shapes = [getattr(module, name)(known, none).shape for name in NAMES]
+    assert shapes == [(0, 2, 2), (0, 2, 2), (0, 3, 1), (0,)]
 
 
 # The control: what is damaged is noticed.
+
+
+def own_token_too(honest):
+    return lambda model, evidence, at, own, *rest, **more: honest(model, evidence, at, True, *rest, **more)
+
 
 DAMAGE = {
     "messages along the transposed chain": ("_chain", lambda f: lambda m: (f(m)[0].T.contiguous(), f(m)[1])),
@@ -145,23 +197,17 @@ DAMAGE = {
     "the token itself seen": ("_tau_from_start", lambda f: lambda m, v: f(m, v) * reference._from_start(m, v)),
     "positions one further on": ("_tau_from_start", lambda f: lambda m, v: f(m, v).roll(1, 0)),
     "not divided by P[H_i]": ("_quotient", lambda f: lambda part, total: part),
+    "the token itself seen in loops": ("_in_loops", own_token_too),
+    "the token itself seen in torch": ("_in_torch", own_token_too),
 }
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_damaged_formula_is_noticed(what, monkeypatch):
+def test_a_damage_is_noticed(what, monkeypatch):
     name, damage = DAMAGE[what]
-    monkeypatch.setattr(reference, name, damage(getattr(reference, name)))
-    for family in ("appendix E", "sparse, two cells"):
-        assert worst(family) > 1e-3
-
-
-@pytest.mark.parametrize("name", ["_in_loops", "_in_torch"])
-def test_a_damaged_fast_path_is_noticed(name, monkeypatch):
-    honest = getattr(messages, name)
-    monkeypatch.setattr(
-        messages, name, lambda m, evidence, at, own, *rest, **more: honest(m, evidence, at, True, *rest)
-    )
+    module = messages if "in_" in name else reference
+    monkeypatch.setattr(module, name, damage(getattr(module, name)))
     if name == "_in_torch":
         monkeypatch.setattr(messages, "compiled_loops", lambda: None)
-    assert worst("appendix E") > 1e-3
+    for family in ("appendix E", "sparse, two cells"):
+        assert worst(family, module) > 1e-3

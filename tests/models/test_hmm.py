@@ -29,24 +29,15 @@ ROWS, FROM_ROWS = r"off by 0.4; its rows do\. ", r".* HMM\.from_rows\("
         ({"emission": np.transpose(GOOD["emission"])}, rf"emission .*; its rows do\. {FROM_ROWS}"),
         ({"transition": [[0.9, 0.5], [0.2, 0.5]]}, r"transition .* off by 0.1$"),
         ({"transition": [[1.1, 0.5], [-0.1, 0.5]]}, "transition must be nonnegative, but its smallest entry is -0.1"),
-        ({"transition": [[np.nan, 0.5], [0.1, 0.5]]}, "transition must be finite"),
-        ({"transition": [[np.inf, 0.5], [0.1, 0.5]]}, "transition must be finite"),
         ({"emission": np.zeros((0, 2))}, "emission is empty"),
-        ({"initial": []}, "initial is empty"),
         ({"initial": [0.4, 0.5]}, "initial must sum to 1 within 1e-09, but is off by 0.1"),
         ({"initial": [[0.4, 0.6]]}, r"initial must have 1 dimension, not shape \(1, 2\)"),
         ({"initial": [1.0]}, r"transition must have shape \(1, 1\) to match initial, not \(2, 2\)"),
-        ({"transition": [[0.9, 0.5, 1.0], [0.1, 0.5, 0.0]]}, r"transition must have shape \(2, 2\)"),
         ({"emission": np.ones((1, 3))}, r"emission must have shape \(…, 2\) to match initial"),
         ({"emission": TABLE}, "emission must have 2 dimensions"),
         ({"emission": np.float32(GOOD["emission"])}, "must share one dtype and one device"),
-        ({"emission": [[1, 1j]]}, "emission must hold real numbers"),
-        ({"emission": [["a", "b"]]}, "emission must be an array of numbers"),
         ({"memory": [0.5, 0.3, 0.2]}, r"memory must have one axis of 2 values .* not shape \(3,\)"),
-        ({"memory": np.full((2, 3), 1 / 6)}, r"memory must have one axis of 2 values .* not shape \(2, 3\)"),
         ({"memory": 1.0}, r"memory must have one axis of 2 values .* not shape \(\)"),
-        ({"memory": [0.5, 0.4]}, "memory must sum to 1"),
-        ({"memory": [1.5, -0.5]}, "memory must be nonnegative"),
         ({"memory": [0.5, 0.5], "emission": GOOD["emission"]}, "emission must have 3 dimensions"),
         ({"memory": np.float32([0.5, 0.5])}, "must share one dtype"),
         ({"memory": np.full((2, 2, 2), 1 / 8)}, "2 hidden states do not divide among 3 memory cells"),
@@ -82,17 +73,16 @@ def test_embeddings_are_rows_of_the_emissions():
 def test_lift_and_unlift_entry_by_entry(cells):
     values, syntax = 3, 2
     width, model = values * cells * syntax, sparse_memory_hmm(values, cells * syntax, 4, cells, n_cells=cells)
-    vector, draw = torch.arange(1.0, width + 1, dtype=torch.float64), torch.Generator().manual_seed(1)
+    vector = torch.arange(1.0, width + 1, dtype=torch.float64)
     table = model.lift(vector).reshape(*(values,) * cells, cells, syntax)
-    free = torch.rand(table.shape, dtype=torch.float64, generator=draw)
-    sums, counts = np.zeros(width), np.zeros(width)
+    free = torch.rand(table.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found, entries = model.unlift(free.flatten()), [[] for _ in range(width)]
     for index in np.ndindex(*table.shape):
         *memory, cell, s = index
         at = (memory[cell] * cells + cell) * syntax + s
         assert table[index] == vector[at]
-        sums[at] += free[index].item()
-        counts[at] += 1
-    np.testing.assert_allclose(model.unlift(free.flatten()), sums / counts, atol=1e-14)
+        entries[at].append(free[index].item())
+    np.testing.assert_allclose(found, [np.mean(those) for those in entries], atol=1e-14)
     batch = torch.stack([torch.stack([vector, 2 * vector])] * 3)
     assert torch.equal(model.lift(batch)[2, 1], model.lift(2 * vector))
     np.testing.assert_allclose(model.unlift(model.lift(batch)), batch, atol=1e-15)
@@ -108,57 +98,43 @@ def test_samples_have_the_stated_shapes_and_types(model):
     assert drawn.tokens.dtype == drawn.states.dtype == torch.int64
     assert drawn.memory is None if isinstance(model, HMM) else drawn.memory.shape == (7, 2)
     assert not torch.equal(drawn.states, model.sample(7, 5, 4).states)
-    for small in (torch.uint8, torch.int16):
-        assert torch.equal(model.sample(7, 5, 3, dtype=small).tokens, drawn.tokens.to(small))
+    assert model.sample(7, 5, 3, dtype=torch.int16).tokens.dtype == torch.int16
     for kind in (torch.float32, torch.bool, "uint8", None):
         with pytest.raises(ValueError, match=f"dtype must be an integer type .* holds 0 to {model.n_tokens - 1}, not"):
             model.sample(2, 2, 0, dtype=kind)
-
-
-def test_a_type_too_small_for_the_tokens_is_refused():
     with pytest.raises(ValueError, match=r"holds 0 to 299, not torch\.uint8"):
         random_hmm(2, 300, 0).sample(2, 2, 0, dtype=torch.uint8)
 
 
 def chi_square(index, probabilities):
     """(X² - degrees of freedom) / its standard deviation; infinity where something impossible was drawn."""
-    probabilities = np.asarray(probabilities, dtype=float).ravel()
-    counts = np.bincount(np.asarray(index).ravel(), minlength=len(probabilities))
-    expected = probabilities * counts.sum()
+    counts = np.bincount(np.asarray(index).ravel(), minlength=probabilities.numel())
+    expected = probabilities.numpy().ravel() * counts.sum()
     if counts[expected == 0].any():
         return np.inf
-    some = expected > 0
-    freedom = max(1, some.sum() - 1)
-    return (((counts - expected)[some] ** 2 / expected[some]).sum() - freedom) / np.sqrt(2 * freedom)
+    squares = (counts - expected)[expected > 0] ** 2 / expected[expected > 0]
+    freedom = max(1, len(squares) - 1)
+    return (squares.sum() - freedom) / np.sqrt(2 * freedom)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_frequencies_of_states_tokens_and_pairs(seed):
-    model = sparse_hmm(4, 5, seed, zeros=0.3)
-    tokens, states, _ = model.sample(20_000, 4, seed)
+@pytest.mark.parametrize("cells", [0, 2])
+def test_frequencies_of_memory_states_and_tokens(cells, seed):
+    model = sparse_memory_hmm(2, 4, 3, seed, 0.3, n_cells=2) if cells else sparse_hmm(4, 5, seed, 0.3)
+    tokens, states, memory = model.sample(20_000, 4, seed)
+    prior = model.memory.flatten() if cells else torch.ones(1).double()
+    emission = (model.lift(model.emission.flatten(1)) if cells else model.emission).unflatten(1, (-1, 4))
+    joint = memory[:, 0] * 2 + memory[:, 1] if cells else 0 * states[:, 0]
     law = model.initial
-    assert chi_square(states[:, 0], law) < 5
+    assert chi_square(joint * 4 + states[:, 0], torch.outer(prior, law)) < 5
     for i in range(4):
         step = model.transition * law  # P[H_{i+1}, H_i]
         assert chi_square(states[:, i + 1] * 4 + states[:, i], step) < 5
         assert chi_square(states[:, i] * 4 + states[:, i + 1], step) > 50  # the bound would notice a transposed matrix
         law = model.transition @ law
         np.testing.assert_allclose(model.marginal(i + 1), law, atol=1e-14)
-        assert chi_square(tokens[:, i] * 4 + states[:, i + 1], model.emission * law) < 5
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_frequencies_of_memory_and_of_tokens_given_it(seed):
-    model = sparse_memory_hmm(2, 4, 3, seed, zeros=0.3, n_cells=2)
-    tokens, states, memory = model.sample(20_000, 3, seed)
-    joint, prior = memory[:, 0] * 2 + memory[:, 1], model.memory.flatten()
-    assert chi_square(joint * 4 + states[:, 0], torch.outer(prior, model.initial)) < 5
-    for i in (1, 3):
-        expected = torch.zeros(3, 4, 4, dtype=torch.float64)
-        for k, h in np.ndindex(4, 4):
-            looked_up = (k // 2, k % 2)[h // 2]
-            expected[:, k, h] = prior[k] * model.marginal(i)[h] * model.emission[:, looked_up, h]
-        assert chi_square(tokens[:, i - 1] * 16 + joint * 4 + states[:, i], expected) < 5
+        expected = emission * torch.outer(prior, law)
+        assert chi_square(tokens[:, i] * 4 * len(prior) + joint * 4 + states[:, i + 1], expected) < 5
 
 
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2**-53])
@@ -202,16 +178,3 @@ def test_chains_whose_rates_lie_far_apart_have_their_stationary_law(kind, accura
         found, exact = hmm.stationary_by_elimination(rates), exactly_stationary(rates)
         assert all(abs(found[k].item() / float(exact[k]) - 1) < accurate for k in range(n) if exact[k] > tiny), rates
     assert 20 < len(again) < 180
-
-
-def test_a_product_that_is_lost_beside_a_larger_term_is_noticed():
-    chain = [
-        [0.9, 1e-280, 1e-280, 0, 0, 0],
-        [0, 1, 0, 1e-200, 0, 0],
-        [0, 0, 1, 1e-280, 0, 1e-100],
-        [1e-300, 0, 0, 1, 1e-300, 1e-200],
-        [0, 1e-100, 0, 0, 1, 0],
-        [0.1, 0, 1e-280, 0, 0, 1],
-    ]
-    found = HMM(chain, np.ones((1, 6)), np.full(6, 1 / 6)).stationary().numpy()
-    assert np.allclose(found, [10 / 3 * 1e-280, 2e-200 / 3, 1 / 3, 2e-100 / 3, 2 / 3, 2e-180 / 3], rtol=1e-12, atol=0)

@@ -39,39 +39,26 @@ def furthest(found, expected):
     return max(float(abs(f / e - 1)) if e else (0.0 if f == 0 else np.inf) for f, e in pairs)
 
 
-def small(seed):
-    """A model with few states and tokens."""
-    return drawn_model(seed, shape=(2 + seed // 2 % 2, 2 + seed // 4 % 2))
-
-
 def assert_the_same_law(rows, model, tolerance=1e-12):
     texts = texts_for(rows, 0)
     np.testing.assert_allclose(log_likelihood(model, texts).exp(), likelihoods(rows, texts), rtol=tolerance)
 
 
-def test_the_law_of_texts_is_that_of_the_rows_in_fractions_and_so_it_is_back_in_rows():
-    sizes = {0: 0, 1: 0}
+def test_the_law_of_texts_is_that_of_the_rows_in_fractions_and_not_that_of_their_transposes():
+    """The control: with P[H_0] = startprob, the transposes make the law of texts that have lost their first token."""
+    sizes, far = {0: 0, 1: 0}, []
     for seed in range(40):
-        rows = small(seed)
+        start, table, words = rows = drawn_model(seed, shape=(2 + seed // 2 % 2, 2 + seed // 4 % 2))
         model = HMM.from_rows(*rows)
-        more = model.n_states - len(rows[0])
+        more = model.n_states - len(start)
         sizes[more] += 1
         for length in (1, 2, 3):
-            expected = law(rows, length)
-            gap = furthest(law_in_columns(model, length), expected)
+            gap = furthest(law_in_columns(model, length), law(rows, length))
             assert gap == 0 if more else gap <= 1e-13, seed  # with one more state, the numbers are the same ones
-            assert furthest(law(model.to_rows(), length), expected) <= 1e-13, seed
-    assert min(sizes.values()) >= 10
-
-
-def test_the_transposes_with_the_start_distribution_are_another_model():
-    """The control: P[H_0] = startprob makes the law of texts that have lost their first token."""
-    far = []
-    for seed in range(24):
-        start, table, words = rows = small(seed)
         found = law_in_columns(HMM(table.T, words.T, start, columns=True), 2)
-        far.append(float(sum(abs(found - law(rows, 2)))) / 2)
         assert furthest(found, law(rows, 3).reshape(words.shape[1], -1).sum(0)) <= 1e-13
+        far.append(float(sum(abs(found - law(rows, 2)))) / 2)
+    assert min(sizes.values()) >= 10
     assert np.median(far) > 0.01
     assert max(far) > 0.2
 
@@ -94,14 +81,10 @@ def test_there_is_one_state_more_only_where_no_start_before_exists():
 def test_where_columns_depend_on_each_other_a_start_before_is_found_too(kind):
     rng = np.random.default_rng(0)
     for states in [2, 3, 10, 30] * 5:
-        table = rng.dirichlet(np.full(states, 0.5), size=states)
-        if "twins" in kind:
-            near = 0.0 if kind == "twins" else 1e-9
-            table = (1 - near) * table[rng.integers(states, size=states)] + near * table
-        elif kind == "few ways on":
-            table = rng.dirichlet(np.ones(2), size=states) @ table[:2]
-        else:
-            table = table * (rng.random(table.shape) < 0.3) + np.eye(states) * 1e-3
+        table, two = rng.dirichlet(np.full(states, 0.5), size=states), rng.dirichlet(np.ones(2), size=states)
+        twins, near = table[rng.integers(states, size=states)], 1e-9 * (kind == "nearly twins")
+        sparse = table * (rng.random(table.shape) < 0.3) + np.eye(states) * 1e-3
+        table = {"few ways on": two @ table[:2], "zeros": sparse}.get(kind, (1 - near) * twins + near * table)
         table /= table.sum(1, keepdims=True)
         start = rng.dirichlet(np.ones(states)) @ table
         rows = start / start.sum(), table, rng.dirichlet(np.ones(3), size=states)
@@ -116,15 +99,14 @@ def test_where_columns_depend_on_each_other_a_start_before_is_found_too(kind):
 def test_there_and_back_the_arrays_and_their_type_are_the_same(kind, tolerance):
     sizes = set()
     for seed in range(60):
-        rows = [kind(part) for part in drawn_model(seed)]
+        rows = start, *others = [kind(part) for part in drawn_model(seed)]
         model = HMM.from_rows(*rows)
-        back = model.to_rows()
-        sizes.add(model.n_states - len(rows[0]))
+        found, *same = back = model.to_rows()
+        sizes.add(more := model.n_states - len(start))
         assert back._fields == ("startprob", "transmat", "emissionprob")
         assert {part.numpy().dtype for part in back} == {np.dtype(kind)}
-        for found, given in zip(back[1:], rows[1:], strict=True):
-            assert np.array_equal(found, given)
-        np.testing.assert_allclose(back.startprob, rows[0], rtol=0 if model.n_states > len(rows[0]) else tolerance)
+        assert all(map(np.array_equal, same, others))
+        np.testing.assert_allclose(found, start, rtol=0 if more else tolerance)
         assert_the_same_law(rows, model, max(tolerance, 1e-12))
     assert sizes == {0, 1}
 
@@ -143,19 +125,19 @@ def test_the_state_that_is_added_starts_and_leads_on_and_nothing_enters_it():
 def test_a_text_that_begins_in_a_rare_state_has_its_probability():
     table = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.5, 0.5 - 1e-9, 1e-9]])
     start = np.array([0.5, 0.5 - 1e-30, 1e-30])
-    for rows in ((start, table, np.eye(3)), (start @ table, table, np.eye(3))):
-        found = log_likelihood(HMM.from_rows(*rows), [[2], [1]]).exp()
-        np.testing.assert_allclose(found, [rows[0][2], rows[0][1]], rtol=1e-12)
+    for first in (start, start @ table):
+        found = log_likelihood(HMM.from_rows(first, table, np.eye(3)), [[2], [1]]).exp()
+        np.testing.assert_allclose(found, [first[2], first[1]], rtol=1e-12)
 
 
-@pytest.mark.parametrize("solver", ["RuntimeError", "ValueError", "wrong"])
+@pytest.mark.parametrize("solver", [RuntimeError, ValueError, "wrong"])
 def test_whatever_the_solver_does_the_law_is_right(solver, monkeypatch):
     """A damage: with one state more where one of the same size exists, and never with another law."""
 
     def damaged(a, b):
         if solver == "wrong":
             return np.full(a.shape[1], 1 / a.shape[1]), 0.0
-        raise {"RuntimeError": RuntimeError, "ValueError": ValueError}[solver]("no end")
+        raise solver("no end")
 
     monkeypatch.setattr(scipy.optimize, "nnls", damaged)
     rows = drawn_model(4, beforehand=True, zeros=0.0)
@@ -222,9 +204,9 @@ def test_what_sums_to_1_both_ways_is_asked_about_where_the_model_is_made_and_is_
         said = HMM(*map(kind, arrays), columns=True).to(dtype=model.dtype)
         HMM.from_rows(*model.to_rows())
     assert torch.equal(said.transition, model.transition)
-    transition, emission, start = arrays
-    turned = [np.transpose(part) if part is ROUND else part for part in (transition, emission)]
-    other = law_in_columns(HMM(*turned, start, columns=True), 3) if ROUND in arrays else law((start, *arrays[:2]), 3)
+    *tables, start = arrays
+    turned = HMM(*(np.transpose(part) if part is ROUND else part for part in tables), start, columns=True)
+    other = law_in_columns(turned, 3) if ROUND in arrays else law((start, *tables), 3)
     assert furthest(law_in_columns(said, 3), other) > 0.01
 
 
@@ -233,13 +215,10 @@ def test_what_is_clear_is_not_asked_about_nor_any_model_that_the_library_draws()
         warnings.simplefilter("error")
         found = {name: HMM(*arrays) for name, arrays in SILENT.items()}
         for seed in range(5):
-            model = random_hmm(5, 5, seed)  # appendix E mixes permutations
-            assert (model.transition.sum(1) - 1).abs().max() < 1e-12
-            assert not torch.equal(model.transition, model.transition.T)
-            model.to(dtype=torch.float32)
-            sparse_hmm(2, 2, seed, zeros=0.8)
-            dependent_hmm(3, 3, seed)
-            essential_hmm(4, 3, 2, seed)
+            mixed = random_hmm(5, 5, seed).to(dtype=torch.float32)
+            sparse_hmm(2, 2, seed, 0.8), dependent_hmm(3, 3, seed), essential_hmm(4, 3, 2, seed)
+            assert (mixed.transition.sum(1) - 1).abs().max() < 1e-6  # appendix E mixes permutations
+            assert not torch.equal(mixed.transition, mixed.transition.T)
     name = "the same by rows"  # all sums allow both readings, and these are the same model
     transition, emission, start = SILENT[name]
     assert furthest(law_in_columns(found[name], 3), law((start, transition, emission), 3)) < 1e-15

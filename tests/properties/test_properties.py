@@ -12,26 +12,11 @@ from damages import around, instead, turned
 from hypothesis import assume
 from hypothesis import strategies as st
 from integers import UNIT, ratio, whole
-from strategies import (
-    HARD,
-    LOST,
-    MILD,
-    agree,
-    agree_in_size,
-    answers,
-    asked,
-    controls,
-    for_all,
-    hmms,
-    models,
-    prompted,
-    rounding,
-)
+from strategies import HARD, LOST, MILD, agree, agree_in_size, answers, controls, for_all, prompted, rounding
 from witness import forward_backward, of_cell
 
 from hmmlib.inference import messages
-from hmmlib.models.hmm import HMM, MemoryHMM, _Chain
-from hmmlib.validation import MASK
+from hmmlib.models.hmm import MemoryHMM
 
 SINGLE = torch.float32
 
@@ -86,11 +71,16 @@ def in_integers(model, tokens, prompt=None):
 
 @for_all(
     read(lambda value: value * (1 + 1e-13)),
+    read(turned(0)),
+    read(turned(-1)),
+    instead(messages, "_read", own_token_too),
+    instead(messages, "_evidence", masks_are_tokens),
     around(messages, "posterior", turned(-1)),
     around(messages, "log_likelihood", lambda size: size + 1e-9),
-    case=prompted(longest=5, most=2),
+    case=prompted(longest=5, most=3),
 )
 def test_everything_is_what_integer_arithmetic_gives(case):
+    """Each text of a batch by itself: so neither its place nor other texts count, nor what stands at its own place."""
     model, tokens, prompt = case
     sizes, bound = messages.log_likelihood(model, tokens), rounding(model, tokens.shape[1] + 1)
     one_by_one = torch.stack([messages.posterior(model, tokens, at) for at in range(tokens.shape[1] + 1)], 1)
@@ -104,18 +94,6 @@ def test_everything_is_what_integer_arithmetic_gives(case):
                 agree({"": one_by_one[k]}, {"": expected["posteriors"]}, bound)
                 # What is left of the two large terms of the witness is less exact than either.
                 np.testing.assert_allclose(sizes[k], size, rtol=1e-15, atol=bound + 1e-11)
-
-
-@for_all(read(turned(0)), case=asked(most=6), data=st.data())
-def test_a_batch_is_its_sequences_one_by_one_in_any_order(case, data):
-    model, tokens = case
-    order = data.draw(st.lists(st.integers(0, len(tokens) - 1), min_size=1, max_size=6))
-    found, alone = answers(model, tokens[order]), [answers(model, row[None]) for row in tokens]
-    expected = {name: torch.cat([alone[k][name] for k in order]) for name in found}
-    agree(found, expected, rounding(model, tokens.shape[1]))
-    sizes = torch.cat([messages.log_likelihood(model, row[None]) for row in tokens])
-    found = messages.log_likelihood(model, tokens[order])
-    agree_in_size(found, sizes[order], rounding(model, tokens.shape[1]))
 
 
 @for_all(around(messages, "_in_torch", lambda found: (found[0].roll(1, -1), found[1])), case=prompted())
@@ -215,64 +193,6 @@ def test_gradients_say_so_too(case, data):
     terms = slopes * embeddings.detach()
     assert torch.isfinite(slopes).all()
     assert (terms.sum(-1).abs() <= 8 * found.shape[1] * rounding(model, found.shape[1])).all()
-
-
-# Other names, masks, and tokens that do not matter
-
-
-@for_all(read(turned(-1)), case=asked(family=hmms), data=st.data())
-def test_other_names_for_states_and_tokens_permute_the_results(case, data):
-    model, tokens = case
-    states, words = (data.draw(st.permutations(range(n))) for n in (model.n_states, model.n_tokens))
-    other = HMM(model.transition[states][:, states], model.emission[words][..., states], model.initial[states])
-    names = torch.tensor([*np.argsort(words), MASK])  # the last answers MASK
-    order = {"G": words, "latents": states, "posteriors": states}
-    bound = rounding(model, tokens.shape[1])
-    expected = {name: one[..., order[name]] for name, one in answers(model, tokens).items()}
-    agree(answers(other, names[tokens]), expected, bound)
-    agree_in_size(messages.log_likelihood(other, names[tokens]), messages.log_likelihood(model, tokens), bound)
-
-
-@for_all(instead(messages, "_read", own_token_too), case=asked(), data=st.data())
-def test_a_position_is_not_conditioned_on_its_own_token(case, data):
-    model, tokens = case
-    at = data.draw(st.integers(0, tokens.shape[1] - 1))
-    changed = tokens.clone()
-    changed[:, at] = data.draw(st.integers(MASK, model.n_tokens - 1))
-    found, expected = ({n: answers(model, x)[n][:, at] for n in ("G", "latents")} for x in (changed, tokens))
-    agree(found, expected, rounding(model, tokens.shape[1]))
-
-
-@for_all(around(_Chain, "marginal", turned(0)), model=models(), length=st.integers(1, 6))
-def test_masking_everything_gives_the_prior(model, length):
-    hidden, bound = torch.full((2, length), MASK), rounding(model, length)
-    found, priors = answers(model, hidden), torch.stack([model.marginal(i) for i in range(length + 1)])
-    expected = {"posteriors": priors, "latents": priors[1:]}
-    if isinstance(model, MemoryHMM):
-        axes = range(model.n_cells)
-        cells = [model.memory.sum([a for a in axes if a != j]) if model.n_cells > 1 else model.memory for j in axes]
-        looked_up = torch.stack(cells, 1).repeat_interleave(model.n_syntax, 1)  # (M, S): the prior of the cell of h
-        expected["latents"] = (looked_up * priors[1:, None]).flatten(1)
-        expected |= {f"memory {j}": cell for j, cell in enumerate(cells)}
-    expected["G"] = expected["latents"] @ model.emission.flatten(1).T
-    expected = {name: one.expand(2, *one.shape) for name, one in expected.items()}
-    agree(found, expected, 2 * bound)  # the marginals come by squaring A, which takes about as many products again
-    agree_in_size(messages.log_likelihood(model, hidden), torch.zeros(2), bound)
-
-
-@for_all(instead(messages, "_evidence", masks_are_tokens), case=asked(MILD), count=st.integers(1, 3))
-def test_masks_at_the_end_change_nothing_and_at_the_start_move_it_along_the_chain(case, count):
-    model, tokens = case
-    gap, length = torch.full((len(tokens), count), MASK), tokens.shape[1]
-    parts = [model.transition, model.emission, model.marginal(count)]
-    later = HMM(*parts, columns=True) if isinstance(model, HMM) else MemoryHMM(*parts, model.memory)
-    for same, longer, begins in ((model, [tokens, gap], 0), (later, [gap, tokens], count)):
-        longer, bound = torch.cat(longer, 1), 2 * rounding(model, length + count)
-        found = answers(model, longer)
-        for name, places in {"G": length, "latents": length, "posteriors": length + 1}.items():
-            found[name] = found[name][:, begins : begins + places]
-        agree(found, answers(same, tokens), bound)
-        agree_in_size(messages.log_likelihood(model, longer), messages.log_likelihood(same, tokens), bound)
 
 
 test_a_damaged_library_breaks_each_property = controls(globals())

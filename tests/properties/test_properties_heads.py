@@ -171,19 +171,6 @@ def test_the_truth_is_odd_in_the_weights_and_knows_no_scale(case, data, factor):
     assert torch.equal(theorems.ground_truth(model, torch.ones_like(mu), tokens, cell) > 0, known.sum(1) > 0)
 
 
-@for_all(around(theorems, "claim_b_1", torch.reciprocal), case=asked(MILD, family=hmms), i=st.integers(0, 3))
-def test_claim_b_1_moves_the_start_along_the_chain(case, i):
-    model, tokens = case
-    assume((model.initial > 0).all())
-    later = torch.cat([torch.full((len(tokens), i), MASK), tokens], 1)
-    moved = messages.posterior(model, tokens) * theorems.claim_b_1(model, i)
-    total = moved.sum(1, keepdim=True)
-    bound = 2 * rounding(model, later.shape[1])
-    found = messages.posterior(model, later, i)
-    # Only what is possible from the start on can be moved.
-    np.testing.assert_allclose(found[total[:, 0] > 0], (moved / total)[total[:, 0] > 0], bound, LOST[model.dtype])
-
-
 @for_all(around(tuning, "probs_behind_prompt", turned(-1)), case=asked(MILD, family=hmms), data=st.data())
 def test_a_prompt_on_posteriors_does_what_messages_do(case, data):
     model, tokens = case

@@ -1,0 +1,134 @@
+"""Gradients: as finite differences are, where a prompt has zeros too, at any length; and by each part of a model."""
+
+import numpy as np
+import pytest
+import torch
+from record import SLOW
+
+from hmmlib.inference import forward_backward
+from hmmlib.inference.messages import masked_token_probs, masked_token_probs_from_embeddings, posterior, prompted
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.theorems import prompt_d_6
+from hmmlib.validation import MASK
+
+STEP = 1e-7
+
+
+def hardly_telling(n_cells, seed, loop=0.8):
+    """A memory of two values that tokens hardly tell apart: after a long text none is impossible."""
+    model = sparse_memory_hmm(2, 4, 5, seed, 0.0, n_cells)
+    noise = torch.rand(model.emission.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    emission = model.emission[:, :1] * (1 + 0.02 * noise)
+    chain = (1 - loop) / 4 + loop * torch.eye(4, dtype=torch.float64).roll(1, 0)
+    return MemoryHMM(chain, emission / emission.sum(0), [0.25] * 4, model.memory)
+
+
+def weighted(model, prompt, tokens):
+    """A random sum of all that Ḡ says, and so a number."""
+    probs = masked_token_probs_from_embeddings(model, prompted(model, prompt, tokens))
+    return (probs * torch.rand(probs.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).sum()
+
+
+def slopes(model, prompt, tokens):
+    """By backward, and by a step to the right in each entry, as left of zero there is nothing."""
+    at = prompt.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(weighted(model, at, tokens), at)
+    moved = [prompt, *(prompt + STEP * entry for entry in torch.eye(len(prompt), dtype=torch.float64))]
+    here, *there = (weighted(model, one, tokens) for one in moved)
+    return gradient, (torch.stack(there) - here) / STEP
+
+
+@pytest.mark.parametrize("n_cells", [1, 2])
+@pytest.mark.parametrize("length", [1, 2, 5, 300, *([700, 900] if SLOW else []), 2000])
+def test_gradients_at_the_prompt_of_d_6(length, n_cells):
+    for seed in range(3 if SLOW else 1):
+        model = hardly_telling(n_cells, seed)
+        prompt, tokens = prompt_d_6(model, [1.0, 0.0], seed % n_cells), model.sample(2, length, seed).tokens
+        for one in (model, model.flatten()):
+            gradient, differences = slopes(one, prompt, tokens)
+            scale = differences[prompt == 0].abs().max()
+            assert scale > 1e-4
+            np.testing.assert_allclose(gradient, differences, atol=1e-3 * scale)
+
+
+def test_without_the_lanes_beside_it_a_gradient_vanishes(monkeypatch):
+    honest = forward_backward.rescaled
+
+    def alone(message, exponent):
+        return tuple(part.squeeze(-2) for part in honest(message.unsqueeze(-2), exponent.unsqueeze(-2)))
+
+    monkeypatch.setattr(forward_backward, "rescaled", alone)
+    model = hardly_telling(1, 0)
+    gradient, differences = slopes(model, prompt_d_6(model, [1.0, 0.0], 0), model.sample(2, 2000, 0).tokens)
+    assert (gradient - differences).abs().max() > 0.1 * differences.abs().max()
+
+
+def test_one_position_has_a_gradient_of_zeros():
+    for model in (hardly_telling(1, 0), hardly_telling(1, 0).flatten()):
+        for size in (0.5, 1e308):
+            at = torch.full((1, 1, 8), size, dtype=torch.float64, requires_grad=True)
+            found = masked_token_probs_from_embeddings(model, at)
+            assert found.isfinite().all()
+            assert (torch.autograd.grad(found[..., 0].sum(), at)[0] == 0).all()
+
+
+@pytest.mark.parametrize("length", [3, 1500])
+def test_where_nothing_is_possible_the_gradient_is_zero(length):
+    model = hardly_telling(1, 0)
+    at = model.embed(model.sample(2, length, 0).tokens)
+    at[0, 1] = 0  # no state at position 2 of the first text: only what stands there can still be said
+    probs = masked_token_probs_from_embeddings(model, at.requires_grad_())
+    assert (probs[0].sum(-1) > 0).tolist() == [k == 1 for k in range(length)]
+    assert (torch.autograd.grad(probs[0, 2:, 0].sum(), at)[0] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "width"),
+    [
+        (sparse_hmm(3, 4, 1, 0.2), 3),
+        (sparse_memory_hmm(2, 3, 4, 1, 0.2), 6),
+        (sparse_memory_hmm(2, 2, 4, 1, 0.2, n_cells=2), 4),
+        (sparse_memory_hmm(2, 2, 4, 1, 0.2, n_cells=2), 8),  # lifted
+    ],
+    ids=str,
+)
+def test_gradients_against_finite_differences(model, width):
+    draw = torch.Generator().manual_seed(0)
+    at = (0.2 + torch.rand(2, 4, width, generator=draw, dtype=torch.float64)).requires_grad_()
+    call = lambda values: masked_token_probs_from_embeddings(model, values)  # noqa: E731
+    assert torch.autograd.gradcheck(call, (at,), atol=1e-7, rtol=1e-6)
+
+
+def test_gradients_survive_a_text_of_1e_90():
+    fair = HMM(np.eye(2), [[0.75, 0.25], [0.25, 0.75]], [0.5, 0.5], columns=True)
+    embeddings = fair.embed([[0] * 200 + [1] * 200 + [MASK]]).requires_grad_()
+    masked_token_probs_from_embeddings(fair, embeddings)[0, -1, 0].backward()
+    # P[H] is (1/2, 1/2) there, and dP[H = h] / dv[k] = P[H = h] (1{h = k} - P[H = k]) / v[k], times 3/4 - 1/4.
+    expected = torch.tensor([0.125, -0.125]) / embeddings.detach()[0, :-1]
+    np.testing.assert_allclose(embeddings.grad[0, :-1], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("part", ["transition", "initial", "emission", "memory"])
+def test_results_can_be_differentiated_by_each_part_of_the_model(part):
+    model = random_memory_hmm(2, 4, 4, 0, n_cells=2)
+    getattr(model, part).requires_grad_()
+    masked_token_probs(model, [[0, MASK, 2]])[0, 1, 0].backward()
+    assert getattr(model, part).grad.abs().sum() > 0
+    with torch.no_grad():
+        assert not posterior(model, [[0, MASK, 2]]).requires_grad
+
+
+@pytest.mark.parametrize("memory", [[0.5, 0.5], [0.0, 1.0]])
+def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_it_fits(memory):
+    """Texts so long that what remains is far below the smallest float: with gradients, as without them."""
+    emission = np.array([[[0.98, 0.98], [0.25, 0.5]], [[0.02, 0.02], [0.25, 0.25]], [[0.0, 0.0], [0.5, 0.25]]])
+    chain = random_hmm(2, 3, 0)
+    model = MemoryHMM(chain.transition, emission, chain.initial, memory)
+    tokens = torch.zeros(1, 3000, dtype=torch.int64)
+    tokens[0, 1] = 1 if memory[0] == 0 else 2  # which the first value never emits
+    expected = masked_token_probs(model, tokens)
+    np.testing.assert_allclose(expected.sum(-1), 1, rtol=1e-9)
+    model.emission.requires_grad_()
+    np.testing.assert_allclose(masked_token_probs(model, tokens).detach(), expected, rtol=1e-9)
