@@ -21,8 +21,7 @@ import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NOTEBOOK = """\
----
+NOTEBOOK = """---
 kernelspec: {{name: python3, display_name: Python 3}}
 ---
 
@@ -54,26 +53,23 @@ def project(tmp_path, monkeypatch):
     """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's tools.
     In this process too they are at work on it."""
     root = tmp_path / "project"
-    for folder in ("book", "notebooks", "parameters", "hmmlib", "results", "build"):
-        (root / folder).mkdir(parents=True)
     for name in ("notebooks.py", "inputs.py", "side_by_side.py", "portable.py", "ipython_kernel_config.json"):
+        (root / "book").mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "book" / name, root / "book")
     shutil.copy(ROOT / "_config.yml", root)
-    for name in "ab":
-        (root / "notebooks" / f"{name}.md").write_text(NOTEBOOK.format(name=name))
-    (root / "parameters" / "quick.yaml").write_text("seed: 3\n")
-    (root / "requirements.lock").write_text("a==1\n")
-    (root / "companion").mkdir()
-    for package in ("hmmlib", "companion"):
-        (root / package / "__init__.py").write_text("")
-    (root / "companion" / "__main__.py").write_text(LEDGER)
+    files = {f"notebooks/{name}.md": NOTEBOOK.format(name=name) for name in "ab"}
+    files |= {"parameters/quick.yaml": "seed: 3\n", "requirements.lock": "a==1\n", "companion/__main__.py": LEDGER}
+    files |= {f"{package}/__init__.py": "" for package in ("hmmlib", "companion", "results", "build")}
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
     made = SimpleNamespace(
         root=root,
         executed=root / "build" / "executed" / "notebooks",
         mark=f"HMMLIB_FAULT={root}",
         environment={**ENVIRONMENT, "HMMLIB_FAULT": str(root), "PYTHONPATH": str(ROOT)},
+        call=[sys.executable, str(root / "book" / "notebooks.py"), "execute", "--jobs", "2"],
     )
-    made.call = [sys.executable, str(root / "book" / "notebooks.py"), "execute", "--jobs", "2"]
     monkeypatch.setattr(pipeline, "ROOT", root)
     monkeypatch.setattr(pipeline, "EXECUTED", made.executed)
     pipeline.write_twins(check=False)
