@@ -1,7 +1,4 @@
-"""The command line refuses what it cannot do, fails in one line, says where it is, and hands on what it is given.
-
-Nothing that is stored is lost, overwritten or run twice.
-"""
+"""The command line refuses what it cannot do, fails in one line, says where it is, and hands on what it is given."""
 
 import subprocess
 import sys
@@ -86,9 +83,7 @@ def test_the_version_and_what_a_result_depends_on(call):
 @tried("command lines")
 @pytest.mark.parametrize("words", [["trial", "--n-states", 4], [*MISSING, "left"], ["sweep", "--panel", "left"]])
 def test_a_damaged_result_is_one_line_and_exit_code_1(words, call, tmp_path, monkeypatch):
-    """Here it is edited by hand. Cut short: test_the_installed_command_and_the_module_fail_alike_in_one_line."""
-    spec = TrialSpec("smoke", n_states=4, **SMALL)
-    run_missing([spec], tmp_path, log=str)
+    run_missing([spec := TrialSpec("smoke", n_states=4, **SMALL)], tmp_path, log=str)
     path = result_path(spec, tmp_path)
     damaged = path.read_text().replace('"n_states": 4', '"n_states": 5')
     path.write_text(damaged)
@@ -133,26 +128,21 @@ def apart(*words) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=slow)])
-def test_a_damaged_checkpoint_is_put_aside_in_one_line_and_another_programs_is_refused(
-    workers, call, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("two", [False, pytest.param(True, marks=slow)], ids=["one worker", "two"])
+def test_a_damaged_checkpoint_is_put_aside_in_one_line_and_anothers_is_refused(two, call, tmp_path, monkeypatch):
     """One worker, in the tests' own process, stands in `make test` for two."""
-
-    def show(*warning):  # as Python does, where no test catches them
-        sys.stderr.write(warnings.formatwarning(*warning[:4]))
-
-    monkeypatch.setattr(warnings, "showwarning", show)
-    words = ["trial", "--n-states", 4] if workers == 1 else [*MISSING, "left", "--size", 4, "--workers", workers]
-    run = partial(call if workers == 1 else apart, *words, *SMOKE, tmp_path)
+    monkeypatch.setattr(  # as Python does, where no test catches them
+        warnings, "showwarning", lambda *warning: sys.stderr.write(warnings.formatwarning(*warning[:4]))
+    )
+    words = [*MISSING, "left", "--size", 4, "--workers", 2] if two else ["trial", "--n-states", 4]
+    run = partial(apart if two else call, *words, *SMOKE, tmp_path)
     path = checkpoint_path(TrialSpec("smoke", n_states=4, **SMALL), tmp_path)
     path.parent.mkdir(parents=True)
     save_file({"w": torch.ones(2)}, path)
     content = path.read_bytes()
     code, _, err = run()
-    assert code == 1
+    assert (code, path.read_bytes()) == (1, content)
     assert f"{path} is no checkpoint that hmmlib has written" in err
-    assert path.read_bytes() == content
     path.write_bytes(content[:-1])
     code, _, err = run()
     assert (code, err.count("\n")) == (0, 1), err

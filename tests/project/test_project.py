@@ -17,7 +17,6 @@ import yaml
 from packaging.requirements import Requirement
 from record import slow
 
-import hmmlib
 import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,14 +37,10 @@ def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_a_notebook_is_its_sources_twin_begins_with_installation_and_parameters_and_its_solutions_assert(source):
+def test_a_notebook_is_its_sources_twin_and_each_exercise_has_a_solution_that_asserts(source):
     assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
     assert f"/notebooks/{source.stem}.ipynb)\n" in (ROOT / "book" / "reproduce.md").read_text(), "its link to Colab"
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
-    code = [cell for cell in cells if cell.cell_type == "code"]
-    assert f"git+{pipeline.address()}@v{hmmlib.__version__}" in code[0].source
-    assert "parameters" in code[1].metadata.tags
-    assert code[1].source.startswith("# Parameters:")
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
     numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", text)
@@ -94,7 +89,6 @@ def test_each_room_imports_only_what_it_may_and_each_breach_is_caught(tmp_path):
         with (tmp_path / file).open("a") as module:
             module.write(f"\n\ndef planted():\n    import {name}\n")
     found = lint_imports()
-    assert f"Contracts: 0 kept, {len(PLANTED)} broken." in found
     assert all(f"{contract} BROKEN" in found for contract in PLANTED)
 
 
