@@ -1,6 +1,7 @@
 """Checks that could fail: one sign, one index or one factor wrong in what a check relies on turns its verdict."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -74,21 +75,17 @@ def without_the_rest(found):
     return replace(found, theta_1=found.theta_1 * inside)
 
 
+def squared(honest):
+    return lambda model, prompt, tokens: honest(model, torch.as_tensor(prompt) ** 2, tokens)
+
+
 def recovered(change):
     return both(*(around(theorems, name, change) for name in ("claim_d_3", "claim_d_10")))
 
 
-def of_prompted_head(part, change):
-    return around(theorems, "prompted_head", with_part(part, change))
-
-
+prompted = partial(around, theorems, "prompted_head")
 shifted = both(*(around(place, "masked_token_probs", turned(1)) for place in (section_3, messages)))
-u_squared = both(
-    *(
-        instead(place, "prompted", lambda f: lambda model, u, x: f(model, torch.as_tensor(u) ** 2, x))
-        for place in (section_3, messages)
-    )
-)
+u_squared = both(*(instead(place, "prompted", squared) for place in (section_3, messages)))
 no_prompt = instead(messages, "masked_token_probs", lambda f: lambda model, x, u: f(model, x, torch.ones_like(u)))
 loose = ranked(lambda columns, report: (torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
 strict = ranked(lambda columns, report: min(columns.shape) if report.smallest_singular_value > 0 else report.rank)
@@ -101,7 +98,6 @@ DAMAGES = [
     ("Proposition 3.4", "U depends on V beyond Z",
         around(torch, "einsum", lambda t: torch.cat([t[:1].roll(1, 1), t[1:]]))),
     ("Claim B.1", "D of the next step", instead(section_3, "claim_b_1", lambda f: lambda model, i: f(model, i + 1))),
-    ("Claim B.1", "D inverted", around(section_3, "claim_b_1", lambda d: 1 / d)),
     ("Claim B.1, Lemma C.1, Proposition D.8", "messages along the transposed chain", backwards),
     ("Theorem 3.3", "no rounding", instead(heads, "unit", lambda f: lambda dtype, length=1: 0.0)),
     ("Theorem 3.3", "D dropped", around(theorems, "claim_b_1", torch.ones_like)),
@@ -118,7 +114,6 @@ DAMAGES = [
     ("Theorem 3.6", "what the prompt does, dropped", around(theorems, "lemma_c_2", torch.ones_like)),
     ("Theorem 3.6", "prompt one state further on", around(section_3, "theorem_3_6", prompt_of(turned(0)))),
     # Appendix D.1
-    ("Proposition D.1", "half of the probability", around(messages, "latent_given_others", by(0.5))),
     ("Proposition D.1, Lemma D.7", "P[M] dropped", prior_dropped),
     ("Proposition D.1", "a posterior without its own token",
         instead(messages, "posterior",
@@ -145,10 +140,10 @@ DAMAGES = [
         instead(messages, "aggregated_messages",
         lambda f: lambda m, e, at, own: f(m, e, slice(at.start + 1, at.stop + 1), own))),
     ("Proposition D.8", "P[M] dropped", instead(messages, "aggregated_messages", without_prior)),
-    ("Lemma D.9, Theorem 4.6, Theorem D.6", "β₁ dropped", of_prompted_head("positions", torch.zeros_like)),
-    ("Lemma D.9, Theorem 4.6, Theorem D.6", "key one row further on", of_prompted_head("key", turned(0))),
-    ("Lemma D.13, Theorem 4.6, Theorem D.6", "sign", of_prompted_head("output", minus)),
-    ("Theorem 4.6, Theorem D.6", "rows of Θ⁽ⱽ⁾ one further on", of_prompted_head("value", turned(0))),
+    ("Lemma D.9, Theorem 4.6, Theorem D.6", "β₁ dropped", prompted(with_part("positions", torch.zeros_like))),
+    ("Lemma D.9, Theorem 4.6, Theorem D.6", "key one row further on", prompted(with_part("key", turned(0)))),
+    ("Lemma D.13, Theorem 4.6, Theorem D.6", "sign", prompted(with_part("output", minus))),
+    ("Theorem 4.6, Theorem D.6", "rows of Θ⁽ⱽ⁾ one further on", prompted(with_part("value", turned(0)))),
     ("Theorem 4.6, Theorem D.6", "prompt of the other values",
         around(theorems, "theorem_4_6", prompt_of(lambda u: 1 - u))),
     ("Lemma D.9", "𝓘 without the prompt",
@@ -175,21 +170,18 @@ DAMAGES = [
         heads, "unlift", lambda f: lambda lifted, cells, values: f(lifted, cells, values) * values ** (cells - 1))),
     # The assumptions
     ("Assumption 3.1, Assumption 4.5", "a wide tolerance", loose),
-    ("Assumption 3.1", "always holds", judged("assumption_3_1", lambda r: True)),
     ("Assumption 3.2", "support dropped", judged("assumption_3_2", lambda r: r.irreducible and r.period == 1)),
     ("Assumption 3.2", "irreducibility dropped",
         judged("assumption_3_2", lambda r: r.period < 2 and r.start_support == r.n_states)),
     ("Assumption 3.5", "supp(μ) dropped", judged("assumption_3_5", lambda r: r.columns and not r.unreached)),
     ("Assumption 3.5", "the way in dropped", judged("assumption_3_5", lambda r: r.columns and not r.uncovered)),
     ("Assumption 3.5", "independence dropped", judged("assumption_3_5", lambda r: not (r.uncovered or r.unreached))),
-    ("Assumption 3.5", "no set is found", instead(predicates, "essential_states", lambda f: lambda *a: None)),
     ("Assumption 3.5", "any set is found", instead(predicates, "essential_states", lambda f: lambda *a: [0])),
     *((f"Assumption {number}", "the others dropped", judged(f"assumption_{name}", lambda r: r.columns))
         for number, name in (("4.2", "4_2"), ("4.5", "4_5"), ("D.5", "d_5"))),
     ("Assumption 4.2", "no tolerance", instead(predicates, "rounding", lambda f: lambda columns: 1e-30)),
     ("Assumption 4.2", "one value only", instead(
         predicates, "recoverable_columns", lambda f: lambda model, cell, syntax, values: f(model, cell, syntax, [0]))),
-    ("Assumption 4.4", "a wide tolerance", judged("assumption_4_4", lambda r: r.regularity and r.drift < 0.5)),
     ("Assumption 4.4", "stationarity dropped", judged("assumption_4_4", lambda r: r.regularity)),
     ("Assumption 4.4", "Aᵀ in the place of A", instead(
         predicates, "assumption_4_4", lambda f: lambda model: f(chain_of(model.transition.T, model)))),

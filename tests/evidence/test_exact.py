@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import Enumeration, Joint
+from companion.evidence.enumeration import Joint
 from companion.evidence.exact import memory, rational, vanilla
 from companion.evidence.exact.identities import IDENTITIES, confirm
 from companion.evidence.exact.rational import others, random_columns, tau
@@ -142,16 +142,6 @@ def test_predictions_are_those_of_the_library(seed):
     expected = masked_token_probs_from_embeddings(MemoryHMM(*parts), lifted[None])[0]
     found = [rational.prediction(model, table) for table in list(others(model, rows))[1:]]
     np.testing.assert_allclose(np.array(found, float), expected, atol=1e-14)
-
-
-def test_enumeration_of_fractions_is_that_of_floats():
-    model, _ = drawn(3)
-    embeddings = [model.emission[x].ravel() for x in (0, 1, 0)]
-    parts = model.transition, model.emission, model.initial, embeddings, model.memory
-    exact, found = (Enumeration(*(np.array(part, kind) for part in parts)) for kind in (object, float))
-    for call in (lambda e: e.likelihood(), lambda e: e.state(1, 2), lambda e: e.of("m0"), lambda e: e.masked_token(2)):
-        np.testing.assert_allclose(np.array(call(exact), float), call(found), rtol=1e-14)
-    assert exact.n_paths == found.n_paths == model.n_states**4 * model.memory.size
 
 
 @pytest.mark.parametrize("prompted", [False, True])

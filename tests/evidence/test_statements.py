@@ -145,43 +145,31 @@ def test_equation_is_computed_on_one_line(equation):
     assert f"({equation.number})" in marks
 
 
-CODE = {
-    "y = 1  # (9.9)\n": 1,
-    "y = 1  # (9.8), (9.9)\n": 1,
-    "y = 1  # as (9.9) has it\n": 0,
-    "# (9.9)\ny = 1  # (9.90)\n": 0,
-    "y = 1  # (9.9)\nz = 2  # (9.9)\n": 2,
-}
-
-
-@pytest.mark.parametrize("code", CODE)
-def test_an_equations_mark_is_one_lines_last_word(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("y = 1  # (9.8), (9.9)\n", 1),
+        ("# (9.9)\ny = 1  # (9.90)\nz = 2  # as (9.9) has it\n", 0),
+        ("y = 1  # (9.9)\nz = 2  # (9.9)\n", 2),
+    ],
+)
+def test_an_equations_mark_is_one_lines_last_word(code, lines, tmp_path, monkeypatch):
     (tmp_path / "some.py").write_text(code)
     monkeypatch.setattr(pages, "LIBRARY", tmp_path)
     equation = Equation("9.9", "nothing", "notebooks/3-hmm", "some.py")
-    if CODE[code] == 1:
+    if lines == 1:
         assert equation.where() == {"path": "some.py", "line": 1}
-    else:
-        with pytest.raises(LookupError, match=rf"\(9\.9\): {CODE[code]} lines of some\.py end in # \(9\.9\)"):
-            equation.where()
+        return
+    with pytest.raises(LookupError, match=rf"\(9\.9\): {lines} lines of some\.py end in # \(9\.9\)"):
+        equation.where()
 
 
 # The command
 
 
-@pytest.fixture
-def few(monkeypatch):
-    """The command without its processes and without the evidence that takes longest."""
-
-    def some(instances, seed, workers, done):
-        done(1.0)
-        return [run(statement, instances, seed) for statement in (EASY, find("Proposition D.1"))]
-
-    monkeypatch.setattr(ledger, "run_all", some)
-    return some
-
-
-def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another_file(tmp_path, few, monkeypatch):
+def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another_file(tmp_path, monkeypatch):
+    honest = [run(statement, 5, 0) for statement in (EASY, find("Proposition D.1"))]
+    monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: honest)
     out = tmp_path / "deep" / "ledger.json"
     done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -191,8 +179,7 @@ def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another_f
     assert content["entries"][1]["printed"] == FAILS
     assert len(content["equations"]) == 20
     out.unlink()
-    honest = few(5, 0, 1, lambda share: None)
-    monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: [replace(honest[0], printed=FAILS), honest[1]])
+    honest[0] = replace(honest[0], printed=FAILS)
     done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
     assert (done.exit_code, out.exists(), out.with_suffix(".changed.json").exists()) == (1, False, True)
     assert "Proposition 3.4: holds, as printed fails (on record: holds)" in done.output.replace("\n", " ")

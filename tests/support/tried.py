@@ -1,5 +1,4 @@
-"""What was tried against the library, in tests/README.md, from stored runs: `python tests/support/tried.py` writes
-it."""
+"""`python tests/support/tried.py` writes into tests/README.md what the stored runs have tried."""
 
 import json
 from pathlib import Path
@@ -42,11 +41,11 @@ def damage(one: dict) -> tuple:
 def readme() -> str:
     """The README with the numbers that are stored."""
     tried, changed, broken = load("all"), load("mutants"), load("damages")
-    runs = ["run", "date", "commit", "tests passed", "took", "versions"]
     modules = ["module", "commit", "mutants", "killed", "share", "functions left out"]
     mistakes = f"Mistakes that the ledger alone was to notice, with {broken['instances']} models for each statement"
+    runs = map(run, ("all", "lowest", "newest"))
     parts = [
-        table("Runs of the tests", runs, map(run, ("all", "lowest", "newest"))),
+        table("Runs of the tests", ["run", "date", "commit", "tests passed", "took", "versions"], runs),
         table("Mutants", modules, mutants(changed)),
         table(mistakes, ["mistake", "in", "statements of another verdict"], map(damage, broken["damages"])),
     ]
