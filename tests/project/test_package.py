@@ -54,16 +54,12 @@ def test_an_index_has_the_packages_origin_and_python_and_can_follow_every_link_a
     oldest = metadata["Requires-Python"].removeprefix(">=")
     assert {"Typing :: Typed", f"Programming Language :: Python :: {oldest}"} <= {*metadata.get_all("Classifier")}
     assert metadata["Description-Content-Type"] == "text/markdown"
-    text = metadata.get_payload(decode=True).decode()
-    targets = [*urls.values(), *re.findall(r"\]\(([^)]+)\)", text)]
+    targets = [*urls.values(), *re.findall(r"\]\(([^)]+)\)", metadata.get_payload(decode=True).decode())]
     assert all(target.startswith(("https://", "#")) for target in targets)
-    own = [target.split("/main/") for target in targets if target.startswith(f"{address}/")]
-    files = {path.partition("#")[0]: kind for kind, path in (one for one in own if len(one) == 2)}
-    assert len(files) >= 6
-    for path, kind in files.items():
-        assert (ROOT / path).is_file()
-        assert kind == f"{address}/{'raw' if path.endswith(('.png', '.svg')) else 'blob'}"
     assert re.search(r"!\[[^\]]*\]\((?!https://)", README), "else this shows nothing"
+    own = re.findall(rf"{address}/(raw|blob)/main/([^#\s]+)", "\n".join(targets))
+    assert {kind for kind, _ in own} == {"raw", "blob"}
+    assert all((ROOT / path).is_file() and (kind == "raw") == path.endswith((".png", ".svg")) for kind, path in own)
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))

@@ -1,6 +1,5 @@
 """How to damage the library: one sign, one index or one factor. Each takes a monkeypatch."""
 
-import operator
 from copy import copy
 from dataclasses import replace
 
@@ -24,9 +23,6 @@ def around(place, name, change):
 
 def both(*damages):
     return lambda patch: [damage(patch) for damage in damages]
-
-
-minus = operator.neg
 
 
 def by(factor):
