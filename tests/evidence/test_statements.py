@@ -128,10 +128,10 @@ def test_shares_are_judged_as_far_as_so_many_draws_can_tell():
 
 
 def test_several_processes_give_what_one_gives():
-    together = run_all(3, 5, workers=2, exact=False)
+    together = run_all(2, 5, workers=2, exact=False)
     assert [entry.name for entry in together] == [s.name for s in STATEMENTS]
     for name in ("Theorem 4.3", "Lemma D.9", "Claim B.1"):
-        assert run(find(name), 3, 5) in together
+        assert run(find(name), 2, 5) in together
 
 
 # Equations
