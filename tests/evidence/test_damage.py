@@ -1,48 +1,30 @@
 """Checks that could fail: one sign, one index or one factor wrong in what a check relies on turns its verdict."""
 
 from dataclasses import replace
-from types import SimpleNamespace as Namespace
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from companion.evidence.ledger import FAILS, STATEMENTS, run
-from companion.evidence.random_models import (
-    appendix_d3,
-    instances,
-    memory_instances,
-    ours,
-    section_3,
-)
+from companion.evidence.random_models import appendix_d3, instances, memory_instances, ours, section_3
 from companion.evidence.random_models import assumptions as predicate_checks
 from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import find
 from damages import (
     around,
     backwards,
-    by,
-    chain_of,
-    everything,
+    both,
     everywhere,
-    flat_prior,
-    hidden,
     instead,
     judged,
-    loose,
-    minus,
-    next_state,
-    no_prompt,
-    on_recovery,
     own_token_seen,
+    own_token_too,
     prior_dropped,
     prompt_of,
-    second,
-    squared,
-    strict,
-    sure_of_any,
+    ranked,
     turned,
     with_part,
-    without_the_rest,
+    without_prior,
 )
 
 from hmmlib.inference import messages
@@ -50,207 +32,131 @@ from hmmlib.theory import assumptions as predicates
 from hmmlib.theory import certificates, heads, theorems
 from hmmlib.theory.heads import AttentionHead, LinearHead
 
+KEPT = [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
+KEPT += [instances.essential_instance]
+
 
 @pytest.fixture(autouse=True)
 def forgotten():
     """Models and matrices that the checks keep would hide a damage, or carry it into the next test."""
-    kept = [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
-    kept += [instances.essential_instance]
-    for cached in kept:
+    for cached in KEPT:
         cached.cache_clear()
     yield
-    for cached in kept:
+    for cached in KEPT:
         cached.cache_clear()
 
 
 # How to damage: each takes a monkeypatch
 
 
-head_minus = with_part("output", minus)
+def without_the_rest(found):
+    """The row of all states outside H* left out: the one that makes probabilities sum to 1."""
+    inside = torch.zeros(len(found.theta_1), 1, dtype=torch.bool).index_fill(0, torch.tensor(found.states), True)
+    return replace(found, theta_1=found.theta_1 * inside)
+
+
+def squared(honest):
+    return lambda model, prompt, tokens: honest(model, torch.as_tensor(prompt) ** 2, tokens)
+
+
+def recovered(change):
+    return both(*(around(theorems, name, change) for name in ("claim_d_3", "claim_d_10")))
+
+
+prompted = partial(around, theorems, "prompted_head")
+shifted = both(*(around(place, "masked_token_probs", turned(1)) for place in (section_3, messages)))
+u_squared = both(*(instead(place, "prompted", squared) for place in (section_3, messages)))
+no_prompt = instead(messages, "masked_token_probs", lambda f: lambda model, x, u: f(model, x, torch.ones_like(u)))
+loose = ranked(lambda columns, report: (torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
+strict = ranked(lambda columns, report: min(columns.shape) if report.smallest_singular_value > 0 else report.rank)
 every_value = instead(predicates, "weighted_values", lambda f: lambda model, mu: range(model.n_memory))
+no_basis = around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0]))
+a_sum = instead(AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1))
 DAMAGES = [
     # Section 3, appendices B and C
-    ("Proposition 3.4", "sign of the left inverse", instead(np.linalg, "pinv", lambda f: lambda a: -f(a))),
     ("Proposition 3.4", "U depends on V beyond Z",
         around(torch, "einsum", lambda t: torch.cat([t[:1].roll(1, 1), t[1:]]))),
     ("Claim B.1", "D of the next step", instead(section_3, "claim_b_1", lambda f: lambda model, i: f(model, i + 1))),
-    ("Claim B.1", "D inverted", around(section_3, "claim_b_1", lambda d: 1 / d)),
-    ("Claim B.1", "messages along the transposed chain", backwards),
-    ("Claim B.1", "sign of the likelihood's exponent",
-        instead(messages, "math", lambda f: Namespace(log=lambda x: -f.log(x)))),
+    ("Claim B.1, Lemma C.1, Proposition D.8", "messages along the transposed chain", backwards),
     ("Theorem 3.3", "no rounding", instead(heads, "unit", lambda f: lambda dtype, length=1: 0.0)),
-    ("Theorem 3.3", "sign", around(section_3, "theorem_3_3", with_part("weights", minus))),
     ("Theorem 3.3", "D dropped", around(theorems, "claim_b_1", torch.ones_like)),
-    ("Theorem 3.3", "tokens one further on", around(section_3, "theorem_3_3", with_part("weights", turned(0)))),
-    ("Theorem 3.3", "a gap of two",
-        instead(section_3, "shifted_g_1", lambda f: lambda m, x: f(m, section_3.shifted(x, 1)))),
-    ("Lemma C.1", "τ with the token itself", own_token_seen),
-    ("Lemma C.1", "u squared", instead(section_3, "prompted", squared)),
-    ("Lemma C.1", "positions one further on", around(section_3, "masked_token_probs", turned(1))),
-    ("Lemma C.1", "messages along the transposed chain", backwards),
-    ("Lemma C.2", "sign", around(section_3, "lemma_c_2", minus)),
+    ("Lemma C.1, Proposition D.1, Lemma D.7", "τ with the token itself", own_token_seen),
+    ("Lemma C.1, Lemma D.7", "u squared", u_squared),
+    ("Lemma C.1, Theorem 3.6, Proposition D.1, Theorem 4.3", "positions one further on", shifted),
     ("Lemma C.2", "H_1 in the place of H_2",
         instead(section_3, "lemma_c_2", lambda f: lambda model, u: u * model.marginal(1) / model.initial)),
-    ("Lemma C.2", "D dropped",
-        instead(section_3, "lemma_c_2", lambda f: lambda model, u: f(model, u) * model.initial)),
-    ("Theorem 3.6", "sign", around(section_3, "theorem_3_6", second(with_part("weights", minus)))),
-    ("Theorem 3.6", "prompt of ones", around(section_3, "theorem_3_6", prompt_of(torch.ones_like))),
     ("Theorem 3.6", "what the prompt does, dropped", around(theorems, "lemma_c_2", torch.ones_like)),
-    ("Theorem 3.6", "prompt one state further on", around(section_3, "theorem_3_6", prompt_of(turned(0)))),
-    ("Theorem 3.6", "read at the prompt", around(section_3, "masked_token_probs", turned(1))),
     # Appendix D.1
-    ("Proposition D.1", "half of the probability", around(messages, "latent_given_others", by(0.5))),
-    ("Proposition D.1", "positions one further on", around(messages, "masked_token_probs", turned(1))),
-    ("Proposition D.1", "P[M] dropped", prior_dropped),
-    ("Proposition D.1", "the token itself seen", own_token_seen),
-    ("Proposition D.1", "a posterior without its own token",
-        instead(messages, "posterior", lambda f: lambda model, x, at: f(model, hidden(x, at), at))),
-    ("Lemma D.2", "sign of the query", instead(theorems, "lemma_d_2", lambda f: lambda *a: (-f(*a)[0], f(*a)[1]))),
+    ("Proposition D.1, Lemma D.7", "P[M] dropped", prior_dropped),
     ("Lemma D.2", "key one row further on",
         instead(theorems, "lemma_d_2", lambda f: lambda *a: (f(*a)[0], f(*a)[1].roll(1, 0)))),
     ("Lemma D.2", "Î one position further on", around(theorems, "concentrated", turned(1))),
-    ("Lemma D.2", "attends to all", instead(AttentionHead, "attended", everywhere)),
-    ("Claim D.3", "rows of Θ⁽¹⁾ one further on", on_recovery(theorems, "claim_d_3", "theta_1", turned(0))),
-    ("Claim D.3", "row of the others dropped", instead(theorems, "claim_d_3", without_the_rest)),
-    ("Claim D.3", "values of Θ⁽²⁾ one further on", on_recovery(theorems, "claim_d_3", "theta_2", turned(1))),
-    ("Claim D.3", "sign of Θ⁽²⁾", on_recovery(theorems, "claim_d_3", "theta_2", minus)),
-    ("Claim D.3", "basis of the others dropped",
-        around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0]))),
-    ("Lemma D.4", "sign", around(theorems, "attention_head", head_minus)),
-    ("Lemma D.4", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
-    ("Lemma D.4", "evidence of the token dropped", around(theorems, "attention_head", with_part("output", by(0.5)))),
-    ("Theorem 4.3", "sign", around(theorems, "attention_head", head_minus)),
-    ("Theorem 4.3", "sure where any value is", instead(AttentionHead, "sure", sure_of_any)),
+    ("Claim D.3, Claim D.10", "rows of Θ⁽¹⁾ one further on", recovered(with_part("theta_1", turned(0)))),
+    ("Claim D.3, Claim D.10", "row of the others dropped", recovered(without_the_rest)),
+    ("Claim D.3, Claim D.10", "basis of the others dropped", no_basis),
+    ("Claim D.3, Theorem 4.3", "values of the memory one further on", recovered(with_part("theta_2", turned(1)))),
+    ("Lemma D.4, Lemma D.13", "rows of Θ⁽ⱽ⁾ one further on", around(theorems, "lemma_d_4", prompt_of(turned(0)))),
     ("Theorem 4.3", "the truth of the first cell",
         instead(theorems, "ground_truth", lambda f: lambda model, mu, x, cell: f(model, mu, x, 0))),
-    ("Theorem 4.3", "attends to all", instead(AttentionHead, "attended", everywhere)),
-    ("Theorem 4.3", "a sum in the place of the mean",
-        instead(AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1))),
-    ("Theorem 4.3", "values of the memory one further on", on_recovery(theorems, "claim_d_3", "theta_2", turned(1))),
-    ("Theorem 4.3", "positions one further on", around(messages, "masked_token_probs", turned(1))),
+    ("Lemma D.2, Theorem 4.3, Theorem 4.6, Theorem D.6", "attends to all",
+        instead(AttentionHead, "attended", everywhere)),
+    ("Theorem 4.3, Theorem 4.6, Theorem D.6", "a sum in the place of the mean", a_sum),
     # Appendix D.3
-    ("Lemma D.7", "u squared", instead(messages, "prompted", squared)),
-    ("Lemma D.7", "τ with the token itself", own_token_seen),
-    ("Lemma D.7", "P[M] dropped", prior_dropped),
-    ("Lemma D.7", "positions one further on", around(messages, "latent_given_others", turned(1))),
-    ("Proposition D.8", "messages along the transposed chain", backwards),
-    ("Proposition D.8", "a message of the wrong position",
-        instead(messages, "aggregated_messages",
-        lambda f: lambda m, e, at, own: f(m, e, slice(at.start + 1, at.stop + 1), own))),
-    ("Proposition D.8", "P[M] dropped",
-        instead(messages, "aggregated_messages",
-        lambda f: lambda model, *rest, **named: f(flat_prior(model), *rest, **named))),
-    ("Lemma D.9", "β₁ dropped", around(theorems, "prompted_head", with_part("positions", torch.zeros_like))),
-    ("Lemma D.9", "sign of the query", around(theorems, "prompted_head", with_part("query", minus))),
-    ("Lemma D.9", "key one row further on", around(theorems, "prompted_head", with_part("key", turned(0)))),
+    ("Proposition D.8", "P[M] dropped", instead(messages, "aggregated_messages", without_prior)),
+    ("Lemma D.9, Theorem 4.6, Theorem D.6", "β₁ dropped", prompted(with_part("positions", torch.zeros_like))),
+    ("Lemma D.9, Theorem 4.6, Theorem D.6", "key one row further on", prompted(with_part("key", turned(0)))),
+    ("Theorem 4.6, Theorem D.6", "prompt of the other values",
+        around(theorems, "theorem_4_6", prompt_of(lambda u: 1 - u))),
     ("Lemma D.9", "𝓘 without the prompt",
         instead(theorems, "concentrated",
         lambda f: lambda m, x, c, s, u: torch.cat([torch.zeros(len(x), 1) > 0, f(m, x, c, s)], 1))),
-    ("Claim D.10", "rows of Θ⁽¹⁾ one further on", on_recovery(theorems, "claim_d_10", "theta_1", turned(0))),
-    ("Claim D.10", "row of the others dropped", instead(theorems, "claim_d_10", without_the_rest)),
-    ("Claim D.10", "sign of Θ⁽²⁾", on_recovery(theorems, "claim_d_10", "theta_2", minus)),
-    ("Claim D.10", "basis of the others dropped",
-        around(theorems, "span_of", lambda span: span._replace(basis=span.basis[:, :0]))),
-    ("Claim D.10", "the prompt dropped", instead(messages, "masked_token_probs", no_prompt)),
-    ("Proposition D.11", "prompt of the other values", around(theorems, "prompt_d_6", lambda u: 1 - u)),
-    ("Proposition D.11", "prompt of ones", around(theorems, "prompt_d_6", torch.ones_like)),
-    ("Proposition D.11", "the token itself seen",
-        instead(messages, "aggregated_messages", lambda f: lambda m, e, at, own: f(m, e, at, True))),
+    ("Claim D.10, Lemma D.13", "the prompt dropped", no_prompt),
+    ("Proposition D.11, Claim D.14, Claim D.15", "prompt of the other values",
+        around(theorems, "prompt_d_6", lambda u: 1 - u)),
+    ("Proposition D.11", "the token itself seen", instead(messages, "aggregated_messages", own_token_too)),
     ("Claim D.12", "the prompt dropped",
         instead(messages, "latent_given_others",
         lambda f: lambda m, x, u: f(m, x, u if u is None else torch.ones_like(u)))),
-    ("Claim D.12", "positions one further on", around(messages, "latent_given_others", turned(1))),
-    ("Lemma D.13", "sign", around(theorems, "prompted_head", head_minus)),
-    ("Lemma D.13", "rows of Θ⁽ⱽ⁾ one further on", instead(theorems, "lemma_d_4", next_state)),
-    ("Lemma D.13", "prompt of ones in Ḡ", instead(messages, "masked_token_probs", no_prompt)),
     ("Claim D.14", "the prompt left out of τ",
         instead(appendix_d3, "memory_given", lambda f: lambda case, own: f(case, False))),
-    ("Claim D.14", "prompt of the other values", around(theorems, "prompt_d_6", lambda u: 1 - u)),
-    ("Claim D.14", "sign of μ", around(appendix_d3, "memory_given", minus)),
     ("Claim D.15", "uniform where x̂₋ᵢ is impossible",
         around(messages, "masked_token_probs", lambda p: torch.where(p.sum(-1, keepdim=True) > 0, p, 1 / p.shape[-1]))),
-    ("Claim D.15", "prompt of the other values", around(theorems, "prompt_d_6", lambda u: 1 - u)),
-    ("Claim D.15", "the posterior of the next value", around(messages, "memory_posterior", turned(1))),
-]  # fmt: skip
-for name in ("Theorem D.6", "Theorem 4.6"):
-    DAMAGES += [
-        (name, "sign", around(theorems, "theorem_4_6", second(head_minus))),
-        (name, "prompt of ones", around(theorems, "theorem_4_6", prompt_of(torch.ones_like))),
-        (name, "prompt of the other values", around(theorems, "theorem_4_6", prompt_of(lambda u: 1 - u))),
-        (name, "β₁ dropped", around(theorems, "theorem_4_6", second(with_part("positions", torch.zeros_like)))),
-        (name, "key one row further on", around(theorems, "theorem_4_6", second(with_part("key", turned(0))))),
-        (name, "rows of Θ⁽ⱽ⁾ one further on", around(theorems, "theorem_4_6", second(with_part("value", turned(0))))),
-        (name, "attends to all", instead(AttentionHead, "attended", everywhere)),
-        (name, "a sum in the place of the mean", instead(
-            AttentionHead, "__call__", lambda f: lambda h, p, e: f(h, p, e) * h.attended(p).sum(1))),
-    ]  # fmt: skip
-DAMAGES += [
-    ("Theorem D.6", "prompt for the next cell", instead(
-        theorems, "prompt_d_6", lambda f: lambda model, mu, cell: f(model, mu, (cell + 1) % model.n_cells))),
     ("Theorem D.6", "φ a sum in the place of the mean", instead(
         heads, "unlift", lambda f: lambda lifted, cells, values: f(lifted, cells, values) * values ** (cells - 1))),
     # The assumptions
-    ("Assumption 3.1", "a wide tolerance", instead(predicates, "independence", loose)),
-    ("Assumption 3.1", "always holds", around(predicates, "assumption_3_1", everything)),
+    ("Assumption 3.1, Assumption 4.5", "a wide tolerance", loose),
     ("Assumption 3.2", "support dropped", judged("assumption_3_2", lambda r: r.irreducible and r.period == 1)),
-    ("Assumption 3.2", "irreducibility dropped", judged(
-        "assumption_3_2", lambda r: r.period < 2 and r.start_support == r.n_states)),
+    ("Assumption 3.2", "irreducibility dropped",
+        judged("assumption_3_2", lambda r: r.period < 2 and r.start_support == r.n_states)),
     ("Assumption 3.5", "supp(μ) dropped", judged("assumption_3_5", lambda r: r.columns and not r.unreached)),
     ("Assumption 3.5", "the way in dropped", judged("assumption_3_5", lambda r: r.columns and not r.uncovered)),
     ("Assumption 3.5", "independence dropped", judged("assumption_3_5", lambda r: not (r.uncovered or r.unreached))),
-    ("Assumption 3.5", "no set is found", instead(predicates, "essential_states", lambda f: lambda *a: None)),
     ("Assumption 3.5", "any set is found", instead(predicates, "essential_states", lambda f: lambda *a: [0])),
-    ("Assumption 4.2", "the others dropped", judged("assumption_4_2", lambda r: r.columns)),
-    ("Assumption 4.2", "no tolerance", instead(predicates, "rounding", lambda f: lambda columns: 1e-30)),
-    ("Assumption 4.2", "one value only", instead(
-        predicates, "recoverable_columns", lambda f: lambda model, cell, syntax, values: f(model, cell, syntax, [0]))),
-    ("Assumption 4.4", "a wide tolerance", judged("assumption_4_4", lambda r: r.regularity and r.drift < 0.5)),
+    *((f"Assumption {number}", "the others dropped", judged(f"assumption_{name}", lambda r: r.columns))
+        for number, name in (("4.2", "4_2"), ("4.5", "4_5"), ("D.5", "d_5"))),
     ("Assumption 4.4", "stationarity dropped", judged("assumption_4_4", lambda r: r.regularity)),
-    ("Assumption 4.4", "Aᵀ in the place of A", instead(
-        predicates, "assumption_4_4",
-        lambda f: lambda model: f(chain_of(model.transition.T, model)))),
-    ("Assumption 4.5", "all values count", every_value),
-    ("Assumption 4.5", "the others dropped", judged("assumption_4_5", lambda r: r.columns)),
-    ("Assumption 4.5", "a wide tolerance", instead(predicates, "independence", loose)),
-    ("Assumption D.5", "all values count", every_value),
-    ("Assumption D.5", "the others dropped", judged("assumption_d_5", lambda r: r.columns)),
-    ("Assumption D.5", "of other cells supp(μ) only",
-        instead(predicates, "recoverable_columns", lambda f: same_values)),
-    ("Certificate", "κ dropped", instead(
-        certificates, "certificate", lambda f: lambda *given: replace(f(*given), spread=0.0))),
-    ("Certificate", "δ dropped", instead(
-        certificates, "certificate", lambda f: lambda *given: replace(f(*given), error=0.0))),
+    ("Assumption 4.5, Assumption D.5", "all values count", every_value),
+    # What is not in the paper
+    ("Certificate", "κ dropped", around(certificates, "certificate", lambda found: replace(found, spread=0.0))),
+    ("Certificate", "δ dropped", around(certificates, "certificate", lambda found: replace(found, error=0.0))),
     ("Exactness", "P[H_0] in the place of 1 / P[H_0]", instead(
         ours, "lemma_c_2", lambda f: lambda model, prompt: f(model, prompt) * model.initial**2)),
-    ("Separable signs", "no prompt", instead(
-        certificates, "prompt_for_separating_head",
-        lambda f: lambda *given: (torch.ones_like(f(*given)[0]), f(*given)[1]))),
-    ("Several classes", "heads of norm 1", instead(
-        ours, "theorem_3_3",
-        lambda f: lambda *given: LinearHead(torch.nn.functional.normalize(f(*given).weights, dim=0)))),
+    ("Separable signs", "no prompt", around(certificates, "prompt_for_separating_head", prompt_of(torch.ones_like))),
+    ("Several classes", "heads of norm 1", around(
+        ours, "theorem_3_3", lambda head: LinearHead(torch.nn.functional.normalize(head.weights, dim=0)))),
     ("Relabelling", "half the signal", instead(
         certificates, "gated_readout",
         lambda f: lambda table, p, signal=None: f(table, p, None if signal is None else signal / 2))),
 ]  # fmt: skip
-
-
-def same_values(model, cell, syntax, values=None):
-    """The columns of Assumption D.5, but for the other cells those at M* only."""
-    values = range(model.n_memory) if values is None else values
-    table, own = model.emission, [cell * model.n_syntax + s for s in syntax]
-    inside = [table[:, m, h] for h in own for m in values]
-    rest = [table[:, m, h] for h in range(model.n_states) if h not in own for m in values]
-    return torch.stack(inside, 1), torch.stack(rest, 1) if rest else table.new_zeros(len(table), 0)
-
-
+DAMAGES = [(name, what, damage) for names, what, damage in DAMAGES for name in names.split(", ")]
 ATTEMPTS = ((6, 1), (16, 2), (40, 1))
 """Instances and seed: most damages show at once, some only in a model with several cells."""
 
 
-def test_every_statement_is_damaged():
-    assert {name for name, _, _ in DAMAGES} == {statement.name for statement in STATEMENTS}
-    for name in ("Theorem 3.3", "Theorem 3.6", "Theorem 4.3", "Theorem 4.6", "Theorem D.6"):
-        assert sum(found == name for found, _, _ in DAMAGES) >= 2
+def test_every_statement_is_damaged_and_every_theorem_at_least_twice():
+    damaged = [name for name, _, _ in DAMAGES]
+    assert set(damaged) == {statement.name for statement in STATEMENTS}
+    assert all(damaged.count(name) >= 2 for name in damaged if name.startswith("Theorem"))
 
 
 def checks_only(statement):
@@ -262,17 +168,11 @@ def checks_only(statement):
 @pytest.mark.parametrize(("name", "what", "damage"), DAMAGES, ids=[f"{name}: {what}" for name, what, _ in DAMAGES])
 def test_the_check_notices(name, what, damage, monkeypatch):
     damage(monkeypatch)
-    residuals = []
-    for attempt in ATTEMPTS:
-        entry = run(checks_only(find(name)), *attempt)
-        if entry.verdict == FAILS:
-            return
-        residuals.append(entry.residual)
-    pytest.fail(f"{name}: {what} leaves residuals of {residuals}")
+    assert any(run(checks_only(find(name)), *attempt).verdict == FAILS for attempt in ATTEMPTS)
 
 
 CONTROLS = [
-    ("Assumption 3.1", "no tolerance", instead(predicates, "independence", strict)),
+    ("Assumption 3.1", "no tolerance", strict),
     ("Assumption 3.2", "period dropped", judged(
         "assumption_3_2", lambda r: r.irreducible and r.start_support == r.n_states)),
     ("Assumption 3.2", "Theorem 4.3 takes any chain", instead(

@@ -21,27 +21,17 @@ from typer.testing import CliRunner
 from hmmlib import __main__ as command_line
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = [
-    f"{kind} {number}"
-    for kind, numbers in {
-        "Theorem": ("3.3", "3.6", "4.3", "4.6", "D.6"),
-        "Proposition": ("3.4", "D.1", "D.8", "D.11"),
-        "Claim": ("B.1", "D.3", "D.10", "D.12", "D.14", "D.15"),
-        "Lemma": ("C.1", "C.2", "D.2", "D.4", "D.7", "D.9", "D.13"),
-    }.items()
-    for number in numbers
-]
+NUMBERED = {
+    "Theorem": "3.3 3.6 4.3 4.6 D.6",
+    "Proposition": "3.4 D.1 D.8 D.11",
+    "Claim": "B.1 D.3 D.10 D.12 D.14 D.15",
+    "Lemma": "C.1 C.2 D.2 D.4 D.7 D.9 D.13",
+}
+RESULTS = [f"{kind} {number}" for kind, numbers in NUMBERED.items() for number in numbers.split()]
 ASSUMPTIONS = [f"Assumption {number}" for number in ("3.1", "3.2", "3.5", "4.2", "4.4", "4.5", "D.5")]
 OURS = ["Certificate", "Exactness", "Separable signs", "Several classes", "Relabelling"]
 NUMBERS = ["3.1", "3.2", "3.3", "4.1", "4.2", "4.3", "4.4", "B.1", "C.1", "C.2", *(f"D.{k}" for k in range(1, 11))]
 EASY = find("Proposition 3.4")
-
-
-@pytest.mark.parametrize(
-    "draw", [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
-)
-def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
-    assert all(draw(seed).in_r.any() for seed in range(60))
 
 
 def test_every_numbered_result_assumption_and_equation_is_there_once():
@@ -55,14 +45,7 @@ def test_every_numbered_result_assumption_and_equation_is_there_once():
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.name)
-def test_every_statement_has_its_page_and_its_label_there(statement):
-    if not statement.ours:
-        assert statement.label.endswith("-" + statement.name.split()[1].replace(".", "-"))
-    assert f":label: {statement.label}\n" in (ROOT / f"{statement.page}.md").read_text()
-
-
-@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda s: s.name)
-def test_statement_is_as_recorded(statement):
+def test_a_statement_is_as_recorded_and_has_its_label_on_its_page(statement):
     entry = run(statement, 40 if SLOW else 12, seed=3)
     assert entry.as_recorded
     assert entry.verdict == HOLDS
@@ -70,23 +53,88 @@ def test_statement_is_as_recorded(statement):
     assert 0 < entry.control_fails <= entry.control_instances == 5
     assert (entry.printed == FAILS) == bool(statement.counterexample) == bool(statement.printed)
     assert bool(entry.corrected) == (entry.grade != HOLDS)
-    assert entry.grade in GRADES
     assert (ROOT / entry.source["path"]).read_text().splitlines()[entry.source["line"] - 1].startswith("def ")
+    assert statement.ours or statement.label.endswith("-" + statement.name.split()[1].replace(".", "-"))
+    assert f":label: {statement.label}\n" in (ROOT / f"{statement.page}.md").read_text()
 
 
-def test_printed_forms_that_fail_do_so_on_their_smallest_instance():
+@pytest.mark.parametrize(
+    "draw", [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
+)
+def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
+    assert all(draw(seed).in_r.any() for seed in range(60 if SLOW else 20))
+
+
+def test_printed_forms_that_fail_do_so_on_their_smallest_instance_and_each_grade_is_as_recorded():
     failing = {s.name: s.counterexample() for s in STATEMENTS if s.counterexample}
     assert set(failing) == {"Proposition D.1", "Lemma D.9"}
     assert all(record.residual >= 0.25 for record in failing.values())
+    graded = {grade: {s.name for s in STATEMENTS if s.grade == grade} for grade in GRADES}
+    assert graded[FALSE] == {"Lemma D.9"}
+    assert graded[GAP] == {"Claim D.3", "Claim D.10"}
+    assert graded[SLIP] == {"Proposition D.1", "Lemma D.2", "Lemma D.7", "Theorem D.6"}
+    assert sum(map(len, graded.values())) == len(STATEMENTS)
+
+
+@pytest.mark.parametrize("seed", [1833221068, 3303878359])
+def test_theorem_3_3_is_not_blamed_for_rounding(seed):
+    """W with a condition of 2e12 and of 1e15: the head's weights are as large, and a score is left with rounding."""
+    assert section_3.check_theorem_3_3(seed).residual < 1e-10
+
+
+# A verdict that changes
 
 
 def test_a_printed_form_that_came_to_hold_is_no_longer_as_recorded():
     printed = find("Proposition D.1")
     nothing = printed.counterexample()._replace(residual=0.0)
-    right = replace(printed, printed=lambda seed: nothing, counterexample=lambda: nothing)
-    entry = run(right, 5, 0)
-    assert entry.printed == HOLDS
-    assert not entry.as_recorded
+    entry = run(replace(printed, printed=lambda seed: nothing, counterexample=lambda: nothing), 5, 0)
+    assert (entry.printed, entry.as_recorded) == (HOLDS, False)
+
+
+def test_nan_is_no_pass(monkeypatch):
+    residuals, honest = iter([0.0, math.nan, 0.0, 0.0, 0.0]), section_3.lemma_c_2
+    entry = run(replace(EASY, check=lambda seed: Checked(next(residuals), True)), 5, 0)
+    assert entry.verdict == FAILS
+    monkeypatch.setattr(section_3, "lemma_c_2", lambda *args: honest(*args) * math.nan)
+    assert run(find("Lemma C.2"), 12, 4).verdict == FAILS
+
+
+def test_what_is_trivial_is_drawn_again_and_what_stays_so_is_not_as_recorded():
+    drawn = []
+    run(replace(EASY, check=lambda seed: drawn.append(seed) or Checked(0.0, len(drawn) > 3)), 1, 0)
+    assert len(drawn) == len(set(drawn)) == 4
+    trivial = run(replace(EASY, check=lambda seed: Checked(0.0, False)), 20, 0)
+    assert (trivial.verdict, trivial.nontrivial, trivial.as_recorded) == (HOLDS, 0, False)
+    never = run(replace(EASY, control=lambda seed: 0.0), 5, 0)
+    assert (never.verdict, never.as_recorded) == (HOLDS, False), "its control never fails"
+
+
+def test_shares_are_judged_as_far_as_so_many_draws_can_tell():
+    """Where a control breaks the conclusion in a share of 0.3, one of five is no surprise; one of thirty is."""
+    entry, easy = run(find("Theorem 3.3"), 3, 0), run(EASY, 30, 0)
+    for changed, as_recorded in [
+        (replace(entry, control_fails=1), True),
+        (replace(entry, control_fails=0), True),
+        (replace(entry, control_instances=30, control_fails=1), False),
+        (replace(easy, control_fails=4), False),  # of five, where all have to
+        (replace(run(find("Certificate"), 3, 0), nontrivial=1), True),
+        (replace(easy, nontrivial=12), True),
+        (replace(easy, nontrivial=5), False),
+        (replace(easy, identity={"failures": 1}), False),
+        (replace(easy, patterns={"failures": 1}), False),
+    ]:
+        assert changed.as_recorded == as_recorded, changed
+
+
+def test_several_processes_give_what_one_gives():
+    together = run_all(2, 5, workers=2, exact=False)
+    assert [entry.name for entry in together] == [s.name for s in STATEMENTS]
+    for name in ("Theorem 4.3", "Lemma D.9", "Claim B.1"):
+        assert run(find(name), 2, 5) in together
+
+
+# Equations
 
 
 @pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.number)
@@ -97,95 +145,31 @@ def test_equation_is_computed_on_one_line(equation):
     assert f"({equation.number})" in marks
 
 
-CODE = {
-    "y = 1  # (9.9)\n": 1,
-    "y = 1  # (9.8), (9.9)\n": 1,
-    "y = 1  # as (9.9) has it\n": 0,
-    "# (9.9)\ny = 1  # (9.90)\n": 0,
-    "y = 1  # (9.9)\nz = 2  # (9.9)\n": 2,
-}
-
-
-@pytest.mark.parametrize("code", CODE)
-def test_an_equations_mark_is_one_lines_last_word(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("y = 1  # (9.8), (9.9)\n", 1),
+        ("# (9.9)\ny = 1  # (9.90)\nz = 2  # as (9.9) has it\n", 0),
+        ("y = 1  # (9.9)\nz = 2  # (9.9)\n", 2),
+    ],
+)
+def test_an_equations_mark_is_one_lines_last_word(code, lines, tmp_path, monkeypatch):
     (tmp_path / "some.py").write_text(code)
     monkeypatch.setattr(pages, "LIBRARY", tmp_path)
     equation = Equation("9.9", "nothing", "notebooks/3-hmm", "some.py")
-    if CODE[code] == 1:
+    if lines == 1:
         assert equation.where() == {"path": "some.py", "line": 1}
-    else:
-        with pytest.raises(LookupError, match=rf"\(9\.9\): {CODE[code]} lines of some\.py end in # \(9\.9\)"):
-            equation.where()
+        return
+    with pytest.raises(LookupError, match=rf"\(9\.9\): {lines} lines of some\.py end in # \(9\.9\)"):
+        equation.where()
 
 
-def test_nan_is_no_pass():
-    residuals = iter([0.0, math.nan, 0.0, 0.0, 0.0])
-    entry = run(replace(EASY, check=lambda seed: Checked(next(residuals), True)), 5, 0)
-    assert entry.verdict == FAILS
+# The command
 
 
-def test_what_is_mostly_trivial_is_not_as_recorded():
-    entry = run(EASY, 30, 0)
-    assert replace(entry, nontrivial=12).as_recorded
-    assert not replace(entry, nontrivial=5).as_recorded
-    drawn = []
-    run(replace(EASY, check=lambda seed: drawn.append(seed) or Checked(0.0, len(drawn) > 3)), 1, 0)
-    assert len(drawn) == len(set(drawn)) == 4
-    trivial = run(replace(EASY, check=lambda seed: Checked(0.0, False)), 20, 0)
-    assert (trivial.verdict, trivial.nontrivial, trivial.as_recorded) == (HOLDS, 0, False)
-
-
-def test_too_few_draws_are_no_changed_verdict():
-    """Where a control breaks the conclusion in a share of 0.3, one of five is no surprise; one of thirty is."""
-    entry = run(find("Theorem 3.3"), 3, 0)
-    assert replace(entry, control_fails=1).as_recorded
-    assert replace(entry, control_fails=0).as_recorded
-    assert not replace(entry, control_instances=30, control_fails=1).as_recorded
-    assert not replace(run(EASY, 3, 0), control_fails=4).as_recorded  # of five, where all have to
-    assert replace(run(find("Certificate"), 3, 0), nontrivial=1).as_recorded
-
-
-def test_rulings_by_grade():
-    graded = {grade: {s.name for s in STATEMENTS if s.grade == grade} for grade in GRADES}
-    assert graded[FALSE] == {"Lemma D.9"}
-    assert graded[GAP] == {"Claim D.3", "Claim D.10"}
-    assert graded[SLIP] == {"Proposition D.1", "Lemma D.2", "Lemma D.7", "Theorem D.6"}
-
-
-def test_a_control_that_never_fails_is_not_as_recorded():
-    entry = run(replace(EASY, control=lambda seed: 0.0), 5, 0)
-    assert entry.verdict == HOLDS
-    assert not entry.as_recorded
-
-
-def test_a_failure_without_rounding_is_not_as_recorded():
-    entry = run(EASY, 5, 0)
-    assert entry.as_recorded
-    assert not replace(entry, identity={"failures": 1}).as_recorded
-    assert not replace(entry, patterns={"failures": 1}).as_recorded
-
-
-def test_several_processes_give_what_one_gives():
-    together = run_all(10, 5, workers=2, exact=False)
-    assert [entry.name for entry in together] == [s.name for s in STATEMENTS]
-    for name in ("Theorem 4.3", "Lemma D.9", "Claim B.1"):
-        alone = run(find(name), 10, 5)
-        assert next(entry for entry in together if entry.name == name) == alone
-
-
-@pytest.fixture
-def few(monkeypatch):
-    """The command without its processes and without the evidence that takes longest."""
-
-    def some(instances, seed, workers, done):
-        done(1.0)
-        return [run(statement, instances, seed) for statement in (EASY, find("Proposition D.1"))]
-
-    monkeypatch.setattr(ledger, "run_all", some)
-    return some
-
-
-def test_command_writes_the_ledger(tmp_path, few):
+def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another_file(tmp_path, monkeypatch):
+    honest = [run(statement, 5, 0) for statement in (EASY, find("Proposition D.1"))]
+    monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: honest)
     out = tmp_path / "deep" / "ledger.json"
     done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -194,21 +178,18 @@ def test_command_writes_the_ledger(tmp_path, few):
     assert [entry["name"] for entry in content["entries"]] == ["Proposition 3.4", "Proposition D.1"]
     assert content["entries"][1]["printed"] == FAILS
     assert len(content["equations"]) == 20
+    out.unlink()
+    honest[0] = replace(honest[0], printed=FAILS)
+    done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
+    assert (done.exit_code, out.exists(), out.with_suffix(".changed.json").exists()) == (1, False, True)
+    assert "Proposition 3.4: holds, as printed fails (on record: holds)" in done.output.replace("\n", " ")
 
 
-def test_each_row_is_printed_whole_in_80_columns(tmp_path, monkeypatch):
+def test_each_row_is_printed_whole_in_80_columns_and_a_residual_that_is_no_number_is_null(tmp_path, monkeypatch):
     """Names, verdicts and residuals with their exponents, as in a pipe or a small terminal."""
-    longest = [
-        replace(
-            run(EASY, 1, 0),
-            name=statement.name,
-            grade=statement.grade,
-            residual=1.5e-16,
-            identity=dict(failures=0, points=2, sizes=[1, 2, 3]),
-            patterns=dict(failures=0, cases=1_685_160),
-        )
-        for statement in STATEMENTS
-    ]
+    exact = dict(identity=dict(failures=0, points=2, sizes=[1, 2, 3]), patterns=dict(failures=0, cases=1_685_160))
+    entry = replace(run(EASY, 1, 0), residual=1.5e-16, **exact)
+    longest = [replace(entry, name=statement.name, grade=statement.grade) for statement in STATEMENTS]
     monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: longest)
     arguments = ["ledger", "--instances", "1", "--out", str(tmp_path / "ledger.json")]
     for columns in ("80", "40"):
@@ -217,33 +198,5 @@ def test_each_row_is_printed_whole_in_80_columns(tmp_path, monkeypatch):
             row = next(line for line in lines if line.startswith(entry.name + " "))
             assert [entry.grade in row, "1.5e-16" in row, row.endswith("0/1,685,160")] == [True] * 3
             assert len(row) <= 80
-
-
-def test_a_changed_verdict_ends_the_command_with_exit_code_1(tmp_path, few, monkeypatch):
-    honest = few(5, 0, 1, lambda share: None)
-    changed = [replace(honest[0], printed=FAILS), honest[1]]
-    monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: changed)
-    out = tmp_path / "ledger.json"
-    done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
-    assert done.exit_code == 1
-    assert not out.exists()
-    assert out.with_suffix(".changed.json").exists()
-    assert "Proposition 3.4: holds, as printed fails (on record: holds)" in done.output.replace("\n", " ")
-
-
-def test_a_residual_that_is_no_number_is_null_in_the_file(tmp_path):
-    write_ledger(tmp_path / "ledger.json", [replace(run(EASY, 5, 0), residual=math.nan)], 5, 0)
+    write_ledger(tmp_path / "ledger.json", [replace(entry, residual=math.nan)], 5, 0)
     assert json.loads((tmp_path / "ledger.json").read_text())["entries"][0]["residual"] is None
-
-
-def test_nan_in_what_is_checked_fails_the_check(monkeypatch):
-    honest = section_3.lemma_c_2
-    monkeypatch.setattr(section_3, "lemma_c_2", lambda *args: honest(*args) * math.nan)
-    assert run(find("Lemma C.2"), 12, 4).verdict == FAILS
-
-
-@pytest.mark.parametrize("seed", [1833221068, 3303878359])
-def test_theorem_3_3_is_not_blamed_for_rounding(seed):
-    """W with a condition of 2e12 and of 1e15: the head's weights are as large, and a score is left with rounding."""
-    residual, _ = section_3.check_theorem_3_3(seed)
-    assert residual < 1e-10

@@ -12,7 +12,7 @@ from commands import one_line
 from companion.figures.live import gather
 from companion.pages import write_ledger
 from faults import fill, no_longer_than
-from record import slow
+from record import SLOW, slow
 from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 from short_pretraining import STEPS, leave_two, train, undisturbed
 
@@ -31,16 +31,14 @@ SMALL = ["trial", "--preset", "smoke", "--n-states", 3, *CHANGES, "--store"]
 
 @pytest.fixture(scope="module")
 def results():
-    torch.set_num_threads(1)
     return [run_trial(spec) for spec in SPECS]
 
 
-# Pretraining that is killed while it writes a checkpoint.
+# Checkpoints: a process that is killed while it writes one, and files that are cut short
 
 KILLS = """
 import os, signal, sys
-from functools import partial
-path, here = sys.argv[1:]
+path, here, *moments = sys.argv[1:]
 sys.path.insert(0, here)
 import torch
 torch.set_num_threads(1)
@@ -50,52 +48,47 @@ from short_pretraining import train
 bert.build(bert.Shape(1, 8, 2, 8), 4, 0)  # what this imports and loads, the children need not
 random_hmm(3, 4, 1).sample(1, 2, 0)
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
 def while_writing(share, save=checkpoints.save_file):
     def cut_short(tensors, file, facts):
         save(tensors, file, facts)
         os.truncate(file, int(share * os.path.getsize(file)))
-        die()
+        os.kill(os.getpid(), signal.SIGKILL)
     checkpoints.save_file = cut_short
 
-def at_rename(number, before, rename=os.replace):
-    calls = []
+def at_rename(number, done, rename=os.replace):
+    left = [number]
     def counted(*names):
-        calls.append(names)
-        if len(calls) == number and before:
-            die()
-        rename(*names)
-        if len(calls) == number:
-            die()
+        left[0] -= 1
+        if left[0] or done:
+            rename(*names)
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
     os.replace = counted
 
-moments = [partial(while_writing, share) for share in (0.0, 0.3, 0.999, 1.0)]
-moments += [partial(at_rename, number, before) for number in (1, 2) for before in (True, False)]
 for moment in moments:
     child = os.fork()
     if child == 0:
-        train("long", path, lambda step, loss, first=[]: moment() if first else first.append(step), every=0.0)
+        train("long", path, lambda step, loss, first=[]: eval(moment) if first else first.append(step), every=0.0)
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
+MOMENTS = ["while_writing(0.3)", "at_rename(1, True)", "at_rename(2, True)"]
+if SLOW:
+    MOMENTS = [*(f"while_writing({share})" for share in (0.0, 0.999, 1.0)), *MOMENTS]
+    MOMENTS[:0] = ["at_rename(1, False)", "at_rename(2, False)"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weights(tmp_path, survived):
-    """Each of eight processes goes on where the one before it was killed, from its last checkpoint or one before."""
+    """Each process goes on where the one before it was killed, from its last checkpoint or one before."""
     path, reports = tmp_path / "runs" / "one.safetensors", []
-    call = [sys.executable, "-W", "error", "-c", KILLS, str(path), os.path.dirname(short_pretraining.__file__)]
+    call = [sys.executable, "-W", "error", "-c", KILLS, path, os.path.dirname(short_pretraining.__file__), *MOMENTS]
     done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
-    assert done.stdout.split() == ["-9"] * 8, done.stderr
+    assert done.stdout.split() == ["-9"] * len(MOMENTS), done.stderr
     assert not list(path.parent.glob("*.broken")), "what was half written lay where a whole one should"
     assert train("long", path, lambda step, loss: reports.append(step)) == undisturbed("long")
-    assert reports[0] == 17, "two steps of each are kept, and the third of the one whose checkpoint was in its place"
-    survived("pretraining killed", 8)
-
-
-# Checkpoints cut short.
+    assert reports[0] == 2 * len(MOMENTS) + 1, "of each two steps, and a third where the checkpoint was in its place"
+    survived("pretraining killed", len(MOMENTS))
 
 
 def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, survived):
@@ -119,7 +112,7 @@ def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, surviv
     survived("checkpoint cut short", 2 * len(newer))
 
 
-# Disks that are full, and files that may be no longer than so many bytes.
+# Disks that are full, and files that may be no longer than so many bytes
 
 
 @pytest.mark.parametrize(
@@ -161,19 +154,24 @@ def test_a_full_disk_ends_the_command_in_one_line_and_it_goes_on_when_there_is_r
     said = f"no checkpoint could be written to {path}: ", "No space left on device"
     one_line(call(*SMALL, store), *said)
     assert list(path.parent.iterdir()) == []
-    survived("disk full")
     disk(kib=4000)
     filler = fill(store)
     one_line(call(*SMALL, store), *said)
-    survived("disk full")
+    survived("disk full", 2)
     filler.unlink()
     code, _, err = call(*SMALL, store)
-    assert (code, err) == (0, "")
-    assert stored(store) == {f"{SPECS[0].hash}.json": numbers(results[0])}
+    assert (code, err, stored(store)) == (0, "", {f"{SPECS[0].hash}.json": numbers(results[0])})
 
 
-def until_full(store, phase, specs=SPECS[:1]):
-    """Run specs on a disk that fills up at the end of a phase; what was reports of the trial."""
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """The system's temporary folder, not there yet."""
+    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
+    return tmp_path / "elsewhere"
+
+
+def until_full(store, phase):
+    """Run a spec on a disk that fills up at the end of a phase; what was reports of the trial."""
     reports = []
 
     def watch(spec, *where):
@@ -181,25 +179,22 @@ def until_full(store, phase, specs=SPECS[:1]):
         if where == (phase, 1.0):
             fill(store)
 
-    return run_missing(specs, store, log=str, on_progress=watch), reports
+    return run_missing(SPECS[:1], store, log=str, on_progress=watch), reports
 
 
-def test_a_result_for_which_the_disk_has_no_room_takes_its_checkpoints(results, disk, tmp_path, monkeypatch, survived):
-    store, elsewhere = disk(kib=8000), tmp_path / "elsewhere"
-    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(elsewhere))
-    outcome, _ = until_full(store, "prompt tuning")
+def test_a_result_for_which_the_disk_has_no_room_takes_its_checkpoints(results, disk, elsewhere, survived):
+    outcome, _ = until_full(store := disk(kib=8000), "prompt tuning")
     assert outcome == Outcome(ran=[SPECS[0].hash])
     assert stored(store) == {f"{SPECS[0].hash}.json": numbers(results[0])}
     assert not any(path.is_file() for path in elsewhere.rglob("*"))
     survived("disk full")
 
 
-def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp_path, monkeypatch, survived):
+def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, elsewhere, survived):
     """Both disks are full: the message says so of both, and the same call goes on behind the pretraining."""
-    store, nowhere = disk(kib=8000), tmp_path / "nowhere"
-    nowhere.write_text("a file, in place of the system's temporary folder")
-    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(nowhere))
-    said = rf"{result_path(SPECS[0], store)} could not be written: .*; nor could .* kept elsewhere: {nowhere}"
+    store = disk(kib=8000)
+    elsewhere.write_text("a file, in place of a folder")
+    said = rf"{result_path(SPECS[0], store)} could not be written: .*; nor could .* kept elsewhere: {elsewhere}"
     with pytest.raises(OSError, match=said):
         until_full(store, "prompt tuning")
     survived("disk full")
@@ -211,38 +206,33 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, tmp
     assert not any((store / "smoke" / ".unfinished").iterdir())
 
 
-# Stores that cannot be written.
+# Stores that cannot be written
 
 
 @pytest.mark.parametrize("claims", [pytest.param(False, marks=slow), True], ids=["never used", "used before"])
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     claims, results, call, disk, monkeypatch, survived, capsys
 ):
-    """What is stored there can be read all the same."""
+    """What is stored there can be read all the same. One that was used before stands in `make test` for both."""
     store = disk()
     save_result(results[0], store)
-    if claims:
-        for spec in SPECS:
-            Claim.take(spec, store)
+    for spec in SPECS if claims else ():
+        Claim.take(spec, store)
     disk.read_only()
     monkeypatch.setattr(sweeps, "run_trial", lambda *_: pytest.fail("a trial was begun"))
     for run in (run_missing, lambda *a, **k: gather(SPECS, math.inf, "cpu", store, str)):
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
             run(SPECS, store, log=str)
     assert run_missing(SPECS[:1], store, log=str) == Outcome(stored=[SPECS[0].hash])
-    assert gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str) == [results[0]], (
-        "an interval counts each trial once"
-    )
+    twice = gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str)
+    assert twice == [results[0]], "an interval counts each trial once"
     capsys.readouterr()  # what was stored before
     one_line(call(*SMALL, store / "other"), "Read-only file system", str(store / "other"))
     survived("store read-only", 3)
 
 
-def test_a_store_that_becomes_read_only_meanwhile_loses_no_result(results, disk, tmp_path, monkeypatch, survived):
-    store, elsewhere = disk(kib=8000), tmp_path / "elsewhere"
-    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(elsewhere))
-
-    reports = []
+def test_a_store_that_becomes_read_only_meanwhile_loses_no_result(results, disk, elsewhere, survived):
+    store, reports = disk(kib=8000), []
 
     def watch(spec, *where):
         reports.append(where)

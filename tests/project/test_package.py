@@ -20,23 +20,20 @@ from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import result_path
 
 ROOT = Path(__file__).resolve().parents[2]
-IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 README = (ROOT / "README.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
+def wheel(tmp_path_factory) -> dict[str, bytes]:
+    """The files of the package, by name; those about it by their name alone."""
     (path,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))
     with zipfile.ZipFile(path) as file:
-        yield file
-
-
-def about(wheel: zipfile.ZipFile, name: str) -> str:
-    return wheel.read(f"hmmlib-{hmmlib.__version__}.dist-info/{name}").decode()
+        about = f"hmmlib-{hmmlib.__version__}.dist-info/"
+        return {name.removeprefix(about): file.read(name) for name in file.namelist()}
 
 
 def test_the_installed_command_and_the_module_fail_alike_in_one_line(wheel, tmp_path):
-    (command,) = EntryPoints._from_text_for(about(wheel, "entry_points.txt"), None)
+    (command,) = EntryPoints._from_text_for(wheel["entry_points.txt"].decode(), None)
     assert (command.group, command.name) == ("console_scripts", "hmmlib")
     script = f"import sys; from {command.module} import {command.attr}; sys.exit({command.attr}())"
     path = result_path(TrialSpec("smoke"), tmp_path)
@@ -50,23 +47,19 @@ def test_the_installed_command_and_the_module_fail_alike_in_one_line(wheel, tmp_
 
 
 def test_an_index_has_the_packages_origin_and_python_and_can_follow_every_link_and_type_checkers_trust_it(wheel):
-    assert {"hmmlib/py.typed", "hmmlib/__init__.pyi"} <= {*wheel.namelist()}
-    metadata, address = message_from_bytes(about(wheel, "METADATA").encode()), pipeline.address()
+    assert {"hmmlib/py.typed", "hmmlib/__init__.pyi"} <= wheel.keys()
+    metadata, address = message_from_bytes(wheel["METADATA"]), pipeline.address()
     urls = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
-    assert set(urls) == {"Repository", "Issues", "Changelog"}
-    assert urls["Repository"] == address
-    assert all(url.startswith(address) for url in urls.values())
-    assert (ROOT / urls["Changelog"].split("/blob/main/")[1]).is_file()
+    assert (set(urls), urls["Repository"]) == ({"Repository", "Issues", "Changelog"}, address)
     oldest = metadata["Requires-Python"].removeprefix(">=")
     assert {"Typing :: Typed", f"Programming Language :: Python :: {oldest}"} <= {*metadata.get_all("Classifier")}
     assert metadata["Description-Content-Type"] == "text/markdown"
-    text = metadata.get_payload(decode=True).decode()
-    for found, kind in ((IMAGE.findall(text), "raw"), (re.findall(r"(?<!!)\[[^]!]+\]\(([^)]+)\)", text), "blob")):
-        own = [target.split(f"{address}/{kind}/main/")[-1] for target in found if f"/{kind}/main/" in target]
-        assert len(own) >= 3
-        assert all((ROOT / path.partition("#")[0]).is_file() for path in own)
-    assert all(target.startswith(("https://", "#")) for target in re.findall(r"\]\(([^)]+)\)", text))
-    assert any(not target.startswith("https://") for target in IMAGE.findall(README)), "else this shows nothing"
+    targets = [*urls.values(), *re.findall(r"\]\(([^)]+)\)", metadata.get_payload(decode=True).decode())]
+    assert all(target.startswith(("https://", "#")) for target in targets)
+    assert re.search(r"!\[[^\]]*\]\((?!https://)", README), "else this shows nothing"
+    own = re.findall(rf"{address}/(raw|blob)/main/([^#\s]+)", "\n".join(targets))
+    assert {kind for kind, _ in own} == {"raw", "blob"}
+    assert all((ROOT / path).is_file() and (kind == "raw") == path.endswith((".png", ".svg")) for kind, path in own)
 
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))

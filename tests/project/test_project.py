@@ -1,4 +1,4 @@
-"""The project's own files agree with each other: lock, environment, twins, notebooks, layers, tests of mutants."""
+"""The project's files agree with each other: lock, twins, notebooks, layers, and one address in every file."""
 
 import ast
 import re
@@ -9,114 +9,70 @@ import tomllib
 from itertools import chain
 from pathlib import Path
 
+import address
 import importlinter  # noqa: F401, without it these tests are left out
 import nbformat
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from record import slow
 
-import hmmlib
 import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
-each_source = pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
+GITHUB = "https://github.com"
+FIRST, SECOND = f"{GITHUB}/first-fork/a.b-c", f"{GITHUB}/2nd/it"
+SOURCES = pipeline.sources()
 
 
-def test_the_lock_has_exact_versions_with_hashes_within_each_requirements_range_and_conda_the_same():
-    text = (ROOT / "requirements.lock").read_text()
-    locked = [line.removesuffix(" \\") for line in text.splitlines() if line[0].isalnum()]
-    _, *parts = re.split(r"^(?=\w)", text, flags=re.MULTILINE)
-    assert len(parts) == len(locked) > 150
-    version, hashes = r"[a-z0-9.-]+==[A-Za-z0-9.]+( ; [^\\]+)?", r"( \\\n    --hash=sha256:[0-9a-f]{64})+"
-    assert not [part for part in parts if not re.fullmatch(version + hashes + r"\n", part)]
+def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda_is_the_same():
+    """That it has a hash for each file is what pip asks for when it installs."""
+    locked = re.findall(r"^(\w[^\\]*) \\$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     assert yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"] == locked
     versions = dict(line.split(" ")[0].split("==") for line in locked)
-    extras = SETTINGS["project"]["optional-dependencies"]
-    assert set(extras) == {"adapters", "book", "lab", "sweep", "dev"}
-    for text in [*SETTINGS["project"]["dependencies"], *chain.from_iterable(extras.values())]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for text in chain(project["dependencies"], *project["optional-dependencies"].values()):
         requirement = Requirement(text)
         assert requirement.specifier.contains(versions[requirement.name.lower().replace("_", "-")]), text
 
 
-def test_tests_that_mutants_meet_start_no_processes_unless_they_are_marked_as_outside():
-    chosen = SETTINGS["tool"]["mutmut"]["pytest_add_cli_args_test_selection"]
-    texts = {path: path.read_text() for folder in chosen[:-2] for path in (ROOT / folder).glob("test_*.py")}
-    assert any("import subprocess" in text for text in texts.values()), "else there is nothing to notice"
-    assert not [path for path, text in texts.items() if "import subprocess" in text and "mark.outside" not in text]
-
-
-@each_source
-def test_twin_is_what_its_source_gives(source):
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_notebook_is_its_sources_twin_and_each_exercise_has_a_solution_that_asserts(source):
     assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
-
-
-def test_drift_is_noticed(tmp_path, monkeypatch):
-    source = tmp_path / "notebooks" / "a.md"
-    source.parent.mkdir()
-    shutil.copy(ROOT / "notebooks" / "2-setting.md", source)
-    shutil.copy(ROOT / "_config.yml", tmp_path)
-    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    assert pipeline.write_twins(check=False) == 1
-    assert pipeline.write_twins(check=True) == 0
-    source.write_text(source.read_text().replace("two states", "three states", 1) + "\nmore\n")
-    assert pipeline.write_twins(check=True) == 1
-
-
-@each_source
-def test_a_notebook_begins_with_installation_and_parameters_and_its_exercises_have_solutions_that_assert(source):
+    assert f"/notebooks/{source.stem}.ipynb)\n" in (ROOT / "book" / "reproduce.md").read_text(), "its link to Colab"
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
-    code = [cell for cell in cells if cell.cell_type == "code"]
-    assert "find_spec" in code[0].source
-    assert f"git+{pipeline.address()}@v{hmmlib.__version__}" in code[0].source
-    assert "parameters" in code[1].metadata.tags
-    assert code[1].source.startswith("# Parameters:")
-    assert re.search(r"\bcheck\(\s*globals\(\)", code[2].source)
-    for cell in code:
-        assert not cell.get("outputs")
-        drawn = re.search(r"^(figures|drawings|appendices)\.(?!use_style|rulings)", cell.source, re.MULTILINE)
-        if drawn or cell.source.strip().endswith("\nfigure"):
-            assert len(cell.metadata["mystnb"]["image"]["alt"]) > 20, f"no alternative text: {cell.source}"
-    if source.stem in {"gallery", "in-pictures", "open-questions"}:
-        return
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").split("## Checks and exercises")[1]
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
     numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", text)
     assert numbers == re.findall(r"<summary>Solution (\d+)", text) == [str(k + 1) for k in range(len(solutions))]
-    assert solutions
+    assert solutions or source.stem in {"gallery", "in-pictures", "open-questions"}
     assert all(any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))) for code in solutions)
 
 
-def test_what_a_user_makes_has_a_place_that_git_ignores():
-    """papermill makes no folder, so a fresh clone must have it."""
-    (out,) = re.findall(r"^papermill \S+ (\S+)", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert (ROOT / out).parent.is_dir()
-    tracked = subprocess.run(["git", "ls-files", "mine"], cwd=ROOT, capture_output=True, text=True)
-    if tracked.returncode:
+def git(*words: str) -> list[str]:
+    """What git says of this copy, line by line."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
         pytest.skip("git does not know this copy")
-    assert tracked.stdout.split() == ["mine/.gitignore"]
+    return done.stdout.splitlines()
+
+
+def test_what_a_user_makes_has_a_place_that_git_ignores():
+    (out,) = re.findall(r"^papermill \S+ (\S+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert git("ls-files", str(Path(out).parent)) == ["mine/.gitignore"], "a clone has the folder: papermill makes none"
     made = [out, "mine/ledger.json", "mine/results/quick/x.json"]
-    ignored = subprocess.run(["git", "check-ignore", *made], cwd=ROOT, capture_output=True, text=True)
-    assert ignored.stdout.split() == made
-
-
-def test_every_notebook_is_in_the_list_that_opens_them_in_colab():
-    page = (ROOT / "book" / "reproduce.md").read_text()
-    listed = re.findall(r"^- \[.+\]\(https://colab\.\S+/notebooks/(\S+)\.ipynb\)$", page, re.MULTILINE)
-    assert sorted(listed) == sorted(source.stem for source in pipeline.sources())
-    assert "\n## Colab\n" in page
-    assert "](book/reproduce.md#colab)" in (ROOT / "README.md").read_text()
+    assert git("check-ignore", *made) == made
 
 
 PLANTED = {
-    "No import upwards": ("hmmlib/theory/heads.py", "from hmmlib.training import bert"),
-    "The library never imports the companion": ("hmmlib/experiments/labels.py", "from companion import pages"),
+    "No import upwards": ("hmmlib/theory/heads.py", "hmmlib.training.bert"),
+    "The library never imports the companion": ("hmmlib/experiments/labels.py", "companion.pages"),
     "Witnesses import nothing that they are to check": (
         "companion/evidence/enumeration.py",
-        "import hmmlib.inference.messages",
+        "hmmlib.inference.messages",
     ),
 }
-"""For each contract of import-linter, a line that breaks it, and a file where it would."""
+"""For each contract of import-linter, a file and what it may not import."""
 
 
 def test_each_room_imports_only_what_it_may_and_each_breach_is_caught(tmp_path):
@@ -129,9 +85,105 @@ def test_each_room_imports_only_what_it_may_and_each_breach_is_caught(tmp_path):
         return subprocess.run(call, cwd=tmp_path, env=own, capture_output=True, text=True).stdout
 
     assert f"Contracts: {len(PLANTED)} kept, 0 broken." in lint_imports()
-    for file, line in PLANTED.values():
+    for file, name in PLANTED.values():
         with (tmp_path / file).open("a") as module:
-            module.write(f"\n\ndef planted():\n    {line}\n")
+            module.write(f"\n\ndef planted():\n    import {name}\n")
     found = lint_imports()
-    assert f"Contracts: 0 kept, {len(PLANTED)} broken." in found
     assert all(f"{contract} BROKEN" in found for contract in PLANTED)
+
+
+# The repository's address: a fork puts its own into every file, by one command
+
+
+def tracked() -> list[str]:
+    return [name for name in git("ls-files", "-co", "--exclude-standard") if (ROOT / name).is_file()]
+
+
+def naming(files: dict[str, bytes], url: str) -> set[str]:
+    """The files in which the owner and the name of an address stand together, or its pages."""
+    owner, name = url.split("/")[-2:]
+    words = f"{owner}/{name}".encode(), f"{owner.lower()}.github.io/{name}".encode()
+    return {path for path, text in files.items() if any(word in text for word in words)}
+
+
+@slow
+def test_a_fork_of_a_fork_leaves_nothing_of_either_address(tmp_path, monkeypatch, capsys):
+    """In `make test`, test_every_link_moves_and_no_other_repositorys stands for it."""
+    old = pipeline.address()
+    names = [name for name in tracked() if not name.startswith(("results/", "tests/project/test_project"))]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+
+    def texts() -> dict[str, bytes]:
+        return {name: (tmp_path / name).read_bytes() for name in names}
+
+    everywhere, made = naming(texts(), old), []
+    assert {"_config.yml", "CITATION.cff", "README.md", "pyproject.toml", "book/reproduce.md"} <= everywhere
+    assert len(everywhere) > 25, "else there is nothing to notice"
+    for url, before in ((FIRST, old), (SECOND, FIRST), (FIRST, SECOND)):
+        address.main([url])
+        made.append(texts())
+        assert (naming(made[-1], old), naming(made[-1], before), naming(made[-1], url)) == (set(), set(), everywhere)
+    assert made[0] == made[2], "by whatever way"
+    assert pipeline.write_twins(check=True) == 0
+    capsys.readouterr()
+    address.main([f"{FIRST}.git"])
+    assert f"{FIRST} stood in every file already" in capsys.readouterr().out
+    assert texts() == made[2]
+
+
+def test_no_file_names_another_repository():
+    here = pipeline.address()
+    assert here in (ROOT / "CITATION.cff").read_text()
+    for path in map(ROOT.joinpath, tracked()):
+        if path.suffix in {".md", ".py", ".toml", ".cff", ".ipynb", ".yml"}:
+            text = path.read_text()
+            found = re.findall(rf"{GITHUB}/[A-Za-z0-9_./-]+", text)
+            found += [
+                f"{GITHUB}/{other}" for other in re.findall(r"(?:google\.com|nbviewer\.org)/github/([\w./-]+)", text)
+            ]
+            assert all(other.startswith(here) for other in found), (path, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"see {GITHUB}/a/b. And git+{GITHUB}/a/b@v1", f"see {GITHUB}/c/d. And git+{GITHUB}/c/d@v1"),
+        ("https://viewer/github/a/b/blob/main", "https://viewer/github/c/d/blob/main"),
+        ("https://a.github.io/b/x.html", "https://c.github.io/d/x.html"),
+        (f"{GITHUB}/a/b-c {GITHUB}/a/b.c {GITHUB}/aa/b {GITHUB}/x/a/b a/b", None),
+    ],
+)
+def test_every_link_moves_and_no_other_repositorys(text, expected):
+    assert address.moved(text, f"{GITHUB}/a/b", f"{GITHUB}/c/d") == (expected or text)
+
+
+NONE = ["", "me/it", f"{GITHUB}/me", f"{GITHUB}/me/it/tree/main", "https://gitlab.example/me/it", f"{GITHUB}/me/.."]
+NONE += [f"{GITHUB}/OWNER/it", f"{GITHUB}/me/it {GITHUB}/me/it", "git@github.com:me/it.git"]
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_what_is_no_address_is_refused_and_nothing_is_written(text, monkeypatch):
+    monkeypatch.setattr(address, "write_whole", lambda *_: pytest.fail("it was written"))
+    with pytest.raises(SystemExit, match=r"URL must (be https|have your own name)"):
+        address.main([text])
+
+
+@pytest.mark.parametrize(
+    ("url", "repository", "said"),
+    [
+        ("OWNER/it", "", f".* still a placeholder, {GITHUB}/OWNER/it, and .*: make address URL={GITHUB}/YOU/NAME"),
+        ("OWNER/it", "me/it", f"::warning::.* a placeholder, .*; set it with: make address URL={GITHUB}/me/it"),
+        ("you/it", "me/it", f"::warning::.*its links lead to {GITHUB}/you/it; .*make address URL={GITHUB}/me/it"),
+        ("Me/it", "me/it", f"the repository's address: {GITHUB}/Me/it"),
+        ("me/it", "", f"the repository's address: {GITHUB}/me/it"),
+    ],
+)
+def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, said, monkeypatch, capsys):
+    monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
+    monkeypatch.setenv("GITHUB_REPOSITORY", repository)
+    monkeypatch.setattr(pipeline, "address", lambda: f"{GITHUB}/{url}")
+    address.main([])
+    assert re.fullmatch(f"{said}\n", capsys.readouterr().out)

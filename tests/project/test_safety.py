@@ -1,6 +1,8 @@
-"""Data stay data: nothing is unpickled, no text from a file or a parameter is run, and nobody else is let in."""
+"""Data stay data: nothing is unpickled, no text from a file or a parameter is run, nobody else is let in, and `make
+install` takes no file whose hash is not in the lock."""
 
 import ast
+import hashlib
 import json
 import os
 import pickle
@@ -8,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -21,6 +24,7 @@ from hmmlib.experiments.store import load_result, load_results
 from hmmlib.training import checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
 
 # What the code does not do
 
@@ -30,22 +34,23 @@ WORDS = re.compile(
     r"allow_pickle=(?!False)|\b(cloudpickle|joblib|run_path|getoutput|yaml\.(full|unsafe)_load|torch\.(load|save))\b"
 )
 """What no rule of ruff is about."""
-DANGERS = [
-    *("from dill import loads as f", "import shelve", "import marshal as m\nm.loads(a)", "exec(a)", "print(eval(a))"),
-    *("import pandas as pd\npd.read_pickle(a)", "import subprocess\nsubprocess.run(a, shell=True)"),
-    *("from os import popen\npopen(a)", "import yaml\nyaml.load(a, yaml.Loader)", "np.load(a, allow_pickle=True)"),
-    *("import joblib", "torch.load(a)"),
+DANGERS = ["from dill import loads as f", "import shelve", "import marshal as m\nm.loads(a)", "exec(a)"]
+DANGERS += [
+    "print(eval(a))",
+    "import pandas as pd\npd.read_pickle(a)",
+    "import subprocess\nsubprocess.run(a, shell=True)",
 ]
+DANGERS += ["from os import popen\npopen(a)", "import yaml\nyaml.load(a, yaml.Loader)", "np.load(a, allow_pickle=True)"]
+DANGERS += ["import joblib", "torch.load(a)"]
 
 
-def dangerous(*paths: Path) -> set[Path]:
-    """Which programs and notebooks, in folders too, have one of the dangers above."""
-    ruff = [Path(sys.executable).parent / "ruff", "check", "--isolated", "--ignore-noqa", "--no-cache", "--exit-zero"]
-    call = [*ruff, "--preview", "--select", RULES, "--output-format", "json", *paths]
+def dangerous(*folders: Path) -> set[Path]:
+    """Which programs and notebooks have one of the dangers above."""
+    call = [BIN / "ruff", "check", "--isolated", "--ignore-noqa", "--no-cache", "--exit-zero", "--preview"]
+    call += ["--select", RULES, "--output-format", "json", *folders]
     done = subprocess.run(call, capture_output=True, text=True, check=True)
+    programs = [path for folder in folders for kind in ("*.py", "*.ipynb") for path in folder.rglob(kind)]
     found = {Path(one["filename"]) for one in json.loads(done.stdout)}
-    programs = [path for folder in paths for kind in ("*.py", "*.ipynb") for path in folder.rglob(kind)]
-    assert programs
     return found | {path for path in programs if WORDS.search(path.read_text())}
 
 
@@ -54,11 +59,9 @@ def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
     folders = [ROOT / name for name in ("hmmlib", "book", "benchmarks", "tests", "notebooks")]
     assert dangerous(*folders) == {Path(__file__)}
     good = "import yaml, re\nyaml.safe_load(a); network.eval(); re.compile(b); np.load(c, allow_pickle=False)"
-    folder = tmp_path / "programs"
-    folder.mkdir()
     for number, text in enumerate([*DANGERS, good]):
-        (folder / f"{number}.py").write_text(f"{text}\n")
-    assert {path.stem for path in dangerous(folder)} == {str(number) for number in range(len(DANGERS))}
+        (tmp_path / f"{number}.py").write_text(f"{text}\n")
+    assert {path.stem for path in dangerous(tmp_path)} == {str(number) for number in range(len(DANGERS))}
 
 
 # Files with a pickle inside
@@ -74,14 +77,6 @@ class Mark:
         return os.mkdir, (str(self.path),)
 
 
-def as_pickle(path: Path, mark: Path) -> None:
-    path.write_bytes(pickle.dumps(Mark(mark)))
-
-
-def as_torch(path: Path, mark: Path) -> None:
-    torch.save({"weights": Mark(mark)}, path)
-
-
 @pytest.fixture
 def mark(tmp_path):
     """Where a folder appears as soon as something is unpickled."""
@@ -89,16 +84,18 @@ def mark(tmp_path):
     assert not (tmp_path / "mark").exists(), "it was unpickled"
 
 
-@pytest.mark.parametrize("kind", [as_pickle, as_torch])
-def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(kind, mark, tmp_path):
+@pytest.mark.parametrize(
+    "write", [lambda path, mark: path.write_bytes(pickle.dumps(mark)), lambda path, mark: torch.save({"w": mark}, path)]
+)
+def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write, mark, tmp_path):
     path = tmp_path / "one.safetensors"
-    kind(path, mark)
+    write(path, Mark(mark))
     with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over: ."):
         assert checkpoints.load(path, {}) is None
     assert checkpoints.broken(path).exists()
     path = tmp_path / "smoke" / f"{'0' * 16}.json"
     path.parent.mkdir()
-    kind(path, mark)
+    write(path, Mark(mark))
     for load in (lambda: load_result(path), lambda: load_results("smoke", tmp_path)):
         with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
             load()
@@ -106,8 +103,7 @@ def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(kind, 
 
 def test_a_pickle_in_a_tensor_or_a_fact_of_a_checkpoint_stays_bytes(mark, tmp_path):
     path, content = tmp_path / "one.safetensors", pickle.dumps(Mark(mark), protocol=0)
-    tensors = {"weights": torch.frombuffer(bytearray(content), dtype=torch.uint8)}
-    facts = {"seed": content.decode()}
+    tensors, facts = {"weights": torch.tensor(list(content), dtype=torch.uint8)}, {"seed": content.decode()}
     save_file(tensors, path, {**facts, checkpoints.SEAL: checkpoints.seal(tensors, facts)})
     found, facts = checkpoints.load(path, {})
     assert found["weights"].numpy().tobytes() == facts["seed"].encode() == content
@@ -118,16 +114,16 @@ def test_a_pickle_in_a_tensor_or_a_fact_of_a_checkpoint_stays_bytes(mark, tmp_pa
 # Text that is given as a parameter
 
 NOTEBOOK = str(ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb")
-CODE = ["'); __import__('os').mkdir('mark'); ('", '0\r\u2028\nimport os\nos.mkdir("mark")', "trailing \\"]
 
 
-@pytest.mark.parametrize("text", CODE)
+@pytest.mark.parametrize(
+    "text", ["'); __import__('os').mkdir('mark'); ('", '0\r\u2028\nimport os\nos.mkdir("m")', "a\\"]
+)
 def test_papermill_writes_a_value_as_a_literal(text):
     for value in (text, [1, text], {text: [text]}):
         cells = parameterize_notebook(load_notebook_node(NOTEBOOK), dict(seed=value)).cells
         (cell,) = (cell for cell in cells if "injected-parameters" in cell.metadata.tags)
         (statement,) = ast.parse(cell.source).body
-        assert isinstance(statement, ast.Assign)
         assert ast.unparse(statement.targets) == "seed"
         assert ast.literal_eval(statement.value) == value
 
@@ -151,16 +147,72 @@ def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_no_other_keeps
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     permissions = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
     assert permissions == {"publish": {"pages": "write", "id-token": "write"}, "executed": {"contents": "write"}}
-    for name in permissions:
-        assert jobs[name]["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
-        assert {step["run"] for step in jobs[name]["steps"] if "run" in step} <= {".ci/publish-executed build/viewers"}
-    steps = [step for name, job in jobs.items() if name not in permissions for step in job["steps"]]
-    checkouts = [step.get("with") for step in steps if step.get("uses", "").startswith("actions/checkout@")]
-    assert checkouts == [{"persist-credentials": False}] * 3
-    for step in (step for job in jobs.values() for step in job["steps"]):
-        assert re.fullmatch(r"actions/[a-z-]+@v\d+(\.\d+)*", step.get("uses", "actions/none@v1")), step
-        assert "${{" not in step.get("run", "")
+    publish = ".ci/publish-executed build/viewers"
+    for name, job in jobs.items():
+        assert not any("${{" in step.get("run", "") for step in job["steps"])
+        assert all(step.get("uses", "actions/").startswith("actions/") for step in job["steps"])
+        if name in permissions:
+            assert job["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
+            assert {step.get("run", publish) for step in job["steps"]} == {publish}
+        else:
+            assert job["steps"][0]["with"] == {"persist-credentials": False}
 
 
 def test_the_book_is_served_on_loopback_alone():
     assert "-m http.server 8000 --bind 127.0.0.1 " in (ROOT / "Makefile").read_text()
+
+
+# What `make install` takes: on wheels without content, and without network
+
+OTHER = "0" * 64
+"""The hash of no file."""
+GPU = {"nvidia-cublas": ("1.0", OTHER), "triton": ("1.0", OTHER)}
+
+
+def wheel(folder: Path, name: str, version: str) -> str:
+    """Make a wheel of no content; its hash."""
+    path, info = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    with ZipFile(path, "w") as file:
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def install(folder: Path, lock: dict[str, tuple[str, str]], **also: str) -> tuple[int, str, list[str]]:
+    """Install from a folder what a lock of these names, versions and hashes has: how it ended, and what is there."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    own |= dict(PIP_CONFIG_FILE=os.devnull, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder), PIP_TARGET=str(folder / "to"))
+    lines = [f"{name}=={version} \\\n    --hash=sha256:{found}\n" for name, (version, found) in lock.items()]
+    (folder / "requirements.lock").write_text("".join(lines))
+    call = [ROOT / ".ci" / "install", BIN / "pip"]
+    done = subprocess.run(call, cwd=folder, env=own | also, capture_output=True, text=True, check=False)
+    there = [path.name.removesuffix(".dist-info") for path in (folder / "to").glob("*.dist-info")]
+    return done.returncode, done.stderr, sorted(there)
+
+
+def test_a_file_with_another_hash_is_refused_and_nothing_installed(tmp_path):
+    b, torch = wheel(tmp_path, "b", "1.0"), wheel(tmp_path, "torch", "2.13.0+cpu")
+    wheel(tmp_path, "a", "1.0")
+    code, said, there = install(tmp_path, {"a": ("1.0", OTHER), "b": ("1.0", b), "torch": ("2.13.0", torch)})
+    assert (code != 0, there) == (True, [])
+    assert "DO NOT MATCH THE HASHES" in said
+    assert "a==1.0" in said
+
+
+@slow
+def test_torch_comes_by_its_hash_or_where_the_lock_cannot_know_the_build_by_its_version_and_nothing_is_built(tmp_path):
+    """In `make test`, the test above stands for this one."""
+    a, torch = wheel(tmp_path, "a", "1.0"), wheel(tmp_path, "torch", "2.13.0")
+    lock = {"a": ("1.0", a), "torch": ("2.13.0", torch)}
+    assert install(tmp_path, lock) == (0, "", ["a-1.0", "torch-2.13.0"])
+    (tmp_path / "a-1.0-py3-none-any.whl").unlink()
+    source = tmp_path / "a-1.0.tar.gz"
+    source.write_bytes(b"what would be unpacked")
+    code, said, _ = install(tmp_path, lock | {"a": ("1.0", hashlib.sha256(source.read_bytes()).hexdigest())})
+    assert code
+    assert "No matching distribution found for a==1.0" in said
+    (other := tmp_path / "other").mkdir()
+    a, _ = wheel(other, "a", "1.0"), wheel(other, "torch", "2.13.0+cpu")
+    code, _, there = install(other, {"a": ("1.0", a), "torch": ("2.13.0", OTHER), **GPU})
+    assert (code, there) == (0, ["a-1.0", "torch-2.13.0+cpu"])

@@ -81,10 +81,8 @@ def check_3_6(model, mu, essential, tokens):
 
 
 def check_4(model, mu, cell, syntax, tokens, prompt, head):
-    """Scores of an attention head with their factors, one input at a time. Counts of what was met.
-
-    With a prompt the factor is that of the prompt's process: its scale is left to the caller.
-    """
+    """Scores of an attention head with their factors, one input at a time. Counts of what was met. With a prompt the
+    factor is that of the prompt's process: its scale is left to the caller."""
     mu = torch.as_tensor(mu, dtype=torch.float64)
     probs = masked_token_probs(model, tokens, *(() if prompt is None else (prompt,)))
     embeddings = model.embed(tokens) if prompt is None else prompted(model, prompt, tokens)
@@ -101,8 +99,7 @@ def check_4(model, mu, cell, syntax, tokens, prompt, head):
         assert truth[k].item() == pytest.approx(target, abs=1e-12 * size)
         sure = surely(alone, states)
         assert alone.chance == 0 or found[k].tolist() == sure.tolist()
-        within = alone.chance > 0 and sure.any()
-        seen["within" if within else "outside"] += 1
+        seen["within" if (within := alone.chance > 0 and sure.any()) else "outside"] += 1
         if not within:
             continue
         if prompt is not None:

@@ -1,5 +1,4 @@
-"""What tests of faults share: counting them, small disks, folders that cannot be written, and files that may not
-grow."""
+"""What tests of faults share: counting them, small disks that can be read-only, and files that may not grow."""
 
 import os
 import resource
@@ -8,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,19 +20,12 @@ def heeding() -> None:
 
 @pytest.fixture
 def survived(request) -> Callable[[str, int], None]:
-    """Call it as survived(kind, times) when so many faults have been survived: `pytest --record` then has the
-    numbers."""
-
-    def note(kind: str, times: int = 1) -> None:
-        assert times > 0
-        request.node.user_properties.append((f"faults: {kind}", times))
-
-    return note
+    """Call it as survived(kind, times) when so many faults have been survived, for `pytest --record`."""
+    return lambda kind, times=1: request.node.user_properties.append((f"faults: {kind}", times))
 
 
 class Disk:
-    """A small disk in a folder: disk(kib=…) mounts it, or gives it another size. It skips where nothing can be
-    mounted."""
+    """A small disk in a folder: disk(kib=…) mounts it, or gives it another size, or skips where nobody can."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -75,11 +67,9 @@ def fill(folder: Path) -> Path:
     filler = folder / "filler"
     with open(filler, "wb", buffering=0) as file:
         for size in (65536, 4096, 512, 1):
-            while True:
-                try:
+            with suppress(OSError):
+                while True:
                     file.write(bytes(size))
-                except OSError:
-                    break
     return filler
 
 

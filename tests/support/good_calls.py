@@ -1,5 +1,4 @@
-"""A good call of every public function that takes a reader's data, by its name at hmmlib's root: tests spoil one
-argument."""
+"""A good call of every public function that takes a reader's data, by its name at the root: tests spoil an argument."""
 
 from functools import cache, reduce
 

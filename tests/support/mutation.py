@@ -2,9 +2,9 @@
 
 As a plugin of pytest: of the tests that reach a mutated function, those that have noticed other changes of it run
 first, then the fastest, and as many as fit in SECONDS. As a command, `begin` notes what the mutants are made of, and
-`store` writes mutmut's results, module by module, to tests/results/mutants.json, with the change that each survivor
-makes, if the same tests pass where nothing is changed. The reason why it may survive is written there by hand, and kept
-while the change is the same.
+`store` writes mutmut's results, module by module and each with its commit, to tests/results/mutants.json, with the
+change that each survivor makes, if the same tests pass where nothing is changed. The reason why it may survive is
+written there by hand, and kept while the change is the same.
 """
 
 import ast
@@ -160,21 +160,26 @@ def begin() -> None:
 
 
 def store(jobs: int) -> None:
-    before = json.loads(STORED.read_text())["modules"] if STORED.exists() else {}
-    reasons = {(m["function"], m["change"]): m["reason"] for part in before.values() for m in part["alive"]}
-    commit, found, modules = BEGUN.read_text(), ended(), {}
+    """The results of each module of which some mutant was tried; the others keep what is stored, with its commit."""
+    stored = json.loads(STORED.read_text()) if STORED.exists() else {"modules": {}}
+    modules = {name: {"commit": stored["commit"], **part} for name, part in stored["modules"].items()}
+    reasons = {(m["function"], m["change"]): m["reason"] for part in modules.values() for m in part["alive"]}
+    commit, found = BEGUN.read_text(), ended()
     for path, ends in found.items():
-        counts, living = Counter(ends.values()), alive(path, ends, reasons)
-        modules[path.stem] = {"mutants": len(ends), **counts, "left out": left_out(path), "alive": living}
-        tried, without = len(ends) - counts["not checked"], sum(not mutant["reason"] for mutant in living)
-        dead = tried - len(living)
-        print(f"{path.stem:12}{len(ends):5} mutants, {tried} tried, {dead} killed; {without} alive without a reason")
+        counts = Counter(ends.values())
+        if tried := len(ends) - counts["not checked"]:
+            living = alive(path, ends, reasons)
+            part = {"commit": commit, "mutants": len(ends), **counts, "left out": left_out(path), "alive": living}
+            modules[path.stem] = part
+            without = sum(not mutant["reason"] for mutant in living)
+            print(f"{path.stem:12}{tried:5} of {len(ends)} tried; {len(living)} alive, {without} without a reason")
     if failing := failing_unchanged(found, jobs):
         sys.exit(f"not stored: the tests of these functions fail also where nothing is changed: {', '.join(failing)}")
     if subprocess.run(["git", "diff", "--quiet", commit, "--", *MADE_OF], check=False).returncode != 0:
         sys.exit(f"not stored: files are no longer those of {commit[:7]}. Commit, remove mutants/, run again")
-    stored = {"mutmut": version("mutmut"), "commit": commit, "modules": modules}
-    STORED.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n")
+    there = [path.stem for path in found if path.stem in modules]
+    content = {"mutmut": version("mutmut"), "commit": commit, "modules": {name: modules[name] for name in there}}
+    STORED.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     print(f"stored in {STORED}")
 
 

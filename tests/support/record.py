@@ -1,8 +1,6 @@
-"""`pytest --record FILE`: what a run of the tests has tried, as JSON, if all of it passed.
-
-Counted are the tests; the examples of each property; a bad input for each test of a table that is marked `tried`; and
-the faults that tests report by `survived`. All of it comes with the tests' reports, also from xdist's processes.
-"""
+"""`pytest --record FILE`: what a run of the tests has tried, as JSON, if all of it passed. Counted are the tests; the
+examples of each property; a bad input for each test of a table that is marked `tried`; and the faults that tests report
+by `survived`. All of it comes with the tests' reports, also from xdist's processes."""
 
 import json
 import os

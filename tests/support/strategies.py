@@ -1,7 +1,5 @@
 """What hypothesis draws: models of every shape, and what they are asked. And how far two ways to one result may differ.
-
-HMMLIB_SLOW=1 draws 1,000 examples of each property, anew each time; otherwise 25, always the same.
-"""
+HMMLIB_SLOW=1 draws 1,000 examples of each property, anew each time; otherwise 25, always the same."""
 
 from functools import wraps
 
@@ -26,10 +24,8 @@ settings.load_profile("thorough" if SLOW else "quick")
 
 
 def for_all(damage, *more, **drawn):
-    """A test of each example that the strategies draw, and the damages to the library that must make it fail.
-
-    Its attribute `held` counts the examples for which it held.
-    """
+    """A test of each example that the strategies draw, and the damages to the library that must make it fail. Its
+    attribute `held` counts the examples for which it held."""
 
     def decorate(check):
         @given(**drawn)
@@ -45,13 +41,11 @@ def for_all(damage, *more, **drawn):
 
 
 def controls(module):
-    """A test that each property of a module fails where the library is damaged: one example that breaks it is
-    enough."""
+    """A test that each property of a module fails where the library is damaged: one example is enough."""
     cases = [
         pytest.param(value, damage, id=f"{name}-{k}", marks=getattr(value, "pytestmark", []))
         for name, value in module.items()
-        if hasattr(value, "damages")
-        for k, damage in enumerate(value.damages)
+        for k, damage in enumerate(getattr(value, "damages", ()))
     ]
 
     @pytest.mark.parametrize(("wanted", "damage"), cases)
@@ -157,12 +151,10 @@ def answers(model, tokens, prompt=None):
 
 
 def rounding(model, length):
-    """How far two ways to one result may differ, relative to it.
-
-    Nothing is subtracted on the way, so that errors only add up, one rounding unit, eps / 2, for each operation: for
-    each position, S + 1 to carry a message on; K, the values of the memory, to weigh and add these up; twice D = M * S,
-    to divide by the sum and to read tokens off. And six more. Two ways may err by as much in opposite directions.
-    """
+    """How far two ways to one result may differ, relative to it: nothing is subtracted on the way, so that errors only
+    add up, one rounding unit, eps / 2, for each operation. These are, for each position, S + 1 to carry a message on;
+    K, the values of the memory, to weigh and add these up; twice D = M * S, to divide by the sum and to read tokens
+    off; and six more. Two ways may err by as much in opposite directions."""
     n_values = messages.lifted_size(model) // model.n_states
     n_read = getattr(model, "n_memory", 1) * model.n_states
     operations = (length + 1) * (model.n_states + 1) + n_values + 2 * n_read + 6

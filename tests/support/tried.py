@@ -1,5 +1,4 @@
-"""What was tried against the library, in tests/README.md, from stored runs: `python tests/support/tried.py` writes
-it."""
+"""`python tests/support/tried.py` writes into tests/README.md what the stored runs have tried."""
 
 import json
 from pathlib import Path
@@ -24,10 +23,13 @@ def run(name: str) -> tuple:
     return name, found["date"], found["commit"], found["passed"], f"{found['seconds'] / 60:.0f} min", versions
 
 
-def mutants(name: str, module: dict) -> tuple:
-    tried = module["mutants"] - module.get("not checked", 0)
-    dead = tried - len(module["alive"])
-    return name, tried, dead, f"{dead / max(tried, 1):.1%}", len(module["left out"])
+def mutants(found: dict) -> list[tuple]:
+    rows = []
+    for name, module in found["modules"].items():
+        tried, commit = module["mutants"] - module.get("not checked", 0), module.get("commit", found["commit"])
+        dead = tried - len(module["alive"])
+        rows.append((name, commit[:12], tried, dead, f"{dead / max(tried, 1):.1%}", len(module["left out"])))
+    return rows
 
 
 def damage(one: dict) -> tuple:
@@ -39,14 +41,13 @@ def damage(one: dict) -> tuple:
 def readme() -> str:
     """The README with the numbers that are stored."""
     tried, changed, broken = load("all"), load("mutants"), load("damages")
-    runs = ["run", "date", "commit", "tests passed", "took", "versions"]
-    modules = ["module", "mutants", "killed", "share", "functions left out"]
+    modules = ["module", "commit", "mutants", "killed", "share", "functions left out"]
     mistakes = f"Mistakes that the ledger alone was to notice, with {broken['instances']} models for each statement"
-    of_mutants, of_damages = (mutants(*one) for one in changed["modules"].items()), map(damage, broken["damages"])
+    runs = map(run, ("all", "lowest", "newest"))
     parts = [
-        table("Runs of the tests", runs, map(run, ("all", "lowest", "newest"))),
-        table(f"Mutants, at commit {changed['commit'][:12]}", modules, of_mutants),
-        table(mistakes, ["mistake", "in", "statements of another verdict"], of_damages),
+        table("Runs of the tests", ["run", "date", "commit", "tests passed", "took", "versions"], runs),
+        table("Mutants", modules, mutants(changed)),
+        table(mistakes, ["mistake", "in", "statements of another verdict"], map(damage, broken["damages"])),
     ]
     for kind, title in (
         ("bad inputs", "Bad input that was refused"),

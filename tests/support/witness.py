@@ -1,8 +1,5 @@
-"""A witness for single inputs: one forward and one backward pass for each value of the memory, in NumPy, unscaled.
-
-In floats, or in any numbers that add and multiply: Python's integers are exact, and zeros and ones say what is
-possible.
-"""
+"""A witness for single inputs: one forward and one backward pass for each value of the memory, in NumPy, unscaled. In
+floats, or in any numbers that add and multiply: Python's integers are exact, zeros and ones say what is possible."""
 
 from typing import NamedTuple
 
@@ -14,10 +11,8 @@ from hmmlib.validation import MASK
 
 
 class Pass(NamedTuple):
-    """Pr(v); P[M, v], (K,); for each position i Pr(v_{-i}), (L,), and P[H_i, v_{-i}], (L, H); P[H_0, v], (H,).
-
-    `looked_up` is P[M_{J_i}, H_i, v_{-i}], (L, M, H), M = 1 without memory; `joint` P[H_i, v] from H_0 on, (L + 1, H).
-    """
+    """Pr(v); P[M, v], (K,); for each position i Pr(v_{-i}), (L,), and P[H_i, v_{-i}], (L, H); P[H_0, v], (H,);
+    `looked_up` P[M_{J_i}, H_i, v_{-i}], (L, M, H), M = 1 without memory; `joint` P[H_i, v] from H_0 on, (L + 1, H)."""
 
     chance: float
     memory: np.ndarray
