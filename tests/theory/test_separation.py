@@ -1,52 +1,49 @@
 """A head that fits, the proof that there is none, or neither: against constructions, and against exact fractions."""
 
 from collections import Counter
-from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from companion.evidence.enumeration import over_inputs
+from companion.evidence.exact.rational import fractions, reduced
+from companion.evidence.random_models.section_3 import balanced
+from constructions import behind_gap
 
+from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
+from hmmlib.models.families import dependent_hmm, hidden_twins, non_degenerate_hmm
+from hmmlib.theory import separation
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import ROUNDING, Impossible, Undecided, fit_or_refute
+from hmmlib.theory.theorems import theorem_3_3
+
+
+def draw(*shape, seed):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def check_refutation(proof, probs, labels):
     """A mixture of the negative rows equals a nonnegative combination of the positive ones."""
     assert isinstance(proof, Impossible)
-    assert (proof.positive >= 0).all()
-    assert (proof.negative >= 0).all()
+    assert min(proof.positive.min(), proof.negative.min()) >= 0
     assert proof.negative.sum().item() == pytest.approx(1, abs=1e-9)
     gap = (proof.positive @ probs[labels] - proof.negative @ probs[~labels]).abs().max()
-    assert gap < 1e-9
-    assert proof.residual < 1e-9
+    assert max(gap, proof.residual) < 1e-9
 
 
-def distributions(n, n_tokens, seed):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.softmax(2 * torch.randn(n, n_tokens, generator=draw, dtype=torch.float64), 1)
-
-
-def test_a_head_is_found_where_there_is_one():
-    for seed in range(60):
-        probs = distributions(20, 6, seed)
-        labels = probs @ torch.randn(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) >= 0
+def test_a_head_is_found_where_there_is_one_and_a_refutation_where_there_is_none():
+    for seed in range(40):
+        probs = torch.softmax(2 * draw(20, 6, seed=seed), 1)
+        labels = probs @ draw(6, seed=seed) >= 0
         if seed % 10 == 0:
             labels[:] = seed % 20 == 0  # one class only
         head = fit_or_refute(probs, labels)
         assert isinstance(head, LinearHead)
         assert torch.equal(head.label(probs), labels), seed
-
-
-def test_a_refutation_is_found_where_there_is_no_head():
-    for seed in range(30):
-        probs = distributions(20, 5, seed)
         labels = torch.arange(20) < 10
         probs[0] = probs[10:14].mean(0)  # a positive among negatives
         check_refutation(fit_or_refute(probs, labels), probs, labels)
-    with pytest.raises(ValueError, match=r"labels must have shape \(2,\), not \(3,\)"):
-        fit_or_refute([[0.5, 0.5], [1, 0]], [True, False, True])
 
 
 def test_labels_and_rows_that_a_fit_takes():
@@ -65,7 +62,7 @@ def test_labels_and_rows_that_a_fit_takes():
         ([[[0.5, 0.5]]], [1], "^probs must have 2 dimensions, not shape"),
         ([[0.5, 0.5]], [2], "^labels must be bool, or 0 and 1"),
         ([[0.5, 0.5], [1, 0]], [1], r"^labels must have shape \(2,\).*, not \(1,\)$"),
-        ([[0.5, 0.6], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
+        ([[0.5, 0.6], [1, 0]], [1, 0], r"^each row of probs must sum to 1, or be zero; one sums to 1\.1$"),
         ([[0.5, 0.5 + 1.1e-5], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
         ([[0.0, 1e-4], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
     ],
@@ -80,48 +77,24 @@ def test_where_no_solver_ends_it_is_undecided(monkeypatch):
         raise RuntimeError("too many steps")
 
     monkeypatch.setattr("scipy.optimize.nnls", gives_up)
-    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(status=4, x=None))
-    found = fit_or_refute([[0.25, 0.75], [0.75, 0.25]], [False, True])
-    assert found == Undecided(1, 2, np.inf)
-    monkeypatch.undo()
-    monkeypatch.setattr("scipy.optimize.nnls", gives_up)
     assert isinstance(fit_or_refute([[0.25, 0.75], [0.75, 0.25]], [False, True]), LinearHead)
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(status=4, x=None))
+    assert fit_or_refute([[0.25, 0.75], [0.75, 0.25]], [False, True]) == Undecided(1, 2, np.inf)
 
 
-@pytest.mark.parametrize("exponent", range(1, 47))
-def test_two_points_are_told_apart_however_near(exponent):
-    near = [[0.5, 0.5], [0.5 + 2.0**-exponent, 0.5 - 2.0**-exponent]]
-    assert fit_or_refute(near, [True, False]).label(near).tolist() == [True, False]
-
-
-def test_a_head_that_is_found_gives_the_labels_row_by_row_too():
-    for seed in range(300):
+def test_two_points_are_told_apart_until_no_float_tells_them_apart():
+    for exponent in range(1, 47):
+        near = [[0.5, 0.5], [0.5 + 2.0**-exponent, 0.5 - 2.0**-exponent]]
+        assert fit_or_refute(near, [True, False]).label(near).tolist() == [True, False]
+    near = [[0.5, 0.5], [0.5 + 1e-15, 0.5 - 1e-15]]
+    assert 0 < fit_or_refute(near, [True, False]).residual <= ROUNDING
+    for seed in range(300):  # what is found gives the labels row by row too
         rng = np.random.default_rng(seed)
         point, off = rng.dirichlet(np.ones(4)), rng.normal(size=4)
         two = torch.as_tensor(np.stack([point, point + (off - off.mean()) * 2.0 ** -rng.uniform(30, 50) * point.min()]))
         found = fit_or_refute(two, [True, False])
         if isinstance(found, LinearHead):
             assert [found.label(row[None]).item() for row in two] == [True, False], seed
-
-
-def test_points_that_no_float_tells_apart_are_refuted_up_to_rounding():
-    near = [[0.5, 0.5], [0.5 + 1e-15, 0.5 - 1e-15]]
-    assert 0 < fit_or_refute(near, [True, False]).residual <= ROUNDING
-
-
-def solved(columns, target):
-    """The exact solution of a square system of floats, as fractions."""
-    n = len(target)
-    table = [[Fraction(columns[k][i]) for k in range(n)] + [Fraction(target[i])] for i in range(n)]
-    for k in range(n):
-        pivot = next(i for i in range(k, n) if table[i][k])
-        table[k], table[pivot] = table[pivot], table[k]
-        table[k] = [entry / table[k][k] for entry in table[k]]
-        for i in range(n):
-            if i != k:
-                factor = table[i][k]
-                table[i] = [a - factor * b for a, b in zip(table[i], table[k], strict=True)]
-    return [row[-1] for row in table]
 
 
 def test_near_the_edge_no_answer_contradicts_exact_fractions():
@@ -137,7 +110,7 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
         inside = weights @ corners
         if (inside < 0).any():  # far outside
             continue
-        least = min(solved(corners.tolist(), inside.tolist()))
+        least = min(reduced(fractions(np.vstack([corners, inside]).T))[0][:, -1])  # of the exact weights
         found = fit_or_refute(np.vstack([corners, inside]), [False] * n + [True])
         answers[type(found).__name__] += 1
         if isinstance(found, LinearHead):
@@ -151,3 +124,69 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
     assert answers["LinearHead"] > 120
     assert answers["Impossible"] > 200
     assert answers["Undecided"] < 120, answers
+
+
+def test_what_is_left_over_is_a_direction_that_separates_in_the_middle():
+    """The nearest combination to zero leaves a direction; rows of either label come as near to its plane."""
+    met = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        rows = rng.dirichlet(np.ones(4), 12)
+        negative = rows @ rng.standard_normal(4) < 0
+        signed = np.where(negative, -1.0, 1.0)[:, None] * np.hstack([rows - rows.mean(0), np.ones((12, 1))])
+        weights, direction = separation._nearest_combination(signed, negative)
+        assert (weights >= 0).all()
+        if 0 < negative.sum() < 12:
+            reach = signed @ direction
+            assert reach.min() > 0
+            assert reach[negative].min() == pytest.approx(reach[~negative].min(), rel=1e-6)
+            met += 1
+    assert met > 20
+
+
+def test_a_heads_margin_is_from_one_to_two():
+    rng = np.random.default_rng(0)
+    for size in (1e-6, 1e-3, 1.0, 1e5):
+        weights = size * rng.standard_normal(4)
+        probs = torch.as_tensor(rng.dirichlet(np.ones(4), 9))
+        head, wrong = separation._head(weights, probs, probs @ torch.as_tensor(weights) >= 0)
+        assert wrong == 0
+        assert 1 <= (probs @ head.weights).abs().min() < 2
+    head, wrong = separation._head(np.zeros(4), torch.zeros(3, 4).double(), torch.ones(3, dtype=torch.bool))
+    assert (wrong, head.weights.tolist()) == (0, [0.0] * 4)
+
+
+def inputs(model, mu, length=3):
+    """G_1 of (MASK, x) and the labels, for all x of positive probability that no rounding can relabel."""
+    tokens = torch.as_tensor(over_inputs(model.n_tokens, length, np.array))
+    tokens = tokens[log_likelihood(model, tokens) > -torch.inf]
+    scores = posterior(model, tokens) @ mu
+    tokens, labels = tokens[scores.abs() > 1e-9], scores[scores.abs() > 1e-9] >= 0
+    return masked_token_probs(model, behind_gap(tokens))[:, 0], labels
+
+
+def test_the_theorems_head_fits_all_inputs_and_without_independent_columns_some_tasks_have_none():
+    refuted = 0
+    for seed in range(15):
+        model, mu = non_degenerate_hmm(3, 4, seed), draw(3, seed=seed)
+        probs, labels = inputs(model, mu)
+        assert torch.equal(theorem_3_3(model, mu).label(probs), labels), seed
+        assert isinstance(fit_or_refute(probs, labels), LinearHead), seed
+        model, mu = dependent_hmm(4, 4, seed), draw(4, seed=seed)
+        every = posterior(model, over_inputs(4, 3, np.array))
+        probs, labels = inputs(model, mu - (every @ mu).median())  # posteriors sum to 1: half of the labels are 1
+        found = fit_or_refute(probs, labels)
+        if isinstance(found, Impossible):
+            check_refutation(found, probs, labels)
+            refuted += 1
+        else:
+            assert torch.equal(found.label(probs), labels), seed
+    assert refuted >= 5
+    probs, labels = inputs(hidden_twins(), torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64), 1)
+    check_refutation(fit_or_refute(probs, labels), probs, labels)
+
+
+def test_balanced_labels_are_never_decided_by_rounding():
+    assert balanced(torch.tensor([0.1, 0.1 + 2e-17, 0.1, 0.1 - 2e-17], dtype=torch.float64)).all()
+    assert balanced(torch.zeros(5, dtype=torch.float64)).all()
+    assert balanced(torch.tensor([0.0, 3.0, 1.0, 2.0], dtype=torch.float64)).tolist() == [False, True, False, True]
