@@ -9,7 +9,6 @@ from constructions import (
     check_3_6,
     check_4,
     mixed_inputs,
-    nearly_dependent,
     read_3_6,
     telling_inputs,
     weights_on,
@@ -27,10 +26,9 @@ from hmmlib.models.families import (
     sparse_columns,
 )
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.assumptions import assumption_3_1, assumption_3_2, assumption_4_2, assumption_d_5
+from hmmlib.theory.assumptions import assumption_3_1, assumption_3_2
 from hmmlib.theory.theorems import (
     claim_b_1,
-    claim_d_3,
     concentrated,
     ground_truth,
     prompt_for_any_start,
@@ -99,7 +97,7 @@ def test_theorem_3_3(family):
 def test_theorem_3_6_on_long_inputs_and_larger_models(length):
     seen, excluded = 0, 0
     for seed in range(16):
-        n_states, n_tokens = 2 + seed % 5, 2 + seed % 4
+        n_states, n_tokens = 1 + seed % 6, 2 + seed % 4
         n_essential = 1 + seed % min(n_states, n_tokens)
         model, essential = essential_hmm(n_states, n_tokens, n_essential, seed, zeros=[0.3, 0.6, 0.85][seed % 3])
         mu = weights_on(essential, n_states, seed)
@@ -111,17 +109,6 @@ def test_theorem_3_6_on_long_inputs_and_larger_models(length):
         assert prompt.tolist() == [float(not model.transition[outside, h].any()) for h in range(n_states)]
     assert seen > 50
     assert excluded > 0 or length == 1
-
-
-def test_theorem_3_6_with_one_state_and_with_one_essential_state():
-    one = HMM([[1.0]], [[0.25], [0.75]], [1.0])
-    assert check_3_6(one, [-2.0], [0], torch.tensor([[0], [1]])) == [2, 2]
-    # Only state 2 leads surely to state 0; the others lead anywhere, and all emit alike but in their share of token 0.
-    chain = [[0.2, 0.5, 1.0], [0.4, 0.1, 0.0], [0.4, 0.4, 0.0]]
-    model = HMM(chain, [[0.5, 0.5, 0.9], [0.5, 0.5, 0.1]], [0.2, 0.3, 0.5])
-    prompt, head = theorem_3_6(model, [-1.0, 0.0, 0.0], {0})
-    assert (prompt.tolist(), head.condition) == ([0, 0, 1], 1.0)
-    assert check_3_6(model, [-1.0, 0.0, 0.0], [0], mixed_inputs(model, 12, 0))[1] > 5
 
 
 def test_theorem_3_6_excluded_inputs_score_zero_exactly():
@@ -141,6 +128,7 @@ def test_theorem_3_6_excluded_inputs_score_zero_exactly():
 BOTH = pytest.mark.parametrize("with_prompt", [False, True], ids=["4.3", "4.6"])
 SHAPES = {  # cells, values, syntax states, recoverable ones
     "one cell": (1, 3, 3, 2),
+    "one cell, all syntax states": (1, 3, 3, 3),
     "two cells": (2, 2, 2, 1),
     "two cells, all syntax states": (2, 3, 2, 2),
     "three cells": (3, 2, 2, 1),
@@ -148,7 +136,7 @@ SHAPES = {  # cells, values, syntax states, recoverable ones
 }
 
 
-def checked(model, mu, cell, syntax, with_prompt, tokens=None, length=6, seed=0):
+def checked(model, mu, cell, syntax, with_prompt, tokens=None, length=1, seed=0):
     """What `check_4` meets with the head of Theorem 4.3 or 4.6, on inputs of 𝓡 and others unless they are given."""
     construct = theorem_4_6 if with_prompt else lambda *given: (None, theorem_4_3(*given))
     prompt, head = construct(model, mu, cell, syntax)
@@ -205,19 +193,6 @@ def test_no_position_is_surely_recoverable():
     assert concentrated(model, tokens, 0, [0, 1, 2]).all()
 
 
-def test_every_state_is_recoverable():
-    """S* = S with one cell: H* is everything, all positions are attended, and there is no row for the rest."""
-    met = 0
-    for seed in range(6):
-        n_memory = 1 + seed % 3
-        model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory, 3, 3, n_memory, seed, 0.6, True)
-        mu, tokens = weights_on(range(n_memory), n_memory, seed), model.sample(6, 5, seed).tokens
-        assert claim_d_3(model, cell, syntax).states == [0, 1, 2]
-        assert checked(model, mu, 0, syntax, False, tokens)["many"] == 6
-        met += checked(model, mu, 0, syntax, True, tokens)["many"]
-    assert met > 6
-
-
 @BOTH
 def test_the_smallest_models(with_prompt):
     """|M| = 1, |H| = 1, |M*| = 1 and T = 1, alone and together."""
@@ -231,22 +206,6 @@ def test_the_smallest_models(with_prompt):
             seen = checked(model, mu, 0, syntax, with_prompt, mixed_inputs(model, length, length))
             assert seen["within"] > 0 or (model is free and length == 1)
     assert checked(twice, [3.0], 1, [0], with_prompt, mixed_inputs(twice, 3, 0))["within"] > 0
-
-
-@BOTH
-def test_attention_heads_with_nearly_dependent_columns(with_prompt):
-    met, gap = 0, 1e-6
-    for seed in range(8):
-        values = 3 - (seed % 2 if with_prompt else 0)
-        model, cell, syntax, kept = recoverable_memory_hmm(1 + seed % 2, 3, 2, 1, values, seed, 0.95, True)
-        state = cell * model.n_syntax + syntax[0]
-        emission = nearly_dependent(model.emission, (kept[0], state), (kept[1], state), gap)
-        model, mu = MemoryHMM(model.transition, emission, model.initial, model.memory), weights_on(kept, 3, 3 * seed)
-        report = assumption_d_5(model, mu, cell, syntax) if with_prompt else assumption_4_2(model, cell, syntax)
-        head = theorem_4_6(model, mu, cell, syntax)[1] if with_prompt else theorem_4_3(model, mu, cell, syntax)
-        assert head.condition == report.condition > 0.1 / gap
-        met += checked(model, mu, cell, syntax, with_prompt, seed=seed)["within"]
-    assert met > 15
 
 
 def test_models_of_float32():
