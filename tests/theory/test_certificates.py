@@ -176,22 +176,22 @@ def test_the_least_error_is_that_of_the_dual_program(seed):
     assert loose.spread == pytest.approx(least.fun, abs=1e-6)
 
 
-def test_the_theorems_heads_have_no_error():
+def test_the_theorems_heads_have_no_error_and_turns_never_make_it_worse():
     model, mu = non_degenerate_hmm(3, 4, 0, zeros=0.0), [1.0, -0.5, 0.25]
     assert certificate(model, mu, theorem_3_3(model, mu)).error < 1e-12
     assert nearest_head(model, mu)[1].error < 1e-9
-    chain, task, states = an_essential_task()
-    prompt, head = theorem_3_6(chain, task, states)
-    assert certificate(chain, task, head, lemma_c_2(chain, prompt)).error < 1e-12
-    assert nearest_prompt(chain, task, nearest_head(chain, task, lemma_c_2(chain, prompt))[0])[1].error < 1e-8
-    assert nearest_head(chain, task)[1].error > 1e-3, "a head alone is not enough there"
-
-
-def an_essential_task():
     model, states = essential_hmm(4, 3, 2, 5)
-    mu = np.zeros(4)
+    mu, start = np.zeros(4), torch.full((4,), 0.5, dtype=torch.float64)
     mu[states] = 1.0, -1.0
-    return model, mu, states
+    prompt, head = theorem_3_6(model, mu, states)
+    assert certificate(model, mu, head, lemma_c_2(model, prompt)).error < 1e-12
+    assert nearest_prompt(model, mu, nearest_head(model, mu, lemma_c_2(model, prompt))[0])[1].error < 1e-8
+    assert nearest_head(model, mu)[1].error > 1e-3, "a head alone is not enough there"
+    alone = nearest_head(model, mu, lemma_c_2(model, start))[1].error
+    assert alternate(model, mu, start)[2].error <= alone
+    one, head, once = alternate(model, mu, start, rounds=1)
+    assert torch.equal(one, start)
+    assert once.error == alone == certificate(model, mu, head, lemma_c_2(model, start)).error
 
 
 def test_a_permutation_needs_separable_signs_and_no_more():
@@ -233,20 +233,6 @@ def test_a_prompt_for_a_separating_head_takes_a_permutation_and_a_head_with_the_
         prompt_for_separating_head(swap, [-1.0, 1.0], head)
 
 
-def test_turns_never_make_it_worse_and_a_known_prompt_is_found_again():
-    model, mu, _ = an_essential_task()
-    start = torch.full((4,), 0.5, dtype=torch.float64)
-    alone = nearest_head(model, mu, lemma_c_2(model, start))[1].error
-    assert alternate(model, mu, start)[2].error <= alone
-    one, head, once = alternate(model, mu, start, rounds=1)
-    assert torch.equal(one, start)
-    assert once.error == alone == certificate(model, mu, head, lemma_c_2(model, start)).error
-    small, task = random_hmm(4, 3, 0, temperature=0.5).to(dtype=torch.float32), [1.0, -1.0, 0.5, 0.0]
-    head, _ = nearest_head(small, task)
-    prompt, _ = nearest_prompt(small, task, head)
-    assert head.weights.dtype == prompt.dtype == alternate(small, task, prompt.double(), 1)[0].dtype == torch.float32
-
-
 def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch):
     rng, model = np.random.default_rng(5), random_hmm(6, 5, 5, temperature=0.5)
     mu, start = rng.standard_normal(6), torch.as_tensor(rng.random(6))
@@ -264,6 +250,13 @@ def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch)
     with pytest.raises(RuntimeError, match=r"^a linear program was not solved: too hard$"):
         nearest_prompt(model, mu, head)
     assert torch.equal(alternate(model, mu, start)[0], start)
+
+
+def test_what_is_found_for_a_model_in_float32_is_in_float32():
+    model, mu = random_hmm(4, 3, 0, temperature=0.5).to(dtype=torch.float32), [1.0, -1.0, 0.5, 0.0]
+    head, _ = nearest_head(model, mu)
+    prompt, _ = nearest_prompt(model, mu, head)
+    assert head.weights.dtype == prompt.dtype == alternate(model, mu, prompt.double(), 1)[0].dtype == torch.float32
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -17,7 +17,7 @@ from record import SLOW
 from witness import forward_backward
 
 from hmmlib.inference.messages import lifted_size, masked_token_probs, prompted
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import (
     essential_hmm,
     nearly_dependent_hmm,
@@ -25,7 +25,7 @@ from hmmlib.models.families import (
     recoverable_memory_hmm,
     sparse_columns,
 )
-from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory.assumptions import assumption_3_1, assumption_3_2
 from hmmlib.theory.theorems import (
     claim_b_1,
@@ -111,18 +111,6 @@ def test_theorem_3_6_on_long_inputs_and_larger_models(length):
     assert excluded > 0 or length == 1
 
 
-def test_theorem_3_6_excluded_inputs_score_zero_exactly():
-    """State 1 is left at once, and the prompt puts H_2 there: an input that begins with token 1 is excluded."""
-    model = HMM([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 0.5, 0.5]], np.eye(3), [0.2, 0.3, 0.5], columns=True)
-    mu, tokens = [0.0, -1.0, 0.0], torch.tensor([[1, 0], [1, 2], [0, 1], [2, 2]])
-    prompt, head = theorem_3_6(model, mu, [1])
-    assert prompt.tolist() == [1, 0, 0]
-    assert head(read_3_6(model, prompt, tokens))[:2].tolist() == [0, 0]
-    assert head.label(read_3_6(model, prompt, tokens)).tolist() == [True, True, False, False]
-    assert ground_truth(model, mu, tokens)[:2].tolist() == [0, 0]
-    assert check_3_6(model, mu, [1], tokens) == [4, 2]
-
-
 # Theorems 4.3 and 4.6
 
 BOTH = pytest.mark.parametrize("with_prompt", [False, True], ids=["4.3", "4.6"])
@@ -180,17 +168,6 @@ def test_an_input_that_the_prompt_excludes_gets_its_label():
     assert len(tokens) > 0
     assert (ground_truth(model, mu, tokens, cell) == 0).all()
     assert head.label(masked_token_probs(model, tokens, prompt), prompted(model, prompt, tokens)).all()
-
-
-def test_no_position_is_surely_recoverable():
-    """All of A, W and P[M] is positive: 𝓡 is empty, and the heads still give finite numbers."""
-    model = random_memory_hmm(2, 3, 12, 0)
-    model = MemoryHMM(np.full((3, 3), 1 / 3), model.emission, np.full(3, 1 / 3), model.memory)
-    tokens = mixed_inputs(model, 4, 0)
-    assert checked(model, [1.0, -1.0], 0, [0], False, tokens)["within"] == 0
-    assert checked(model, [1.0, 0.0], 0, [0], True, tokens)["within"] == 0
-    assert not concentrated(model, tokens, 0, [0]).any()
-    assert concentrated(model, tokens, 0, [0, 1, 2]).all()
 
 
 @BOTH

@@ -13,7 +13,6 @@ from sympy.polys.matrices import DomainMatrix
 
 from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
 from hmmlib.models.families import dependent_hmm, hidden_twins, non_degenerate_hmm
-from hmmlib.theory import separation
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import ROUNDING, Impossible, Undecided, fit_or_refute
 from hmmlib.theory.theorems import theorem_3_3
@@ -33,6 +32,7 @@ def check_refutation(proof, probs, labels):
 
 
 def test_a_head_is_found_where_there_is_one_and_a_refutation_where_there_is_none():
+    """The plane of the head lies in the middle: rows of either label come as near, at 1 to 2."""
     for seed in range(40):
         probs = torch.softmax(2 * draw(20, 6, seed=seed), 1)
         labels = probs @ draw(6, seed=seed) >= 0
@@ -41,6 +41,10 @@ def test_a_head_is_found_where_there_is_one_and_a_refutation_where_there_is_none
         head = fit_or_refute(probs, labels)
         assert isinstance(head, LinearHead)
         assert torch.equal(head.label(probs), labels), seed
+        scores = probs @ head.weights
+        assert 1 <= scores.abs().min() < 2
+        if 0 < labels.sum() < 20:
+            assert scores[labels].min().item() == pytest.approx(-scores[~labels].max().item(), rel=1e-6), seed
         labels = torch.arange(20) < 10
         probs[0] = probs[10:14].mean(0)  # a positive among negatives
         check_refutation(fit_or_refute(probs, labels), probs, labels)
@@ -51,6 +55,7 @@ def test_labels_and_rows_that_a_fit_takes():
     probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], [0.3, 0.7 + 0.9e-5]])
     head = fit_or_refute(probs, [1, 1, 0, 0])
     assert head.label(probs).tolist() == [True, True, False, False]
+    assert isinstance(fit_or_refute(torch.zeros(3, 4), [1, 1, 1]), LinearHead)
     none = torch.tensor([[0.5, 0.5], [0.0, 0.0]])
     check_refutation(fit_or_refute(none, torch.tensor([True, False])), none.double(), torch.tensor([True, False]))
 
@@ -126,36 +131,6 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
     assert answers["LinearHead"] > 120
     assert answers["Impossible"] > 200
     assert answers["Undecided"] < 120, answers
-
-
-def test_what_is_left_over_is_a_direction_that_separates_in_the_middle():
-    """The nearest combination to zero leaves a direction; rows of either label come as near to its plane."""
-    met = 0
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        rows = rng.dirichlet(np.ones(4), 12)
-        negative = rows @ rng.standard_normal(4) < 0
-        signed = np.where(negative, -1.0, 1.0)[:, None] * np.hstack([rows - rows.mean(0), np.ones((12, 1))])
-        weights, direction = separation._nearest_combination(signed, negative)
-        assert (weights >= 0).all()
-        if 0 < negative.sum() < 12:
-            reach = signed @ direction
-            assert reach.min() > 0
-            assert reach[negative].min() == pytest.approx(reach[~negative].min(), rel=1e-6)
-            met += 1
-    assert met > 20
-
-
-def test_a_heads_margin_is_from_one_to_two():
-    rng = np.random.default_rng(0)
-    for size in (1e-6, 1e-3, 1.0, 1e5):
-        weights = size * rng.standard_normal(4)
-        probs = torch.as_tensor(rng.dirichlet(np.ones(4), 9))
-        head, wrong = separation._head(weights, probs, probs @ torch.as_tensor(weights) >= 0)
-        assert wrong == 0
-        assert 1 <= (probs @ head.weights).abs().min() < 2
-    head, wrong = separation._head(np.zeros(4), torch.zeros(3, 4).double(), torch.ones(3, dtype=torch.bool))
-    assert (wrong, head.weights.tolist()) == (0, [0.0] * 4)
 
 
 def every(n_tokens, length):
