@@ -187,9 +187,8 @@ def test_recoverable_columns_are_these_columns_of_the_emission_table():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_recovery_is_reported_as_scipy_says(seed):
-    model, cell, syntax, values = recoverable_memory_hmm(
-        1 + seed // 6, 3, 2, 1 + seed % 2, 3 - seed % 2, seed, zeros=0.2
-    )
+    sizes = 1 + seed // 6, 3, 2, 1 + seed % 2, 3 - seed % 2
+    model, cell, syntax, values = recoverable_memory_hmm(*sizes, seed, zeros=0.2)
     mu = np.zeros(3)
     mu[values] = 1.0
     columns, rest = (part.numpy() for part in recoverable_columns(model, cell, syntax, values))
@@ -208,10 +207,8 @@ def test_recovery_is_reported_as_scipy_says(seed):
         assert report.columns == independence("columns of W at M* x H*", torch.as_tensor(columns))
         assert report.angle == pytest.approx(angle, rel=1e-7)
         assert report.condition == pytest.approx(condition, rel=1e-9)
-        assert str(report) == (
-            f"{report.columns}; smallest angle to the span of the others (dimension {rank}): {report.angle:.3g} "
-            f"(give or take {report.angle_error:.2g})"
-        )
+        words = f"smallest angle to the span of the others (dimension {rank}): {report.angle:.3g} "
+        assert str(report) == f"{report.columns}; {words}(give or take {report.angle_error:.2g})"
 
 
 def even(emission):
@@ -227,13 +224,10 @@ def test_spans_that_meet_break_recovery_though_the_columns_are_independent():
     assert (report.columns.holds, report.holds, report.rest_rank, report.condition) == (True, False, 1, math.inf)
     assert report.angle == pytest.approx(0, abs=1e-7)
     assert assumption_4_2(model, 0, [0]).angle == pytest.approx(0, abs=1e-7)  # of two others, which span the first
-
-
-@pytest.mark.parametrize(("second", "verdict"), [([0.05, 0.9, 0.05], CLOSE), ([0.9, 0.05, 0.05], FAILS)])
-def test_others_whose_rank_is_within_rounding_leave_open_only_what_depends_on_them(second, verdict):
-    near = np.array([0.1, 0.1, 0.8])
-    others = near, near + 2.0**-56 * np.array([1, -1, 0])
-    assert assumption_4_2(even(np.stack([[0.9, 0.05, 0.05], second, *others], 1)), 0, [0, 1]).verdict is verdict
+    # Others whose rank is within rounding leave open only what depends on them.
+    others = np.array([[0.1, 0.1, 0.8]]) + 2.0**-56 * np.array([[0, 0, 0], [1, -1, 0]])
+    for second, verdict in (([0.05, 0.9, 0.05], CLOSE), ([0.9, 0.05, 0.05], FAILS)):
+        assert assumption_4_2(even(np.stack([[0.9, 0.05, 0.05], second, *others], 1)), 0, [0, 1]).verdict is verdict
 
 
 @pytest.mark.parametrize(

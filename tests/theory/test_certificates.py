@@ -313,8 +313,7 @@ def test_every_relabelling_of_single_tokens_is_said_exactly():
         assert said.tolist() == [[sum(p[h] for h in range(3) if words[h] == x) for x in range(2)] for p in known]
         assert gated_readout(emission.float(), known, signal).dtype == torch.float32
         signal[:, 2] = 0  # a state without a signal keeps its words
-        assert torch.equal(
-            gated_readout(emission, torch.eye(3), signal), torch.cat([signal[:, :2], emission[:, 2:]], 1).T
-        )
+        kept = torch.cat([signal[:, :2], emission[:, 2:]], 1)
+        assert torch.equal(gated_readout(emission, torch.eye(3), signal), kept.T)
     half = gated_readout(emission, torch.full((1, 3), 1 / 3), signal_for([0, 1, 1], 2) / 2)
     assert torch.allclose(half, gated_readout(emission, torch.full((1, 3), 1 / 3))), "opens no gate to an open mind"

@@ -3,20 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import Enumeration
 from constructions import (
     behind_gap,
     check_3_6,
     check_4,
     mixed_inputs,
-    read_3_6,
     telling_inputs,
     weights_on,
 )
 from record import SLOW
 from witness import forward_backward
 
-from hmmlib.inference.messages import lifted_size, masked_token_probs, prompted
+from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import (
     essential_hmm,
@@ -38,23 +36,6 @@ from hmmlib.theory.theorems import (
     theorem_4_6,
 )
 from hmmlib.validation import MASK
-
-
-def test_the_witness_agrees_with_the_sum_over_all_paths():
-    rng = np.random.default_rng(0)
-    for seed in range(6):
-        model, *_ = recoverable_memory_hmm(1 + seed % 2, 2, 3 - seed % 2, 1, 1, seed)
-        x, prompt = rng.integers(model.n_tokens, size=3), rng.random(lifted_size(model))
-        flat = model.flatten()
-        rows = np.concatenate([prompt[None], flat.embed([x.tolist()])[0].numpy()])
-        paths = Enumeration(flat.transition, flat.emission, flat.initial, rows)
-        found = forward_backward(model, x, prompt)
-        assert found.chance == pytest.approx(paths.likelihood(), rel=1e-12)
-        for i in range(1, 5):
-            states = paths.state(i, leave_out=i).reshape(-1, model.n_states).sum(0)
-            np.testing.assert_allclose(found.states[i - 1], states, rtol=1e-12)
-        np.testing.assert_allclose(found.memory, paths.state(0).reshape(-1, model.n_states).sum(1), rtol=1e-12)
-
 
 # Theorem 3.3
 
@@ -197,11 +178,3 @@ def test_models_of_float32():
             assert scores[-1].dtype == part.dtype
         inside = concentrated(model, tokens, cell, syntax).any(1)
         np.testing.assert_allclose(scores[0][inside], scores[1][inside], atol=2e-5 * head.condition)
-        chain, essential = essential_hmm(4, 4, 2, seed)
-        mu, tokens, scores = weights_on(essential, 4, 0), chain.sample(8, 5, seed).tokens, []
-        for part in (chain, chain.to(dtype=torch.float32)):
-            prompt, head = theorem_3_6(part, mu, essential)
-            assert prompt.dtype == head.weights.dtype == part.dtype
-            scores.append(head(read_3_6(part, prompt, tokens)))
-        bound = 1e-5 * head.condition * max(1, head.weights.norm().item())
-        np.testing.assert_allclose(*scores, atol=bound)

@@ -146,18 +146,17 @@ def test_no_predicate_is_wrong_near_the_edge(name):
     assert MODELS / 10 < true < MODELS * 9 / 10
 
 
-DAMAGES = {
-    "a basis without error": ("span_of", lambda honest: lambda rest: honest(rest)._replace(error=0.0, certain=True)),
-    "no tolerance": ("rounding", lambda honest: lambda columns: 1e-30),
-    "ranks one too high": ("exact_rank", lambda honest: lambda columns: honest(columns) + 1),
-    "ranks one too low": ("exact_rank", lambda honest: lambda columns: honest(columns) - 1),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_rank_is_wrong_near_the_edge(damage, monkeypatch):
-    name, change = DAMAGES[damage]
-    monkeypatch.setattr(assumptions, name, change(getattr(assumptions, name)))
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("span_of", lambda honest, rest: honest(rest)._replace(error=0.0, certain=True)),
+        ("rounding", lambda honest, columns: 1e-30),  # no tolerance
+        ("exact_rank", lambda honest, columns: honest(columns) + 1),
+        ("exact_rank", lambda honest, columns: honest(columns) - 1),
+    ],
+)
+def test_a_damaged_rank_is_wrong_near_the_edge(name, damaged, monkeypatch):
+    monkeypatch.setattr(assumptions, name, partial(damaged, getattr(assumptions, name)))
     drawn = itertools.product([CASES[name] for name in ("3.1", "4.2", "D.5")], range(400))
     answers = (case(np.random.default_rng(seed)) for case, seed in drawn)
     right = {True: (Verdict.CLOSE, Verdict.HOLDS), False: (Verdict.CLOSE, Verdict.FAILS)}
@@ -187,15 +186,12 @@ def test_a_basis_carries_its_error_into_the_verdict(depth, monkeypatch):
     assert assumption_4_2(model, 0, [0]).verdict is Verdict.HOLDS  # and exactly it fails
 
 
-NEAR = np.array([[0.5, 0.5 - 2.0**-52], [0.5, 0.5 + 2.0**-52]])
-EVEN = np.full((2, 2), 0.5)
-
-
 @pytest.mark.filterwarnings("ignore::hmmlib.theory.heads.UnsureHead")
 def test_what_is_too_close_is_built_with_a_warning_and_its_head_is_never_sure():
     """Two columns of W that floats cannot tell to be independent, in every place where a theorem asks that they are."""
-    plain, one = HMM(EVEN, NEAR, [0.5, 0.5]), MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [1.0])
-    several = MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [[1.0]])
+    even, near = np.full((2, 2), 0.5), 0.5 + 2.0**-52 * np.array([[0, -1], [0, 1]])
+    plain = HMM(even, near, [0.5, 0.5])
+    one, several = (MemoryHMM(even, near[:, None], [0.5, 0.5], memory) for memory in ([1.0], [[1.0]]))
     report = assumption_3_1(plain)
     assert (report.verdict, report.holds, bool(report), report.rank) == (Verdict.CLOSE, False, False, 1)
     assert report.condition > 1e15
@@ -212,9 +208,9 @@ def test_what_is_too_close_is_built_with_a_warning_and_its_head_is_never_sure():
             found = construct(*given)
         head = found[1] if isinstance(found, tuple) else found
         if construct in (theorem_3_3, theorem_3_6):
-            assert not head.sure(NEAR.T).any()
+            assert not head.sure(near.T).any()
         elif construct is theorem_4_3:
-            assert not head.sure(NEAR.T[:, None], np.ones((2, 1, 2))).any()
+            assert not head.sure(near.T[:, None], np.ones((2, 1, 2))).any()
     twins = assumption_3_1(dependent_hmm(3, 4, 0))
     assert (twins.verdict, twins.condition) == (Verdict.FAILS, np.inf)
 
@@ -227,8 +223,7 @@ def test_a_drifting_start_is_too_close_and_leaves_no_tie_that_is_sure():
         start = np.array([0.5 + 2.0**-depth, 0.5 - 2.0**-depth])
         model = MemoryHMM([[0.75, 0.25], [0.25, 0.75]], table, start, [0.5, 0.5])
         report = assumption_4_4(model)
-        assert report.drift == pytest.approx(2.0**-depth, rel=1e-2)
-        assert report.verdict is Verdict.CLOSE
+        assert (report.verdict, report.drift) == (Verdict.CLOSE, pytest.approx(2.0**-depth, rel=1e-2))
         for token in range(4):
             zero, one = map(int, forward_backward(model, np.array([token]), number=whole).memory)
             mu = [float(one // math.gcd(zero, one)), -float(zero // math.gcd(zero, one))]

@@ -7,15 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from constructions import behind_gap
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
-from hmmlib.models.families import dependent_hmm, hidden_twins, non_degenerate_hmm
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import ROUNDING, Impossible, Undecided, fit_or_refute
-from hmmlib.theory.theorems import theorem_3_3
 
 
 def draw(*shape, seed):
@@ -131,37 +127,3 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
     assert answers["LinearHead"] > 120
     assert answers["Impossible"] > 200
     assert answers["Undecided"] < 120, answers
-
-
-def every(n_tokens, length):
-    return torch.cartesian_prod(*[torch.arange(n_tokens)] * length).reshape(-1, length)
-
-
-def inputs(model, mu, length=3):
-    """G_1 of (MASK, x) and the labels, for all x of positive probability that no rounding can relabel."""
-    tokens = every(model.n_tokens, length)
-    tokens = tokens[log_likelihood(model, tokens) > -torch.inf]
-    scores = posterior(model, tokens) @ mu
-    tokens, labels = tokens[scores.abs() > 1e-9], scores[scores.abs() > 1e-9] >= 0
-    return masked_token_probs(model, behind_gap(tokens))[:, 0], labels
-
-
-def test_the_theorems_head_fits_all_inputs_and_without_independent_columns_some_tasks_have_none():
-    refuted = 0
-    for seed in range(15):
-        model, mu = non_degenerate_hmm(3, 4, seed), draw(3, seed=seed)
-        probs, labels = inputs(model, mu)
-        assert torch.equal(theorem_3_3(model, mu).label(probs), labels), seed
-        assert isinstance(fit_or_refute(probs, labels), LinearHead), seed
-        model, mu = dependent_hmm(4, 4, seed), draw(4, seed=seed)
-        middle = (posterior(model, every(4, 3)) @ mu).median()
-        probs, labels = inputs(model, mu - middle)  # posteriors sum to 1: half of the labels are 1
-        found = fit_or_refute(probs, labels)
-        if isinstance(found, Impossible):
-            check_refutation(found, probs, labels)
-            refuted += 1
-        else:
-            assert torch.equal(found.label(probs), labels), seed
-    assert refuted >= 5
-    probs, labels = inputs(hidden_twins(), torch.tensor([1.0, -1.0, 0.0, 0.0], dtype=torch.float64), 1)
-    check_refutation(fit_or_refute(probs, labels), probs, labels)
