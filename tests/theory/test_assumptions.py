@@ -105,15 +105,15 @@ def test_the_report_on_columns_along_the_axes(columns, verdict, rank, smallest, 
     assert str(report) == f"{n_columns} columns of rank {rank}, {words}"
 
 
-def test_emissions_are_judged_by_their_own_rounding():
-    mixed = torch.tensor([[0.75, 0.25], [0.25, 0.75]], dtype=torch.float64)
-    report = assumption_3_1(HMM(np.full((2, 2), 0.5), mixed, [0.5, 0.5]))
-    assert (report.assumption, report.holds, report.rank) == ("Assumption 3.1 (non-degeneracy)", True, 2)
-    assert report.condition == pytest.approx(2)
+def test_ranks_are_judged_by_the_rounding_of_the_columns_and_exactly_however_small_they_are():
     near = torch.tensor([[1.0, 1.0], [0.0, 1e-7]], dtype=torch.float64)
     report = independence("", near.float())
     assert (independence("", near).rank, report.rank) == (2, 1)
     assert report.tolerance == pytest.approx(2 * 2**-23 * math.sqrt(2))
+    smallest = torch.tensor([[1.0, 2.0**-1074], [0.0, 2.0**-1074]], dtype=torch.float64)
+    assert (exact_rank(smallest), exact_rank(smallest[:1].repeat(2, 1))) == (2, 1)
+    plain = HMM(HALF, [[0.75, 0.25], [0.25, 0.75]], [0.5, 0.5])
+    assert assumption_3_1(plain) == independence("Assumption 3.1 (non-degeneracy)", plain.emission)
 
 
 def test_a_stationary_start_is_reported_whole():
@@ -247,8 +247,3 @@ def test_assumption_4_5_is_about_one_cell_and_spans_along_the_axes_turn_by_nothi
     with pytest.raises(ValueError, match=r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"):
         assumption_4_5(model, [1.0, -1.0], [0])
     assert assumption_d_5(model, [0.0, 1.0], 0, [0]).angle_error == 8 * EPS
-
-
-def test_the_exact_rank_is_that_of_the_entries_however_small():
-    smallest = torch.tensor([[1.0, 2.0**-1074], [0.0, 2.0**-1074]], dtype=torch.float64)
-    assert (exact_rank(smallest), exact_rank(smallest[:1].repeat(2, 1))) == (2, 1)
