@@ -2,16 +2,17 @@
 
 import itertools
 import math
-import warnings
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import dyadic
 import numpy as np
 import pytest
 import torch
 from companion.evidence.exact.rational import rank as rational_rank
+from companion.evidence.random_models.section_3 import balanced
 from integers import whole
 from record import SLOW
 from witness import forward_backward
@@ -48,13 +49,10 @@ def nudged(rng, wide):
     return wide
 
 
-def emission(rng, n_tokens, k):
-    return nudged(rng, dyadic.columns(rng, n_tokens, k, 2 ** int(rng.integers(2, 5))))
-
-
 def case_3_1(rng):
     n_states = int(rng.integers(2, 6))
-    table = emission(rng, n_states + int(rng.integers(0, 3)), n_states)
+    n_tokens, units = n_states + int(rng.integers(0, 3)), 2 ** int(rng.integers(2, 5))
+    table = nudged(rng, dyadic.columns(rng, n_tokens, n_states, units))
     chain = np.full((n_states, n_states), 1 / n_states)
     return assumption_3_1(HMM(chain, table, chain[0])), rational_rank(table) == n_states
 
@@ -65,24 +63,19 @@ def small_chain(rng, n_states):
     return np.where((chain == 0) & (rng.random(chain.shape) < 0.1), 5e-324, chain)
 
 
-def ergodic(chain):
-    steps, power = (chain > 0).astype(object), np.eye(len(chain), dtype=object)
-    for _ in range(len(chain) ** 2):
-        power = ((power @ steps) > 0).astype(object)
-    return bool(power.all())
-
-
 def case_3_2(rng):
     n_states = int(rng.integers(2, 6))
     chain, start = small_chain(rng, n_states), dyadic.column(rng, n_states, 8, 0.1)
     start = np.where((start == 0) & (rng.random(n_states) < 0.5), 5e-324, start)
     found = assumption_3_2(HMM(chain, np.ones((1, n_states)), start, columns=True))
-    return found, ergodic(chain) and bool((start > 0).all())
+    ergodic = np.linalg.matrix_power((chain > 0).astype(int), 17).all()  # 17 steps lead from any of 5 states to any
+    return found, bool(ergodic and (start > 0).all())
 
 
 def case_3_5(rng):
     n_states, n_essential = 5, int(rng.integers(1, 4))
-    chain, table = small_chain(rng, n_states), emission(rng, 4, n_states)
+    chain, units = small_chain(rng, n_states), 2 ** int(rng.integers(2, 5))
+    table = nudged(rng, dyadic.columns(rng, 4, n_states, units))
     essential = sorted(rng.choice(n_states, n_essential, replace=False).tolist())
     sources = rng.choice(n_states, 2, replace=False)
     for source in sources[: rng.integers(0, 3)]:  # these surely lead into H*
@@ -98,59 +91,29 @@ def case_3_5(rng):
     return found, truth and rational_rank(table[:, essential]) == n_essential
 
 
-def recovery(rng, n_cells):
-    """A model, j*, S*, M*, and whether the columns at M* × H* are independent and apart from the rest."""
-    n_syntax, n_memory = int(rng.integers(1, 3)), 2
-    n_states = n_cells * n_syntax
-    cell, syntax = (
-        int(rng.integers(n_cells)),
-        sorted(rng.choice(n_syntax, rng.integers(1, n_syntax + 1), replace=False)),
-    )
+def recovery(rng, name):
+    """A model of which some columns lie in the span of others; the truth is that of three ranks."""
+    n_cells, n_syntax, n_memory = 1 if name == "4.5" else int(rng.integers(1, 3)), int(rng.integers(1, 3)), 2
+    n_states, cell = n_cells * n_syntax, int(rng.integers(n_cells))
+    syntax = sorted(rng.choice(n_syntax, rng.integers(1, n_syntax + 1), replace=False).tolist())
     values = sorted(rng.choice(n_memory, rng.integers(1, n_memory + 1), replace=False).tolist())
     basic = dyadic.columns(rng, int(rng.integers(4, 7)), 1 + int(rng.integers(1, 3)), 8)
-    wide = np.concatenate([basic[:, rng.integers(basic.shape[1], size=n_memory * n_states)]], 1)
-    own = [(m, cell * n_syntax + s) for s in syntax for m in values]
-    for m, h in own:
-        wide[:, m * n_states + h] = dyadic.column(rng, len(wide), 8)
-    wide = nudged(rng, wide)
-    return wide.reshape(len(wide), n_memory, n_states), cell, [int(s) for s in syntax], values
-
-
-def apart(table, cell, syntax, values, others):
-    """By three ranks."""
-    n_states = table.shape[2]
-    n_syntax = n_states if others is None else n_states // others
-    own = [cell * n_syntax + s for s in range(n_syntax)]
-    left = [table[:, m, cell * n_syntax + s] for s in syntax for m in values]
-    right = [table[:, m, h] for h in own if h - own[0] not in syntax for m in values]
-    right += [table[:, m, h] for h in range(n_states) if h not in own for m in range(table.shape[1])]
-    found = [rational_rank(np.stack(part, 1)) if part else 0 for part in (left, right, left + right)]
-    return found[0] == len(left) and found[2] == found[0] + found[1]
-
-
-def memory_model(table, n_cells):
-    n_states, n_memory = table.shape[2], table.shape[1]
+    wide = basic[:, rng.integers(basic.shape[1], size=n_memory * n_states)]
+    for m, s in itertools.product(values, syntax):
+        wide[:, m * n_states + cell * n_syntax + s] = dyadic.column(rng, len(wide), 8)
+    table = nudged(rng, wide).reshape(len(wide), n_memory, n_states)
     chain, joint = np.full((n_states, n_states), 1 / n_states), np.full((n_memory,) * n_cells, n_memory**-n_cells)
-    return MemoryHMM(chain, table, chain[0], joint)
-
-
-def case_4_2(rng):
-    n_cells = int(rng.integers(1, 3))
-    table, cell, syntax, _ = recovery(rng, n_cells)
-    return assumption_4_2(memory_model(table, n_cells), cell, syntax), apart(table, cell, syntax, [0, 1], n_cells)
-
-
-def case_4_5(rng):
-    table, cell, syntax, values = recovery(rng, 1)
-    mu = np.where(np.isin([0, 1], values), 1.0, 0)
-    return assumption_4_5(memory_model(table, 1), mu, syntax), apart(table, cell, syntax, values, None)
-
-
-def case_d_5(rng):
-    n_cells = int(rng.integers(1, 3))
-    table, cell, syntax, values = recovery(rng, n_cells)
-    mu = np.where(np.isin([0, 1], values), -1.0, 0)
-    return assumption_d_5(memory_model(table, n_cells), mu, cell, syntax), apart(table, cell, syntax, values, n_cells)
+    model, mu = MemoryHMM(chain, table, chain[0], joint), np.where(np.isin([0, 1], values), -1.0, 0)
+    if name == "4.2":
+        report, values = assumption_4_2(model, cell, syntax), [0, 1]
+    else:
+        report = assumption_4_5(model, mu, syntax) if name == "4.5" else assumption_d_5(model, mu, cell, syntax)
+    own = [cell * n_syntax + s for s in range(n_syntax)]
+    left = [table[:, m, own[s]] for s in syntax for m in values]
+    right = [table[:, m, own[s]] for s in range(n_syntax) if s not in syntax for m in values]
+    right += [table[:, m, h] for h in range(n_states) if h not in own for m in range(n_memory)]
+    ranks = [rational_rank(np.stack(part, 1)) if part else 0 for part in (left, right, left + right)]
+    return report, ranks[0] == len(left) and ranks[2] == ranks[0] + ranks[1]
 
 
 def case_4_4(rng):
@@ -166,40 +129,35 @@ def case_4_4(rng):
     return assumption_4_4(model), not moved
 
 
-CASES = {
-    "3.1": (case_3_1, 0.1), "3.2": (case_3_2, 0), "3.5": (case_3_5, 0.1), "4.2": (case_4_2, 0.3),
-    "4.4": (case_4_4, 0.1), "4.5": (case_4_5, 0.3), "D.5": (case_d_5, 0.3),
-}  # fmt: skip
+CASES = {"3.1": case_3_1, "3.2": case_3_2, "3.5": case_3_5, "4.4": case_4_4}
+CASES |= {name: partial(recovery, name=name) for name in ("4.2", "4.5", "D.5")}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_predicate_is_wrong_near_the_edge(name):
-    case, most = CASES[name]
     seen = Counter()
     for seed in range(MODELS):
-        report, truth = case(np.random.default_rng(seed))
+        report, truth = CASES[name](np.random.default_rng(seed))
         assert report.verdict in (Verdict.CLOSE, Verdict.HOLDS if truth else Verdict.FAILS), (seed, str(report))
         seen[truth, report.verdict] += 1
     print({f"{truth} {verdict.name}": count for (truth, verdict), count in seen.items()})  # with pytest -rP
-    assert sum(count for (_, verdict), count in seen.items() if verdict is Verdict.CLOSE) <= most * MODELS
-    assert (
-        min(sum(count for (truth, _), count in seen.items() if truth is kind) for kind in (True, False)) > MODELS / 10
-    )
+    assert seen[True, Verdict.CLOSE] + seen[False, Verdict.CLOSE] <= (0 if name == "3.2" else MODELS / 10)
+    true = sum(count for (truth, _), count in seen.items() if truth)
+    assert MODELS / 10 < true < MODELS * 9 / 10
 
 
-DAMAGES = {
-    "a basis without error": ("span_of", lambda honest: lambda rest: honest(rest)._replace(error=0.0, certain=True)),
-    "no tolerance": ("rounding", lambda honest: lambda columns: 1e-30),
-    "ranks one too high": ("exact_rank", lambda honest: lambda columns: honest(columns) + 1),
-    "ranks one too low": ("exact_rank", lambda honest: lambda columns: honest(columns) - 1),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_rank_is_wrong_near_the_edge(damage, monkeypatch):
-    name, change = DAMAGES[damage]
-    monkeypatch.setattr(assumptions, name, change(getattr(assumptions, name)))
-    drawn = itertools.product((case_3_1, case_4_2, case_d_5), range(400))
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("span_of", lambda honest, rest: honest(rest)._replace(error=0.0, certain=True)),
+        ("rounding", lambda honest, columns: 1e-30),  # no tolerance
+        ("exact_rank", lambda honest, columns: honest(columns) + 1),
+        ("exact_rank", lambda honest, columns: honest(columns) - 1),
+    ],
+)
+def test_a_damaged_rank_is_wrong_near_the_edge(name, damaged, monkeypatch):
+    monkeypatch.setattr(assumptions, name, partial(damaged, getattr(assumptions, name)))
+    drawn = itertools.product([CASES[name] for name in ("3.1", "4.2", "D.5")], range(400))
     answers = (case(np.random.default_rng(seed)) for case, seed in drawn)
     right = {True: (Verdict.CLOSE, Verdict.HOLDS), False: (Verdict.CLOSE, Verdict.FAILS)}
     assert any(report.verdict not in right[truth] for report, truth in answers)
@@ -208,45 +166,32 @@ def test_a_damaged_rank_is_wrong_near_the_edge(damage, monkeypatch):
 C0, C1, B = (np.array(part) / 8 for part in ([4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [3, 1, 3, 1, 0]))
 
 
-def test_a_span_known_within_rounding_only_is_not_certain(monkeypatch):
-    assert assumption_4_2(the_span_that_turns(50), 0, [0]).verdict is Verdict.CLOSE
-    span_of = assumptions.span_of
-    monkeypatch.setattr(assumptions, "span_of", lambda rest: span_of(rest)._replace(certain=True))
-    assert assumption_4_2(the_span_that_turns(50), 0, [0]).verdict is Verdict.HOLDS  # and exactly it fails
-
-
-def the_span_that_turns(depth):
-    """Three columns c1, b and (1 - d) b + d c0 whose span holds c0 exactly, for d = 2^-depth; own is c0."""
+@pytest.mark.parametrize("depth", [1, 3, 25, 45, 50])
+def test_a_basis_carries_its_error_into_the_verdict(depth, monkeypatch):
+    """Columns c1, b and (1 - d) b + d c0 span c0, the recoverable one, exactly; at d = 2^-50 within rounding only."""
     table = np.stack([C0, C1, B, dyadic.towards(B, C0, depth)], 1)[:, None]
-    return MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), [1.0])
-
-
-@pytest.mark.parametrize("depth", [1, 3, 10, 25, 45, 50])
-def test_a_basis_carries_its_error_into_the_verdict(depth):
-    model = the_span_that_turns(depth)
+    model = MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), [1.0])
     report = assumption_4_2(model, 0, [0])
-    assert report.verdict is (Verdict.CLOSE if depth == 50 else Verdict.FAILS)
-    assert depth == 50 or report.angle <= report.angle_error
-    if depth == 50:
-        with pytest.warns(
-            UserWarning, match=r"^Assumption 4\.2 \(recoverable states\) is too close to tell: 1 columns"
-        ):
-            theorem_4_3(model, [1.0], 0, [0])
-    else:
+    assert assumption_d_5(model, [1.0], 0, [0]).verdict is report.verdict
+    if depth < 50:
+        assert (report.verdict, report.angle <= report.angle_error) == (Verdict.FAILS, True)
         with pytest.raises(AssumptionError, match="does not hold"):
             theorem_4_3(model, [1.0], 0, [0])
-    assert assumption_d_5(model, [1.0], 0, [0]).verdict is report.verdict
-
-
-NEAR = np.array([[0.5, 0.5 - 2.0**-52], [0.5, 0.5 + 2.0**-52]])
-EVEN = np.full((2, 2), 0.5)
+        return
+    assert report.verdict is Verdict.CLOSE
+    with pytest.warns(UserWarning, match=r"^Assumption 4\.2 \(recoverable states\) is too close to tell: 1 columns"):
+        theorem_4_3(model, [1.0], 0, [0])
+    span_of = assumptions.span_of
+    monkeypatch.setattr(assumptions, "span_of", lambda rest: span_of(rest)._replace(certain=True))
+    assert assumption_4_2(model, 0, [0]).verdict is Verdict.HOLDS  # and exactly it fails
 
 
 @pytest.mark.filterwarnings("ignore::hmmlib.theory.heads.UnsureHead")
 def test_what_is_too_close_is_built_with_a_warning_and_its_head_is_never_sure():
     """Two columns of W that floats cannot tell to be independent, in every place where a theorem asks that they are."""
-    plain, one = HMM(EVEN, NEAR, [0.5, 0.5]), MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [1.0])
-    several = MemoryHMM(EVEN, NEAR[:, None], [0.5, 0.5], [[1.0]])
+    even, near = np.full((2, 2), 0.5), 0.5 + 2.0**-52 * np.array([[0, -1], [0, 1]])
+    plain = HMM(even, near, [0.5, 0.5])
+    one, several = (MemoryHMM(even, near[:, None], [0.5, 0.5], memory) for memory in ([1.0], [[1.0]]))
     report = assumption_3_1(plain)
     assert (report.verdict, report.holds, bool(report), report.rank) == (Verdict.CLOSE, False, False, 1)
     assert report.condition > 1e15
@@ -263,50 +208,39 @@ def test_what_is_too_close_is_built_with_a_warning_and_its_head_is_never_sure():
             found = construct(*given)
         head = found[1] if isinstance(found, tuple) else found
         if construct in (theorem_3_3, theorem_3_6):
-            assert not head.sure(NEAR.T).any()
+            assert not head.sure(near.T).any()
         elif construct is theorem_4_3:
-            assert not head.sure(NEAR.T[:, None], np.ones((2, 1, 2))).any()
+            assert not head.sure(near.T[:, None], np.ones((2, 1, 2))).any()
     twins = assumption_3_1(dependent_hmm(3, 4, 0))
     assert (twins.verdict, twins.condition) == (Verdict.FAILS, np.inf)
 
 
-def test_a_start_that_is_nearly_stationary_is_too_close_and_its_head_bears_the_drift():
-    table, start = np.eye(4).reshape(4, 2, 2), np.array([0.5 + 2.0**-40, 0.5 - 2.0**-40])
-    model = MemoryHMM([[0.75, 0.25], [0.25, 0.75]], table, start, [0.5, 0.5])
-    report = assumption_4_4(model)
-    assert report.verdict is Verdict.CLOSE
-    assert report.drift == pytest.approx(2.0**-40, rel=1e-6)
-    with pytest.warns(UserWarning, match=r"^Assumption 4\.4 \(stationarity\) is too close to tell: "):
-        _, head = theorem_4_6(model, [1.0, -1.0], 0, [0, 1])
-    assert head.drift == report.drift
-
-
-def test_a_drifting_start_leaves_no_tie_that_is_sure():
+def test_a_drifting_start_is_too_close_and_leaves_no_tie_that_is_sure():
     """Behind the prompt a text is one step on, where the state's law is another by the drift: without it in the bound
     a tie would get a sure label."""
-    without = 0
+    without, table = 0, np.array([[[5, 1], [2, 3]], [[2, 3], [1, 2]], [[1, 2], [1, 1]], [[0, 2], [4, 2]]]) / 8
     for depth in range(31, 46):
         start = np.array([0.5 + 2.0**-depth, 0.5 - 2.0**-depth])
-        table = np.array([[[5, 1], [2, 3]], [[2, 3], [1, 2]], [[1, 2], [1, 1]], [[0, 2], [4, 2]]]) / 8
         model = MemoryHMM([[0.75, 0.25], [0.25, 0.75]], table, start, [0.5, 0.5])
+        report = assumption_4_4(model)
+        assert (report.verdict, report.drift) == (Verdict.CLOSE, pytest.approx(2.0**-depth, rel=1e-2))
         for token in range(4):
             zero, one = map(int, forward_backward(model, np.array([token]), number=whole).memory)
             mu = [float(one // math.gcd(zero, one)), -float(zero // math.gcd(zero, one))]
             assert int(mu[0]) * zero + int(mu[1]) * one == 0
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with pytest.warns(UserWarning, match=r"^Assumption 4\.4 \(stationarity\) is too close to tell: "):
                 prompt, head = theorem_4_6(model, mu, 0, [0, 1])
+            assert head.drift == report.drift
             read = masked_token_probs(model, [[token]], prompt), prompted(model, prompt, [[token]])
-            assert head.label(*read).item()
-            assert not head.sure(*read).item()
+            assert (head.label(*read).item(), head.sure(*read).item()) == (True, False)
             without += replace(head, drift=0.0).sure(*read).item()
     assert without > 20
 
 
 def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds():
-    """Of 395 chains; rare states drift by up to 1e-11 of their share, and no chain is refused."""
+    """Rare states drift by up to 1e-11 of their share, and no chain is refused."""
     drifts = []
-    for seed in range(395):
+    for seed in range(395 if SLOW else 100):
         rng = np.random.default_rng(seed)
         n_states = int(rng.integers(2, 9))
         chain = rng.dirichlet(np.full(n_states, rng.choice([0.1, 0.3, 1.0])), n_states).T
@@ -316,9 +250,9 @@ def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds
         model = MemoryHMM(chain, table, start / start.sum(), [0.5, 0.5])
         report = assumption_4_4(model)
         assert report.verdict is Verdict.HOLDS, (seed, str(report))
-        drifts.append(theorem_4_6(model, [1.0, -1.0], 0, range(n_states))[1].drift)
-        assert drifts[-1] == report.drift
-    assert sum(drift > 4e-15 for drift in drifts) > 18
+        assert theorem_4_6(model, [1.0, -1.0], 0, range(n_states))[1].drift == report.drift
+        drifts.append(report.drift)
+    assert sum(drift > 4e-15 for drift in drifts) > 3
     assert max(drifts) < 1e-11
 
 
@@ -337,3 +271,9 @@ def test_a_start_too_small_for_floats_is_too_close():
     rare = 1e-160  # state 1 is rare, and its way to state 2 too
     chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
     assert assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare])).verdict is Verdict.CLOSE
+
+
+def test_balanced_labels_are_never_decided_by_rounding():
+    assert balanced(torch.tensor([0.1, 0.1 + 2e-17, 0.1, 0.1 - 2e-17], dtype=torch.float64)).all()
+    assert balanced(torch.zeros(5, dtype=torch.float64)).all()
+    assert balanced(torch.tensor([0.0, 3.0, 1.0, 2.0], dtype=torch.float64)).tolist() == [False, True, False, True]

@@ -7,46 +7,43 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sympy import QQ
+from sympy.polys.matrices import DomainMatrix
 
 from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.separation import ROUNDING, Impossible, Undecided, fit_or_refute
 
 
+def draw(*shape, seed):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def check_refutation(proof, probs, labels):
     """A mixture of the negative rows equals a nonnegative combination of the positive ones."""
     assert isinstance(proof, Impossible)
-    assert (proof.positive >= 0).all()
-    assert (proof.negative >= 0).all()
+    assert min(proof.positive.min(), proof.negative.min()) >= 0
     assert proof.negative.sum().item() == pytest.approx(1, abs=1e-9)
     gap = (proof.positive @ probs[labels] - proof.negative @ probs[~labels]).abs().max()
-    assert gap < 1e-9
-    assert proof.residual < 1e-9
+    assert max(gap, proof.residual) < 1e-9
 
 
-def distributions(n, n_tokens, seed):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.softmax(2 * torch.randn(n, n_tokens, generator=draw, dtype=torch.float64), 1)
-
-
-def test_a_head_is_found_where_there_is_one():
-    for seed in range(60):
-        probs = distributions(20, 6, seed)
-        labels = probs @ torch.randn(6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) >= 0
+def test_a_head_is_found_where_there_is_one_and_a_refutation_where_there_is_none():
+    """The plane of the head lies in the middle: rows of either label come as near, at 1 to 2."""
+    for seed in range(40):
+        probs = torch.softmax(2 * draw(20, 6, seed=seed), 1)
+        labels = probs @ draw(6, seed=seed) >= 0
         if seed % 10 == 0:
             labels[:] = seed % 20 == 0  # one class only
         head = fit_or_refute(probs, labels)
         assert isinstance(head, LinearHead)
         assert torch.equal(head.label(probs), labels), seed
-
-
-def test_a_refutation_is_found_where_there_is_no_head():
-    for seed in range(30):
-        probs = distributions(20, 5, seed)
+        scores = probs @ head.weights
+        assert 1 <= scores.abs().min() < 2
+        if 0 < labels.sum() < 20:
+            assert scores[labels].min().item() == pytest.approx(-scores[~labels].max().item(), rel=1e-6), seed
         labels = torch.arange(20) < 10
         probs[0] = probs[10:14].mean(0)  # a positive among negatives
         check_refutation(fit_or_refute(probs, labels), probs, labels)
-    with pytest.raises(ValueError, match=r"labels must have shape \(2,\), not \(3,\)"):
-        fit_or_refute([[0.5, 0.5], [1, 0]], [True, False, True])
 
 
 def test_labels_and_rows_that_a_fit_takes():
@@ -54,6 +51,7 @@ def test_labels_and_rows_that_a_fit_takes():
     probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], [0.3, 0.7 + 0.9e-5]])
     head = fit_or_refute(probs, [1, 1, 0, 0])
     assert head.label(probs).tolist() == [True, True, False, False]
+    assert isinstance(fit_or_refute(torch.zeros(3, 4), [1, 1, 1]), LinearHead)
     none = torch.tensor([[0.5, 0.5], [0.0, 0.0]])
     check_refutation(fit_or_refute(none, torch.tensor([True, False])), none.double(), torch.tensor([True, False]))
 
@@ -62,10 +60,9 @@ def test_labels_and_rows_that_a_fit_takes():
     ("probs", "labels", "message"),
     [
         ([0.5, 0.5], [1], "^probs must have 2 dimensions, not shape"),
-        ([[[0.5, 0.5]]], [1], "^probs must have 2 dimensions, not shape"),
         ([[0.5, 0.5]], [2], "^labels must be bool, or 0 and 1"),
         ([[0.5, 0.5], [1, 0]], [1], r"^labels must have shape \(2,\).*, not \(1,\)$"),
-        ([[0.5, 0.6], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
+        ([[0.5, 0.6], [1, 0]], [1, 0], r"^each row of probs must sum to 1, or be zero; one sums to 1\.1$"),
         ([[0.5, 0.5 + 1.1e-5], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
         ([[0.0, 1e-4], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
     ],
@@ -80,48 +77,24 @@ def test_where_no_solver_ends_it_is_undecided(monkeypatch):
         raise RuntimeError("too many steps")
 
     monkeypatch.setattr("scipy.optimize.nnls", gives_up)
-    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(status=4, x=None))
-    found = fit_or_refute([[0.25, 0.75], [0.75, 0.25]], [False, True])
-    assert found == Undecided(1, 2, np.inf)
-    monkeypatch.undo()
-    monkeypatch.setattr("scipy.optimize.nnls", gives_up)
     assert isinstance(fit_or_refute([[0.25, 0.75], [0.75, 0.25]], [False, True]), LinearHead)
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: SimpleNamespace(status=4, x=None))
+    assert fit_or_refute([[0.25, 0.75], [0.75, 0.25]], [False, True]) == Undecided(1, 2, np.inf)
 
 
-@pytest.mark.parametrize("exponent", range(1, 47))
-def test_two_points_are_told_apart_however_near(exponent):
-    near = [[0.5, 0.5], [0.5 + 2.0**-exponent, 0.5 - 2.0**-exponent]]
-    assert fit_or_refute(near, [True, False]).label(near).tolist() == [True, False]
-
-
-def test_a_head_that_is_found_gives_the_labels_row_by_row_too():
-    for seed in range(300):
+def test_two_points_are_told_apart_until_no_float_tells_them_apart():
+    for exponent in range(1, 47):
+        near = [[0.5, 0.5], [0.5 + 2.0**-exponent, 0.5 - 2.0**-exponent]]
+        assert fit_or_refute(near, [True, False]).label(near).tolist() == [True, False]
+    near = [[0.5, 0.5], [0.5 + 1e-15, 0.5 - 1e-15]]
+    assert 0 < fit_or_refute(near, [True, False]).residual <= ROUNDING
+    for seed in range(300):  # what is found gives the labels row by row too
         rng = np.random.default_rng(seed)
         point, off = rng.dirichlet(np.ones(4)), rng.normal(size=4)
         two = torch.as_tensor(np.stack([point, point + (off - off.mean()) * 2.0 ** -rng.uniform(30, 50) * point.min()]))
         found = fit_or_refute(two, [True, False])
         if isinstance(found, LinearHead):
             assert [found.label(row[None]).item() for row in two] == [True, False], seed
-
-
-def test_points_that_no_float_tells_apart_are_refuted_up_to_rounding():
-    near = [[0.5, 0.5], [0.5 + 1e-15, 0.5 - 1e-15]]
-    assert 0 < fit_or_refute(near, [True, False]).residual <= ROUNDING
-
-
-def solved(columns, target):
-    """The exact solution of a square system of floats, as fractions."""
-    n = len(target)
-    table = [[Fraction(columns[k][i]) for k in range(n)] + [Fraction(target[i])] for i in range(n)]
-    for k in range(n):
-        pivot = next(i for i in range(k, n) if table[i][k])
-        table[k], table[pivot] = table[pivot], table[k]
-        table[k] = [entry / table[k][k] for entry in table[k]]
-        for i in range(n):
-            if i != k:
-                factor = table[i][k]
-                table[i] = [a - factor * b for a, b in zip(table[i], table[k], strict=True)]
-    return [row[-1] for row in table]
 
 
 def test_near_the_edge_no_answer_contradicts_exact_fractions():
@@ -137,7 +110,9 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
         inside = weights @ corners
         if (inside < 0).any():  # far outside
             continue
-        least = min(solved(corners.tolist(), inside.tolist()))
+        exactly = [DomainMatrix([[QQ(*v.as_integer_ratio()) for v in row] for row in part.T.tolist()], part.T.shape, QQ)
+                   for part in (corners, inside[None])]  # fmt: skip
+        least = min(Fraction(str(weight)) for weight in exactly[0].lu_solve(exactly[1]).to_list_flat())
         found = fit_or_refute(np.vstack([corners, inside]), [False] * n + [True])
         answers[type(found).__name__] += 1
         if isinstance(found, LinearHead):

@@ -1,0 +1,298 @@
+"""Linear and attention heads by themselves: scores, ties and bounds to the last unit, gradients, what they refuse."""
+
+import numpy as np
+import pytest
+import torch
+
+from hmmlib.inference.messages import masked_token_probs
+from hmmlib.models.families import recoverable_memory_hmm
+from hmmlib.models.hmm import unlift
+from hmmlib.theory.heads import ZERO, AttentionHead, LinearHead, unless_within
+from hmmlib.theory.theorems import theorem_4_3
+
+EPS = torch.finfo(torch.float64).eps
+
+
+# Linear heads
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(torch.float64, 2.0**-52), (torch.float32, 2.0**-23)])
+def test_scores_within_their_bound_are_zero_and_keep_their_gradient(dtype, unit):
+    score = torch.tensor([16, -16, 17, -17, 64, 65, 0], dtype=dtype) * unit
+    size = torch.tensor([1, 1, 1, 1, 4, 4, 0], dtype=dtype)
+    score.requires_grad_()
+    found = unless_within(score, 16 * unit * size)
+    assert found.tolist() == [0, 0, 17 * unit, -17 * unit, 0, 65 * unit, 0]
+    assert found.dtype == dtype
+    found.sum().backward()
+    assert score.grad.tolist() == [1] * 7
+
+
+def test_the_weights_and_labels_of_a_linear_head():
+    head = LinearHead([1, -1, 0])
+    assert (head.weights.dtype, head.condition) == (torch.float64, 1.0)
+    probs = [[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.75, 0.25, 0.0]]
+    np.testing.assert_allclose(head(probs), [0, -0.1, 0.5], atol=1e-7)
+    assert head.label(probs).tolist() == [True, False, True]
+    given = torch.tensor([1.0, -1.0], requires_grad=True)
+    assert LinearHead(given).weights is given
+    for wrong in ([[0.5, 0.5]], [0.5, 0.5, 0.0]):
+        with pytest.raises(ValueError, match="probs must have"):
+            head(wrong)
+    for wrong, message in [
+        (dict(weights=[[1.0, 2.0]]), "weights must have 1 dimension, not shape"),
+        (dict(weights=[]), "weights is empty"),
+        (dict(weights=[np.inf]), "weights must be finite"),
+        (dict(weights=[1.0], condition=-1), "condition must be a number of 0 or more, not -1$"),
+        (dict(weights=[1.0, 2.0], error=[0.0]), r"error must have shape \(2,\), not \(1,\)$"),
+    ]:
+        with pytest.raises(ValueError, match=f"^{message}"):
+            LinearHead(**wrong)
+
+
+def test_a_linear_heads_bound_by_hand_grows_with_the_text_whose_length_is_one_unless_it_is_said():
+    head = LinearHead([1.0, -2.0], error=[0.5, 0.25])
+    probs = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
+    for length in (1, 7):
+        sizes = probs @ torch.tensor([1.5, 2.25]).double()
+        want = probs @ torch.tensor([0.5, 0.25]).double() + (ZERO + length) * EPS * sizes
+        assert head.bound(probs, length).tolist() == want.tolist()
+    assert head.bound(probs).tolist() == head.bound(probs, 1).tolist()
+    # A score of 17.5 rounding units: beyond the bound behind a text of one token, within that of two.
+    head, probs = LinearHead([1.0, -1.0 + 35 * EPS]), [[0.5, 0.5]]
+    assert head(probs).item() == head(probs, 1).item() == 17.5 * EPS
+    assert (head(probs, 2).item(), head.sure(probs).item(), head.sure(probs, 2).item()) == (0, True, False)
+    lower = LinearHead(-head.weights)
+    assert (lower.label(probs).item(), lower.label(probs, 2).item()) == (False, True)
+    for ask in (head, head.label, head.sure, head.bound):
+        with pytest.raises(ValueError, match=r"^length must be an integer of 1 or more, not 0$"):
+            ask(probs, 0)
+
+
+# Attention heads
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def random_head(n_positions=0, n_cells=1, seed=0, n_states=3):
+    parts = [(n_states + 1,), (n_states + 1, 4), (2 * n_states, 4), (2 * n_states,), (n_positions, n_states + 1)]
+    return AttentionHead(*(draw(*shape, seed=10 * seed + k) for k, shape in enumerate(parts)), n_cells=n_cells)
+
+
+def distributions(*shape, seed=0):
+    return torch.softmax(draw(*shape, seed=seed), -1)
+
+
+def evidence(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("n_positions", [0, 1, 3, 5, 9])
+def test_the_head_is_4_2_position_by_position(n_positions):
+    for seed in range(3):
+        head = random_head(n_positions, seed=seed)
+        probs, embeddings = distributions(4, 5, 4, seed=seed), evidence(4, 5, 6, seed=seed)
+        every = head.scores(probs), head.values(probs, embeddings), head.attended(probs), head(probs, embeddings)
+        beta = torch.cat([head.positions, torch.zeros(5, 4)])
+        for k, (found, values, attended, score) in enumerate(zip(*every, strict=True)):
+            keys = [head.key.numpy() @ p.numpy() + beta[i].numpy() for i, p in enumerate(probs[k])]
+            scores = [head.query.numpy() @ key for key in keys]
+            read = [(head.value.numpy() @ p.numpy()) * v.numpy() for p, v in zip(probs[k], embeddings[k], strict=True)]
+            want = [head.output.numpy() @ part for part in read]
+            np.testing.assert_allclose(found, scores, atol=1e-13)
+            np.testing.assert_allclose(values, want, atol=1e-13)
+            best = int(np.argmax(scores))
+            assert attended.nonzero().flatten().tolist() == [best]
+            assert score.item() == pytest.approx(want[best], abs=1e-12)
+            assert head.label(probs, embeddings)[k].item() == (want[best] >= 0)
+
+
+def scoring(scores, error=0.0, dtype=torch.float64):
+    """A head whose scores are those given when position i shows token i alone, with value function 1, 10, 100, …."""
+    value = [[10.0**k for k in range(len(scores))]]
+    parts = [1.0, 0.0], [scores, [0.0] * len(scores)], value, [1.0]
+    return AttentionHead(*(torch.tensor(part, dtype=dtype) for part in parts), key_error=error)
+
+
+@pytest.mark.parametrize(
+    ("scores", "error", "expected"),
+    [
+        ([1.0, 1.0 + 1e-15, 1.0 - 2e-15], 0.0, [0, 1, 2]),
+        ([0.0, 0.0, 0.0], 0.0, [0, 1, 2]),
+        ([1e-15, 0.0, -1e-3], 0.0, [0]),
+        ([1e-15, 0.0, -1e-3], 1e-15, [0, 1]),
+        ([-3.0, -2.0, -2.0], 0.0, [1, 2]),
+        ([-1e6, 1.0, 1.0 - 1e-15], 0.0, [1, 2]),
+        # The most that may be a tie: of three positions each score may be off by 16 + 3 rounding units of its size, and
+        # by the key's error.
+        ([1.0, 1.0 - 37 * 2.0**-52, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 - 39 * 2.0**-52, 0.5], 0.0, [0]),
+        ([0.25, 0.25 - 2.0**-47, 0.0], 0.0, [0]),
+        ([8.0, 8.0 - 0.99 * 2.0**-44, 0.5], 0.0, [0, 1]),
+        ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-43, [0, 1]),
+        ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-44, [0]),
+    ],
+)
+def test_ties_to_rounding(scores, error, expected):
+    head, probs = scoring(scores, error), torch.eye(3, dtype=torch.float64)[None]
+    assert head.attended(probs)[0].nonzero().squeeze(-1).tolist() == expected
+    score = head(probs, torch.ones(1, 3, 1, dtype=torch.float64)).item()
+    assert score == pytest.approx(np.mean([10.0**k for k in expected]), rel=1e-12)
+
+
+def test_ties_in_float32_and_behind_long_texts():
+    """Bounds grow with the text, not with the vocabulary: scores 60 units apart are within the two of 40 tokens."""
+    probs = torch.eye(3)[None]
+    for gap, count in ((1e-7, 2), (1e-3, 1)):
+        head = scoring([1.0, 1.0 - gap, 0.5], dtype=torch.float32)
+        assert head.attended(probs).sum().item() == count
+        assert head(probs.double(), torch.ones(1, 3, 1).double()).dtype == torch.float32
+    head = scoring([1.0, 1 - 60 * EPS])
+    probs = torch.eye(2, dtype=torch.float64)[torch.tensor([[0] + [1] * 39])]
+    assert head.attended(probs).all()
+    assert head.attended(probs[:, :3]).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "drift", "units", "zero"),
+    [
+        (0, 0, 37, True), (0, 0, 39, False), (999, 0, 2035, True), (999, 0, 2037, False), (0, 100, 437, True),
+        (0, 100, 439, False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mass", [1.0, 0.5])
+def test_values_within_rounding_of_their_terms_are_zero(error, drift, units, zero, mass):
+    """Two terms of 1/2 that cancel but for rounding units: no value up to 16 + 3 a term, 2 * drift, and its error."""
+    gap = units * EPS
+    value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
+    parts = torch.zeros(3).double(), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])
+    head = AttentionHead(*parts, value_error=[error * EPS] * 2, drift=drift * EPS)
+    found = head.values(torch.full((2, 3, 1), mass), torch.full((2, 3, 2), 0.5))
+    np.testing.assert_allclose(found, np.full((2, 3), 0.0 if zero else mass * gap / 2), rtol=1e-12)
+
+
+def test_distributions_of_zero_score_zero():
+    """A position whose other tokens are impossible has the zero vector: its score and its value are 0."""
+    head, probs, embeddings = random_head(n_positions=1), distributions(2, 3, 4), evidence(2, 3, 6)
+    probs[:, 1] = 0
+    assert (head.scores(probs)[:, 1] == 0).all()
+    assert (head.values(probs, embeddings)[:, 1] == 0).all()
+    assert torch.isfinite(head(0 * probs, embeddings)).all()
+    assert (head(0 * probs, 0 * embeddings) == 0).all()
+    assert head.label(0 * probs, 0 * embeddings).all()
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 3])
+def test_lifted_and_plain_embeddings_give_equal_values(n_cells):
+    model, cell, syntax, _ = recoverable_memory_hmm(n_cells, 2, 2, 1, 2, 0, 0.7, True)
+    head, tokens = theorem_4_3(model, [1.0, -2.0], cell, syntax), model.sample(5, 4, 0).tokens
+    probs, plain = masked_token_probs(model, tokens), model.embed(tokens)
+    lifted = model.lift(plain)
+    np.testing.assert_allclose(unlift(lifted, n_cells, 2), plain, atol=1e-14)
+    for read in (head.values, head, lambda p, e: head.soft(p, e, 3.0)):
+        np.testing.assert_allclose(read(probs, lifted), read(probs, plain), atol=1e-12)
+    # Any lifted vector counts as its mean over the cells that a state does not look up.
+    free = evidence(*lifted.shape)
+    np.testing.assert_allclose(head.values(probs, free), head.values(probs, model.unlift(free)), atol=1e-12)
+
+
+def test_the_soft_head_becomes_the_head():
+    head, probs, rows = random_head(n_positions=2), distributions(12, 5, 4), evidence(12, 5, 6)
+    np.testing.assert_allclose(head.soft(probs, rows, 1e5), head(probs, rows), atol=1e-9)
+    np.testing.assert_allclose(head.soft(probs, rows, 0.0), head.values(probs, rows).mean(1), atol=1e-13)
+    weights = (2 * head.scores(probs)).softmax(1)
+    np.testing.assert_allclose(head.soft(probs, rows, 2.0), (weights * head.values(probs, rows)).sum(1), atol=1e-13)
+    assert torch.isfinite(head.soft(probs, rows, 1e9)).all()
+
+
+def test_gradients_flow_through_the_soft_head():
+    head = random_head(n_positions=2)
+    parts = [part.clone().requires_grad_() for part in (head.query, head.key, head.value, head.output, head.positions)]
+    trained = AttentionHead(*parts)
+    probs, embeddings = distributions(3, 5, 4).requires_grad_(), evidence(3, 5, 6).requires_grad_()
+    trained.soft(probs, embeddings, 2.0).pow(2).sum().backward()
+    for part in (*parts, probs, embeddings):
+        assert torch.isfinite(part.grad).all()
+        assert part.grad.abs().sum() > 0
+    still = probs.detach(), embeddings.detach()
+    assert torch.autograd.gradcheck(lambda *parts: AttentionHead(*parts).soft(*still, 2.0), parts)
+    trained(probs, embeddings).sum().backward()  # the arg-max itself passes gradients to the values only
+    assert torch.isfinite(trained.value.grad).all()
+
+
+GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "positions": (2, 4)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"query": (3,)}, r"^key must have shape \(3, any\), not \(4, 5\)$"),
+        ({"query": (4, 1)}, "^query must have 1 dimension, not shape"),
+        ({"key": (4,)}, "^key must have 2 dimensions, not shape"),
+        ({"key": (4, 6)}, r"^value must have shape \(6, 6\) to match output and key, not \(6, 5\)$"),
+        ({"value": (6,)}, "^value must have 2 dimensions, not shape"),
+        ({"output": (6, 1)}, "^output must have 1 dimension, not shape"),
+        ({"output": (7,), "value": (7, 5)}, r"^output must have a multiple of \|H\| entries .* is 3, not 7 entries"),
+        ({"positions": (2, 5)}, r"^positions must have shape \(any, 4\) to match query, not \(2, 5\)$"),
+        ({"positions": (4,)}, "^positions must have 2 dimensions, not shape"),
+        ({"query": (1,), "key": (1, 5), "positions": (2, 1)}, "^output must .* which is 0, not 6 entries and 1 cells$"),
+        ({"n_cells": 2}, r"n_cells must divide \|H\|, which is 3, not 6 entries and 2 cells$"),
+        ({"n_cells": 0}, "^n_cells must be an integer of 1 or more, not 0$"),
+        ({"drift": -1}, "^drift must be a number of 0 or more, not -1$"),
+        ({"value_error": torch.zeros(5)}, r"^value_error must have shape \(6,\) to match output, not \(5,\)$"),
+        ({"value_error": -torch.ones(6)}, "^value_error must be nonnegative"),
+        ({"value_error": [np.nan] * 6}, "^value_error must be finite"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused(changed, message):
+    parts = {name: torch.zeros(part) if name in GOOD else part for name, part in {**GOOD, **changed}.items()}
+    with pytest.raises(ValueError, match=message):
+        AttentionHead(**parts)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_parts_follow_the_query(name):
+    parts = {each: torch.zeros(shape) for each, shape in GOOD.items()}
+    mixed = AttentionHead(**{each: part.double() if each == name else part for each, part in parts.items()})
+    kinds = {getattr(mixed, each).dtype for each in (*GOOD, "value_error")}
+    assert kinds == {torch.float64 if name == "query" else torch.float32}
+
+
+@pytest.mark.parametrize("positions", [None, [[0, 0, 3]]])
+def test_whole_numbers_in_lists_make_a_head_of_float64(positions):
+    lists = [[1, 0, 2], [[1, 0], [0, 1], [1, 1]], [[1, 2], [3, 4]], [1, -1], positions]
+    head, inputs = AttentionHead(*lists), (distributions(2, 3, 2), evidence(2, 3, 2))
+    tensors = [None if part is None else torch.tensor(part).double() for part in lists]
+    assert torch.equal(head(*inputs), AttentionHead(*tensors)(*inputs))
+    assert (head.condition, head.n_cells, head.query.dtype) == (1.0, 1, torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((2, 4, 6), r"embeddings must have shape \(2, 3, 6\).*, not \(2, 4, 6\)"),
+        ((1, 3, 6), r"embeddings must have shape \(2, 3, 6\).*, not \(1, 3, 6\)"),
+        ((3, 6), "embeddings must have 3 dimensions, not shape"),
+    ],
+)
+def test_embeddings_that_are_refused(shape, message):
+    head, probs = random_head(), distributions(2, 3, 4)
+    for read in (head.values, head, head.label, lambda p, e: head.soft(p, e, 1.0)):
+        with pytest.raises(ValueError, match=message):
+            read(probs, torch.ones(shape))
+    with pytest.raises(ValueError, match=r"^sharpness must be a number of 0 or more, not -1$"):
+        head.soft(probs, evidence(2, 3, 6), -1)
+
+
+@pytest.mark.parametrize(("n_cells", "widths"), [(1, [8]), (2, [8, 16])])
+def test_embeddings_are_plain_or_lifted_for_this_number_of_cells(n_cells, widths):
+    head, probs = random_head(n_cells=n_cells, n_states=4), distributions(1, 3, 4)
+    message = rf"embeddings must have shape \(1, 3, 8\), or {widths[-1]} as its last entry, not \(1, 3,"
+    for width in (4, 8, 12, 16, 32):
+        if width in widths:
+            assert head.values(probs, evidence(1, 3, width)).shape == (1, 3)
+        else:
+            with pytest.raises(ValueError, match=message):
+                head.values(probs, evidence(1, 3, width))
