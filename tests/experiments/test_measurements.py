@@ -34,15 +34,8 @@ from hmmlib.training.readers import FromTransformers
 SPEC = TrialSpec("smoke", **TINY)
 
 
-@pytest.fixture(scope="module")
-def before():
-    """A trial without the measurements that the tests add."""
-    torch.set_num_threads(1)
-    return run_trial(SPEC, device="cpu")
-
-
 @pytest.fixture
-def registry(monkeypatch, before):
+def registry(monkeypatch):
     """A list of measurements of the test's own, that begins with the library's."""
     mine = list(MEASUREMENTS)
     monkeypatch.setattr(measurements, "MEASUREMENTS", mine)
@@ -85,108 +78,82 @@ def test_a_stored_network_is_named_by_all_that_changes_its_numbers(monkeypatch, 
     assert set(asked) == {(torch.device("cpu"), SPEC.precision)}
 
 
-def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_an_error(registry, before):
+def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_an_error(registry, result):
     for names in (["rain"], ["prompt_accuracy", "head_accuracy"]):
         with pytest.raises(ValueError, match=rf"each of names must be one of .*, not '{names[0]}'"):
-            measure(before, names)
-
-    @Measurement("rain")
-    def weather(sky):
-        return dict(rain=0.5)
-
+            measure(result, names)
+    Measurement("rain")(lambda sky: dict(rain=0.5))
     with pytest.raises(AttributeError, match="'Trial' object has no attribute 'sky'"):
-        measure(before, ["rain"])
+        measure(result, ["rain"])
     registry.pop()
-
-    @Measurement("weight", "size")
-    def heavy(task):
-        return dict(height=1.0, width=2.0)
-
+    Measurement("weight", "size")(lambda task: dict(height=1.0, width=2.0))
     with pytest.raises(KeyError, match="weight"):
         run_trial(SPEC)
 
 
-def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, before, tmp_path):
+def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, result, tmp_path):
     with pytest.raises(AttributeError, match="'TrialResult' object has no attribute 'weight'"):
-        _ = before.weight
+        _ = result.weight
 
     @Measurement("weight", "above", vanilla=True)
     def size_of_the_task(task):
         return dict(weight=task.mu.abs().sum().item(), above=None)
 
-    assert before.weight is load_results("smoke", STORE)[0].weight is None
-    result = run_trial(SPEC)
-    assert result.weight > 0
-    assert result.added == {"weight": result.weight, "above": None}
-    assert replace(result, added={}, seconds={}, environment={}) == replace(before, seconds={}, environment={})
-    assert "size of the task" in result.seconds
+    assert result.weight is load_results("smoke", STORE)[0].weight is None
+    found, later = run_trial(SPEC), measure(result, ["weight"])
+    assert found.weight > 0
+    assert found.added == later.added == {"weight": found.weight, "above": None}
+    assert numbers(replace(found, added={})) == numbers(result)
+    assert "size of the task" in found.seconds
     assert run_trial(replace(SPEC, n_memory=2)).added == {"weight": None, "above": None}
-    later = measure(before, ["weight"])
-    assert later.added == result.added
     assert later.environment["weight measured"].endswith(f"library {later.environment['library']}")
-    assert replace(later, added={}, seconds=before.seconds, environment=before.environment) == before
-    for one in (result, later):
+    assert replace(later, added={}, seconds=result.seconds, environment=result.environment) == result
+    for one in (found, later):
         assert load_result(save_result(one, tmp_path)) == one
 
 
 def test_only_what_a_measurement_needs_is_run_with_device_checkpoint_and_report(
-    registry, before, monkeypatch, tmp_path
+    registry, result, monkeypatch, tmp_path
 ):
-    ran, told, asked, made = [], [], [], []
-    for stage in ("model", "task", "exact", "network", "outputs"):
-        function = vars(Trial)[stage].func
-
-        def noted(trial, stage=stage, function=function):
-            ran.append(stage)
-            return function(trial)
-
-        monkeypatch.setattr(Trial, stage, property(noted))
-
-    @Measurement("states")
-    def states(model):
-        return dict(states=float(model.n_states))
+    told, asked, made, begun = [], [], [], []
+    monkeypatch.setattr(trials, "Trial", lambda *given, **how: begun.append(Trial(*given, **how)) or begun[-1])
+    environment, pretrain = trials.environment, trials.pretrain
+    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
+    monkeypatch.setattr(trials, "pretrain", lambda *given: made.append(given) or pretrain(*given))
+    Measurement("states")(lambda model: dict(states=float(model.n_states)))
 
     @Measurement("largest")
     def largest_weight(network):
         return dict(largest=max(weights.abs().max().item() for weights in network.parameters()))
 
-    assert measure(before, ["states"]).states == 3
-    assert ran == ["model"]
-    environment, pretrain = trials.environment, trials.pretrain
-    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
-    monkeypatch.setattr(trials, "pretrain", lambda *given: made.append(given) or pretrain(*given))
     path, how = tmp_path / "trial.safetensors", dict(on_progress=lambda *what: told.append(what), device="cpu")
-    later = measure(replace(before, seconds={}), ["largest"], path, **how)
-    assert {*ran} == {"model", "network"}
+    assert measure(result, ["states"]).states == 3
+    asked.clear()
+    later = measure(replace(result, seconds={}), ["largest"], path, **how)
+    stages = {"model", "task", "exact", "network", "outputs"}
+    assert [vars(trial).keys() & stages for trial in begun] == [{"model"}, {"model", "network"}]
     assert later.largest > 0
     assert list(later.seconds) == ["pretraining", "largest weight"]
     assert ("pretraining", 1.0) in told
     assert told[-1] == ("largest weight", 1.0)
     assert (asked, made[0][-1]) == ([(torch.device("cpu"), "single")], path)
-    assert measure(before, ["largest"]).seconds["pretraining"] == before.seconds["pretraining"]
-    other = f"the network that is pretrained here is {before.backbone}, the result's is 7"
+    assert measure(result, ["largest"]).seconds["pretraining"] == result.seconds["pretraining"]
+    other = f"the network that is pretrained here is {result.backbone}, the result's is 7"
     with pytest.raises(ValueError, match=other):
-        measure(replace(before, backbone="7"), ["largest"])
+        measure(replace(result, backbone="7"), ["largest"])
 
-
-# Networks on their way.
 
 LONGER = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
 
 
 def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_result(tmp_path):
     """Against one whose pretraining was broken off there, as its checkpoint has it; then only later ones are."""
-
-    def broken_off(phase, share):
-        if share >= 0.5:
-            raise ZeroDivisionError
-
     path, result = tmp_path / "trial.safetensors", run_trial(LONGER, also=["on_the_way"], networks=tmp_path)
     assert list(result.on_the_way) == [str(3 * k) for k in range(1, 11)]
     last = dict(loss=result.network_loss, head=result.head_accuracy, prompt=result.prompt_accuracy)
     assert result.on_the_way["30"] == last
     with pytest.raises(ZeroDivisionError):
-        run_trial(LONGER, broken_off, checkpoint=path)
+        run_trial(LONGER, lambda phase, share: 1 / (share < 0.5), checkpoint=path)
     network, seeds = build_network(LONGER), trial_seeds(LONGER.seed)
     tensors, facts = checkpoints.load(path, {})
     assert facts["done"] == "15"
@@ -216,11 +183,6 @@ def lora(network, tokens, labels, plan, seed, tick):
     return tune_with_peft(network, tokens, labels, config, plan, seed, tick)
 
 
-def other_examples(spec, model):
-    task = draw_task(model, spec.task_length, (37, 19, 53), 7)
-    return task._replace(redraws=31, labels=torch.arange(109) % 4 == 0)
-
-
 def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_own_name(tmp_path):
     phases, parts = [], Parts(network=someone_elses, tuner=lora)
     result = run_trial(MINE, lambda phase, share: phases.append(phase), parts=parts)
@@ -229,13 +191,12 @@ def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_o
     more = measure(result, ["readout_distances", "solvable"], parts=parts)
     assert set(more.readout_distances) >= {"reweighted", "relabelled", "floor"}
     assert load_result(save_result(more, tmp_path)) == more
-    assert is_stored(MINE, tmp_path)
-    assert not is_stored(SPEC, tmp_path)
+    assert [is_stored(spec, tmp_path) for spec in (MINE, SPEC)] == [True, False]
     with pytest.raises(TypeError, match="network must be of type BertForMaskedLM, as build makes it, not DistilBert"):
         measure(result, ["prompt_cuts"], parts=parts)
 
 
-def test_the_librarys_own_parts_given_as_ones_own_change_nothing(before):
+def test_the_librarys_own_parts_given_as_ones_own_change_nothing(result):
     parts = Parts(
         model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
         task=draw_trial_task,
@@ -243,7 +204,7 @@ def test_the_librarys_own_parts_given_as_ones_own_change_nothing(before):
             "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, before_step=tick
         ),
     )
-    assert numbers(run_trial(MINE, parts=parts)) == numbers(before)
+    assert numbers(run_trial(MINE, parts=parts)) == numbers(result)
 
 
 def test_parts_and_name_go_together_and_are_checked():
@@ -253,6 +214,11 @@ def test_parts_and_name_go_together_and_are_checked():
         run_trial(SPEC, parts=Parts(network=someone_elses))
     with pytest.raises(TypeError, match=r"^network must be a function, not BertForMaskedLM$"):
         Parts(network=build_network(MINE))
+
+
+def other_examples(spec, model):
+    task = draw_task(model, spec.task_length, (37, 19, 53), 7)
+    return task._replace(redraws=31, labels=torch.arange(109) % 4 == 0)
 
 
 def deeper(spec, model):
