@@ -22,10 +22,8 @@ from hmmlib.training import checkpoints
 pytestmark = pytest.mark.outside
 
 pytest.importorskip("ray")
-SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(2)]
-FAULT = TrialSpec("smoke", seed=2, **{**TINY, "learning_rate": 1e30})
-LAST = TrialSpec("smoke", seed=9, **TINY)
-"""Its worker waits at the second step until it is asked to end."""
+*SPECS, LAST = (TrialSpec("smoke", seed=seed, **TINY) for seed in (0, 1, 9))
+FAULT = TrialSpec("smoke", seed=2, **TINY | {"learning_rate": 1e30})
 
 START = """
 import json, os, signal, sys
@@ -60,9 +58,6 @@ def at_step_2(*job):
     pretraining.Run.step = signalling
     return attempt(*job)
 
-executors._run_in_worker = at_step_2
-"""
-SWEEP = """
 def look(state):
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
@@ -71,7 +66,16 @@ def look(state):
             continue
         listening.update((process.name(), end.laddr.ip) for end in ends if end.status == psutil.CONN_LISTEN)
 
-report["outcome"] = vars(run_missing(specs, store, "cpu", log=str, cluster=executors.RayCluster(), on_status=look))
+def interrupt(state):
+    if waiting.exists():
+        os.kill(os.getpid(), signal.SIGINT)
+
+executors._run_in_worker = at_step_2
+signal.signal(signal.SIGINT, signal.default_int_handler)
+how = dict(device="cpu", log=str, cluster=executors.RayCluster())
+"""
+SWEEP = """
+report["outcome"] = vars(run_missing(specs, store, on_status=look, **how))
 print(json.dumps(report | {"listening": sorted(listening)}))
 """
 MORE = """
@@ -79,10 +83,8 @@ try:
     run_missing(specs, store, cluster=executors.RayCluster(cpus=4096))
 except ValueError as error:
     report["too large"] = str(error)
-interrupt = lambda state: waiting.exists() and os.kill(os.getpid(), signal.SIGINT)
-signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    run_missing(specs, store, "cpu", log=str, cluster=executors.RayCluster(), on_status=interrupt)
+    run_missing(specs, store, on_status=interrupt, **how)
 except KeyboardInterrupt:
     print(json.dumps(report))
 """
@@ -130,26 +132,38 @@ def test_a_trial_must_fit_on_one_node_and_an_interrupt_ends_the_workers_with_che
     assert Claim.take(LAST, store) is not None
 
 
-def test_a_ray_that_would_listen_on_all_addresses_is_not_started(monkeypatch):
-    """Here with another Ray; below with the true one."""
-    for address, error in (("10.0.0.1", OSError), ("127.0.0.1", InterruptedError)):
-        monkeypatch.setattr(os, "environ", dict(os.environ))
-        util = SimpleNamespace(get_node_ip_address=lambda: address)
-        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(util=util, init=start))
-        with pytest.raises(error, match="Ray was imported before" if error is OSError else "started"):
-            RayCluster().connect("cpu")
-
-
-def start(**settings):
-    assert settings["include_dashboard"] is False
-    raise InterruptedError("started")
-
-
 @slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray listens on loopback by itself")
 def test_a_true_ray_that_would_listen_on_all_addresses_is_not_started():
-    """In short: the test above."""
+    """In short: with another Ray, in the test below."""
     code = "import ray\nfrom hmmlib.experiments.executors import RayCluster\nRayCluster().connect('cpu')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 1
     assert "OSError: Ray was imported before and would listen beyond this machine" in done.stderr
+
+
+def test_a_ray_that_would_listen_on_all_addresses_is_not_started(monkeypatch):
+    def start(include_dashboard, **_):
+        raise InterruptedError(f"started, with a dashboard: {include_dashboard}")
+
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    for address, said in (("10.0.0.1", "Ray was imported before"), ("127.0.0.1", "started, with a dashboard: False")):
+        util = SimpleNamespace(get_node_ip_address=lambda address=address: address)
+        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(util=util, init=start))
+        with pytest.raises(OSError, match=said):
+            RayCluster().connect("cpu")
+
+
+def test_how_many_trials_fit_on_the_nodes_of_a_cluster():
+    for nodes, cpus, gpus, expected in (
+        ([{"CPU": 2.0}, {"CPU": 2.0}], 1.5, 0, 2),
+        ([{"CPU": 2.0}, {"CPU": 2.0}], 3, 0, 0),
+        ([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}], 1, 1, 2),
+        ([{"CPU": 16.0, "GPU": 1.0}], 1, 0.1, 10),
+        ([{"GPU": 3.0}], 1, 1, 0),
+        ([], 1, 0, 0),
+    ):
+        cluster = RayCluster(None, cpus, gpus)
+        alive = [{"Alive": True, "Resources": node} for node in nodes]
+        cluster.ray = SimpleNamespace(nodes=lambda: [*alive, {"Alive": False, "Resources": {"CPU": 9.0}}])
+        assert cluster.workers == expected
