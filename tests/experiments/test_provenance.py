@@ -6,10 +6,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 
 import pytest
-import torch
 from packaging.requirements import Requirement
 from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 
@@ -23,16 +21,8 @@ from hmmlib.experiments.provenance import (
     library_digest,
     stored_by,
 )
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import run_trial
 
 pytestmark = pytest.mark.outside  # git and the files of the checkout: a copy of the library has neither
-
-
-@pytest.fixture(scope="module")
-def result():
-    torch.set_num_threads(1)
-    return run_trial(TrialSpec("smoke", **TINY))
 
 
 def needed(*names: str) -> set[str]:
@@ -64,74 +54,61 @@ print(json.dumps(files))
 """
 
 
-@pytest.fixture(scope="module")
-def apart(tmp_path_factory) -> tuple[set[str], Path]:
-    """The files of the library that a trial imports in a process that has little more than torch, and the store of the
-    command that runs one there. Typer, and what it needs, come with transformers."""
+def test_little_more_than_torch_is_enough_for_a_trial_and_what_it_imports_counts_as_its_source(result, tmp_path):
+    """Typer, and what it needs, come with transformers."""
     allowed = needed("torch", "transformers", "numpy", "scipy", "safetensors", "pydantic", "filelock")
     modules = metadata.packages_distributions().items()
     names = {name for name, owners in modules if not {o.lower().replace("_", "-") for o in owners} & allowed}
     assert names >= {"pandas", "matplotlib", "pytest", "hypothesis"}
     code = f"REFUSED, TINY, CHANGES = {names - {'hmmlib'}!r}, {TINY!r}, {CHANGES!r}\n{BARE}"
-    call = [sys.executable, "-c", code, str(store := tmp_path_factory.mktemp("store"))]
+    call = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 0, done.stderr
-    return {file.removeprefix(f"{LIBRARY}/") for file in json.loads(done.stdout.splitlines()[-1])}, store
-
-
-def test_torch_transformers_numpy_scipy_safetensors_pydantic_and_filelock_are_enough(apart, result):
-    (found,), expected = stored(apart[1]).values(), numbers(result)
+    (found,), expected = stored(tmp_path).values(), numbers(result)
     for name in ("best_loss", "divergence"):  # exact ones are summed in another order
         assert found.pop(name) == pytest.approx(expected.pop(name), rel=1e-12)
     assert found == expected
-
-
-def test_the_sources_that_count_are_those_that_a_trial_imports(apart):
-    uncounted = {file for file in apart[0] - files_of(SOURCES).keys() if not file.endswith("__init__.py")}
+    files = {file.removeprefix(f"{LIBRARY}/") for file in json.loads(done.stdout.splitlines()[-1])}
+    uncounted = {file for file in files - files_of(SOURCES).keys() if not file.endswith("__init__.py")}
     assert uncounted <= {"validation.py", "files.py", *provenance.NOT_COMPUTING}
     assert all((LIBRARY / source).exists() for source in (*SOURCES, *provenance.NOT_COMPUTING, *OF_NETWORKS))
     assert files_of(OF_NETWORKS).keys() < files_of(SOURCES).keys()
 
 
-def test_comments_docstrings_and_blank_lines_are_no_change():
-    source = (
-        '"""Old."""\n\nx = 1  # why\n\n\ndef f(y):\n    """Words\n    of two lines."""\n    # more\n    return y + 1\n'
-    )
-    code = provenance.code_of("x = 1\ndef f(y):\n    return (y\n        + 1)\n")
-    assert provenance.code_of(source) == code
-    assert provenance.code_of(source.replace("y + 1", "y + 2")) != code
-    assert provenance.code_of("x = 'a'\n") != provenance.code_of("x = 'b'\n")
-
-
-def test_a_result_is_judged_by_the_digest_of_the_library(result, tmp_path, monkeypatch):
-    for name in (*files_of(SOURCES), "experiments/store.py"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text((LIBRARY / name).read_text())
-    monkeypatch.setattr(provenance, "LIBRARY", tmp_path)
+def test_a_result_is_judged_by_the_digest_of_the_library_where_comments_and_layout_do_not_count(
+    result, tmp_path, monkeypatch
+):
+    copy = shutil.copytree(LIBRARY, tmp_path / "hmmlib")
+    monkeypatch.setattr(provenance, "LIBRARY", copy)
     monkeypatch.setattr(provenance, "library_digest", library_digest.__wrapped__)
     assert has_changed(result) is False
     for edited, changes in (("experiments/store.py", False), ("models/hmm.py", True), ("experiments/labels.py", True)):
-        before = (tmp_path / edited).read_text()
-        (tmp_path / edited).write_text("x = 2\n")
+        before = (copy / edited).read_text()
+        (copy / edited).write_text("x = 2\n")
         assert has_changed(result) is changes, edited
-        (tmp_path / edited).write_text(before)
+        (copy / edited).write_text(before)
     old = {name: value for name, value in result.environment.items() if name != "library"}
     assert has_changed(replace(result, environment=old)) is None, "the oldest results have no digest"
+    code = provenance.code_of("x = 1\ndef f(y):\n    return (y\n        + 1)\n")
+    same = '"""Old."""\n\nx = 1  # why\n\ndef f(y):\n    """Words\n    of two lines."""\n    # more\n    return y + 1\n'
+    assert provenance.code_of(same) == code
+    for other in (same.replace("y + 1", "y + 2"), same.replace("x = 1", "x = 'a'"), same.replace("x = 1", "x = 'b'")):
+        assert provenance.code_of(other) != code
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="there is no git")
 def test_a_library_that_git_does_not_track_has_no_commit(tmp_path, monkeypatch):
     """Such as one in another repository, which is not the one that made its results; nor has any without git."""
-    if (LIBRARY.parent / ".git").exists():
-        assert provenance.git_commit.__wrapped__() is not None
+    commit = provenance.git_commit.__wrapped__
+    assert commit() is not None or not (LIBRARY.parent / ".git").exists()
     (tmp_path / "hmmlib").mkdir()
     for words in ("init -q", "-c user.name=a -c user.email=b commit -q --allow-empty -m c"):
         subprocess.run(["git", "-C", tmp_path, *words.split()], check=True)
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(provenance, "LIBRARY", tmp_path / "hmmlib")
-        assert provenance.git_commit.__wrapped__() is None
+        assert commit() is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert provenance.git_commit.__wrapped__() is None
+    assert commit() is None
 
 
 def test_what_is_said_of_where_results_come_from(result):

@@ -10,7 +10,15 @@ import pytest
 from companion.figures.live import changed
 
 from hmmlib.experiments.presets import PANELS, PRESETS
-from hmmlib.experiments.specs import ADDED_LATER, TYPES, TrialSpec, as_field, panel_specs
+from hmmlib.experiments.specs import (
+    ADDED_LATER,
+    TYPES,
+    PositiveOrZero,
+    TrialSpec,
+    as_field,
+    field_added_later,
+    panel_specs,
+)
 
 CHOICES = {name: get_args(of) for name, of in TYPES.items() if get_origin(of) is Literal}
 """What the fields that are words can be."""
@@ -51,6 +59,19 @@ def test_the_hash_is_always_the_same_and_changes_with_every_field():
     ):
         one, same = TrialSpec("smoke", **first), TrialSpec("smoke", **second)
         assert (one, one.hash) == (same, same.hash)
+
+
+def test_a_field_added_later_leaves_names_and_contents_as_they_were(monkeypatch):
+    monkeypatch.setitem(TYPES, "weight_decay", PositiveOrZero)
+
+    @dataclasses.dataclass(frozen=True)
+    class Later(TrialSpec):
+        weight_decay: PositiveOrZero = field_added_later(default=0.0)
+
+    before, plain, decayed = TrialSpec("smoke"), Later("smoke"), Later("smoke", weight_decay=0.5)
+    assert (plain.weight_decay, plain.content(), plain.hash) == (0.0, before.content(), before.hash)
+    assert decayed.content() == before.content() | {"weight_decay": 0.5}
+    assert decayed.hash != before.hash
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name != "own"])

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from typing import Literal, get_args
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from runs import TINY, numbers
 import hmmlib
 from hmmlib import backend
 from hmmlib.experiments import labels, provenance, trials
+from hmmlib.experiments.labels import LABEL_RULES, LabelRule
 from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import check_result
+from hmmlib.experiments.specs import TYPES, TrialSpec
+from hmmlib.experiments.store import check_result, load_result, save_result
 from hmmlib.experiments.trials import (
     Trial,
     build_network,
@@ -28,8 +30,10 @@ from hmmlib.experiments.trials import (
     run_trial,
     trial_seeds,
 )
-from hmmlib.inference.messages import masked_token_probs
+from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.theorems import theorem_3_3
 from hmmlib.training import bert, readers, tuning
 from hmmlib.training.pretraining import pretrain
 
@@ -205,3 +209,23 @@ def test_every_choice_runs_repeats_and_matters(choice, fields):
     found = tried(**fields, **choice)
     assert numbers(found) == numbers(run_trial(found.spec)) != numbers(tried(**fields))
     assert np.isfinite([found.divergence, found.network_loss, found.best_loss]).all()
+
+
+def test_a_label_rule_added_later_is_a_few_lines(monkeypatch, tmp_path):
+    assert get_args(TYPES["labels"]) == tuple(LABEL_RULES)
+    monkeypatch.setitem(TYPES, "labels", Literal[(*LABEL_RULES, "ahead")])
+    ahead = LabelRule(
+        hidden=False,
+        posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{1:T} = x]
+        head=theorem_3_3,
+        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
+    )
+    monkeypatch.setitem(LABEL_RULES, "ahead", ahead)
+    specs = [TrialSpec("smoke", **TINY, labels=word) for word in ("ahead", "before")]
+    model = draw_model(specs[0])
+    task, before = (draw_trial_task(spec, model) for spec in specs)
+    assert torch.equal(task.tokens, before.tokens)
+    assert torch.equal(task.posteriors, posterior(model, task.tokens[:, 1:], at=1))
+    assert not torch.equal(task.posteriors, before.posteriors)
+    for spec in (specs[0], replace(specs[0], n_memory=2)):
+        assert load_result(save_result(found := run_trial(spec), tmp_path)) == found
