@@ -20,14 +20,12 @@ from hmmlib.experiments.trials import (
     Parts,
     Trial,
     build_network,
-    draw_model,
     draw_trial_task,
     measure,
     run_trial,
     trial_seeds,
 )
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.training import checkpoints, readers
 from hmmlib.training.adapters import tune, tune_with_peft
 from hmmlib.training.readers import FromTransformers
 
@@ -138,32 +136,6 @@ def test_only_what_a_measurement_needs_is_run_with_device_checkpoint_and_report(
     assert told[-1] == ("largest weight", 1.0)
     assert (asked, made[0][-1]) == ([(torch.device("cpu"), "single")], path)
     assert measure(result, ["largest"]).seconds["pretraining"] == result.seconds["pretraining"]
-    other = f"the network that is pretrained here is {result.backbone}, the result's is 7"
-    with pytest.raises(ValueError, match=other):
-        measure(replace(result, backbone="7"), ["largest"])
-
-
-LONGER = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
-
-
-def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_result(tmp_path):
-    """Against one whose pretraining was broken off there, as its checkpoint has it; then only later ones are."""
-    path, result = tmp_path / "trial.safetensors", run_trial(LONGER, also=["on_the_way"], networks=tmp_path)
-    assert list(result.on_the_way) == [str(3 * k) for k in range(1, 11)]
-    last = dict(loss=result.network_loss, head=result.head_accuracy, prompt=result.prompt_accuracy)
-    assert result.on_the_way["30"] == last
-    with pytest.raises(ZeroDivisionError):
-        run_trial(LONGER, lambda phase, share: 1 / (share < 0.5), checkpoint=path)
-    network, seeds = build_network(LONGER), trial_seeds(LONGER.seed)
-    tensors, facts = checkpoints.load(path, {})
-    assert facts["done"] == "15"
-    network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
-    how = LONGER.evaluation, LONGER.length, LONGER.masked, seeds["evaluation"]
-    assert readers.masked_losses(network, draw_model(LONGER), *how)[0] == result.on_the_way["15"]["loss"]
-    resumed = run_trial(LONGER, checkpoint=path, also=["on_the_way"])
-    assert resumed.on_the_way == {k: found for k, found in result.on_the_way.items() if int(k) > 15}
-    again = measure(replace(result, added={}), ["on_the_way"], networks=tmp_path)
-    assert again.on_the_way == result.on_the_way, "it is pretrained again, although it is kept"
 
 
 # Parts of one's own.
