@@ -7,12 +7,12 @@ import pytest
 import torch
 from runs import TINY, numbers
 
+from hmmlib import TrialSpec, draw_model, load_result, run_trial, save_result
 from hmmlib.experiments import trials
 from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import is_stored, load_result, result_path, save_result
+from hmmlib.experiments.store import is_stored, result_path
 from hmmlib.experiments.sweeps import Outcome, run_missing
-from hmmlib.experiments.trials import ORIGINAL, build_network, draw_model, measure, run_trial
+from hmmlib.experiments.trials import ORIGINAL, measure
 from hmmlib.training import checkpoints, readers
 
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
@@ -79,7 +79,7 @@ def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_resul
     assert full.on_the_way["30"] == last
     with pytest.raises(ZeroDivisionError):
         run_trial(SPEC, lambda phase, share: 1 / (share < 0.5), checkpoint=path)
-    network, (tensors, facts) = build_network(SPEC), checkpoints.load(path, {})
+    network, (tensors, facts) = trials.build_network(SPEC), checkpoints.load(path, {})
     assert facts["done"] == "15"
     network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
     how = SPEC.evaluation, SPEC.length, SPEC.masked, full.seeds["evaluation"]

@@ -1,4 +1,4 @@
-"""Measurements: each name is given once, and no more of a trial is run than they need. Parts of one's own."""
+"""What is measured of a trial: only what is asked for, also of parts of one's own; and the exact ladder."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,25 +9,16 @@ import torch
 import transformers
 from runs import TINY, numbers
 
+from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial, tune
 from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
-from hmmlib.experiments.specs import Anything, Count, TrialSpec
+from hmmlib.experiments.measurements import MEASUREMENTS, Built, Measurement, ladder_plan, tune_on_exact_outputs
+from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
+from hmmlib.experiments.specs import Anything, Count
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
-from hmmlib.experiments.trials import (
-    ORIGINAL,
-    Parts,
-    Trial,
-    build_network,
-    draw_trial_task,
-    measure,
-    run_trial,
-    trial_seeds,
-)
-from hmmlib.models.appendix_e import random_hmm
-from hmmlib.training.adapters import tune, tune_with_peft
-from hmmlib.training.readers import FromTransformers
+from hmmlib.experiments.trials import ORIGINAL, Trial, build_network, draw_trial_task, measure, trial_seeds
+from hmmlib.inference.messages import masked_token_probs
+from hmmlib.training import adapters, tuning
 
 SPEC = TrialSpec("smoke", **TINY)
 
@@ -43,12 +34,13 @@ def registry(monkeypatch):
 def test_each_name_of_a_result_is_given_once():
     names = [name for one in MEASUREMENTS for name in one.names]
     assert len(set(names)) == len(names)
-    assert set(names) == measured_names() >= set(ORIGINAL)
+    assert set(names) == measurements.measured_names() >= set(ORIGINAL)
     assert len(ORIGINAL) == 19
     phases = [one.phase for one in MEASUREMENTS]
     assert phases == sorted(phases, key=phases.index), "the measurements of a phase follow each other"
-    assert measurements_of(["redraws"])[0].stages == ("task",)
-    assert measurements_of(["best_loss", "network_loss"]) == measurements_of(["best_loss"])
+    of = measurements.measurements_of
+    assert of(["redraws"])[0].stages == ("task",)
+    assert of(["best_loss", "network_loss"]) == of(["best_loss"])
 
 
 def test_a_measurement_holds_anything_of_any_trial_unless_it_is_said():
@@ -152,7 +144,7 @@ def someone_elses(spec, model):
 
 def lora(network, tokens, labels, plan, seed, tick):
     config = peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["q_lin"])
-    return tune_with_peft(network, tokens, labels, config, plan, seed, tick)
+    return adapters.tune_with_peft(network, tokens, labels, config, plan, seed, tick)
 
 
 def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_own_name(tmp_path):
@@ -216,3 +208,85 @@ def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, pa
     if spec.tuner == "prefix":
         assert spec.network_hash == SPEC.network_hash
         assert result.probes is None, "only trials that tune a prompt have what is read behind it"
+
+
+# The exact ladder: what is tuned on the exact model, and what the theorems build beside it.
+
+PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
+
+
+def skewed(n_states, seed):
+    """A model of appendix E but for its start and its temperature: the law of the labels then makes a difference."""
+    chain = random_hmm(n_states, 10, seed, temperature=0.1)
+    weights = torch.arange(1, n_states + 1, dtype=torch.float64) ** 2
+    return HMM(chain.transition, chain.emission, weights / weights.sum(), columns=True)
+
+
+def judged(model, law, assumed, seed):
+    """An exact trial on a task drawn by one law, under the assumption that it was drawn by another."""
+    task = draw_task(model, 9, (300, 0, 400), seed, law)
+    return tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], PLAN, seed, assumed)
+
+
+@pytest.mark.parametrize(("law", "other"), [("masked", "before"), ("before", "masked")])
+def test_what_the_theorems_build_is_right_for_the_law_of_the_labels_and_not_for_the_other(law, other):
+    wrong = []
+    for seed in range(6):
+        right, mistaken = (judged(skewed(4, seed), law, assumed, seed) for assumed in (law, other))
+        assert right.refusal == ""
+        for built in (right.theorem_3_3, right.theorem_3_6):
+            assert built.accuracy_decided == 1
+            assert built.decided > 0.9
+        wrong += [mistaken.theorem_3_3.accuracy_decided, mistaken.theorem_3_6.accuracy_decided]
+    assert min(wrong) < 0.9
+
+
+def test_a_rung_is_that_of_its_parts_and_its_prompt_separates_what_a_head_alone_cannot():
+    """With labels at the mask, the prompt is read one state later."""
+    model, behind, plan = skewed(20, 5), [], Tuning(15, 128, 0.3, 0.1)
+    task = draw_task(model, 17, (1500, 0, 500), 5, "masked")
+    probs = masked_token_probs(model, task.tokens)[:, 0]
+    (train, _, test), (labels, _, truth) = task.split(probs), task.split(task.labels)
+    beliefs, _, posteriors = task.split(task.posteriors)
+    for start in (model.marginal(1), [1 / 20] * 20):
+        origin = HMM(model.transition, model.emission, start, columns=True)
+        prompt, head = tuning.tune_exact_prompt(origin, beliefs, labels, plan, 1)
+        read = tuning.probs_behind_prompt(origin, posteriors, prompt)
+        behind.append((tuning.accuracy(head, read, truth), prompt.tolist()))
+    found = tune_on_exact_outputs(model, task, probs, plan, 1, "masked")
+    assert (found.prompt_and_head, found.prompt) == behind[0] != behind[1]
+    assert found.head == tuning.accuracy(tuning.tune_head(train, labels, plan, 1), test, truth)
+    assert found.majority + 0.03 < found.head < found.prompt_and_head - 0.1
+
+
+def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
+    plan, sizes = ladder_plan("smoke"), LADDER_NUMBERS["smoke"]
+    assert plan == Tuning(5, 128, 0.3, 0.1) == replace(ladder_plan("paper"), epochs=5)
+    model = random_hmm(4, seed=3)
+    task = draw_task(model, sizes["length"], (sizes["train"], 0, sizes["test"]), 3, "before")
+    found = measurements.exact_trial(4, 3, "smoke")
+    assert found == tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3)
+    labels = task.split(task.labels)[2].double().mean().item()
+    assert (found.majority, found.n_states, found.seed) == (max(labels, 1 - labels), 4, 3)
+    assert (found.theorem_3_3.accuracy_decided, found.refusal) == (1, "")
+    refused = measurements.exact_trial(12, 0, "smoke")  # more states than tokens
+    assert refused.theorem_3_3 is None
+    assert "Assumption 3.1" in refused.refusal
+    with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}, not 'huge'"):
+        measurements.exact_trial(4, 0, "huge")
+    with pytest.raises(ValueError, match="n_states must be an integer of 1 or more"):
+        measurements.exact_trial(0, 0, "smoke")
+
+
+def test_scores_within_rounding_decide_nothing():
+    probs = torch.tensor([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6]], dtype=torch.float64)
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64))
+    built = Built.judge(head, probs, torch.tensor([False, True, True]))
+    assert (built.accuracy, built.decided, built.accuracy_decided) == (1 / 3, 2 / 3, 0.5)
+    eps, half = torch.finfo(torch.float64).eps, torch.tensor([[0.5, 0.5]] * 3, dtype=torch.float64)
+    scores = torch.tensor([64, 128, 129]) * eps  # 64 eps ‖b‖₁ is the second
+    near = half + torch.stack([scores, -scores], 1) / 2
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64), condition=7.0)
+    assert torch.equal(head(near), scores)
+    assert Built.judge(head, near, torch.tensor([True] * 3)) == Built(1.0, 1 / 3, 1.0, 7.0)
+    assert Built.judge(head, half, torch.tensor([False] * 3)) == Built(0.0, 0.0, 1.0, 7.0)

@@ -14,20 +14,9 @@ import pytest
 from record import slow
 from runs import TINY, with_memory
 
+from hmmlib import TrialSpec, is_stored, load_result, load_results, panel_specs, result_path, results, save_result
 from hmmlib.experiments import store as of_store
-from hmmlib.experiments.results import results
-from hmmlib.experiments.specs import TrialSpec, panel_specs
-from hmmlib.experiments.store import (
-    FORMAT,
-    STORE,
-    Claim,
-    checkpoint_path,
-    is_stored,
-    load_result,
-    load_results,
-    result_path,
-    save_result,
-)
+from hmmlib.experiments.store import FORMAT, STORE, Claim, checkpoint_path
 from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
 
 pytestmark = pytest.mark.outside

@@ -67,30 +67,23 @@ def run_until(tmp_path, monkeypatch):
     return run
 
 
-def test_a_trial_cut_by_the_time_box_goes_on_and_ends_as_if_undisturbed(run_until, tmp_path):
-    changed = dict(steps=12, dropout=0.1, documents=3, document_length=60)
-    spec = TrialSpec("smoke", **TINY | changed)
-    specs = [SPECS[0], spec, SPECS[1]]
-    cut, reports = run_until(specs, "pretraining", 7 / 12)
-    assert cut == Outcome(ran=HASHES[:1], left=[spec.hash, HASHES[1]])
-    assert reports[-1] == (spec, ("pretraining", 7 / 12))
+def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undisturbed(run_until, tmp_path):
+    spec, least = TrialSpec("smoke", **TINY | dict(steps=12, dropout=0.1, documents=3, document_length=60)), []
+    specs, before = [SPECS[0], spec, SPECS[1]], dict(ran=HASHES[:1])
+    for where in (
+        ("pretraining", 7 / 12),
+        *((phase, 1.0) for phase in ("pretraining", "head tuning", "prompt tuning")),
+    ):
+        cut, reports = run_until(specs, *where)
+        assert cut == Outcome(**before, left=[spec.hash, HASHES[1]])
+        assert reports[-1] == (spec, where)
+        least.append(min(share for of, (_, share) in reports if of == spec))
+        before = dict(stored=HASHES[:1])
     rest, reports = run_until(specs)
-    assert rest == Outcome(stored=HASHES[:1], ran=[spec.hash, HASHES[1]])
-    assert reports[0] == (spec, ("pretraining", 8 / 12)), "not begun anew"
+    assert rest == Outcome(**before, ran=[spec.hash, HASHES[1]])
+    assert [*least, reports[0][1][1]] == [1 / 12, 8 / 12, 1, 1, 1], "nothing is pretrained twice"
     assert numbers(load_result(result_path(spec, tmp_path))) == numbers(run_trial(spec))
     assert not any((tmp_path / "smoke" / ".unfinished").iterdir())
-
-
-def test_a_trial_cut_after_pretraining_is_not_pretrained_again(results, run_until, tmp_path):
-    least = []
-    for phase in ("pretraining", "head tuning", "prompt tuning"):
-        cut, reports = run_until(SPECS[:1], phase, 1.0)
-        assert (cut, reports[-1][1]) == (Outcome(left=HASHES[:1]), (phase, 1.0))
-        least.append(min(share for _, (_, share) in reports))
-    rest, reports = run_until(SPECS[:1])
-    assert rest == Outcome(ran=HASHES[:1])
-    assert [*least, min(share for _, (_, share) in reports)] == [0.25, 1, 1, 1]
-    assert numbers(load_result(result_path(SPECS[0], tmp_path))) == numbers(results[0])
 
 
 def test_a_time_box_that_is_over_runs_nothing(results, tmp_path, monkeypatch):
@@ -123,23 +116,21 @@ def test_failing_trials_are_reported_and_the_rest_goes_on(run_until, tmp_path):
     assert all(Claim.take(spec, tmp_path) for spec in specs)
 
 
-@pytest.mark.parametrize(
-    ("call", "arguments", "error"),
-    [
-        (run_missing, dict(device="quantum"), "device must be one of"),
-        (run_missing, dict(device="quantum", cluster=RayCluster()), "device must be one of"),
-        (run_missing, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
-        (run_missing, dict(also=["rain"]), "each of also must be one of .*, not 'rain'"),
+def test_bad_arguments_are_refused_before_any_work(tmp_path):
+    run = partial(run_missing, SPECS, tmp_path)
+    for call, arguments, error in (
+        (run, dict(device="quantum"), "device must be one of"),
+        (run, dict(device="quantum", cluster=RayCluster()), "device must be one of"),
+        (run, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
+        (run, dict(also=["rain"]), "each of also must be one of .*, not 'rain'"),
         (RayCluster, dict(cpus=0), "cpus must be more than 0"),
         (RayCluster, dict(cpus=float("nan")), "cpus must be a number of 0 or more, not nan"),
         (RayCluster, dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
         (RayCluster, dict(address="host:port"), "address must be HOST:PORT or auto, not 'host:port'"),
         (RayCluster, dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
-    ],
-)
-def test_bad_arguments_are_refused_before_any_work(call, arguments, error, tmp_path):
-    with pytest.raises((ValueError, OSError), match=error):
-        call(**arguments | (dict(specs=SPECS, store=tmp_path) if call is run_missing else {}))
+    ):
+        with pytest.raises((ValueError, OSError), match=error):
+            call(**arguments)
     assert not any(tmp_path.iterdir())
 
 

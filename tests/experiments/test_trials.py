@@ -13,29 +13,25 @@ import torch
 import transformers
 from runs import TINY, numbers
 
-import hmmlib
-from hmmlib import backend
-from hmmlib.experiments import labels, provenance, trials
-from hmmlib.experiments.labels import LABEL_RULES, LabelRule
-from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
-from hmmlib.experiments.specs import TYPES, TrialSpec
-from hmmlib.experiments.store import check_result, load_result, save_result
-from hmmlib.experiments.trials import (
-    Trial,
-    build_network,
-    draw_model,
-    draw_trial_task,
-    environment,
-    measure,
-    run_trial,
-    trial_seeds,
+from hmmlib import (
+    HMM,
+    TrialSpec,
+    __version__,
+    backend,
+    masked_token_probs,
+    posterior,
+    pretrain,
+    random_hmm,
+    theorem_3_3,
 )
-from hmmlib.inference.messages import masked_token_probs, posterior
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
-from hmmlib.models.hmm import HMM
-from hmmlib.theory.theorems import theorem_3_3
+from hmmlib.experiments import labels, provenance, trials
+from hmmlib.experiments.labels import LABEL_RULES
+from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
+from hmmlib.experiments.specs import TYPES
+from hmmlib.experiments.store import check_result, load_result, save_result
+from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, environment, run_trial, trial_seeds
+from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.training import bert, readers, tuning
-from hmmlib.training.pretraining import pretrain
 
 LIVELY = dict(n_states=6, n_tokens=8, steps=40, train=200, validation=20, test=200, epochs=5, temperature=0.2)
 """Enough for a change of a head or a prompt to make a difference."""
@@ -119,7 +115,7 @@ def test_the_numbers_are_those_of_the_parts(fields):
         wanted |= dict(ladder_head_accuracy=ladder.head, ladder_prompt_accuracy=ladder.prompt_and_head)
         for name, built in (("head", ladder.theorem_3_3), ("prompt", ladder.theorem_3_6)):
             wanted[f"built_{name}_accuracy"] = built and built.accuracy
-        assert measure(found, ["exact_prompt_accuracy"]).exact_prompt_accuracy == again.prompt_and_head
+        assert trials.measure(found, ["exact_prompt_accuracy"]).exact_prompt_accuracy == again.prompt_and_head
         assert (found.built_head_accuracy is None) == (spec.n_states == 12), "more states than tokens: nothing recovers"
     assert {name: getattr(found, name) for name in wanted} == wanted
 
@@ -155,7 +151,7 @@ def test_the_parts_of_a_trial_follow_its_spec():
 def test_seconds_are_those_since_the_phase_before(monkeypatch):
     ticks, reports = iter([10.0, 10.25, 13.0, 13.12345]), []
     monkeypatch.setattr(trials.time, "perf_counter", lambda: next(ticks))
-    trial = Trial(TrialSpec("smoke", **TINY), on_progress=lambda *what: reports.append(what))
+    trial = trials.Trial(TrialSpec("smoke", **TINY), on_progress=lambda *what: reports.append(what))
     for phase in ("first", "second", "third"):
         trial.end_phase(phase)
     assert trial.seconds == {"first": 0.25, "second": 2.75, "third": 0.12}
@@ -170,24 +166,14 @@ def test_a_network_that_tuning_changed_is_an_error(monkeypatch):
 
 
 def test_the_environment_by_its_values(monkeypatch):
-    cpu = torch.device("cpu")
-    found = environment(cpu)
-    assert found == environment(cpu, "half")  # there is no half on a CPU
-    assert found == {
-        "device": "cpu",
-        "precision": "float32",
-        "machine": os.uname().machine,
-        "threads": torch.get_num_threads(),
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "hmmlib": hmmlib.__version__,
-        "commit": provenance.git_commit(),
-        "library": provenance.library_digest(),
-    }
+    cpu, threads = torch.device("cpu"), torch.get_num_threads()
+    here = dict(device="cpu", precision="float32", machine=os.uname().machine, threads=threads, hmmlib=__version__)
+    here |= dict(python=sys.version.split()[0], torch=torch.__version__, transformers=transformers.__version__)
+    here |= dict(commit=provenance.git_commit(), library=provenance.library_digest())
+    assert environment(cpu) == environment(cpu, "half") == here, "there is no half on a CPU"
     monkeypatch.setattr(backend, "sixteen_bits", lambda device, precision: {"half": torch.bfloat16}.get(precision))
-    assert environment(cpu, "half") == found | {"precision": "bfloat16"}
-    assert environment(cpu) == found
+    assert environment(cpu, "half") == here | {"precision": "bfloat16"}
+    assert environment(cpu) == here
 
 
 @pytest.mark.parametrize(
@@ -214,7 +200,7 @@ def test_every_choice_runs_repeats_and_matters(choice, fields):
 def test_a_label_rule_added_later_is_a_few_lines(monkeypatch, tmp_path):
     assert get_args(TYPES["labels"]) == tuple(LABEL_RULES)
     monkeypatch.setitem(TYPES, "labels", Literal[(*LABEL_RULES, "ahead")])
-    ahead = LabelRule(
+    ahead = labels.LabelRule(
         hidden=False,
         posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{1:T} = x]
         head=theorem_3_3,
