@@ -46,18 +46,15 @@ def test_a_row_for_each_trial_and_a_column_for_each_number(quick, tmp_path):
     assert len(results("gpu", tmp_path)) == 0
 
 
-@pytest.mark.parametrize(
-    ("call", "given", "message"),
-    [
+def test_what_is_refused():
+    for call, given, message in (
         (results, "huge", "preset must be one of"),
         (mean_ci, [1, -math.inf], "values must be finite"),
         (partial(mean_ci, share=True), [0.5, 1.1], "values must be shares"),
         (published, "middle", "panel must be one of left, right"),
-    ],
-)
-def test_what_is_refused(call, given, message):
-    with pytest.raises(ValueError, match=message):
-        call(given)
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(given)
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.75, 1.0], [3.0] * 4, [0.1, np.nan, 0.3, None]])
