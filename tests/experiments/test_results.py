@@ -100,9 +100,7 @@ def test_the_share_that_a_network_has_learned(quick):
 
 def test_what_the_paper_drew():
     left, right = published("left"), published("right")
-    assert [*left.index] == [4, 8, 10, 15, 25, 30]
-    assert [*left.columns] == ["head tuning", "prompt tuning"]
+    assert ([*left.index], [*left.columns]) == ([4, 8, 10, 15, 25, 30], ["head tuning", "prompt tuning"])
     assert [*right.columns] == ["memory HMM + attention head", "vanilla HMM + linear head"]
-    assert {found.n for found in left.to_numpy().ravel()} == {20}
-    assert all(found.low < found.mean < found.high for found in left.to_numpy().ravel())
+    assert all(found.n == 20 and found.low < found.mean < found.high for found in left.to_numpy().ravel())
     assert f"{left['head tuning'][30].mean:.1%}" == "66.2%"

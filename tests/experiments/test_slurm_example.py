@@ -30,6 +30,7 @@ from hmmlib.experiments.sweeps import Outcome
 pytestmark = pytest.mark.outside
 
 ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
 STAND_INS = {
     "scontrol": """#!/bin/sh
 [ "$*" = "show hostnames tux[1-2]" ] && printf 'tux1\\ntux2\\n'
@@ -78,8 +79,7 @@ def job(tmp_path):
             (folder / name).chmod(0o755)
         own = dict(NOTES=notes, ADDRESS="127.0.0.2", RAY_TMPDIR=mark, OMP_NUM_THREADS=1)
         own |= dict(SLURM_JOB_NODELIST="tux[1-2]", SLURM_JOB_ID=free_job(), SLURM_CPUS_PER_TASK=1)
-        own |= dict(PATH=f"{folder}:{os.environ['PATH']}")
-        own |= dict(BIN=folder if "ray" in programs else Path(sys.executable).parent)
+        own |= dict(PATH=f"{folder}:{os.environ['PATH']}", BIN=folder if "ray" in programs else BIN)
         call = ["bash", ROOT / "book" / "slurm" / "sweep.sbatch", *map(str, arguments)]
         streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=400)
         environment = os.environ | {name: str(value) for name, value in own.items()}
