@@ -7,15 +7,15 @@ import pytest
 import torch
 from runs import TINY, numbers
 
+from hmmlib import TrialSpec, draw_model, load_result, run_trial, save_result
 from hmmlib.experiments import trials
 from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import is_stored, load_result, result_path, save_result
+from hmmlib.experiments.store import is_stored, result_path
 from hmmlib.experiments.sweeps import Outcome, run_missing
-from hmmlib.experiments.trials import ORIGINAL, measure, run_trial
+from hmmlib.experiments.trials import ORIGINAL, measure
+from hmmlib.training import checkpoints, readers
 
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
-SHORTER = replace(SPEC, prompt_length=3)
 
 
 @pytest.fixture(scope="module")
@@ -24,71 +24,88 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def result(kept):
-    torch.set_num_threads(1)
+def full(kept):
+    """A trial of which all is measured, and whose network is kept."""
     return run_trial(SPEC, also=ON_REQUEST, networks=kept)
 
 
-def test_all_of_it_is_there_and_is_stored_and_the_trial_is_as_without_it(result, tmp_path):
-    assert set(result.added) == set(ON_REQUEST)
+def test_all_of_it_is_there_and_is_stored_and_the_trial_is_as_without_it(full, tmp_path):
+    assert set(full.added) == set(ON_REQUEST)
     assert not set(ON_REQUEST) & set(ORIGINAL)
-    assert load_result(save_result(result, tmp_path)) == result
-    assert result.probes["belief"].keys() == {"layer 0", "layer 1"}
+    assert load_result(save_result(full, tmp_path)) == full
+    assert full.probes["belief"].keys() == {"layer 0", "layer 1"}
     plain = run_trial(SPEC)
-    assert (plain.added, numbers(plain)) == ({}, numbers(replace(result, added={})))
+    assert (plain.added, numbers(plain)) == ({}, numbers(replace(full, added={})))
     for name in ("rain", "head_accuracy"):
         with pytest.raises(ValueError, match=rf"each of also must be one of .*text_kinds, .*, not '{name}'"):
             run_trial(SPEC, also=[name])
 
 
-def test_the_exact_models_prompt_is_a_reweighting_and_larger_families_fit_no_worse_where_they_are_made(result):
+def test_the_exact_models_prompt_is_a_reweighting_and_larger_families_fit_no_worse_where_they_are_made(full):
     """On test texts by a little at most. Without a prompt, nothing changed is the floor."""
-    exact = result.control_distances["exact model"]
+    exact, plain = full.control_distances["exact model"], full.plain_distances
     assert exact["reweighted"] < 1e-4
     assert exact["unchanged"] > 0.01
     assert exact["relabelled"] > exact["reweighted"]
-    apart = {name: entry["all"] for name, entry in result.readout_distances.items()}
+    apart = {name: entry["all"] for name, entry in full.readout_distances.items()}
     assert set(apart) == {*FAMILIES, "free", "constant", "floor"}
-    assert apart["reweighted"] <= apart["unchanged"] + 0.02
-    assert apart["relabelled and reweighted"] <= min(apart["relabelled"], apart["reweighted"]) + 0.02
-    assert apart["translated and reweighted"] <= min(apart["translated"], apart["reweighted"]) + 0.02
-    plain = result.plain_distances
-    assert plain["unchanged"] == pytest.approx(result.readout_distances["floor"])
+    for larger, smaller in (
+        ("reweighted", ["unchanged"]),
+        ("relabelled and reweighted", ["relabelled", "reweighted"]),
+        ("translated and reweighted", ["translated", "reweighted"]),
+    ):
+        assert apart[larger] <= min(apart[name] for name in smaller) + 0.02
+    assert plain["unchanged"] == pytest.approx(full.readout_distances["floor"])
     assert plain["relabelled"]["all"] < plain["unchanged"]["all"]
     assert plain["reweighted"]["all"] <= plain["unchanged"]["all"] + 0.02
 
 
-def test_a_certified_label_is_right_and_what_is_counted_twice_is_the_same(result):
-    for entry in result.certified.values():
+def test_a_certified_label_is_right_and_what_is_counted_twice_is_the_same(full):
+    for entry in full.certified.values():
         assert entry["certified but wrong"] == 0
         assert entry["certified"] <= entry["right"]
-    assert result.accuracies_by_kind["head"]["all"] == pytest.approx(result.head_accuracy)
-    assert result.accuracies_by_kind["prompt"]["all"] == pytest.approx(result.prompt_accuracy)
-    assert result.prompt_cuts["none"]["accuracy"] == result.prompt_accuracy
-    kinds = result.text_kinds
-    assert kinds["near tie"] + kinds["clear"] == pytest.approx(1)
-    assert kinds["weighed"] + kinds["not weighed"] == pytest.approx(1)
-    assert result.readout_labels["relabelled"]["as behind the prompt"] <= 1
+    accuracies, kinds = full.accuracies_by_kind, full.text_kinds
+    assert [accuracies[who]["all"] for who in ("head", "prompt")] == [full.head_accuracy, full.prompt_accuracy]
+    assert full.prompt_cuts["none"]["accuracy"] == full.prompt_accuracy
+    for one, other in (("near tie", "clear"), ("weighed", "not weighed")):
+        assert kinds[one] + kinds[other] == pytest.approx(1)
 
 
-def test_a_kept_network_serves_other_tasks_and_no_other_network(result, kept, monkeypatch):
-    def pretrained(*_):
-        raise AssertionError("a network was pretrained that is kept")
+def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_result(full, kept, tmp_path):
+    """Against one whose pretraining was broken off there, as its checkpoint has it; then only later ones are."""
+    path = tmp_path / "trial.safetensors"
+    assert list(full.on_the_way) == [str(3 * k) for k in range(1, 11)]
+    last = dict(loss=full.network_loss, head=full.head_accuracy, prompt=full.prompt_accuracy)
+    assert full.on_the_way["30"] == last
+    with pytest.raises(ZeroDivisionError):
+        run_trial(SPEC, lambda phase, share: 1 / (share < 0.5), checkpoint=path)
+    network, (tensors, facts) = trials.build_network(SPEC), checkpoints.load(path, {})
+    assert facts["done"] == "15"
+    network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
+    how = SPEC.evaluation, SPEC.length, SPEC.masked, full.seeds["evaluation"]
+    assert readers.masked_losses(network, draw_model(SPEC), *how)[0] == full.on_the_way["15"]["loss"]
+    resumed = run_trial(SPEC, checkpoint=path, also=["on_the_way"])
+    assert resumed.on_the_way == {k: found for k, found in full.on_the_way.items() if int(k) > 15}
+    again = measure(replace(full, added={}), ["on_the_way"], networks=kept)
+    assert again.on_the_way == full.on_the_way, "it is pretrained again, although it is kept"
 
-    monkeypatch.setattr(trials, "pretrain", pretrained)
-    assert run_trial(SHORTER, networks=kept).backbone == result.backbone
-    assert SHORTER.network_hash == SPEC.network_hash != replace(SPEC, steps=31).network_hash
-    for spec, networks in ((replace(SPEC, steps=31), kept), (SHORTER, None)):
-        with pytest.raises(AssertionError, match="that is kept"):
+
+def test_a_kept_network_serves_other_tasks_and_no_other_network(full, kept, monkeypatch):
+    shorter, longer = replace(SPEC, prompt_length=3), replace(SPEC, steps=31)
+    monkeypatch.setattr(trials, "pretrain", lambda *_: pytest.fail("a network was pretrained"))
+    assert run_trial(shorter, networks=kept).backbone == full.backbone
+    assert shorter.network_hash == SPEC.network_hash != longer.network_hash
+    for spec, networks in ((longer, kept), (shorter, None)):
+        with pytest.raises(pytest.fail.Exception, match="a network was pretrained"):
             run_trial(spec, networks=networks)
 
 
 @pytest.fixture
-def asked_again(result, kept, tmp_path):
+def asked_again(full, kept, tmp_path):
     """Store a result that has these measurements, from this or another library; ask for others; read it again."""
 
     def ask(added, also, rerun=False, **environment):
-        save_result(replace(result, added=added, environment=result.environment | environment), tmp_path)
+        save_result(replace(full, added=added, environment=full.environment | environment), tmp_path)
         assert is_stored(SPEC, tmp_path, also=list(added))
         assert not is_stored(SPEC, tmp_path, also=also, rerun=rerun)
         how = dict(also=also, rerun=rerun, networks=kept, log=str)
@@ -99,43 +116,40 @@ def asked_again(result, kept, tmp_path):
     return ask
 
 
-def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(result, asked_again, monkeypatch):
+def test_what_a_stored_result_lacks_is_measured_and_all_else_stays(full, asked_again, monkeypatch):
     monkeypatch.setattr(trials, "pretrain", None)
     monkeypatch.setattr("hmmlib.experiments.sweeps.run_trial", None)
-    cuts = result.prompt_cuts | {"all": result.prompt_cuts["none"]}
+    cuts = full.prompt_cuts | {"all": full.prompt_cuts["none"]}
     after = asked_again({"prompt_cuts": cuts}, ["prompt_cuts", "solvable"])
-    assert after.added == {"prompt_cuts": cuts, "solvable": result.solvable}
+    assert after.added == {"prompt_cuts": cuts, "solvable": full.solvable}
 
 
-def test_a_rerun_keeps_what_was_asked_for_before_and_measures_again_what_another_library_added(result, asked_again):
+def test_a_rerun_keeps_what_was_asked_for_before_and_measures_again_what_another_library_added(full, asked_again):
     another = "0123456789abcdef"
-    after = asked_again({"prompt_cuts": result.prompt_cuts}, ["solvable"], True, library=another)
-    assert after.added == {"prompt_cuts": result.prompt_cuts, "solvable": result.solvable}
-    assert after.environment["library"] == result.environment["library"]
+    both = {"prompt_cuts": full.prompt_cuts, "solvable": full.solvable}
+    after = asked_again({"prompt_cuts": full.prompt_cuts}, ["solvable"], True, library=another)
+    assert (after.added, after.environment["library"]) == (both, full.environment["library"])
     source = f"2026-01-01, commit 0123456789ab, library {another}"
     noted = {"solvable measured": source, "prompt_cuts measured": source}
-    solvable = result.solvable | {"votes apart": 0.0}
-    cuts = result.prompt_cuts | {"all": result.prompt_cuts["none"]}
-    assert solvable != result.solvable
-    assert cuts != result.prompt_cuts
+    solvable = full.solvable | {"votes apart": 1.0 - full.solvable["votes apart"]}
+    cuts = full.prompt_cuts | {"all": full.prompt_cuts["none"]}
     after = asked_again({"solvable": solvable, "prompt_cuts": cuts}, ["prompt_cuts"], True, **noted)
-    assert after.added == {"solvable": solvable, "prompt_cuts": result.prompt_cuts}
+    assert after.added == both | {"solvable": solvable}
 
 
-def test_it_is_measured_with_as_many_threads_as_the_result_was_made_with(result, monkeypatch):
-    seen, threads = [], torch.get_num_threads()
-    other = replace(result, added={}, environment=result.environment | {"threads": 2})
-    build = trials.build_network
-    monkeypatch.setattr(trials, "build_network", lambda spec: (seen.append(torch.get_num_threads()), build(spec))[1])
+def test_it_is_measured_with_as_many_threads_as_the_result_was_made_with(full, monkeypatch):
+    seen, threads, build = [], torch.get_num_threads(), trials.build_network
+    other = replace(full, added={}, environment=full.environment | {"threads": 2})
+    monkeypatch.setattr(trials, "build_network", lambda spec: seen.append(torch.get_num_threads()) or build(spec))
     with suppress(ValueError):  # two threads may or may not make another network of this size
         measure(other, ["prompt_cuts"])
-    assert seen == [2]
-    assert torch.get_num_threads() == threads
+    assert (seen, torch.get_num_threads()) == ([2], threads)
 
 
-def test_where_another_network_comes_out_the_result_says_from_where_and_no_checkpoint_stays(result, tmp_path):
-    foreign = replace(result, added={}, backbone="0" * 16, environment=result.environment | {"torch": "1.0"})
-    with pytest.raises(ValueError, match=r"the result's is 0000000000000000, from device cpu, machine .*, torch 1.0"):
+def test_where_another_network_comes_out_the_result_says_from_where_and_no_checkpoint_stays(full, tmp_path):
+    foreign = replace(full, added={}, backbone="0" * 16, environment=full.environment | {"torch": "1.0"})
+    said = f"is {full.backbone}, the result's is {'0' * 16}, from device cpu, machine .*, torch 1.0"
+    with pytest.raises(ValueError, match=f"the network that is pretrained here {said}"):
         measure(foreign, ["prompt_cuts"], checkpoint=tmp_path / "one.safetensors")
     assert not any(tmp_path.iterdir())
 
@@ -153,8 +167,6 @@ def test_memory_models_and_other_labels_have_what_theory_gives_them(kept, monkey
     monkeypatch.setattr(trials, "pretrain", None)
     assert measure(of_memory, ["probes"]).probes is None, "no network is pretrained for it"
     for labels in ("before", "stepped"):
-        asked = ["solvable", "certified", "readout_distances"]
-        found = run_trial(replace(SPEC, labels=labels), also=asked, networks=kept)
+        found = run_trial(replace(SPEC, labels=labels), also=["solvable", "certified"], networks=kept)
         assert found.certified is None
         assert (found.solvable is None) == (labels == "stepped")
-        assert found.readout_distances["free"]["all"] < 1

@@ -1,4 +1,4 @@
-"""Measurements: each name is given once, and no more of a trial is run than they need. Parts of one's own."""
+"""What is measured of a trial: only what is asked for, also of parts of one's own; and the exact ladder."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -9,40 +9,22 @@ import torch
 import transformers
 from runs import TINY, numbers
 
+from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial, tune
 from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
-from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
-from hmmlib.experiments.specs import Anything, Count, TrialSpec
+from hmmlib.experiments.measurements import MEASUREMENTS, Built, Measurement, ladder_plan, tune_on_exact_outputs
+from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
+from hmmlib.experiments.specs import Anything, Count
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
-from hmmlib.experiments.trials import (
-    ORIGINAL,
-    Parts,
-    Trial,
-    build_network,
-    draw_model,
-    draw_trial_task,
-    measure,
-    run_trial,
-    trial_seeds,
-)
-from hmmlib.models.appendix_e import random_hmm
-from hmmlib.training import checkpoints, readers
-from hmmlib.training.adapters import tune, tune_with_peft
-from hmmlib.training.readers import FromTransformers
+from hmmlib.experiments.trials import ORIGINAL, Trial, build_network, draw_trial_task, measure, trial_seeds
+from hmmlib.inference.messages import masked_token_probs
+from hmmlib.training import adapters, tuning
 
 SPEC = TrialSpec("smoke", **TINY)
 
 
-@pytest.fixture(scope="module")
-def before():
-    """A trial without the measurements that the tests add."""
-    torch.set_num_threads(1)
-    return run_trial(SPEC, device="cpu")
-
-
 @pytest.fixture
-def registry(monkeypatch, before):
+def registry(monkeypatch):
     """A list of measurements of the test's own, that begins with the library's."""
     mine = list(MEASUREMENTS)
     monkeypatch.setattr(measurements, "MEASUREMENTS", mine)
@@ -52,12 +34,13 @@ def registry(monkeypatch, before):
 def test_each_name_of_a_result_is_given_once():
     names = [name for one in MEASUREMENTS for name in one.names]
     assert len(set(names)) == len(names)
-    assert set(names) == measured_names() >= set(ORIGINAL)
+    assert set(names) == measurements.measured_names() >= set(ORIGINAL)
     assert len(ORIGINAL) == 19
     phases = [one.phase for one in MEASUREMENTS]
     assert phases == sorted(phases, key=phases.index), "the measurements of a phase follow each other"
-    assert measurements_of(["redraws"])[0].stages == ("task",)
-    assert measurements_of(["best_loss", "network_loss"]) == measurements_of(["best_loss"])
+    of = measurements.measurements_of
+    assert of(["redraws"])[0].stages == ("task",)
+    assert of(["best_loss", "network_loss"]) == of(["best_loss"])
 
 
 def test_a_measurement_holds_anything_of_any_trial_unless_it_is_said():
@@ -85,118 +68,66 @@ def test_a_stored_network_is_named_by_all_that_changes_its_numbers(monkeypatch, 
     assert set(asked) == {(torch.device("cpu"), SPEC.precision)}
 
 
-def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_an_error(registry, before):
+def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_an_error(registry, result):
     for names in (["rain"], ["prompt_accuracy", "head_accuracy"]):
         with pytest.raises(ValueError, match=rf"each of names must be one of .*, not '{names[0]}'"):
-            measure(before, names)
-
-    @Measurement("rain")
-    def weather(sky):
-        return dict(rain=0.5)
-
+            measure(result, names)
+    Measurement("rain")(lambda sky: dict(rain=0.5))
     with pytest.raises(AttributeError, match="'Trial' object has no attribute 'sky'"):
-        measure(before, ["rain"])
+        measure(result, ["rain"])
     registry.pop()
-
-    @Measurement("weight", "size")
-    def heavy(task):
-        return dict(height=1.0, width=2.0)
-
+    Measurement("weight", "size")(lambda task: dict(height=1.0, width=2.0))
     with pytest.raises(KeyError, match="weight"):
         run_trial(SPEC)
 
 
-def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, before, tmp_path):
+def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, result, tmp_path):
     with pytest.raises(AttributeError, match="'TrialResult' object has no attribute 'weight'"):
-        _ = before.weight
+        _ = result.weight
 
     @Measurement("weight", "above", vanilla=True)
     def size_of_the_task(task):
         return dict(weight=task.mu.abs().sum().item(), above=None)
 
-    assert before.weight is load_results("smoke", STORE)[0].weight is None
-    result = run_trial(SPEC)
-    assert result.weight > 0
-    assert result.added == {"weight": result.weight, "above": None}
-    assert replace(result, added={}, seconds={}, environment={}) == replace(before, seconds={}, environment={})
-    assert "size of the task" in result.seconds
+    assert result.weight is load_results("smoke", STORE)[0].weight is None
+    found, later = run_trial(SPEC), measure(result, ["weight"])
+    assert found.weight > 0
+    assert found.added == later.added == {"weight": found.weight, "above": None}
+    assert numbers(replace(found, added={})) == numbers(result)
+    assert "size of the task" in found.seconds
     assert run_trial(replace(SPEC, n_memory=2)).added == {"weight": None, "above": None}
-    later = measure(before, ["weight"])
-    assert later.added == result.added
     assert later.environment["weight measured"].endswith(f"library {later.environment['library']}")
-    assert replace(later, added={}, seconds=before.seconds, environment=before.environment) == before
-    for one in (result, later):
+    assert replace(later, added={}, seconds=result.seconds, environment=result.environment) == result
+    for one in (found, later):
         assert load_result(save_result(one, tmp_path)) == one
 
 
 def test_only_what_a_measurement_needs_is_run_with_device_checkpoint_and_report(
-    registry, before, monkeypatch, tmp_path
+    registry, result, monkeypatch, tmp_path
 ):
-    ran, told, asked, made = [], [], [], []
-    for stage in ("model", "task", "exact", "network", "outputs"):
-        function = vars(Trial)[stage].func
-
-        def noted(trial, stage=stage, function=function):
-            ran.append(stage)
-            return function(trial)
-
-        monkeypatch.setattr(Trial, stage, property(noted))
-
-    @Measurement("states")
-    def states(model):
-        return dict(states=float(model.n_states))
+    told, asked, made, begun = [], [], [], []
+    monkeypatch.setattr(trials, "Trial", lambda *given, **how: begun.append(Trial(*given, **how)) or begun[-1])
+    environment, pretrain = trials.environment, trials.pretrain
+    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
+    monkeypatch.setattr(trials, "pretrain", lambda *given: made.append(given) or pretrain(*given))
+    Measurement("states")(lambda model: dict(states=float(model.n_states)))
 
     @Measurement("largest")
     def largest_weight(network):
         return dict(largest=max(weights.abs().max().item() for weights in network.parameters()))
 
-    assert measure(before, ["states"]).states == 3
-    assert ran == ["model"]
-    environment, pretrain = trials.environment, trials.pretrain
-    monkeypatch.setattr(trials, "environment", lambda *given: asked.append(given) or environment(*given))
-    monkeypatch.setattr(trials, "pretrain", lambda *given: made.append(given) or pretrain(*given))
     path, how = tmp_path / "trial.safetensors", dict(on_progress=lambda *what: told.append(what), device="cpu")
-    later = measure(replace(before, seconds={}), ["largest"], path, **how)
-    assert {*ran} == {"model", "network"}
+    assert measure(result, ["states"]).states == 3
+    asked.clear()
+    later = measure(replace(result, seconds={}), ["largest"], path, **how)
+    stages = {"model", "task", "exact", "network", "outputs"}
+    assert [vars(trial).keys() & stages for trial in begun] == [{"model"}, {"model", "network"}]
     assert later.largest > 0
     assert list(later.seconds) == ["pretraining", "largest weight"]
     assert ("pretraining", 1.0) in told
     assert told[-1] == ("largest weight", 1.0)
     assert (asked, made[0][-1]) == ([(torch.device("cpu"), "single")], path)
-    assert measure(before, ["largest"]).seconds["pretraining"] == before.seconds["pretraining"]
-    other = f"the network that is pretrained here is {before.backbone}, the result's is 7"
-    with pytest.raises(ValueError, match=other):
-        measure(replace(before, backbone="7"), ["largest"])
-
-
-# Networks on their way.
-
-LONGER = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
-
-
-def test_a_milestone_is_the_network_that_was_there_and_the_last_one_is_the_result(tmp_path):
-    """Against one whose pretraining was broken off there, as its checkpoint has it; then only later ones are."""
-
-    def broken_off(phase, share):
-        if share >= 0.5:
-            raise ZeroDivisionError
-
-    path, result = tmp_path / "trial.safetensors", run_trial(LONGER, also=["on_the_way"], networks=tmp_path)
-    assert list(result.on_the_way) == [str(3 * k) for k in range(1, 11)]
-    last = dict(loss=result.network_loss, head=result.head_accuracy, prompt=result.prompt_accuracy)
-    assert result.on_the_way["30"] == last
-    with pytest.raises(ZeroDivisionError):
-        run_trial(LONGER, broken_off, checkpoint=path)
-    network, seeds = build_network(LONGER), trial_seeds(LONGER.seed)
-    tensors, facts = checkpoints.load(path, {})
-    assert facts["done"] == "15"
-    network.load_state_dict({k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")})
-    how = LONGER.evaluation, LONGER.length, LONGER.masked, seeds["evaluation"]
-    assert readers.masked_losses(network, draw_model(LONGER), *how)[0] == result.on_the_way["15"]["loss"]
-    resumed = run_trial(LONGER, checkpoint=path, also=["on_the_way"])
-    assert resumed.on_the_way == {k: found for k, found in result.on_the_way.items() if int(k) > 15}
-    again = measure(replace(result, added={}), ["on_the_way"], networks=tmp_path)
-    assert again.on_the_way == result.on_the_way, "it is pretrained again, although it is kept"
+    assert measure(result, ["largest"]).seconds["pretraining"] == result.seconds["pretraining"]
 
 
 # Parts of one's own.
@@ -213,12 +144,7 @@ def someone_elses(spec, model):
 
 def lora(network, tokens, labels, plan, seed, tick):
     config = peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["q_lin"])
-    return tune_with_peft(network, tokens, labels, config, plan, seed, tick)
-
-
-def other_examples(spec, model):
-    task = draw_task(model, spec.task_length, (37, 19, 53), 7)
-    return task._replace(redraws=31, labels=torch.arange(109) % 4 == 0)
+    return adapters.tune_with_peft(network, tokens, labels, config, plan, seed, tick)
 
 
 def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_own_name(tmp_path):
@@ -229,13 +155,12 @@ def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_o
     more = measure(result, ["readout_distances", "solvable"], parts=parts)
     assert set(more.readout_distances) >= {"reweighted", "relabelled", "floor"}
     assert load_result(save_result(more, tmp_path)) == more
-    assert is_stored(MINE, tmp_path)
-    assert not is_stored(SPEC, tmp_path)
+    assert [is_stored(spec, tmp_path) for spec in (MINE, SPEC)] == [True, False]
     with pytest.raises(TypeError, match="network must be of type BertForMaskedLM, as build makes it, not DistilBert"):
         measure(result, ["prompt_cuts"], parts=parts)
 
 
-def test_the_librarys_own_parts_given_as_ones_own_change_nothing(before):
+def test_the_librarys_own_parts_given_as_ones_own_change_nothing(result):
     parts = Parts(
         model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
         task=draw_trial_task,
@@ -243,7 +168,7 @@ def test_the_librarys_own_parts_given_as_ones_own_change_nothing(before):
             "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, before_step=tick
         ),
     )
-    assert numbers(run_trial(MINE, parts=parts)) == numbers(before)
+    assert numbers(run_trial(MINE, parts=parts)) == numbers(result)
 
 
 def test_parts_and_name_go_together_and_are_checked():
@@ -253,6 +178,11 @@ def test_parts_and_name_go_together_and_are_checked():
         run_trial(SPEC, parts=Parts(network=someone_elses))
     with pytest.raises(TypeError, match=r"^network must be a function, not BertForMaskedLM$"):
         Parts(network=build_network(MINE))
+
+
+def other_examples(spec, model):
+    task = draw_task(model, spec.task_length, (37, 19, 53), 7)
+    return task._replace(redraws=31, labels=torch.arange(109) % 4 == 0)
 
 
 def deeper(spec, model):
@@ -278,3 +208,85 @@ def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, pa
     if spec.tuner == "prefix":
         assert spec.network_hash == SPEC.network_hash
         assert result.probes is None, "only trials that tune a prompt have what is read behind it"
+
+
+# The exact ladder: what is tuned on the exact model, and what the theorems build beside it.
+
+PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
+
+
+def skewed(n_states, seed):
+    """A model of appendix E but for its start and its temperature: the law of the labels then makes a difference."""
+    chain = random_hmm(n_states, 10, seed, temperature=0.1)
+    weights = torch.arange(1, n_states + 1, dtype=torch.float64) ** 2
+    return HMM(chain.transition, chain.emission, weights / weights.sum(), columns=True)
+
+
+def judged(model, law, assumed, seed):
+    """An exact trial on a task drawn by one law, under the assumption that it was drawn by another."""
+    task = draw_task(model, 9, (300, 0, 400), seed, law)
+    return tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], PLAN, seed, assumed)
+
+
+@pytest.mark.parametrize(("law", "other"), [("masked", "before"), ("before", "masked")])
+def test_what_the_theorems_build_is_right_for_the_law_of_the_labels_and_not_for_the_other(law, other):
+    wrong = []
+    for seed in range(6):
+        right, mistaken = (judged(skewed(4, seed), law, assumed, seed) for assumed in (law, other))
+        assert right.refusal == ""
+        for built in (right.theorem_3_3, right.theorem_3_6):
+            assert built.accuracy_decided == 1
+            assert built.decided > 0.9
+        wrong += [mistaken.theorem_3_3.accuracy_decided, mistaken.theorem_3_6.accuracy_decided]
+    assert min(wrong) < 0.9
+
+
+def test_a_rung_is_that_of_its_parts_and_its_prompt_separates_what_a_head_alone_cannot():
+    """With labels at the mask, the prompt is read one state later."""
+    model, behind, plan = skewed(20, 5), [], Tuning(15, 128, 0.3, 0.1)
+    task = draw_task(model, 17, (1500, 0, 500), 5, "masked")
+    probs = masked_token_probs(model, task.tokens)[:, 0]
+    (train, _, test), (labels, _, truth) = task.split(probs), task.split(task.labels)
+    beliefs, _, posteriors = task.split(task.posteriors)
+    for start in (model.marginal(1), [1 / 20] * 20):
+        origin = HMM(model.transition, model.emission, start, columns=True)
+        prompt, head = tuning.tune_exact_prompt(origin, beliefs, labels, plan, 1)
+        read = tuning.probs_behind_prompt(origin, posteriors, prompt)
+        behind.append((tuning.accuracy(head, read, truth), prompt.tolist()))
+    found = tune_on_exact_outputs(model, task, probs, plan, 1, "masked")
+    assert (found.prompt_and_head, found.prompt) == behind[0] != behind[1]
+    assert found.head == tuning.accuracy(tuning.tune_head(train, labels, plan, 1), test, truth)
+    assert found.majority + 0.03 < found.head < found.prompt_and_head - 0.1
+
+
+def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
+    plan, sizes = ladder_plan("smoke"), LADDER_NUMBERS["smoke"]
+    assert plan == Tuning(5, 128, 0.3, 0.1) == replace(ladder_plan("paper"), epochs=5)
+    model = random_hmm(4, seed=3)
+    task = draw_task(model, sizes["length"], (sizes["train"], 0, sizes["test"]), 3, "before")
+    found = measurements.exact_trial(4, 3, "smoke")
+    assert found == tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3)
+    labels = task.split(task.labels)[2].double().mean().item()
+    assert (found.majority, found.n_states, found.seed) == (max(labels, 1 - labels), 4, 3)
+    assert (found.theorem_3_3.accuracy_decided, found.refusal) == (1, "")
+    refused = measurements.exact_trial(12, 0, "smoke")  # more states than tokens
+    assert refused.theorem_3_3 is None
+    assert "Assumption 3.1" in refused.refusal
+    with pytest.raises(ValueError, match=f"preset must be one of {', '.join(PRESETS)}, not 'huge'"):
+        measurements.exact_trial(4, 0, "huge")
+    with pytest.raises(ValueError, match="n_states must be an integer of 1 or more"):
+        measurements.exact_trial(0, 0, "smoke")
+
+
+def test_scores_within_rounding_decide_nothing():
+    probs = torch.tensor([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6]], dtype=torch.float64)
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64))
+    built = Built.judge(head, probs, torch.tensor([False, True, True]))
+    assert (built.accuracy, built.decided, built.accuracy_decided) == (1 / 3, 2 / 3, 0.5)
+    eps, half = torch.finfo(torch.float64).eps, torch.tensor([[0.5, 0.5]] * 3, dtype=torch.float64)
+    scores = torch.tensor([64, 128, 129]) * eps  # 64 eps ‖b‖₁ is the second
+    near = half + torch.stack([scores, -scores], 1) / 2
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64), condition=7.0)
+    assert torch.equal(head(near), scores)
+    assert Built.judge(head, near, torch.tensor([True] * 3)) == Built(1.0, 1 / 3, 1.0, 7.0)
+    assert Built.judge(head, half, torch.tensor([False] * 3)) == Built(0.0, 0.0, 1.0, 7.0)
