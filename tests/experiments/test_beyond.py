@@ -161,7 +161,7 @@ def test_a_folder_for_networks_that_is_none_is_refused_before_any_work(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_memory_models_and_other_labels_have_what_theory_gives_them(kept, monkeypatch):
+def test_memory_models_and_other_labels_have_what_theory_gives_them(full, kept, monkeypatch):
     of_memory = run_trial(replace(SPEC, n_memory=2), also=["solvable"])
     assert of_memory.added == {"solvable": None}
     monkeypatch.setattr(trials, "pretrain", None)
