@@ -192,7 +192,7 @@ def nearest_prompt(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> 
     A prompt that is larger than 1 somewhere is made of one in [0, 1] and a larger head: only their product counts.
     """
     mu = as_mu(model, mu, HMM)
-    matrix = (head.weights @ model.emission).unsqueeze(1) * _reaches(model)  # u to ν
+    matrix = (head.weights.to(mu) @ model.emission).unsqueeze(1) * _reaches(model)  # u to ν
     prompt = torch.as_tensor(_least_error(matrix.double().numpy(), mu.double().numpy(), 0.0)).to(mu)
     prompt = prompt.clamp(min=0)  # the solver's bounds have a tolerance too
     return prompt, certificate(model, mu, head, lemma_c_2(model, prompt))
@@ -238,7 +238,7 @@ def prompt_for_separating_head(model: HMM, mu: Float[ArrayLike, " S"], head: Lin
     A must be a permutation, so that any d can be had: d = |μ / Wᵀb|, and 0 where μ is; then δ = 0.
     ValueError where A is none, or the head's score of a state has another sign than μ.
     """
-    mu, reaches, scores = as_mu(model, mu, HMM), _reaches(model), head.weights @ model.emission
+    mu, reaches, scores = as_mu(model, mu, HMM), _reaches(model), head.weights.to(model.emission) @ model.emission
     if not ((model.transition == 0) | (model.transition == 1)).all() or not reaches.any(0).all():
         raise ValueError("model must have a permutation as transition: with another, not every reweighting can be had")
     if wrong := ((scores.sign() != mu.sign()) & (mu != 0)).nonzero().flatten().tolist():

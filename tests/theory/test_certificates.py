@@ -241,7 +241,7 @@ def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch)
     assert found.error == certificate(model, mu, head, lemma_c_2(model, prompt)).error
     single = model.to(dtype=torch.float32)
     small = nearest_head(single, mu)[0]
-    made = small.weights, nearest_prompt(single, mu, small)[0], alternate(single, mu, start, 1)[0]
+    made = small.weights, nearest_prompt(single, mu, head)[0], alternate(single, mu, start, 1)[0]
     assert {part.dtype for part in made} == {torch.float32}
     first = alternate(model, mu, start, rounds=1)[2]
     assert found.error < alternate(model, mu, start, rounds=2)[2].error < first.error
