@@ -1,5 +1,4 @@
-"""Colab opens a single notebook where nothing of the project is: each stands alone, and the script that proves it can
-fail."""
+"""Colab opens a single notebook where nothing of the project is: each stands alone, and the proof of it can fail."""
 
 import ast
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import colab
+import inputs
 import nbformat
 import pytest
 from built_book import ROOT
@@ -23,8 +23,6 @@ from record import slow
 import notebooks as pipeline
 
 ADDRESS = "https://" + "example.invalid/someone/project"
-NOWHERE = f"{ADDRESS}/nowhere"
-READERS = {"open", "read_text", "read_bytes", "read_csv", "read_json", "loadtxt", "imread", "listdir"}
 BACKEND = '''
 import zipfile
 def build_wheel(folder, *settings):
@@ -32,37 +30,33 @@ def build_wheel(folder, *settings):
     name = "hmmlib-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
         wheel.write("hmmlib/__init__.py")
-        wheel.writestr("hmmlib-0.1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: hmmlib\\nVersion: 0.1.0\\n")
-        about = "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
-        wheel.writestr("hmmlib-0.1.0.dist-info/WHEEL", about)
-        wheel.writestr("hmmlib-0.1.0.dist-info/RECORD", "")
+        for part, text in {
+            "METADATA": "Metadata-Version: 2.1\\nName: hmmlib\\nVersion: 0.1.0\\n",
+            "WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+            "RECORD": "",
+        }.items():
+            wheel.writestr(f"hmmlib-0.1.0.dist-info/{part}", text)
     return name
 '''
+NEEDS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+THERE = {*sys.stdlib_module_names, *colab.COLAB, "hmmlib", "companion", *(Requirement(one).name for one in NEEDS)}
+READERS = {"open", "read_text", "read_bytes", "read_csv", "read_json", "loadtxt", "imread", "listdir"}
 
 
-def leaning(notebook: nbformat.NotebookNode) -> list[str]:
-    """What a notebook takes for granted that Colab does not have: its install, packages, files beside it."""
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    found = [] if code[0] == pipeline.bootstrap() else ["its first cell"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    there = {*sys.stdlib_module_names, *colab.COLAB, "hmmlib", "companion"}
-    there |= {Requirement(d).name for d in project["dependencies"]}
-    for node in ast.walk(ast.parse(re.sub(r"(?m)^( *)[%!].*$", r"\1pass", "\n".join(code[1:])))):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.split(".")[0] not in there]
-        if isinstance(node, ast.ImportFrom) and (node.level or node.module.split(".")[0] not in there):
-            found.append(node.module or ".")
-        if isinstance(node, ast.Constant) and re.search(r"\.\./|^[./~]+\w+/", str(node.value)):
-            found.append(node.value)
-        if isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            found += [name] if name in READERS else []
-    return found
+def leaning(code: str) -> set[str]:
+    """What code takes for granted that Colab does not have: packages, folders, files that it reads."""
+    nodes = list(ast.walk(ast.parse(code)))
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module or "." for node in nodes if isinstance(node, ast.ImportFrom)}
+    found = {name for name in found if name.split(".")[0] not in THERE}
+    texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+    found |= {text for text in texts if re.search(r"\.\./|^[./~]+\w+/", text)}
+    return found | READERS & {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
 
 
 def test_every_notebook_stands_alone_and_one_that_leans_on_the_checkout_is_noticed():
     for path in (ROOT / "notebooks").glob("*.ipynb"):
-        assert leaning(nbformat.read(path, 4)) == [], path.stem
+        assert leaning(inputs.code_of(nbformat.read(path, 4))) == set(), path.stem
     for line, word in (
         ("import hmmlib.models.hmm, jupytext", "jupytext"),
         ("def f():\n    from tests.witness import g", "tests.witness"),
@@ -70,20 +64,7 @@ def test_every_notebook_stands_alone_and_one_that_leans_on_the_checkout_is_notic
         ("p = '../results/quick'", "../results/quick"),
         ("text = open(name)", "open"),
     ):
-        cells = [new_code_cell(pipeline.bootstrap()), new_code_cell(f"import torch\n{line}")]
-        assert leaning(new_notebook(cells=cells)) == [word]
-        assert leaning(new_notebook(cells=cells[::-1]))[0] == "its first cell"
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """A stand-in for Colab's environment, made in no time: links to our own packages, without hmmlib."""
-    base = tmp_path_factory.mktemp("colab") / "base"
-    venv.create(base, with_pip=False, symlinks=True)
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if not re.search(r"hmmlib|\.pth$", entry.name):
-            (colab.site_packages(base) / entry.name).symlink_to(entry)
-    return base
+        assert leaning(f"import torch\n{line}") == {word}
 
 
 def test_the_base_is_made_once_with_the_locks_versions(tmp_path, monkeypatch):
@@ -101,8 +82,9 @@ def test_the_base_is_made_once_with_the_locks_versions(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def project(base, tmp_path, monkeypatch):
-    """A committed project with one notebook and a library that has the value 1, run with the stand-in for a base."""
+def project(tmp_path, monkeypatch):
+    """A committed project with one notebook and a library that has the value 1. In the place of Colab's environment is
+    one made in no time: links to our own packages, without hmmlib."""
     files = {
         "_config.yml": f"repository: {{url: {ADDRESS}}}\n",
         ".gitignore": "build/\n",
@@ -110,28 +92,24 @@ def project(base, tmp_path, monkeypatch):
         "hmmlib/__init__.py": "value = 1\n",
         "backend.py": BACKEND,
         "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "notebooks/a.ipynb": "",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    (tmp_path / "notebooks").mkdir()
 
-    def write(*sources: str, address: str = ADDRESS, tag: str = "", name: str = "a") -> None:
-        texts = [pipeline.BOOTSTRAP.format(address=address, tag=tag or pipeline.tag()), "preset = 'none'", *sources]
-        cells = [new_code_cell(text) for text in texts]
+    def base(folder: Path) -> None:
+        venv.create(folder, with_pip=False, symlinks=True)
+        for entry in Path(sysconfig.get_path("purelib")).iterdir():
+            if not re.search(r"hmmlib|\.pth$", entry.name):
+                (colab.site_packages(folder) / entry.name).symlink_to(entry)
+
+    def write(name: str, source: str, tag: str = pipeline.tag()) -> None:
+        first = pipeline.BOOTSTRAP.format(address=ADDRESS, tag=tag)
+        cells = [new_code_cell(text) for text in (first, "preset = 'none'", source)]
         cells[1].metadata.tags = ["parameters"]
         spec = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
         nbformat.write(new_notebook(cells=cells, metadata=spec), tmp_path / "notebooks" / f"{name}.ipynb")
-
-    write("import hmmlib\nprint(preset, hmmlib.value)")
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@localhost"]
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
-        subprocess.run([*git, *command], check=True)
-    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    monkeypatch.setattr(colab, "make_base", lambda folder: folder.symlink_to(base))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the checkout, which a notebook must not find
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
 
     def main(*arguments: str) -> int:
         monkeypatch.setattr(sys, "argv", ["colab.py", *arguments])
@@ -139,12 +117,21 @@ def project(base, tmp_path, monkeypatch):
             colab.main()
         return int(end.value.code)
 
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@localhost"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
+        subprocess.run([*git, *command], check=True)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    monkeypatch.setattr(colab, "make_base", base)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the checkout, which a notebook must not find
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     return SimpleNamespace(root=tmp_path, write=write, main=main)
 
 
-def test_a_good_notebook_runs_with_the_tree_at_hand_and_a_bad_one_beside_it_fails_by_name(project, capsys):
+def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_library_fails_by_name(project, capsys):
+    project.write("a", "import hmmlib\nprint(preset, hmmlib.value)")
+    project.write("b", "import hmmlib", tag="v0.0.0")
     (project.root / "hmmlib" / "__init__.py").write_text("value = 2\n")
-    project.write("import hmmlib\nassert hmmlib.value > 2, 'too small'", name="b")
     index = (project.root / ".git" / "index").read_bytes()
     assert project.main("--preset", "smoke") == 1
     own = project.root / "build" / "colab" / "notebooks" / "a"
@@ -155,27 +142,19 @@ def test_a_good_notebook_runs_with_the_tree_at_hand_and_a_bad_one_beside_it_fail
     assert re.search(r"^a: ran in \d+\.\d s\n  installed: hmmlib 0\.1\.0$", out, re.MULTILINE), out
     assert re.search("^b: FAILED in ", out, re.MULTILINE), out
     assert "in this cell:\nimport hmmlib\n" in out
-    assert "too small" in out
+    assert "No module named 'hmmlib'" in out
+    assert "no hmmlib was installed" in out, "another tag is not replaced by the newest"
 
 
 @slow
-@pytest.mark.parametrize(
-    ("cell", "more", "words"),
-    [
-        ("import hmmlib", {"address": NOWHERE}, ["No module named 'hmmlib'", "no hmmlib was installed", NOWHERE]),
-        # the kernel dies a second later, so that it has time to say which cell it was at
-        ("import os\nimport time\nos._exit(time.sleep(1) or 1)", {}, ["os._exit(", "died"]),
-        ("import hmmlib", {"tag": "v0.0.0"}, ["no hmmlib was installed"]),  # is not replaced by the newest
-    ],
-    ids=["nowhere", "dead", "no tag"],
-)
-def test_a_notebook_that_finds_no_library_or_whose_kernel_dies_fails_by_name(project, capsys, cell, more, words):
-    """The quick one: the bad notebook beside the good one, above."""
-    project.write(cell, **more)
+def test_a_notebook_whose_kernel_dies_fails_by_name(project, capsys):
+    """The quick one: a notebook that finds no library, above. The kernel has a second to say at which cell it is."""
+    project.write("a", "import os\nimport time\nos._exit(time.sleep(1) or 1)")
     assert project.main() == 1
     out = capsys.readouterr().out
     assert re.search("^a: FAILED in ", out, re.MULTILINE), out
-    assert all(word in out for word in words), out
+    assert "os._exit(" in out
+    assert "died" in out
 
 
 def test_other_installs_unknown_names_and_a_folder_with_other_things_are_refused(project, capsys, tmp_path):
@@ -191,7 +170,7 @@ def test_other_installs_unknown_names_and_a_folder_with_other_things_are_refused
 
 @slow
 def test_a_notebook_of_the_book_runs_as_in_colab():
-    """The quick one: `test_a_good_notebook_runs_with_the_tree_at_hand_and_a_bad_one_beside_it_fails_by_name`."""
+    """The quick one: the good notebook, above."""
     call = [sys.executable, ROOT / "book" / "colab.py", "2-setting", "--preset", "smoke"]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
