@@ -1,4 +1,4 @@
-"""Views of the built book in a browser, and a project of one notebook."""
+"""Views of the built book, which lies in _build/html, in a browser; and a project of one notebook."""
 
 from types import SimpleNamespace
 
@@ -46,39 +46,25 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def served_book():
+def homes(tmp_path_factory):
+    """Addresses of the book: served, and in a folder, which may have any name."""
+    folder = tmp_path_factory.mktemp("book") / "Meine Bücher #1 100%"
+    folder.symlink_to(HTML, target_is_directory=True)
     with served(HTML) as home:
-        yield home
+        yield {"served": home, "from a folder": f"{folder.as_uri()}/"}
 
 
 @pytest.fixture
-def own_view(browser, served_book):
-    """A function of width, height, theme, home and what else a context takes: a view that no other test has seen."""
+def view(browser, homes):
+    """A function of width, theme, one of `homes` or another address, and what else a context takes: a new view."""
     views = []
 
-    def get(width: int = 1280, height: int = 900, theme: str = "light", home: str = served_book, **more) -> Watched:
-        views.append(Watched(browser, home, width, height, theme, **more))
+    def get(width: int = 1280, theme: str = "light", home: str = "served", **more) -> Watched:
+        views.append(Watched(browser, homes.get(home, home), width, theme, **more))
         return views[-1]
 
     yield get
     for each in views:
-        each.context.close()
-
-
-@pytest.fixture(scope="module")
-def view(browser, served_book):
-    """A function of width, theme, home and what else a context takes: the one view of a file's tests with these."""
-    views = {}
-
-    def get(width: int = 1280, theme: str = "light", home: str = served_book, **more) -> Watched:
-        home = f"{HTML.as_uri()}/" if home == "from a folder" else home
-        key = (width, theme, home, *more.items())
-        if key not in views:
-            views[key] = Watched(browser, home, width, 900 if width > 500 else 844, theme, **more)
-        return views[key]
-
-    yield get
-    for each in views.values():
         each.context.close()
 
 
