@@ -54,17 +54,20 @@ def homes(tmp_path_factory):
         yield {"served": home, "from a folder": f"{folder.as_uri()}/"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def view(browser, homes):
-    """A function of width, theme, one of `homes` or another address, and what else a context takes: a new view."""
-    views = []
+    """A function of width, theme, one of `homes` or another address, and what else a context takes: the one view of a
+    file's tests with these. A new one for each test takes three times as long."""
+    views = {}
 
     def get(width: int = 1280, theme: str = "light", home: str = "served", **more) -> Watched:
-        views.append(Watched(browser, homes.get(home, home), width, theme, **more))
-        return views[-1]
+        key = (width, theme, home, *more.items())
+        if key not in views:
+            views[key] = Watched(browser, homes.get(home, home), width, theme, **more)
+        return views[key]
 
     yield get
-    for each in views:
+    for each in views.values():
         each.context.close()
 
 
