@@ -286,5 +286,6 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
     form.get_by_label("Word").fill("nonsense-word-xyz")
     assert shown() == []
     form.get_by_role("button", name="Show all").press("Enter")
+    expect(form.get_by_role("status")).to_contain_text(f"{len(entries)} of")
     assert shown() == everything
     assert not [*faults(page), *barriers(page)]
