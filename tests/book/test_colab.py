@@ -23,21 +23,14 @@ from record import slow
 import notebooks as pipeline
 
 ADDRESS = "https://" + "example.invalid/someone/project"
-BACKEND = '''
-import zipfile
-def build_wheel(folder, *settings):
-    """A wheel without tools, so that a test needs no network."""
-    name = "hmmlib-0.1.0-py3-none-any.whl"
-    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
-        wheel.write("hmmlib/__init__.py")
-        for part, text in {
-            "METADATA": "Metadata-Version: 2.1\\nName: hmmlib\\nVersion: 0.1.0\\n",
-            "WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-            "RECORD": "",
-        }.items():
-            wheel.writestr(f"hmmlib-0.1.0.dist-info/{part}", text)
-    return name
-'''
+PYPROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "hmmlib"
+version = "0.1.0"
+"""
 NEEDS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 THERE = {*sys.stdlib_module_names, *colab.COLAB, "hmmlib", "companion", *(Requirement(one).name for one in NEEDS)}
 READERS = {"open", "read_text", "read_bytes", "read_csv", "read_json", "loadtxt", "imread", "listdir"}
@@ -90,8 +83,7 @@ def project(tmp_path, monkeypatch):
         ".gitignore": "build/\n",
         "parameters/smoke.yaml": "preset: smoke\n",
         "hmmlib/__init__.py": "value = 1\n",
-        "backend.py": BACKEND,
-        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "pyproject.toml": PYPROJECT,
         "notebooks/a.ipynb": "",
     }
     for name, text in files.items():
@@ -125,6 +117,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the checkout, which a notebook must not find
     monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # it means: none; hatchling is among the links
     return SimpleNamespace(root=tmp_path, write=write, main=main)
 
 
@@ -140,10 +133,8 @@ def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_librar
     assert sorted(path.name for path in own.iterdir()) == ["a.ipynb", "empty"]
     out = capsys.readouterr().out
     assert re.search(r"^a: ran in \d+\.\d s\n  installed: hmmlib 0\.1\.0$", out, re.MULTILINE), out
-    assert re.search("^b: FAILED in ", out, re.MULTILINE), out
-    assert "in this cell:\nimport hmmlib\n" in out
-    assert "No module named 'hmmlib'" in out
-    assert "no hmmlib was installed" in out, "another tag is not replaced by the newest"
+    why = r"in this cell:\nimport hmmlib\n.*No module named 'hmmlib'.*no hmmlib was installed"  # not the newest instead
+    assert re.search(rf"(?s)^b: FAILED in .*{why}", out, re.MULTILINE), out
 
 
 @slow
@@ -151,10 +142,7 @@ def test_a_notebook_whose_kernel_dies_fails_by_name(project, capsys):
     """The quick one: a notebook that finds no library, above. The kernel has a second to say at which cell it is."""
     project.write("a", "import os\nimport time\nos._exit(time.sleep(1) or 1)")
     assert project.main() == 1
-    out = capsys.readouterr().out
-    assert re.search("^a: FAILED in ", out, re.MULTILINE), out
-    assert "os._exit(" in out
-    assert "died" in out
+    assert re.search(r"(?s)^a: FAILED in .*os\._exit\(.*died", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_other_installs_unknown_names_and_a_folder_with_other_things_are_refused(project, capsys, tmp_path):
