@@ -74,11 +74,11 @@ def view(browser, homes):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of one notebook, with its twin, that prints its seed, or fails where it is too large."""
-    files = {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
+    files = dict.fromkeys(("__init__", "folder/__init__", "y", "unread", "experiments/store"), "x = 1\n")
+    files["folder/x"] = "def f():\n    import hmmlib.y\nx = 1\n"
+    files = {f"hmmlib/{name}.py": text for name, text in files.items()} | {"hmmlib/moving/x.js": "1"}
+    files |= {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
     files |= {"notebooks/a.md": SOURCE, "_config.yml": (ROOT / "_config.yml").read_text()}
-    files |= {"hmmlib/folder/x.py": "def f():\n    import hmmlib.y\n", "hmmlib/moving/x.js": "1"}
-    files |= {f"hmmlib/{name}.py": "x = 1\n" for name in ("__init__", "folder/__init__", "y", "unread")}
-    files |= {"hmmlib/experiments/store.py": "x = 1\n"}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

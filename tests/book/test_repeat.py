@@ -1,18 +1,14 @@
-"""What is run again gives the same, times aside: notebooks, a trial, the book. What compares them is tested always."""
+"""What is run again gives the same, times aside: the book with its notebooks, and a trial."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
-import papermill
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from built_book import ROOT
 from colab import copy_tree
 from record import slow
 from runs import MEASURED, numbers
@@ -29,21 +25,8 @@ CLOSE = 0.05
 """How far an accuracy, or a loss in nats, may move with the number of threads: sums are rounded in another order."""
 
 
-def outputs(notebook: nbformat.NotebookNode) -> list[str]:
-    """What each code cell wrote or drew, as text: pictures included, but no times, and no cells tagged `times`."""
-    found = []
-    for cell in notebook.cells:
-        if cell.cell_type == "code" and "times" not in cell.metadata.get("tags", []):
-            wrote = "".join(output.text for output in cell.outputs if output.output_type == "stream")
-            rest = [output for output in cell.outputs if output.output_type != "stream"]
-            found.append(TIMES.sub("", wrote + json.dumps(rest, sort_keys=True)))
-    return found
-
-
-def content(file: Path) -> str | bytes | list[str]:
-    """What must be the same: a page or a notebook without its times, and any other file as it is."""
-    if file.suffix == ".ipynb":
-        return outputs(nbformat.read(file, 4))
+def content(file: Path) -> str | bytes:
+    """What must be the same: a page without its times, and without what cells tagged `times` show; or the file."""
     if file.suffix == ".html":
         page = BeautifulSoup(file.read_text(), "html.parser")
         for cell in page.select(".tag_times"):
@@ -59,20 +42,13 @@ def differing(one: Path, two: Path) -> list[str]:
     return sorted(name for name in names if name not in both or content(one / name) != content(two / name))
 
 
-def test_outputs_and_books_that_differ_are_noticed_and_times_are_not(tmp_path):
-    def wrote(text: str, *tags: str) -> list[str]:
-        output = nbformat.v4.new_output("stream", text=text)
-        cell = nbformat.v4.new_code_cell("f()", outputs=[output], metadata={"tags": list(tags)})
-        return outputs(nbformat.v4.new_notebook(cells=[cell]))
-
-    assert wrote("98.1% in 12 s") == wrote("98.1% in 1.5 s") != wrote("98.2% in 12 s")
-    assert wrote("12", "times") == wrote("13", "times") == []
-    one, two = (tmp_path / name for name in ("one", "two"))
-    for folder, text in {one: "<p>98.1% in 12 s</p>", two: "<p>98.1% in 1.5 s</p>"}.items():
+def test_books_that_differ_are_noticed_and_times_are_not(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, seconds, more in ((one, "12 s", ""), (two, "1.5 s", ", 5")):
         folder.mkdir()
-        (folder / "a.html").write_text(text)
+        (folder / "a.html").write_text(f"<p>98.1% in {seconds}</p><div class=tag_times>{seconds[:2]}</div>")
+        (folder / "searchindex.js").write_text(f'"100": [1, 2{more}], "a": [1], "z": 0')
     (one / "searchindex.js").write_text('"100": [1, 2], "112": 3, "a": [1], "s": 2, "z": 0')
-    (two / "searchindex.js").write_text('"100": [1, 2, 5], "a": [1], "z": 0')
     assert differing(one, two) == []
     (two / "searchindex.js").write_text('"100": [1, 2], "a": [1, 2], "z": 0')
     (two / "b.png").write_bytes(b"1")
@@ -82,7 +58,8 @@ def test_outputs_and_books_that_differ_are_noticed_and_times_are_not(tmp_path):
 
 @slow
 def test_the_book_built_twice_is_the_same_but_for_times(tmp_path):
-    """From copies of the project, by the commands of `make book`. The quick one: two small books, above."""
+    """With all its notebooks, by the commands of `make book` in copies of the project. The quick ones: two small books,
+    above, and a trial, in tests/experiments/test_trials.py."""
     for name in ("one", "two"):
         project = tmp_path / name
         copy_tree(repository := project.with_suffix(".git"))
@@ -95,20 +72,6 @@ def test_the_book_built_twice_is_the_same_but_for_times(tmp_path):
             done = subprocess.run(command, cwd=project, env=home, capture_output=True, text=True)
             assert done.returncode == 0, done.stdout + done.stderr
     assert differing(tmp_path / "one" / "_build" / "html", tmp_path / "two" / "_build" / "html") == []
-
-
-@slow
-@pytest.mark.parametrize("name", ["2-setting", "4-memory-hmm", "5-1-pretraining"])
-def test_a_notebook_gives_the_same_twice_and_not_with_another_seed(name, tmp_path):
-    """The quick one repeats a trial, in tests/experiments/test_trials.py."""
-
-    def run(seed: int) -> list[str]:
-        paths, values = (ROOT / "notebooks" / f"{name}.ipynb", tmp_path / "run.ipynb"), dict(preset="smoke", seed=seed)
-        how = dict(kernel_name="python3", progress_bar=False, cwd=ROOT / "notebooks")
-        return outputs(papermill.execute_notebook(*paths, values, **how))
-
-    assert (first := run(0)) == run(0) != []
-    assert run(1) != first
 
 
 @slow
