@@ -27,14 +27,14 @@ class Page(HTMLParser):
 
     def __init__(self, name: str):
         super().__init__()
-        self.links, self.loaded, self.ids, self.words = [], [], set(), []
+        self.links, self.loaded, self.ids, self.words = [], [], [], []
         self.html = (HTML / f"{name}.html").read_text()
         self.feed(self.html)
         self.text = re.sub(r"\s+", " ", "".join(self.words))
 
     def handle_starttag(self, tag, attributes):
         found = dict(attributes)
-        self.ids |= {found["id"]} if "id" in found else set()
+        self.ids += [found["id"]] if "id" in found else []
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
         if tag in {"script", "img", "source", "iframe"} and found.get("src"):
@@ -62,6 +62,8 @@ def test_a_page_loads_nothing_from_another_host_and_every_reference_and_link_of_
         assert not re.search(r"import\(|\.src\s*=|fetch\(", script), script[:200]
     unresolved = r"\{(?:prf:ref|eq|cite|doc|ref|numref|glue)[^}]*\}|Traceback \(most recent call last\)|\?\?"
     assert not re.search(unresolved, page.text)
+    ids = [one for one in page.ids if one not in ("proof", "proof-content")]  # which sphinx-proof gives to each proof
+    assert len(ids) == len(set(ids))
     for link in page.links:
         path, _, anchor = link.partition("#")
         if not re.match(r"[a-z]+:|//", link):
@@ -78,7 +80,8 @@ def test_a_page_loads_nothing_from_another_host_and_every_reference_and_link_of_
         assert (ROOT / f"{name}.ipynb").is_file()
         facts = r"(, (Section|Appendix) [\w.]+)? · \d+ (s|minutes) to run, when this page was built · open in Colab · "
         assert re.search(rf"\d+ min to read · the paper{facts}source", page.text)
-        assert f"papermill {name}.ipynb mine/out.ipynb -p " in page.text
+        example = re.search(rf"papermill {name}\.ipynb mine/out\.ipynb -p (\w+) \d", page.text)[1]
+        assert re.search(rf"^{example}: ", (ROOT / f"{name}.md").read_text(), re.MULTILINE)
         assert 'class="cell_output' in page.html
 
 

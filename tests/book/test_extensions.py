@@ -1,7 +1,6 @@
-"""The book's own Sphinx extensions: formulas, pictures, mentions, times, the ledger's sentences."""
+"""The book's own Sphinx extensions: formulas, pictures of other pages, links, times, the ledger's sentences."""
 
 import json
-import re
 from itertools import count
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import page_facts
 import pictures
 import pytest
 from bs4 import BeautifulSoup
-from built_book import ROOT
 from companion.evidence.statements import STATEMENTS
 from companion.figures.interactive import Moving
 from docutils import nodes
@@ -21,25 +19,18 @@ from docutils import nodes
 def test_formulas_become_drawings_with_their_glyphs_and_a_typesetter_that_dies_is_an_error():
     typesetter = mathematics.Typesetter({"P": r"\mathrm{P}"})
     drawn = typesetter.typeset(r"\bar G_i(x) = \P[X_i]")
+    assert "http" not in drawn
     soup = BeautifulSoup(drawn, "html.parser")
     assert soup.find("mjx-assistive-mml").get_text().startswith("G¯i(x)=P[Xi]")
     outlines = BeautifulSoup(typesetter.glyphs(drawn), "html.parser")
     assert {path["id"] for path in outlines.find_all("path")} == {use["href"][1:] for use in soup.find_all("use")}
-    assert "http" not in drawn
-    for wrong in (r"\frac{1}{", r"\suppp(x)"):
-        assert "merror" in typesetter.typeset(wrong)
+    assert all("merror" in typesetter.typeset(wrong) for wrong in (r"\frac{1}{", r"\suppp(x)"))
     assert "<text" not in typesetter.typeset(r"\mathbb 1(x)"), "the indicator does not depend on the reader's fonts"
     typesetter.process.kill()
     typesetter.process.wait()
     with pytest.raises(RuntimeError, match="the typesetter stopped with exit code"):
         typesetter.typeset("x")
     typesetter.close()
-    one = '<span class="math notranslate"><mjx-container><svg></svg></mjx-container></span>'
-    kept = mathematics.BEFORE_PUNCTUATION.sub(r"<b>\1\2</b>", f"a {one}, b {one} c")
-    assert kept == f"a <b>{one},</b> b {one} c", "punctuation stays with its formula"
-
-
-# Pictures
 
 
 @pytest.fixture
@@ -88,38 +79,17 @@ def test_a_picture_of_another_page_is_found_by_what_it_shows_or_else_there_is_a_
         assert '"moving-prompt"' not in shown, "the notebook's own name is nowhere left"
 
 
-def test_pictures_have_their_own_ids_and_the_pages_inks():
-    svg = (
-        '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="3"><metadata>m</metadata><defs>'
-        '<style>*{a: b}</style><path id="used"/><path id="unused"/></defs><use xlink:href="#used"/>'
-        '<path style="fill: #0072B2; stroke: #22303c" clip-path="url(#used)"/></svg>'
-    )
-    one, other = pictures.inlined(svg, 'a "b"'), pictures.inlined(svg.replace('"3"', '"4"'), "c")
-    assert not re.search("metadata|style>|unused|xmlns|#0072B2|#22303c", one)
-    assert "fill: var(--blue); stroke: var(--ink)" in one
-    assert 'role="img" aria-label="a &quot;b&quot;"' in one
-    ids = [re.search(r' id="([^"]*)"', text)[1] for text in (one, other)]
-    assert ids[0] != ids[1]
-    assert one.count(ids[0]) == 3
-
-
-# Mentions of statements, and times
-
-
-@pytest.mark.parametrize(
-    ("text", "links"),
-    [
-        ("by Theorem 3.3, so", ["Theorem 3.3"]),
-        ("Theorems 3.3, 4.5 and 4.6", ["Theorems 3.3", "4.6"]),
-        ("Assumption\u00a0D.5; Theorem 3.33", ["Assumption\u00a0D.5"]),
-        ("Theorem 9.9 is not there, nor Section 3.3", []),
-    ],
-)
-def test_mentions_of_statements_become_links(text, links):
+def test_mentions_of_statements_become_links():
     known = {"Theorem 3.3": ("notebooks/3-hmm", "a"), "Theorem 4.6": ("p", "b"), "Assumption D.5": ("p", "c")}
-    made = cards.linked(text, known, lambda words, page, anchor: nodes.reference("", words, refuri=page + anchor))
-    assert [part.astext() for part in made if isinstance(part, nodes.reference)] == links
-    assert not made or "".join(part.astext() for part in made) == text
+    for text, links in {
+        "by Theorem 3.3, so": ["Theorem 3.3"],
+        "Theorems 3.3, 4.5 and 4.6": ["Theorems 3.3", "4.6"],
+        "Assumption\u00a0D.5; Theorem 3.33": ["Assumption\u00a0D.5"],
+        "Theorem 9.9 is not there, nor Section 3.3": [],
+    }.items():
+        made = cards.linked(text, known, lambda words, page, anchor: nodes.reference("", words, refuri=page + anchor))
+        assert [part.astext() for part in made if isinstance(part, nodes.reference)] == links
+        assert not made or "".join(part.astext() for part in made) == text
 
 
 def test_reading_time_counts_text_and_formulas_but_neither_code_nor_what_is_folded():
@@ -129,24 +99,9 @@ def test_reading_time_counts_text_and_formulas_but_neither_code_nor_what_is_fold
         return page_facts.reading_minutes(document)
 
     words, formula = nodes.paragraph("", "", nodes.Text("word " * 900)), nodes.math_block("", "x")
-    assert minutes() == 1
     assert minutes(words, nodes.literal_block("", "word " * 9000), nodes.raw("", "word " * 9000)) == 5
     assert minutes(words, *[formula] * 15) == 7
     assert minutes(words, nodes.section("", nodes.title("", "", nodes.Text("Checks and exercises")), words)) == 5
-    assert [page_facts.in_words(x) for x in (0.4, 11, 63, 119)] == ["5 s", "10 s", "65 s", "2 minutes"]
-
-
-def test_a_page_names_its_part_of_the_paper_and_suggests_to_change_a_parameter_of_its_notebook():
-    parts = {"3-hmm": "Section 3", "4-1-attention-head": "Section 4.1", "5-1-pretraining": "Section 5", "errata": ""}
-    parts |= {"appendix-d-3": "Appendix D.3", "protocol-and-code": "Appendix E"}
-    assert {name: page_facts.part_of_the_paper(name) for name in parts} == parts
-    for source in (ROOT / "notebooks").glob("*.md"):
-        parameter = page_facts.example(ROOT, f"notebooks/{source.stem}").split()[1]
-        cell = re.search(r"# Parameters:.*?```", source.read_text(), re.DOTALL)[0]
-        assert re.search(rf"^{parameter}: ", cell, re.MULTILINE), source.stem
-
-
-# The ledger
 
 
 def entry(name: str = "Lemma D.2", **changes) -> dict:
@@ -162,21 +117,18 @@ def ruled(one: dict) -> str:
 
 
 def test_rulings_and_evidence_are_whole_sentences():
-    assert ruled(entry()) == "holds"
+    one = entry("Assumption 3.1", residual=0.0)  # is no claim that holds or not
     assert ruled(entry(ours=True)) == "holds (a statement of ours)"
     off = entry(grade="false statement", printed="fails", printed_failures=26, corrected="I is larger")
     words = "false statement As printed, it is off in 26 of 300 random models. It holds in this form: I is larger."
     assert ruled(off) == words
     free = entry(unneeded="stationarity: equal supports are enough; Assumption D.5")
     assert ruled(free).endswith("Not needed: stationarity (equal supports are enough), Assumption D.5.")
-    one = entry("Assumption 3.1", residual=0.0)  # is no claim that holds or not
-    assert ledger.ruling(one) == ledger.CONDITION
     assert "never disagrees with ranks in rational numbers, on 300 random models" in ruled(one)
     assert "never" not in ruled(one | {"verdict": "fails"})
     assert ledger.WITNESSES.keys() == {one.name for one in STATEMENTS if one.name.startswith("Assumption")}
     identity = dict(points=2, sizes=[[2, 3], [8, 50]], failures=0)
-    exact = entry(identity=identity, patterns=dict(cases=12345, failures=0, size="2 states"))
-    assert list(ledger.evidence(exact)) == [
+    assert list(ledger.evidence(entry(identity=identity, patterns=dict(cases=12345, failures=0, size="2 states")))) == [
         "Floating point: 300 random models, 299 of them not trivial; residual 4e-16, bound 1e-10.",
         "Exact arithmetic: no difference at 4 rational points, up to 8 states and length 50.",
         "All patterns of zeros: 12,345 cases, all hold (2 states).",
