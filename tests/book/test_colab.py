@@ -60,20 +60,6 @@ def test_every_notebook_stands_alone_and_one_that_leans_on_the_checkout_is_notic
         assert leaning(f"import torch\n{line}") == {word}
 
 
-def test_the_base_is_made_once_with_the_locks_versions(tmp_path, monkeypatch):
-    installs = []
-    monkeypatch.setattr(colab, "call", lambda *command, **_: installs.append(command[5:]))
-    monkeypatch.setattr(colab.venv, "create", lambda base, **_: base.mkdir(exist_ok=True))
-    for _ in range(2):
-        colab.make_base(tmp_path / "base")
-    (wanted,) = installs
-    assert [name.split("==")[0] for name in wanted] == list(colab.COLAB)
-    assert {*wanted} - {*(ROOT / "requirements.lock").read_text().split()} <= {"pandas"}
-    monkeypatch.setattr(colab, "COLAB", ("torch",))
-    colab.make_base(tmp_path / "base")
-    assert len(installs) == 2
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A committed project with one notebook and a library that has the value 1. In the place of Colab's environment is

@@ -73,28 +73,25 @@ def test_all_notebooks_are_collected_and_lead_to_each_other(monkeypatch, tmp_pat
 
 
 @pytest.mark.outside
-def test_the_branch_is_what_the_folder_holds_and_nothing_else_changes(tmp_path):
+def test_the_branch_is_what_the_folder_holds_and_nothing_else_changes(tmp_path, monkeypatch):
     def git(folder: Path, *words: str) -> str:
-        own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         call = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@localhost", *words]
-        return subprocess.run(call, env=own, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
 
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
     origin, checkout = tmp_path / "origin.git", tmp_path / "checkout"
-    folder = checkout / "build" / "viewers"
-    git(tmp_path, "init", "--quiet", "--bare", str(origin))
-    git(tmp_path, "init", "--quiet", "-b", "main", str(checkout))
+    (folder := checkout / "build" / "viewers").mkdir(parents=True)
     (checkout / ".gitignore").write_text("build/\n")
-    git(checkout, "add", ".")
-    git(checkout, "commit", "--quiet", "-m", "first")
-    git(checkout, "remote", "add", "origin", str(origin))
-    git(checkout, "push", "--quiet", "origin", "main")
+    for words in ("init --bare origin.git", "init -b main checkout"):
+        git(tmp_path, *words.split())
+    for words in ("add .", "commit -m first", "remote add origin ../origin.git", "push origin main"):
+        git(checkout, *words.split())
     for names in ([], ["README.md", "a.ipynb", "b.ipynb"], ["README.md", "b.ipynb"]):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        (folder / "a.ipynb").unlink(missing_ok=True)
         for name in names:
             (folder / name).write_text(f"{name} of {len(names)}\n")
-        call = [ROOT / ".ci" / "publish-executed", "build/viewers"]
-        done = subprocess.run(call, cwd=checkout, capture_output=True, text=True, check=False)
+        done = subprocess.run([ROOT / ".ci" / "publish-executed", "build/viewers"], cwd=checkout, capture_output=True)
         assert (done.returncode == 0) == bool(names), done.stderr
         if names:
             assert git(origin, "ls-tree", "--name-only", "-r", "executed").split() == names
