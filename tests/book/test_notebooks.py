@@ -3,9 +3,7 @@ changed, and a failure is loud. What happens where a kernel or a build dies is i
 
 import inspect
 import os
-import re
 import signal
-import subprocess
 import sys
 from functools import partial
 from multiprocessing import get_context
@@ -201,23 +199,7 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure_or_a_change(projec
     assert not pipeline.ledger_up_to_date(), "as it was when it last went well, but it has failed since"
 
 
-# Jobs and kernels
-
-
-def test_a_job_that_fails_is_shown_whole_and_stops_no_other(capfd):
-    def say(words: str, code: int = 0) -> None:
-        subprocess.run(["echo", words], check=True)
-        sys.exit(code)
-
-    calls = dict(one=partial(say, "a1\na2", 3), killed=lambda: os.kill(os.getpid(), signal.SIGKILL))
-    calls |= dict(other=partial(say, "b1\nb2", 1), good=partial(say, "not shown"))
-    assert sorted(side_by_side.run([side_by_side.Job(*one) for one in calls.items()], 2)) == ["killed", "one", "other"]
-    out = re.sub(r"\d+\.\d s", "1 s", capfd.readouterr().out)
-    assert "\n  one: failed after 1 s (exit code 3)\na1\na2\n" in f"\n{out}"
-    assert "\n  other: failed after 1 s (exit code 1)\nb1\nb2\n" in f"\n{out}"
-    assert "\n  killed: failed after 1 s (exit code -9)\n" in f"\n{out}"
-    assert "\n  good: 1 s\n" in f"\n{out}"
-    assert "not shown" not in out
+# Jobs side by side; one that fails is in tests/faults/test_build_faults.py
 
 
 def test_jobs_run_side_by_side_and_fill_no_more_than_the_slots():
@@ -251,27 +233,3 @@ def test_a_request_to_end_ends_what_is_running(tmp_path):
         side_by_side.run([side_by_side.Job("a", job)], 1)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "number").read_text()), 0)
-
-
-KERNEL = """
-import os, sys
-sys.prefix = sys.argv[1]  # without the settings of this environment
-from ipykernel.kernelapp import IPKernelApp
-IPKernelApp().initialize(["-f", sys.argv[2]])
-sys.stderr.flush()
-os._exit(0)
-"""
-"""Starts a kernel, up to where it would wait for its first cell."""
-
-
-def test_a_kernel_of_the_book_starts_without_the_warning_that_another_gives(tmp_path, monkeypatch):
-    def warned() -> bool:
-        call = [sys.executable, "-c", KERNEL, tmp_path, tmp_path / "connection.json"]
-        return "WARNING" in subprocess.run(call, capture_output=True, text=True, check=True).stderr
-
-    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / "own"))
-    assert warned()
-    pipeline.quiet_kernels()
-    assert not warned()
