@@ -33,50 +33,40 @@ def test_formulas_become_drawings_with_their_glyphs_and_a_typesetter_that_dies_i
     typesetter.close()
 
 
-@pytest.fixture
-def picture_from(tmp_path, monkeypatch):
-    """What `picture-from` makes of a notebook's text, and what it warns of."""
+def test_a_picture_of_another_page_is_found_by_what_it_shows_or_else_there_is_a_warning(tmp_path, monkeypatch):
     warned, numbers = [], count()
     monkeypatch.setattr(pictures.log, "warning", lambda message, *facts, location: warned.append(message % facts))
     monkeypatch.setattr(pictures.PictureFrom, "get_location", lambda self: "here")
     env = SimpleNamespace(srcdir=tmp_path, note_dependency=lambda _: None, new_serialno=lambda _: next(numbers))
     state = SimpleNamespace(document=SimpleNamespace(settings=SimpleNamespace(env=env)))
 
-    def made(text, begins="Four", **options):
+    def made(begins: str, text: str, options: dict) -> list[str]:
         (tmp_path / "one.ipynb").write_text(text)
-        warned.clear()
         given = ["picture-from", ["one.ipynb"], options, [begins], 1, 0, "", state, SimpleNamespace(reporter=None)]
-        return [picture.astext() for picture in pictures.PictureFrom(*given).run()], list(warned)
+        return [picture.astext() for picture in pictures.PictureFrom(*given).run()]
 
-    return made
+    def cell(alt: str, **data) -> dict:
+        return {"metadata": {"mystnb": {"image": {"alt": alt}}}, "outputs": [{"text": "x"}, {"data": data}]}
 
-
-def test_a_picture_of_another_page_is_found_by_what_it_shows_or_else_there_is_a_warning(picture_from):
-    def cell(alt, width):
-        output = {"data": {"image/svg+xml": [f'<svg width="{width}pt">', "</svg>"]}}
-        return {"metadata": {"mystnb": {"image": {"alt": alt}}}, "outputs": [output]}
-
-    other, figure = (Moving(*one)._repr_html_() for one in (("fake_token", 2, "B."), ("prompt", 1, "A “prompt” & C")))
-    moving = [{"data": {"text/html": one}} for one in (other, figure.splitlines(keepends=True))] + [{"text": "x"}]
-    cells = [{"metadata": {}}, cell("Five", 5), cell("Four of them", 4), {"metadata": {}, "outputs": moving}]
+    still, moving = {"image/svg+xml": ["<svg>", "</svg>"]}, Moving("prompt", 1, "A “prompt” & more.")._repr_html_()
+    cells = [{"metadata": {}}, cell("Five", **still), cell("Four", **still), cell("", **{"text/html": moving})]
     every = json.dumps({"cells": cells})
-    (picture,), warned = picture_from(every)
+    assert ['aria-label="Four"' in picture for picture in made("Fo", every, {})] == [True]
+    (shown,) = made("A “prompt” &", every, {"small": None})
+    element = BeautifulSoup(shown, "html.parser").find("div", class_="moving")
+    assert element["class"] == ["moving", "small"]
+    assert f'hmmMoving.kit.start("{element["id"]}", "prompt", 1);' in shown
+    assert '"moving-prompt"' not in shown, "the notebook's own name is nowhere left"
     assert warned == []
-    assert 'aria-label="Four of them"' in picture
-    assert "5pt" not in picture
-    assert "0 pictures that begin 'Six'" in picture_from(every, "Six")[1][0]
-    assert "2 pictures that begin 'F'" in picture_from(every, "F")[1][0]
-    for text in ('{"cells": [', "{}", '{"cells": [{}]}', '{"cells": 3}'):
-        made, (warning,) = picture_from(text)
-        assert made == []
-        assert "one.ipynb is no executed notebook (run `make book`)" in warning
-    for small in ({}, {"small": None}):
-        (shown,), warned = picture_from(every, "A “prompt” &", **small)
-        assert warned == []
-        element = BeautifulSoup(shown, "html.parser").find("div", class_="moving")
-        assert element["class"] == ["moving", *small]
-        assert f'hmmMoving.kit.start("{element["id"]}", "prompt", 1);' in shown
-        assert '"moving-prompt"' not in shown, "the notebook's own name is nowhere left"
+    none = "no executed notebook (run `make book`)"
+    for begins, text, words in (
+        ("Six", every, "0 pictures that begin 'Six'"),
+        ("F", every, "2 pictures that begin 'F'"),
+        ("F", '{"cells": [', none),
+        ("F", '{"cells": [{}]}', none),
+    ):
+        made(begins, text, {})
+        assert words in warned.pop()
 
 
 def test_mentions_of_statements_become_links():

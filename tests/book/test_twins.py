@@ -60,8 +60,7 @@ def test_a_twin_is_plain_deterministic_and_not_edited_and_papermill_describes_it
     macros = "|".join(portable.macros())
     left = rf"\{{[a-z:]+\}}`|^:::|\\({macros})(?![A-Za-z])|\(paper-|\]\(\.\."
     assert not re.search(left, markdown, re.MULTILINE)
-    first, parameters, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
-    assert first == pipeline.bootstrap()
+    _, parameters, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
     assert not pipeline.is_edited(source.with_suffix(".ipynb"))
     shown = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
     calls = [node for node in ast.walk(ast.parse(code)) if getattr(getattr(node, "func", None), "id", "") == "check"]
@@ -70,19 +69,20 @@ def test_a_twin_is_plain_deterministic_and_not_edited_and_papermill_describes_it
     assert all(len(line) <= 78 for line in parameters.splitlines())
 
 
-def kept(twin: Path) -> list[Path]:
-    return sorted((twin.parents[1] / "mine" / "edited").glob("*"))
+def kept(project) -> list[Path]:
+    return sorted((project.root / "mine" / "edited").glob("*"))
 
 
-def saved(twin: Path, change) -> None:
+def saved(twin: Path, change) -> bytes:
     """Change a notebook and save it, as an editor would."""
     notebook = nbformat.read(twin, 4)
     change(notebook)
     nbformat.write(notebook, twin)
+    return twin.read_bytes()
 
 
-def opened_and_saved(notebook):
-    """What JupyterLab writes of a notebook in which nothing was done."""
+def opened(notebook):
+    """What JupyterLab changes in a notebook in which nothing is done."""
     notebook.metadata.kernelspec.display_name = "Python 3 (ipykernel)"
     notebook.cells[2].execution_count = 1
 
@@ -100,18 +100,16 @@ EDITS = [
 
 
 def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_is(project, capsys):
-    twin, edits = project.path, []
-    written, source = twin.read_bytes(), twin.with_suffix(".md").read_text()
-    saved(twin, opened_and_saved)
+    twin, written, source = project.path, project.path.read_bytes(), project.path.with_suffix(".md")
+    saved(twin, opened)
     assert pipeline.write_twins(check=False) == 1, "it is as its source gives it again"
-    for word in ("A lemma", "A claim"):  # twice, as an author would, without a commit between
-        twin.with_suffix(".md").write_text(source.replace("A claim", word))
+    for word in ("claim", "lemma"), ("lemma", "claim"):  # as an author would
+        source.write_text(source.read_text().replace(*word))
         assert pipeline.write_twins(check=False) == 1
-    assert kept(twin) == []
-    capsys.readouterr()
+    assert kept(project) == []
+    edits = []
     for edit in EDITS:  # several within a second
-        saved(twin, edit)
-        edits.append(twin.read_bytes())
+        edits.append(saved(twin, edit))
         assert pipeline.write_twins(check=True) == 1
         assert "keeps its edits in mine/edited" in capsys.readouterr().err
         assert twin.read_bytes() == edits[-1], "a check changes nothing"
@@ -120,18 +118,17 @@ def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_
         assert twin.read_bytes() == written
     for content in (b"", b"3", b"\xff\xfe", b"<<<<<<< ours\n", b'{"cells": [3]}'):  # no notebook any more
         twin.write_bytes(content)
-        edits.append(content)
         assert pipeline.write_twins(check=False) == 1
-    assert sorted(copy.read_bytes() for copy in kept(twin)) == sorted(edits)
+        edits.append(content)
+    assert sorted(copy.read_bytes() for copy in kept(project)) == sorted(edits)
     assert pipeline.write_twins(check=False) == 0
 
 
 def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(project):
-    saved(project.path, EDITS[0])
-    mine = project.path.read_bytes()
+    mine = saved(project.path, EDITS[0])
     with no_longer_than(len(mine) // 2), pytest.raises(OSError, match="File too large"):
         pipeline.write_twins(check=False)
-    assert (project.path.read_bytes(), kept(project.path)) == (mine, [])
+    assert (project.path.read_bytes(), kept(project)) == (mine, [])
 
 
 def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, capsys):
