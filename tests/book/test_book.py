@@ -133,3 +133,21 @@ def test_the_ledger_and_the_cards_have_every_statement_every_equation_and_its_co
     for path, line in links:
         assert (ROOT / path).read_text().splitlines()[int(line) - 1].strip()
     assert data("notation").count("<tr") == Page("book/notation").html.count("<tr") >= 40
+
+
+def test_the_ledgers_rows_say_what_was_found():
+    entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
+    rows = re.findall(r'<tr class="ruling-([\w-]+) kind-[^>]*>(.*?)</tr>', Page("book/ledger").html, re.DOTALL)
+    for entry, (ruling, row) in zip(entries, rows, strict=True):
+        text = re.sub(r"<[^>]+>|\s+", " ", row)
+        assert f"{entry['instances']:,} random models" in text
+        assert f"in {entry['control_fails']} of {entry['control_instances']}" in text
+        assert ("Exact arithmetic: no difference" in text) == bool(entry["identity"])
+        assert ("All patterns of zeros" in text) == bool(entry["patterns"])
+        if entry["name"].startswith("Assumption"):
+            assert (ruling, "never disagrees" in text) == ("condition", True)
+        else:
+            assert ruling.replace("-", " ") == entry["grade"]
+            assert ("it is off in" in text) == (entry["printed"] != entry["verdict"])
+            assert ("in this form" in text) == bool(entry["corrected"])
+            assert ("Not needed" in text) == bool(entry["unneeded"])

@@ -1,17 +1,14 @@
-"""The book's own Sphinx extensions: formulas, pictures of other pages, links, times, the ledger's sentences."""
+"""The book's own Sphinx extensions: formulas, pictures of other pages, links to statements."""
 
 import json
 from itertools import count
 from types import SimpleNamespace
 
 import cards
-import ledger_tables as ledger
 import mathematics
-import page_facts
 import pictures
 import pytest
 from bs4 import BeautifulSoup
-from companion.evidence.statements import STATEMENTS
 from companion.figures.interactive import Moving
 from docutils import nodes
 
@@ -80,60 +77,3 @@ def test_mentions_of_statements_become_links():
         made = cards.linked(text, known, lambda words, page, anchor: nodes.reference("", words, refuri=page + anchor))
         assert [part.astext() for part in made if isinstance(part, nodes.reference)] == links
         assert not made or "".join(part.astext() for part in made) == text
-
-
-def test_reading_time_counts_text_and_formulas_but_neither_code_nor_what_is_folded():
-    def minutes(*parts):
-        document = nodes.document(None, None)
-        document += [part.deepcopy() for part in parts]
-        return page_facts.reading_minutes(document)
-
-    words, formula = nodes.paragraph("", "", nodes.Text("word " * 900)), nodes.math_block("", "x")
-    assert minutes(words, nodes.literal_block("", "word " * 9000), nodes.raw("", "word " * 9000)) == 5
-    assert minutes(words, *[formula] * 15) == 7
-    assert minutes(words, nodes.section("", nodes.title("", "", nodes.Text("Checks and exercises")), words)) == 5
-
-
-def entry(name: str = "Lemma D.2", **changes) -> dict:
-    """An entry of the ledger that holds, with what is changed."""
-    found = dict(name=name, claim="It is so.", instances=300, nontrivial=299, residual=4.4e-16, tolerance=1e-10)
-    found |= dict(verdict="holds", printed="holds", grade="holds", corrected="", unneeded="", printed_failures=0)
-    found |= dict(broken="Q", control_instances=30, control_fails=17, ours=False, identity=None, patterns=None)
-    return found | changes
-
-
-def ruled(one: dict) -> str:
-    return " ".join("".join(getattr(part, "astext", part.__str__)() for part in line) for line in ledger.ruled(one))
-
-
-def test_rulings_and_evidence_are_whole_sentences():
-    one = entry("Assumption 3.1", residual=0.0)  # is no claim that holds or not
-    assert ruled(entry(ours=True)) == "holds (a statement of ours)"
-    off = entry(grade="false statement", printed="fails", printed_failures=26, corrected="I is larger")
-    words = "false statement As printed, it is off in 26 of 300 random models. It holds in this form: I is larger."
-    assert ruled(off) == words
-    free = entry(unneeded="stationarity: equal supports are enough; Assumption D.5")
-    assert ruled(free).endswith("Not needed: stationarity (equal supports are enough), Assumption D.5.")
-    assert "never disagrees with ranks in rational numbers, on 300 random models" in ruled(one)
-    assert "never" not in ruled(one | {"verdict": "fails"})
-    assert ledger.WITNESSES.keys() == {one.name for one in STATEMENTS if one.name.startswith("Assumption")}
-    identity = dict(points=2, sizes=[[2, 3], [8, 50]], failures=0)
-    assert list(ledger.evidence(entry(identity=identity, patterns=dict(cases=12345, failures=0, size="2 states")))) == [
-        "Floating point: 300 random models, 299 of them not trivial; residual 4e-16, bound 1e-10.",
-        "Exact arithmetic: no difference at 4 rational points, up to 8 states and length 50.",
-        "All patterns of zeros: 12,345 cases, all hold (2 states).",
-        "Control: without “Q” the conclusion fails in 17 of 30.",
-    ]
-    assert "residual not a number" in next(ledger.evidence(entry(residual=None)))
-
-
-def test_hypotheses_are_counted_by_what_is_not_needed_and_not_by_what_is_enough():
-    free = [
-        entry("Claim B.1", unneeded="ergodicity: full support of P[H₀] is enough"),
-        entry("Claim D.12", unneeded="stationarity: equal supports are enough; Assumption D.5"),
-    ]
-    found = {name: [one["name"] for one in ledger.without(name, free)] for name in ledger.HYPOTHESES}
-    wanted = {"ergodicity": ["Claim B.1"], "stationarity": ["Claim D.12"], "Assumption D.5": ["Claim D.12"]}
-    assert {name: statements for name, statements in found.items() if statements} == wanted
-    clauses = [clause for statement in STATEMENTS for clause in statement.unneeded.split(";") if clause]
-    assert all(any(name in clause.split(": ")[0] for name in ledger.HYPOTHESES) for clause in clauses)
