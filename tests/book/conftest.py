@@ -10,10 +10,7 @@ import notebooks as pipeline
 
 SOURCE = """\
 ---
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
+kernelspec: {display_name: Python 3, language: python, name: python3}
 ---
 
 # A claim
@@ -28,7 +25,6 @@ seed: int = 0  # of the draw
 ```
 
 ```{code-cell} ipython3
-%time
 if False:
     from hmmlib.folder import x
 print("seed", seed)
