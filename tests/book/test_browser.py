@@ -100,6 +100,8 @@ def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, 
     page = watched.page
     page.goto(watched.home + "notebooks/3-hmm.html")
     assert page.locator("mjx-container svg").count() > 50
+    code = page.locator("article .cell_input")
+    assert code.evaluate_all("all => all.every(e => e.closest('details') || e.checkVisibility())")
     for part, kind in (("svg.picture text", "fill"), ("article p", "color"), (".cell_input pre", "color")):
         shown = page.locator(part).locator("visible=true")
         inks = shown.evaluate_all(f"all => all.map(e => getComputedStyle(e).{kind})")
