@@ -88,7 +88,7 @@ def test_the_protocol_has_every_field_in_one_row_with_the_values_of_the_presets(
     assert set(re.findall(r"`([a-z_]+)`", sentence)) == differs
 
 
-def test_references_are_numbered_as_the_papers_and_every_one_of_ours_is_cited():
+def test_references_are_numbered_as_the_papers_and_every_other_one_is_cited_the_companion_as_its_metadata_are():
     entries = parse_file(BOOK / "references.bib", "bibtex").entries
     papers = {key for key, entry in entries.items() if entry.fields.get("keywords", "").startswith("paper-")}
     assert ':filter: keywords % "paper-"\n:style: plain\n' in PAGES
@@ -97,13 +97,10 @@ def test_references_are_numbered_as_the_papers_and_every_one_of_ours_is_cited():
     found = re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", PAGES)
     cited = {key.strip() for keys in found for key in keys.split(",")}
     assert {*entries} - papers <= cited <= {*entries}
-
-
-def test_the_companion_is_cited_as_its_metadata_are():
-    metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    fields = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", PAGES, re.MULTILINE))
-    assert (fields["version"], fields["url"]) == (metadata["version"], metadata["repository-code"])
-    assert fields["version"] == hmmlib.__version__
+    metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())  # of the companion itself
+    ours = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", PAGES, re.MULTILINE))
+    assert (ours["version"], ours["url"]) == (metadata["version"], metadata["repository-code"])
+    assert ours["version"] == hmmlib.__version__
 
 
 def test_every_name_at_the_root_has_one_entry_on_a_page_of_the_book():
