@@ -1,4 +1,4 @@
-"""Views of the built book in a browser, and a project of one notebook."""
+"""Views of the built book, which lies in _build/html, in a browser; and a project of one notebook."""
 
 from types import SimpleNamespace
 
@@ -10,10 +10,7 @@ import notebooks as pipeline
 
 SOURCE = """\
 ---
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
+kernelspec: {display_name: Python 3, language: python, name: python3}
 ---
 
 # A claim
@@ -28,7 +25,6 @@ seed: int = 0  # of the draw
 ```
 
 ```{code-cell} ipython3
-%time
 if False:
     from hmmlib.folder import x
 print("seed", seed)
@@ -46,35 +42,24 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def served_book():
+def homes(tmp_path_factory):
+    """Addresses of the book: served, and in a folder, which may have any name."""
+    folder = tmp_path_factory.mktemp("book") / "Meine Bücher #1 100%"
+    folder.symlink_to(HTML, target_is_directory=True)
     with served(HTML) as home:
-        yield home
-
-
-@pytest.fixture
-def own_view(browser, served_book):
-    """A function of width, height, theme, home and what else a context takes: a view that no other test has seen."""
-    views = []
-
-    def get(width: int = 1280, height: int = 900, theme: str = "light", home: str = served_book, **more) -> Watched:
-        views.append(Watched(browser, home, width, height, theme, **more))
-        return views[-1]
-
-    yield get
-    for each in views:
-        each.context.close()
+        yield {"served": home, "from a folder": f"{folder.as_uri()}/"}
 
 
 @pytest.fixture(scope="module")
-def view(browser, served_book):
-    """A function of width, theme, home and what else a context takes: the one view of a file's tests with these."""
+def view(browser, homes):
+    """A function of width, theme, one of `homes` or another address, and what else a context takes: the one view of a
+    file's tests with these. A new one for each test takes three times as long."""
     views = {}
 
-    def get(width: int = 1280, theme: str = "light", home: str = served_book, **more) -> Watched:
-        home = f"{HTML.as_uri()}/" if home == "from a folder" else home
+    def get(width: int = 1280, theme: str = "light", home: str = "served", **more) -> Watched:
         key = (width, theme, home, *more.items())
         if key not in views:
-            views[key] = Watched(browser, home, width, 900 if width > 500 else 844, theme, **more)
+            views[key] = Watched(browser, homes.get(home, home), width, theme, **more)
         return views[key]
 
     yield get
@@ -85,11 +70,11 @@ def view(browser, served_book):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of one notebook, with its twin, that prints its seed, or fails where it is too large."""
-    files = {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
+    files = dict.fromkeys(("__init__", "folder/__init__", "y", "unread", "experiments/store"), "x = 1\n")
+    files["folder/x"] = "def f():\n    import hmmlib.y\nx = 1\n"
+    files = {f"hmmlib/{name}.py": text for name, text in files.items()} | {"hmmlib/moving/x.js": "1"}
+    files |= {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
     files |= {"notebooks/a.md": SOURCE, "_config.yml": (ROOT / "_config.yml").read_text()}
-    files |= {"hmmlib/folder/x.py": "def f():\n    import hmmlib.y\n", "hmmlib/moving/x.js": "1"}
-    files |= {f"hmmlib/{name}.py": "x = 1\n" for name in ("__init__", "folder/__init__", "y", "unread")}
-    files |= {"hmmlib/experiments/store.py": "x = 1\n"}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

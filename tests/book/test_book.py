@@ -9,8 +9,10 @@ import re
 from functools import cache
 from html.parser import HTMLParser
 
+import book_setup
 import built_book
 import pytest
+import works_map
 import yaml
 from built_book import HTML, ROOT, chapters
 from companion.evidence.statements import STATEMENTS
@@ -19,20 +21,20 @@ from companion.pages import EQUATIONS
 pytestmark = built_book.needed()
 
 
+@cache
 class Page(HTMLParser):
     """Links, loaded files, ids and text of a page."""
 
     def __init__(self, name: str):
         super().__init__()
-        self.links, self.loaded, self.ids, self.words = [], [], set(), []
+        self.links, self.loaded, self.ids, self.words = [], [], [], []
         self.html = (HTML / f"{name}.html").read_text()
         self.feed(self.html)
-        self.text = "".join(self.words)
+        self.text = re.sub(r"\s+", " ", "".join(self.words))
 
     def handle_starttag(self, tag, attributes):
         found = dict(attributes)
-        if "id" in found:
-            self.ids.add(found["id"])
+        self.ids += [found["id"]] if "id" in found else []
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
         if tag in {"script", "img", "source", "iframe"} and found.get("src"):
@@ -44,86 +46,108 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-page_of = cache(Page)
-each_page = pytest.mark.parametrize("name", chapters())
+def address() -> str:
+    if repository := os.environ.get("GITHUB_REPOSITORY"):
+        return f"https://github.com/{repository}"
+    return yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
 
 
-@each_page
-def test_nothing_is_loaded_from_another_host_and_every_reference_is_resolved(name):
-    for address in page_of(name).loaded:
-        assert not re.match(r"(https?:)?//", address), address
-        path = (HTML / name).parent / address.split("?")[0].split("#")[0]
-        assert address.startswith("data:") or path.resolve().is_file(), address
-    for script in re.findall(r"<script(?![^>]*src=)[^>]*>(.*?)</script>", page_of(name).html, re.DOTALL):
+@pytest.mark.parametrize("name", chapters())
+def test_a_page_loads_nothing_from_another_host_and_every_reference_and_link_of_it_leads_somewhere(name):
+    page, folder = Page(name), (HTML / name).parent
+    for file in page.loaded:
+        assert not re.match(r"(https?:)?//", file), file
+        assert file.startswith("data:") or (folder / re.split("[?#]", file)[0]).resolve().is_file(), file
+    for script in re.findall(r"<script(?![^>]*src=)[^>]*>(.*?)</script>", page.html, re.DOTALL):
         assert not re.search(r"import\(|\.src\s*=|fetch\(", script), script[:200]
     unresolved = r"\{(?:prf:ref|eq|cite|doc|ref|numref|glue)[^}]*\}|Traceback \(most recent call last\)|\?\?"
-    assert not re.search(unresolved, page_of(name).text)
-
-
-@each_page
-def test_every_link_lands_in_the_book_or_in_its_own_repository(name):
-    for link in page_of(name).links:
-        if re.match(r"[a-z]+:|//", link):
-            continue
+    assert not re.search(unresolved, page.text)
+    ids = [one for one in page.ids if one not in ("proof", "proof-content")]  # which sphinx-proof gives to each proof
+    assert len(ids) == len(set(ids))
+    for link in page.links:
         path, _, anchor = link.partition("#")
-        target = (HTML / name).parent / path if path else HTML / f"{name}.html"
-        assert target.resolve().exists(), link
-        if anchor and target.suffix == ".html":
-            page = str(target.resolve().relative_to(HTML.resolve()).with_suffix(""))
-            assert anchor in page_of(page).ids, link
-    address = yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
-    if repository := os.environ.get("GITHUB_REPOSITORY"):
-        address = f"https://github.com/{repository}"
-    outside = [link for link in page_of(name).links if "github" in link]
+        if not re.match(r"[a-z]+:|//", link):
+            target = (folder / path if path else HTML / f"{name}.html").resolve()
+            assert target.exists(), link
+            if anchor and target.suffix == ".html":
+                assert anchor in Page(str(target.relative_to(HTML.resolve()).with_suffix(""))).ids, link
+    outside = [link for link in page.links if "github" in link]
+    colab = f"https://colab.research.google.com/github/{address().removeprefix('https://github.com/')}/blob/main/"
     assert outside
-    assert all(link.startswith(address) or link.startswith("https://colab.research.google.com") for link in outside)
+    assert all(link.startswith((address(), colab)) for link in outside)
     if name.startswith("notebooks/"):
-        path = f"/blob/main/{name}.ipynb"
-        assert (
-            f"https://colab.research.google.com/github/{address.removeprefix('https://github.com/')}{path}" in outside
-        )
+        assert f"{colab}{name}.ipynb" in outside
         assert (ROOT / f"{name}.ipynb").is_file()
+        facts = r"(, (Section|Appendix) [\w.]+)? · \d+ (s|minutes) to run, when this page was built · open in Colab · "
+        assert re.search(rf"\d+ min to read · the paper{facts}source", page.text)
+        example = re.search(rf"papermill {name}\.ipynb mine/out\.ipynb -p (\w+) \d", page.text)[1]
+        assert re.search(rf"^{example}: ", (ROOT / f"{name}.md").read_text(), re.MULTILINE)
+        assert 'class="cell_output' in page.html
+
+
+def test_an_old_address_leads_to_the_page_or_file_that_has_its_content_now():
+    for name in book_setup.MOVED:
+        link, target = Page(name).links[0], re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', Page(name).html)
+        assert link == target[1]
+        file = ROOT / link.removeprefix(f"{address()}/blob/main/") if ":" in link else (HTML / name).parent / link
+        assert file.is_file(), name
+        assert ":" in link or str(file.resolve().relative_to(HTML.resolve()).with_suffix("")) in chapters()
 
 
 def test_statements_have_the_papers_numbers_and_where_they_are_mentioned_they_are_links():
-    section, index = page_of("notebooks/3-hmm").html, page_of("book/index").html
+    section, index = Page("notebooks/3-hmm").html, Page("book/index").html
     assert re.search(r'href="[^"]*#equation-paper-eq-3-1"[^>]*>\(3\.1\)', section)
     assert re.search(r'href="#paper-asm-3-1"[^>]*>.*?Assumption 3\.1', section)
     assert re.search(r'href="[^"]*3-hmm.html#paper-thm-3-3"[^>]*>Theorem 3.3<', index)
     assert re.search(r'#paper-thm-4-3"[^>]*>Theorems 4.3<.*?#paper-thm-4-6"[^>]*>4.6<', index)
+    page = (ROOT / "book" / "later-work.md").read_text()
+    assert Page("book/later-work").html.count('class="question"') == len(works_map.questions(page)) > 0
+
+
+def data(name: str) -> dict:
+    """What the pages load when a reader first asks for a card."""
+    script = (HTML / "_static" / "companion" / f"{name}.js").read_text()
+    found = json.loads(re.fullmatch(rf"companion.{name}\((.*)\);\n", script)[1])
+    used = set(re.findall(r'<use href=\\?"#([A-Z0-9]+-[0-9A-F]+)', json.dumps(found)))
+    assert used <= set(re.findall(r'<path id=\\?"([^"\\]+)', json.dumps(found)))
+    return found["data"]
 
 
 def test_the_ledger_and_the_cards_have_every_statement_every_equation_and_its_code():
-    ledger, folder = page_of("book/ledger"), HTML / "_static" / "companion"
-    cards = json.loads(re.fullmatch(r"companion.statements\((.*)\);\n", (folder / "statements.js").read_text())[1])
-    for name, shown_on, label in ((s.name, s.page, s.label) for s in STATEMENTS):
-        assert f"{shown_on.split('/')[-1]}.html#{label}" in ledger.html
-        assert label in page_of(shown_on).ids
-        assert name in ledger.text
-        assert cards["data"][label]["page"] == shown_on
-        assert name in re.sub(r"<[^>]+>", "", cards["data"][label]["html"])
+    ledger, cards = Page("book/ledger"), data("statements")
+    for one in STATEMENTS:
+        assert f"{one.page.split('/')[-1]}.html#{one.label}" in ledger.html
+        assert one.label in Page(one.page).ids
+        assert one.name in ledger.text
+        assert cards[one.label]["page"] == one.page
+        assert one.name in re.sub(r"<[^>]+>", "", cards[one.label]["html"])
     for equation in EQUATIONS:
         anchor = f"equation-{equation.label}".lower()
         assert f"{equation.page.split('/')[-1]}.html#{anchor}" in ledger.html
-        assert anchor in page_of(equation.page).ids
-        assert cards["data"][anchor]["title"] == f"Equation ({equation.number})"
+        assert anchor in Page(equation.page).ids
+        assert cards[anchor]["title"] == f"Equation ({equation.number})"
+    for card in cards.values():  # stands on any page
+        assert not re.search(r"<a |<(div|p|span|section) [^>]*\bid=", card["html"])
     links = set(re.findall(r"/blob/main/((?:hmmlib|book/companion)/[a-z0-9_/]+\.py)#L(\d+)", ledger.html))
     assert len(links) >= 29 + 10
     for path, line in links:
         assert (ROOT / path).read_text().splitlines()[int(line) - 1].strip()
-    notation = json.loads(re.fullmatch(r"companion.notation\((.*)\);\n", (folder / "notation.js").read_text())[1])
-    assert notation["data"].count("<tr") == page_of("book/notation").html.count("<tr") >= 40
-    for data in (cards, notation):
-        used = set(re.findall(r'<use href=\\?"#([A-Z0-9]+-[0-9A-F]+)', json.dumps(data)))
-        assert used <= set(re.findall(r'<path id=\\?"([^"\\]+)', json.dumps(data)))
+    assert data("notation").count("<tr") == Page("book/notation").html.count("<tr") >= 40
 
 
-@pytest.mark.parametrize("name", [name for name in chapters() if name.startswith("notebooks/")])
-def test_each_notebooks_page_says_how_long_and_where_to_rerun_it(name):
-    text = re.sub(r"\s+", " ", page_of(name).text)
-    assert re.search(
-        r"(\d+) min to read · the paper(, (Section|Appendix) [\w.]+)? · \d+ (s|minutes) to run, "
-        r"when this page was built · open in Colab · source",
-        text,
-    )
-    assert f"papermill {name}.ipynb mine/out.ipynb -p " in text
+def test_the_ledgers_rows_say_what_was_found():
+    entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
+    rows = re.findall(r'<tr class="ruling-([\w-]+) kind-[^>]*>(.*?)</tr>', Page("book/ledger").html, re.DOTALL)
+    for entry, (ruling, row) in zip(entries, rows, strict=True):
+        text = re.sub(r"<[^>]+>|\s+", " ", row)
+        assert f"{entry['instances']:,} random models" in text
+        assert f"in {entry['control_fails']} of {entry['control_instances']}" in text
+        assert ("Exact arithmetic: no difference" in text) == bool(entry["identity"])
+        assert ("All patterns of zeros" in text) == bool(entry["patterns"])
+        if entry["name"].startswith("Assumption"):
+            assert (ruling, "never disagrees" in text) == ("condition", True)
+        else:
+            assert ruling.replace("-", " ") == entry["grade"]
+            assert ("it is off in" in text) == (entry["printed"] != entry["verdict"])
+            assert ("in this form" in text) == bool(entry["corrected"])
+            assert ("Not needed" in text) == bool(entry["unneeded"])

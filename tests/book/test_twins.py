@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -13,57 +14,41 @@ import nbformat
 import papermill
 import portable
 import pytest
+from faults import no_longer_than
 
 import notebooks as pipeline
 
-GITHUB, COLAB = (
-    "https://" + "github.com/someone/something",
-    "https://colab.research.google." + "com/github/someone/something",
-)
+GITHUB = "https://" + "github.com/someone/something"
+COLAB = "https://colab.research.google." + "com/github/someone/something"
+
+PLAIN = {
+    "by {prf:ref}`paper-thm-3-3` and {eq}`paper-eq-B-1`": "by Theorem 3.3 and (B.1)",
+    "read {cite}`lester2021power`; {cite:t}`lester2021power`": "read (Lester et al., 2021); Lester et al. (2021)",
+    "a {term}`left inverse`, {term}`heads <head>`": "a left inverse, heads",
+    r"$\P[X] + \Pr(x)$, $\supp(\mu)$": r"$\mathrm{P}[X] + \Pr(x)$, $\operatorname{supp}(\mu)$",
+    "$$\nx\n$$ (paper-eq-3-1)": "$$\nx\n\\tag{3.1}\n$$",
+    ":::{prf:theorem} A\n:label: paper-thm-3-3\n\nIt holds.\n:::": "> **Theorem 3.3** (A).\n>\n> It holds.",
+    "::::{dropdown} A\n:::{prf:proof}\nB\n:::\n::::": (
+        "<details>\n<summary>A</summary>\n\n**Proof.** B ∎\n\n</details>"
+    ),
+    "[p](../book/notation.md)": f"[p]({GITHUB}/blob/main/book/notation.md)",
+    "[h](3-hmm.ipynb#x)": f"[h]({COLAB}/blob/main/notebooks/3-hmm.ipynb#x)",
+}
+REFUSED = {
+    ":::{dropdown} More\ntext": "not closed: dropdown More",
+    "see {doc}`3-hmm`": "a notebook can use the roles prf:ref",
+    "by {prf:ref}`the head <paper-thm-3-3>`": "a notebook can use the roles prf:ref",
+    "```{note}\nthis\n```": "a notebook can use boxes with colons only",
+    "(a-target)=\n## Heading": "a notebook can use boxes with colons only",
+}
 
 
-def plain(text: str) -> str:
-    return portable.plain(text, GITHUB, "main")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("by {prf:ref}`paper-thm-3-3` and {eq}`paper-eq-B-1`", "by Theorem 3.3 and (B.1)"),
-        ("read {cite}`lester2021power`", "read (Lester et al., 2021)"),
-        ("{cite:t}`lester2021power`", "Lester et al. (2021)"),
-        ("a {term}`left inverse`, {term}`heads <head>`", "a left inverse, heads"),
-        (r"$\P[X] + \Pr(x)$, $\supp(\mu)$", r"$\mathrm{P}[X] + \Pr(x)$, $\operatorname{supp}(\mu)$"),
-        ("$$\nx\n$$ (paper-eq-3-1)", "$$\nx\n\\tag{3.1}\n$$"),
-        (
-            ":::{prf:theorem} A name\n:label: paper-thm-3-3\n\nIt holds.\n:::",
-            "> **Theorem 3.3** (A name).\n>\n> It holds.",
-        ),
-        (
-            "::::{dropdown} A\n:::{prf:proof}\nB\n:::\n::::",
-            "<details>\n<summary>A</summary>\n\n**Proof.** B ∎\n\n</details>",
-        ),
-        ("[p](../book/notation.md)", f"[p]({GITHUB}/blob/main/book/notation.md)"),
-        ("[h](3-hmm.ipynb#x)", f"[h]({COLAB}/blob/main/notebooks/3-hmm.ipynb#x)"),
-    ],
-)
-def test_markdown_that_any_viewer_shows(text, expected):
-    assert plain(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (":::{dropdown} More\ntext", "not closed: dropdown More"),
-        ("see {doc}`3-hmm`", "a notebook can use the roles prf:ref"),
-        ("by {prf:ref}`the head <paper-thm-3-3>`", "a notebook can use the roles prf:ref"),
-        ("```{note}\nthis\n```", "a notebook can use boxes with colons only"),
-        ("(a-target)=\n## Heading", "a notebook can use boxes with colons only"),
-    ],
-)
-def test_what_a_viewer_cannot_show_is_refused(text, words):
-    with pytest.raises(ValueError, match=words):
-        plain(text)
+def test_markdown_becomes_what_any_viewer_shows_and_what_none_can_show_is_refused():
+    for text, expected in PLAIN.items():
+        assert portable.plain(text, GITHUB, "main") == expected
+    for text, words in REFUSED.items():
+        with pytest.raises(ValueError, match=words):
+            portable.plain(text, GITHUB, "main")
 
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
@@ -75,8 +60,7 @@ def test_a_twin_is_plain_deterministic_and_not_edited_and_papermill_describes_it
     macros = "|".join(portable.macros())
     left = rf"\{{[a-z:]+\}}`|^:::|\\({macros})(?![A-Za-z])|\(paper-|\]\(\.\."
     assert not re.search(left, markdown, re.MULTILINE)
-    first, parameters, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
-    assert first == pipeline.bootstrap()
+    _, parameters, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
     assert not pipeline.is_edited(source.with_suffix(".ipynb"))
     shown = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
     calls = [node for node in ast.walk(ast.parse(code)) if getattr(getattr(node, "func", None), "id", "") == "check"]
@@ -85,52 +69,47 @@ def test_a_twin_is_plain_deterministic_and_not_edited_and_papermill_describes_it
     assert all(len(line) <= 78 for line in parameters.splitlines())
 
 
-def kept(twin: Path) -> list[Path]:
-    return sorted((twin.parents[1] / "mine" / "edited").glob("*"))
+def kept(project) -> list[Path]:
+    return sorted((project.root / "mine" / "edited").glob("*"))
 
 
-def saved(twin: Path, change) -> None:
+def saved(twin: Path, change) -> bytes:
     """Change a notebook and save it, as an editor would."""
     notebook = nbformat.read(twin, 4)
     change(notebook)
     nbformat.write(notebook, twin)
+    return twin.read_bytes()
 
 
-def opened_and_saved(notebook):
-    """What JupyterLab writes of a notebook in which nothing was done."""
+def opened(notebook):
+    """What JupyterLab changes in a notebook in which nothing is done."""
     notebook.metadata.kernelspec.display_name = "Python 3 (ipykernel)"
-    notebook.metadata.language_info = {"name": "python", "version": "3.11.7", "pygments_lexer": "ipython3"}
     notebook.cells[2].execution_count = 1
 
 
-def with_an_output(notebook):
-    notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="seed 0\n")]
-
-
-EDITS = {
-    "a word": lambda n: n.cells[0].update(source=n.cells[0].source + "!"),
-    "a cell more": lambda n: n.cells.append(nbformat.v4.new_code_cell("1 + 1")),
-    "the last cell left out": lambda n: n.cells.pop(),
-    "another order": lambda n: n.cells.reverse(),
-    "a kind": lambda n: n.cells.__setitem__(0, nbformat.v4.new_raw_cell(n.cells[0].source, id=n.cells[0].id)),
-    "outputs": with_an_output,
-    "all cells gone": lambda n: n.cells.clear(),
-}
+OUTPUT = nbformat.v4.new_output("stream", text="seed 0\n")
+EDITS = [
+    lambda n: n.cells[0].update(source=n.cells[0].source + "!"),
+    lambda n: n.cells.append(nbformat.v4.new_code_cell("1 + 1")),
+    lambda n: n.cells.pop(),
+    lambda n: n.cells.reverse(),
+    lambda n: n.cells.__setitem__(0, nbformat.v4.new_raw_cell(n.cells[0].source, id=n.cells[0].id)),
+    lambda n: n.cells[-1].update(outputs=[OUTPUT]),
+    lambda n: n.cells.clear(),
+]
 
 
 def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_is(project, capsys):
-    twin, edits = project.path, []
-    written, source = twin.read_bytes(), twin.with_suffix(".md").read_text()
-    saved(twin, opened_and_saved)
+    twin, written, source = project.path, project.path.read_bytes(), project.path.with_suffix(".md")
+    saved(twin, opened)
     assert pipeline.write_twins(check=False) == 1, "it is as its source gives it again"
-    for word in ("A lemma", "A claim"):  # twice, as an author would, without a commit between
-        twin.with_suffix(".md").write_text(source.replace("A claim", word))
+    for word in ("claim", "lemma"), ("lemma", "claim"):  # as an author would
+        source.write_text(source.read_text().replace(*word))
         assert pipeline.write_twins(check=False) == 1
-    assert kept(twin) == []
-    capsys.readouterr()
-    for edit in EDITS.values():  # several within a second
-        saved(twin, edit)
-        edits.append(twin.read_bytes())
+    assert kept(project) == []
+    edits = []
+    for edit in EDITS:  # several within a second
+        edits.append(saved(twin, edit))
         assert pipeline.write_twins(check=True) == 1
         assert "keeps its edits in mine/edited" in capsys.readouterr().err
         assert twin.read_bytes() == edits[-1], "a check changes nothing"
@@ -139,41 +118,36 @@ def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_
         assert twin.read_bytes() == written
     for content in (b"", b"3", b"\xff\xfe", b"<<<<<<< ours\n", b'{"cells": [3]}'):  # no notebook any more
         twin.write_bytes(content)
-        edits.append(content)
         assert pipeline.write_twins(check=False) == 1
-    assert sorted(copy.read_bytes() for copy in kept(twin)) == sorted(edits)
+        edits.append(content)
+    assert sorted(copy.read_bytes() for copy in kept(project)) == sorted(edits)
     assert pipeline.write_twins(check=False) == 0
 
 
-def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(project, monkeypatch):
-    def full(path, copy):
-        copy.write_bytes(path.read_bytes()[:10])
-        raise OSError("no space left")
-
-    saved(project.path, EDITS["a word"])
-    mine = project.path.read_bytes()
-    monkeypatch.setattr(pipeline.shutil, "copy2", full)
-    with pytest.raises(OSError, match="no space left"):
+def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(project):
+    mine = saved(project.path, EDITS[0])
+    with no_longer_than(len(mine) // 2), pytest.raises(OSError, match="File too large"):
         pipeline.write_twins(check=False)
-    assert (project.path.read_bytes(), kept(project.path)) == (mine, [])
+    assert (project.path.read_bytes(), kept(project)) == (mine, [])
 
 
 def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, capsys):
-    def sync(path: Path) -> str:
-        command = [sys.executable, "-m", "jupytext", "--sync", path.name]
-        return subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True).stdout
+    def sync(*paths: Path) -> str:
+        command = [sys.executable, "-m", "jupytext", "--sync", *paths]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     pipeline.write_copies()
     notebook = project.root / "mine" / "notebooks" / "a.ipynb"
     text = notebook.with_suffix(".md")
     assert jupytext.read(text).cells[0].source == nbformat.read(notebook, 4).cells[0].source
-    assert "Updating a.ipynb" not in sync(notebook), "they are alike from the beginning"
-    for newer, older, value in ((text, notebook, "7"), (notebook, text, "8")):
-        newer.write_text(newer.read_text().replace("seed: int = ", f"seed: int = {value}"))
-        os.utime(newer, (time.time() + 600 * int(value),) * 2)
-        assert f"Updating {older.name}" in sync(newer)
-        assert f"seed: int = {value}" in older.read_text()
-    assert "Updating" not in sync(project.path), "the project's own are no pair for Jupytext: their text has more in it"
+    assert "Updating" not in sync(notebook, project.path), "alike from the beginning; the project's own are no pair"
+    other = Path(shutil.copytree(notebook.parent, project.root / "mine" / "other")) / "a.ipynb"
+    for path in (text, other):
+        path.write_text(path.read_text().replace("seed: int = ", "seed: int = 7"))
+        os.utime(path, (time.time() + 600,) * 2)
+    sync(text, other)
+    assert "seed: int = 7" in notebook.read_text()
+    assert "seed: int = 7" in other.with_suffix(".md").read_text()
     text.unlink()
     mine = notebook.read_bytes()
     pipeline.write_copies()

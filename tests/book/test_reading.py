@@ -1,0 +1,241 @@
+"""What a reader does on a page, in a browser: definitions at hand, code shown, figures moved, tables sorted, the ledger
+filtered. Needs `make book` and a Chromium; in CI neither may be missing."""
+
+import json
+import re
+
+import built_book
+import pytest
+from browser import barriers, faults
+from built_book import ROOT
+from moving_figures import PAGES
+from playwright.sync_api import expect
+from record import slow
+
+pytestmark = built_book.needed(chromium=True)
+
+PHONE = dict(width=390, has_touch=True, is_mobile=True)
+THEOREM = "article a[href$='3-hmm.html#paper-thm-3-3']"
+"""Mentions of Theorem 3.3 on another page than its own."""
+G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
+"""The letter G in a formula."""
+
+
+# Notation, cards and code
+
+
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=slow), 390])
+def test_notation_panel(view, width):
+    """The quick one: on a phone."""
+    watched = view(width)
+    page = watched.open("notebooks/3-hmm.html")
+    button, panel = page.get_by_role("button", name="Notation", exact=True), page.get_by_role("dialog", name="Notation")
+    for press in (button.click, lambda: button.press("Enter")):
+        press()
+        expect(panel).to_be_visible()
+        assert panel.locator("tbody tr:has(mjx-container)").count() >= 30
+        assert not faults(page)
+        page.keyboard.press("Escape")
+        expect(panel).to_be_hidden()
+        expect(button).to_be_focused()
+    assert not watched.wrong
+
+
+def test_cards_on_hovering_and_on_focus_also_from_a_folder_of_any_name(view):
+    watched = view(home="from a folder")
+    box = watched.open("notebooks/3-hmm.html").locator("[id='paper-thm-3-3']")
+    words = max(re.split(r"\n|\s{2,}", box.locator("p").nth(1).inner_text()), key=len).strip()[:40]
+    page = watched.open("notebooks/3-1-prompt.html")
+    card = page.get_by_role("tooltip")
+    expect(card).to_have_count(0)
+    page.locator(THEOREM).first.hover()
+    expect(card).to_contain_text("Theorem 3.3")
+    expect(card).to_contain_text(words)
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    page.locator(G).first.hover()
+    expect(card).to_contain_text("masked language model")
+    page.keyboard.press("Tab")
+    page.locator(THEOREM).first.focus()
+    expect(card).to_contain_text("Theorem 3.3")
+    assert not [*faults(page), *watched.wrong]
+
+
+def test_cards_on_tapping_and_a_link_whose_card_cannot_come_still_leads_there(view):
+    watched = view(**PHONE)
+    page = watched.open("notebooks/3-1-prompt.html")
+    card = page.get_by_role("tooltip")
+    page.locator(THEOREM).first.tap()
+    expect(card).to_contain_text("Theorem 3.3")
+    assert page.url.endswith("notebooks/3-1-prompt.html"), "a first tap shows the card and does not leave the page"
+    page.locator("article h1").first.tap()
+    expect(card).to_be_hidden()
+    page.locator(G).first.tap()
+    expect(card).to_contain_text("masked language model")
+    page.locator("article h1").first.tap()
+    page.locator(THEOREM).first.tap()
+    card.get_by_role("link", name="Go there").tap()
+    page.wait_for_url("**/3-hmm.html#paper-thm-3-3")
+    page.route(re.compile(r"/companion/(statements|notation)\.js"), lambda route: route.abort())
+    watched.open("notebooks/3-1-prompt.html").locator(THEOREM).first.tap()
+    page.wait_for_url("**/3-hmm.html#paper-thm-3-3")
+    page.get_by_role("button", name="Notation", exact=True).tap()
+    page.wait_for_url("**/book/notation.html")
+
+
+def test_code_is_shown_at_a_click_and_stays_so_on_the_next_page_and_a_link_opens_what_is_folded(view):
+    watched = view()
+    page = watched.open("notebooks/3-hmm.html")
+
+    def shown() -> tuple[bool, bool]:
+        """Whether any code is hidden, and whether the lines that are a page's idea are there."""
+        hidden = page.locator("article .cell:not(.tag_idea) .cell_input").evaluate_all(
+            "all => all.filter(e => !e.closest('details') && !e.checkVisibility()).length"
+        )
+        return hidden > 0, page.locator("article .tag_idea .cell_input").first.is_visible()
+
+    assert shown() == (True, True)
+    page.get_by_role("button", name="Show all code of this page").click()
+    assert shown() == (False, True)
+    page = watched.open("notebooks/3-1-prompt.html")
+    assert shown() == (False, True)
+    page.get_by_role("button", name="Hide the code of this page").click()
+    assert shown() == (True, True)
+    closing = page.locator("details.closing")
+    assert not closing.evaluate("e => e.open")
+    inside = closing.locator("[id]").first.get_attribute("id")
+    page.evaluate("id => { location.hash = id; }", inside)
+    expect(closing).to_have_attribute("open", "")
+    assert not watched.wrong
+
+
+# Figures that move: what each of them does is in tests/figures/test_interactive_html.py
+
+QUICK = ("served", "notebooks/4-1-attention-head")
+MOVING = [QUICK, *(pytest.param("from a folder", name, marks=slow) for name in PAGES)]
+
+
+@pytest.mark.parametrize(("home", "name"), MOVING)
+def test_interactive_figures_move_and_return(view, home, name):
+    """The quick one: the page with two figures."""
+    watched = view(390, home=home)
+    page = watched.open(f"{name}.html")
+    figures = page.locator("div.moving")
+    assert figures.count() == PAGES[name]
+    for figure in figures.all():
+
+        def state() -> tuple[str, list[str]]:
+            return figure.inner_text(), figure.locator("svg").evaluate_all("all => all.map(e => e.outerHTML)")
+
+        reset = figure.get_by_role("button", name=re.compile("^reset", re.IGNORECASE)).first
+        reset.click()
+        text, drawn = state()
+        for slider in figure.locator("input[type=range]").all():
+            slider.focus()
+            room = slider.input_value() != slider.get_attribute("max")
+            for _ in range(3):
+                page.keyboard.press("ArrowRight" if room else "ArrowLeft")
+            assert state()[0] != text
+            assert state()[1] != drawn
+            reset.click()
+        for field in figure.locator("input[type=text]").all():
+            field.fill(field.input_value().rpartition(" ")[0])
+            assert state() != (text, drawn)
+            reset.click()
+        assert state() == (text, drawn)
+    assert page.locator("div.moving input[type=range]").count()
+    assert not [*faults(page), *watched.wrong]
+
+
+# Tables
+
+SORTED = {
+    "accuracy": ["9.5% ± 1%", "80% ± 30%", "94.1% ± 2.6%", "100.0% ± 0%", "–"],
+    "time": ["3.00 µs", "10.2 ms", "451 ms", "1.07 s", "2.0 min"],
+    "size": ["−2", "1e-09", "0.5", "51,200,000", "2.41·10¹⁰"],
+    "name": ["10 more words", "Alpha", "alpha, two", "beta", "gamma"],
+    "list": ["8 × 129", "500, 1", "not in 1100 steps", "4000, 400, 1000", ""],
+}
+ORDER = [2, 0, 3, 4, 1]
+
+
+def test_a_click_sorts_numbers_as_numbers_and_words_as_words(view, tmp_path):
+    """On a page with the book's script, a table of ten rows, which can be sorted, and one of eight, which cannot."""
+    head = "".join(f"<th><p>{name}</p></th>" for name in SORTED)
+    lines = ["".join(f"<td>{texts[k]}</td>" for texts in SORTED.values()) for k in ORDER * 2]
+    tables = ["".join(f"<tr>{line}</tr>" for line in lines[:rows]) for rows in (10, 8)]
+    script = f'<script src="{(ROOT / "book" / "_static" / "companion" / "tables.js").as_uri()}" defer></script>'
+    text = "".join(f"<table class=dataframe><thead><tr>{head}</tr></thead><tbody>{rows}</table>" for rows in tables)
+    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf8>{script}<article>{text}</article>", "utf8")
+    page = view(home=f"{tmp_path.as_uri()}/").open("page.html")
+    table, short = page.locator("table").all()
+    assert short.locator("button").count() == 0
+    rows = table.locator("tbody tr").all_inner_texts()
+    for k, (name, ascending) in enumerate(SORTED.items()):
+        cells, button = table.locator(f"tbody td:nth-child({k + 1})"), table.get_by_role("button", name=name)
+        before = cells.all_inner_texts()
+        button.click()
+        assert table.locator("th[aria-sort=ascending]").all_inner_texts() == [name], "by one column"
+        assert cells.all_inner_texts() == [text for text in ascending for _ in range(2)]
+        assert sorted(table.locator("tbody tr").all_inner_texts()) == sorted(rows), "rows stay whole"
+        button.press("Enter")
+        assert table.locator("th[aria-sort=descending]").all_inner_texts() == [name]
+        told, nothing = ([text for text in ascending if (text in ("–", "")) == empty] for empty in (False, True))
+        assert cells.all_inner_texts() == [text for text in told[::-1] + nothing for _ in range(2)], (
+            "nothing comes last"
+        )
+        button.press("Space")
+        assert table.locator("th[aria-sort]").count() == 0
+        assert cells.all_inner_texts() == before
+
+
+@pytest.mark.parametrize(("name", "labelled"), [("book/notation", False), ("book/ledger", True)])
+def test_on_a_phone_a_cell_of_a_stacked_table_has_its_columns_name_where_it_needs_one(view, name, labelled):
+    second = view(390).open(f"{name}.html").locator("table.stacked:not(.plain) td[data-label]:nth-child(2)")
+    labels = set(second.evaluate_all("all => all.map(e => getComputedStyle(e, '::before').content)"))
+    assert "none" not in labels
+    assert bool(labels) == labelled, "letters, meanings and code can be told apart"
+
+
+def test_on_a_phone_the_last_column_of_a_wide_table_can_be_reached_and_its_first_one_stays(view):
+    page, beyond = view(390).open("notebooks/published-curve.html"), []
+    for table in page.locator("article .cell_output table.dataframe:visible").all():
+        first, last = (table.locator(f"th:{which}-child").first for which in ("first", "last"))
+        start = first.bounding_box()["x"]
+        beyond.append(last.bounding_box()["x"] > 390)
+        table.evaluate("e => { e.parentElement.scrollLeft = 9999; }")
+        assert last.bounding_box()["x"] + last.bounding_box()["width"] <= 390
+        assert abs(first.bounding_box()["x"] - start) <= 2
+    assert any(beyond)
+
+
+@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=slow)])
+def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
+    """The quick one: on a desktop."""
+    entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
+    everything = [entry["name"] for entry in entries]
+    page = view(width).open("book/ledger.html")
+    form = page.get_by_role("form", name="Filter the ledger")
+
+    def shown() -> list[str]:
+        links = page.locator("table.statements tbody td:first-child a:first-child")
+        names = links.evaluate_all("all => all.filter(e => e.checkVisibility()).map(e => e.textContent)")
+        expect(form.get_by_role("status")).to_have_text(f"{len(names)} of {len(entries)} statements")
+        return names
+
+    assert shown() == everything
+    slips = [entry["name"] for entry in entries if entry["grade"] == "slip"]
+    form.get_by_label("Ruling").select_option(f"slip ({len(slips)})")
+    assert shown() == slips
+    form.get_by_label("Ruling").select_option(label="all")
+    form.get_by_label("Kind").select_option(f"theorem ({sum('Theorem' in name for name in everything)})")
+    assert shown() == [name for name in everything if name.startswith("Theorem")]
+    for word, found in {"h0": "Theorem 3.3", "prompt ATTENTION": "Theorem 4.6"}.items():  # the first as H₀
+        form.get_by_label("Word").fill(word)
+        assert found in shown() != everything
+    form.get_by_label("Word").fill("nonsense-word-xyz")
+    assert shown() == []
+    form.get_by_role("button", name="Show all").press("Enter")
+    expect(form.get_by_role("status")).to_contain_text(f"{len(entries)} of")
+    assert shown() == everything
+    assert not [*faults(page), *barriers(page)]
