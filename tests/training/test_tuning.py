@@ -3,8 +3,6 @@
 Tuning is held against a second way: AdamW and its schedule written out, on scores that are computed otherwise.
 """
 
-from math import inf, nan
-
 import numpy as np
 import pytest
 import torch
@@ -191,8 +189,7 @@ def test_a_tuned_exact_prompt_is_that_of_steps_by_hand(plan):
     prompt, head = tune_exact_prompt(MODEL, BELIEFS, labels, plan, 4)
     np.testing.assert_allclose(head.weights, weights, rtol=1e-6)
     np.testing.assert_allclose(prompt, raw.sigmoid(), rtol=1e-6)
-    assert not prompt.requires_grad
-    assert not head.weights.requires_grad
+    assert (prompt.dtype, prompt.requires_grad, head.weights.requires_grad) == (torch.float64, False, False)
     prompt, _ = tune_exact_prompt(MODEL.to(dtype=torch.float32), BELIEFS, labels, plan, 4)
     assert prompt.dtype == torch.float32
 
@@ -260,9 +257,7 @@ def test_a_tick_comes_before_each_batch_and_may_end_the_tuning(network):
 
 def test_tuning_that_diverges_is_an_error():
     probs, labels = examples(20, 5)
-    with pytest.raises(
-        FloatingPointError, match=r"tuning diverged, at rates of 1e\+308: what was trained is no longer"
-    ):
+    with pytest.raises(FloatingPointError, match=r"tuning diverged, at rates of 1e\+308: what was trained is no"):
         tune_head(probs, labels, Tuning(3, 8, 1e308, 0.1), 0)
 
 
@@ -299,6 +294,7 @@ RUN = dict(network=build(Shape(1, 8, 2, 8), 4, 0), model=HMM_3_4, plan=Pretraini
 HEAD = dict(probs=PROBS, labels=TWO, plan=PLAN, seed=0)
 EXACT = dict(model=HMM_3_4, posteriors=torch.full((2, 3), 1 / 3), labels=TWO, plan=PLAN, seed=0)
 WRONG = [
+    (Tuning, dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1), "warmup", 1.5, "from 0 to 1, not 1.5"),
     (Pretraining, TRAIN, "masked", 1.5, "from 0 to 1, not 1.5"),
     (Pretraining, TRAIN, "masking", "never", "always, bert, not 'never'"),
     (Pretraining, TRAIN, "precision", "double", "single, half, float16, not 'double'"),
@@ -311,9 +307,8 @@ WRONG = [
     (tune_prompt, PROMPT, "prompt_length", 5, "need 11 positions, 5 of them for a prompt, but the network has 10"),
     (tune_prompt, PROMPT, "start", "other", "uniform, vocabulary, not 'other'"),
     (tune_head, HEAD, "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
-    (tune_head, HEAD, "probs", PROBS * nan, "finite, but holds NaN or infinity"),
     (tune_attention, HEAD, "probs", PROBS, "3 dimensions, not shape (2, 4)"),
-    (tune_exact_prompt, EXACT, "posteriors", [[inf] * 3] * 2, "finite, but holds NaN or infinity"),
+    (tune_exact_prompt, EXACT, "posteriors", PROBS, "shape (any, 3), not (2, 4)"),
     (TunedAttention(*torch.ones(2, 5, 1), torch.ones(7, 1)), {}, "probs", PROBS, "shape (any, 7, 5), not (2, 4)"),
     (accuracy, dict(head=LinearHead([1.0] * 4), probs=PROBS), "labels", [True], "shape (2,), not (1,)"),
     (accuracy, dict(probs=PROBS, labels=TWO), "head", max, "type LinearHead or TunedAttention, not builtin_function"),
