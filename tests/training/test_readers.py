@@ -92,7 +92,7 @@ def test_a_causal_model_is_known_by_its_name_with_what_peft_adds_too():
 
 
 def test_a_network_of_build_gives_the_same_through_either_reader_also_behind_a_prompt():
-    network, tokens = lively(), inputs()
+    network, tokens = lively(), inputs(520)  # more than are computed at once
     own, through = as_reader(network), FromTransformers(network, range(4), mask=4)
     assert isinstance(own, Reader)
     assert as_reader(through) is through

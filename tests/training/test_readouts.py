@@ -96,7 +96,7 @@ def test_columns_are_within_a_proven_distance_of_the_likeliest():
 def test_no_fit_is_worse_than_without_weights_and_it_repeats(words):
     beliefs, ways = BELIEFS[:60], (False, True, True) if words == "emission" else (False, True)
     said = TRUE["free", True](beliefs)
-    found = [fit_readout(beliefs, said, MODEL.emission, words, way, seed=4, starts=1) for way in ways]
+    found = [fit_readout(beliefs, said, MODEL.emission, words, way, seed=4, starts=2) for way in ways]
     losses = [-(said * fit(beliefs).log()).sum(1).mean().item() for fit in found]
     assert losses[1] <= losses[0] + 1e-12
     assert all(map(torch.equal, found[1], found[-1]))
