@@ -39,57 +39,35 @@ def resumed(name, path):
     return reports
 
 
+def broken_off(name, path, step):
+    with pytest.raises(Stopped):
+        train(name, path, stop_after(step))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, path):
     for step in range(STEPS):  # after every step, one time after the other
         torch.manual_seed(step)  # the global generator does not matter
-        with pytest.raises(Stopped):
-            train(name, path, stop_after(step))
+        broken_off(name, path, step)
     assert resumed(name, path) == []
     assert undisturbed(name) != train(name, seed=2)
     for step in (0, STEPS - 2):  # and once
         checkpoints.remove(path)
-        with pytest.raises(Stopped):
-            train(name, path, stop_after(step))
+        broken_off(name, path, step)
         assert resumed(name, path) == list(range(step + 1, STEPS))
 
 
-@pytest.mark.parametrize("name", ["AdamW, dropout, documents", "Muon, dropout"])
 @pytest.mark.parametrize("lost", ["network.", "optimiser.0.", "optimiser.1.", "draws", "dropout", "losses"])
-def test_all_that_a_checkpoint_holds_is_needed(name, lost, path, monkeypatch):
-    with pytest.raises(Stopped):
-        train(name, path, stop_after(4))
+def test_all_that_a_checkpoint_holds_is_needed(lost, path, monkeypatch):
+    broken_off("Muon, dropout", path, 4)
     tensors, facts = checkpoints.load(path, {})
-    damaged = {key: value.clone() for key, value in tensors.items()}
-    for key in (key for key in damaged if key.startswith(lost)):
-        if damaged[key].dtype == torch.uint8:
-            damaged[key].copy_(torch.Generator().manual_seed(99).get_state())
-        else:
-            damaged[key] *= 0.5
-    monkeypatch.setattr(checkpoints, "load", lambda *arguments: (damaged, facts))
-    (losses, weights), (expected_losses, expected) = train(name, path), undisturbed(name)
-    absent = lost == "optimiser.1." and name.startswith("AdamW")  # which has one optimiser
-    assert (losses == expected_losses) == absent
-    assert (weights == expected) == (absent or lost == "losses")
-
-
-def test_a_step_that_was_cut_in_half_is_not_kept(path, monkeypatch):
-    step, calls = torch.optim.AdamW.step, []
-
-    def interrupted(self, *arguments, **options):
-        calls.append(0)
-        if len(calls) == 6:
-            raise KeyboardInterrupt
-        return step(self, *arguments, **options)
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)  # Muon's half of the step is done by then
-    with pytest.raises(KeyboardInterrupt):
-        train("Muon", path)
-    assert not path.exists()
-    calls.clear()
-    with pytest.raises(KeyboardInterrupt):
-        train("Muon", path, every=0)
-    assert resumed("Muon", path) == list(range(5, STEPS))
+    for key in (key for key in tensors if key.startswith(lost)):
+        other = torch.Generator().manual_seed(99).get_state()
+        tensors[key] = other if tensors[key].dtype == torch.uint8 else tensors[key] * 0.5
+    monkeypatch.setattr(checkpoints, "load", lambda *arguments: (tensors, facts))
+    (losses, weights), (expected_losses, expected) = train("Muon, dropout", path), undisturbed("Muon, dropout")
+    assert losses != expected_losses
+    assert (weights == expected) == (lost == "losses")
 
 
 def test_how_often_a_checkpoint_is_written(path, monkeypatch):
@@ -112,8 +90,7 @@ def test_how_often_a_checkpoint_is_written(path, monkeypatch):
 
 def test_a_checkpoint_cut_short_gives_way_to_the_one_before_or_to_a_fresh_start(path):
     """tests/faults cuts one at every byte."""
-    before = checkpoints.previous(path)
-    for broken, first in (([path], 3), ([path, before], 0)):
+    for broken, first in (([path], 3), ([path, checkpoints.previous(path)], 0)):
         leave_two(path)
         for one in broken:
             one.write_bytes(one.read_bytes()[: one.stat().st_size // 2])
@@ -126,39 +103,29 @@ def test_a_checkpoint_cut_short_gives_way_to_the_one_before_or_to_a_fresh_start(
     assert resumed("Muon", path) == list(range(3, STEPS))
 
 
-def with_header(text, old, new):
-    """A safetensors file with a part of its header replaced."""
-    size = int.from_bytes(text[:8], "little")
-    header = text[8 : 8 + size].replace(old, new, 1)
-    assert header != text[8 : 8 + size]
-    return len(header).to_bytes(8, "little") + header + text[8 + size :]
-
-
 def test_a_checkpoint_with_another_fact_type_or_shape_gives_way_too(path):
     leave_two(path)
     text = path.read_bytes()
+    end = 8 + int.from_bytes(text[:8], "little")  # of the header of a safetensors file
     for old, new in ((b'"done":"6"', b'"done":"4"'), (b'"F32"', b'"I32"'), (b'"shape":[8,8]', b'"shape":[4,16]')):
-        path.write_bytes(with_header(text, old, new))
+        header = text[8:end].replace(old, new, 1)
+        assert header != text[8:end]
+        path.write_bytes(len(header).to_bytes(8, "little") + header + text[end:])
         with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over"):
             assert int(checkpoints.load(path, {})[1]["done"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "seed", "message"),
-    [
-        ("Muon", 2, r"one\.safetensors is the checkpoint of another run: its seed is 1, not 2"),
-        ("AdamW", 1, r"one\.safetensors is the checkpoint of another run: its plan is .*'muon_rate': 0.04.*not .*0\.0"),
-    ],
-)
-def test_the_checkpoint_of_another_run_is_refused(name, seed, message, path):
+def test_the_checkpoint_of_another_run_is_refused_and_stays(path):
     leave_two(path)
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=message):
-        train(name, path, seed=seed)
+    before, another = path.read_bytes(), r"\.safetensors is the checkpoint of another run: its "
+    with pytest.raises(ValueError, match=rf"one{another}plan is .*'muon_rate': 0.04.*not .*0\.0"):
+        train("AdamW", path)
+    with pytest.raises(ValueError, match=rf"one{another}seed is 1, not 2"):
+        train("Muon", path, seed=2)
     assert path.read_bytes() == before
     path.unlink()
-    with pytest.raises(ValueError, match=message.replace("one", "one.previous")):
-        train(name, path, seed=seed)
+    with pytest.raises(ValueError, match=rf"one\.previous{another}seed is 1, not 2"):
+        train("Muon", path, seed=2)
 
 
 def test_a_run_that_was_begun_elsewhere_begins_anew(path):
@@ -173,21 +140,19 @@ def test_a_run_that_was_begun_elsewhere_begins_anew(path):
 # Writing that fails
 
 
-@pytest.mark.parametrize("every", [0, math.inf], ids=["while it runs", "when it is broken off"])
 @pytest.mark.parametrize(
-    ("module", "call", "moment", "error"),
+    ("every", "module", "call", "moment", "error"),
     [
-        (checkpoints, "save_file", 0, SafetensorError("No space left on device")),
-        (checkpoints, "save_file", 0, PermissionError(13, "Permission denied")),
-        (os, "replace", 0, OSError(30, "Read-only file system")),
-        (os, "replace", 1, OSError(30, "Read-only file system")),
+        (0, checkpoints, "save_file", 0, SafetensorError("No space left on device")),
+        (math.inf, checkpoints, "save_file", 0, PermissionError(13, "Permission denied")),
+        (math.inf, os, "replace", 0, OSError(30, "Read-only file system")),
+        (0, os, "replace", 1, OSError(30, "Read-only file system")),
     ],
-    ids=["full disk", "no permission", "no rename", "no second rename"],
 )
 def test_a_checkpoint_that_cannot_be_written_is_an_error_and_the_old_one_stays(
-    module, call, moment, error, every, path, monkeypatch
+    every, module, call, moment, error, path, monkeypatch
 ):
-    """tests/faults has files that may grow no further."""
+    """While training runs, and when it is broken off. tests/faults has files that may grow no further."""
     leave_two(path)
     plain, calls = getattr(module, call), []
 
@@ -220,39 +185,29 @@ def ctrl_c_counts():
     assert not backend.Interrupts.asked
 
 
-@pytest.fixture
-def within_step(monkeypatch):
-    """Makes Ctrl-C come, once or more often, while the gradients of a step are computed."""
-    compute, calls = pretraining.Gradients.compute, []
-
-    def at(step, times=1):
-        def interrupted(self, *inputs):
-            calls.append(True)
-            for _ in range(times if len(calls) == step + 1 else 0):
-                signal.raise_signal(signal.SIGINT)
-            return compute(self, *inputs)
-
-        monkeypatch.setattr(pretraining.Gradients, "compute", interrupted)
-
-    return at
-
-
 @pytest.mark.parametrize(
     ("name", "step", "times"),
     [("Muon, dropout", 0, 1), ("AdamW, dropout, documents", 3, 1), ("Muon", STEPS - 1, 1), ("Muon", 3, 2)],
 )
 def test_an_interrupt_within_a_step_keeps_what_was_done_and_a_second_ends_at_once(
-    name, step, times, tmp_path, within_step, capfd
+    name, step, times, path, monkeypatch, capfd
 ):
-    path, reports = tmp_path / "one.safetensors", []
-    within_step(step, times)
+    """Ctrl-C comes while the gradients of that step are computed, so many times."""
+    compute, calls = pretraining.Gradients.compute, []
+
+    def interrupted(self, *inputs):
+        calls.append(True)
+        for _ in range(times if len(calls) == step + 1 else 0):
+            signal.raise_signal(signal.SIGINT)
+        return compute(self, *inputs)
+
+    monkeypatch.setattr(pretraining.Gradients, "compute", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(name, path)
     assert capfd.readouterr().err == "stopping after this step\n"
     done = step + 1 if times == 1 else 0  # a step that was cut short is none to go on from
     assert checkpoints.facts_at(path) == {} if times == 2 else checkpoints.facts_at(path)["done"] == str(done)
-    assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
-    assert reports == list(range(done, STEPS))
+    assert resumed(name, path) == list(range(done, STEPS))
 
 
 def test_an_interrupt_that_an_import_would_swallow_ends_the_next_step_of_tuning_or_comes_at_the_end():

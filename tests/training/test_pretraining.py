@@ -1,6 +1,7 @@
 """Pretraining: the corpus, the order it is read in, what is hidden, the optimisers, and the loop."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -29,11 +30,6 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def cycle(n):
-    """Tokens 0 to n - 1 in turn, from a random start: a token tells which one precedes it."""
-    return HMM(np.roll(np.eye(n), 1, 0), np.eye(n), np.full(n, 1 / n), columns=True)
-
-
 # Text
 
 
@@ -50,42 +46,26 @@ def test_documents_are_cut_into_whole_chunks_in_order_and_text_without_them_is_f
 
 @pytest.mark.parametrize(("n_tokens", "dtype"), [(2, torch.uint8), (256, torch.uint8), (257, torch.int32)])
 def test_text_is_bytes_where_they_suffice(n_tokens, dtype):
-    for plan in (SHORT, replace(DOCUMENTS, documents=3, document_length=300)):
-        text = corpus(cycle(n_tokens), plan, generator())
-        tokens = text.long()
-        assert text.dtype == dtype
-        assert ((tokens[:, 1:] - tokens[:, :-1]) % n_tokens == 1).all()
-    assert tokens.max() == n_tokens - 1
+    """On a model whose tokens come in turn, from a random start: a token tells which one precedes it."""
+    cycle = HMM(np.roll(np.eye(n_tokens), 1, 0), np.eye(n_tokens), np.full(n_tokens, 1 / n_tokens), columns=True)
+    text = corpus(cycle, replace(DOCUMENTS, documents=3, document_length=300), generator())
+    assert text.dtype == corpus(cycle, SHORT, generator()).dtype == dtype
+    assert ((text[:, 1:].long() - text[:, :-1].long()) % n_tokens == 1).all()
+    assert text.max() == n_tokens - 1
 
 
-@pytest.mark.parametrize(("chunks", "steps", "batch"), [(28, 6, 8), (28, 14, 8), (5, 4, 8), (1, 3, 2), (48, 6, 8)])
-def test_every_chunk_is_read_once_a_pass_in_another_order_each(chunks, steps, batch):
-    order, other = (visits(chunks, replace(DOCUMENTS, steps=steps, batch=batch), generator(k)) for k in (0, 1))
-    assert order.shape == (steps, batch)
-    passes = [part.tolist() for part in order.flatten().split(chunks)]
-    assert all(sorted(part) == list(range(chunks)) for part in passes[:-1])
-    assert len(set(passes[-1])) == len(passes[-1])
-    if len(passes) > 1 and chunks > 1:
-        assert passes[0][: len(passes[1])] != passes[1]
-    assert chunks < 10 or not torch.equal(order, other)
+@pytest.mark.parametrize(("chunks", "steps"), [(28, 6), (28, 14), (5, 4), (1, 3), (48, 6)])
+def test_every_chunk_is_read_once_a_pass_in_another_order_each(chunks, steps):
+    order, other = (visits(chunks, replace(DOCUMENTS, steps=steps), generator(k)) for k in (0, 1))
+    assert order.shape == (steps, 8)
+    *whole, rest = (part.tolist() for part in order.flatten().split(chunks))
+    assert all(sorted(part) == list(range(chunks)) for part in whole)
+    assert len(set(rest)) == len(rest)
+    assert chunks == 1 or all(part[: len(rest)] != rest for part in whole)
+    assert chunks == 1 or not torch.equal(order, other)
 
 
 # What is hidden
-
-
-@pytest.mark.parametrize("masking", ["always", "bert"])
-def test_only_what_must_be_predicted_is_touched(masking):
-    tokens = torch.randint(0, 7, (200, 40), generator=generator())
-    before, plan = tokens.clone(), replace(PLAN, masking=masking)
-    (shown, positions), again = (hide(tokens, plan, 7, generator(1)) for _ in range(2))
-    assert torch.equal(tokens, before)
-    masked, at = mask_some(tokens, 0.2, generator(1))
-    assert torch.equal(positions, at)
-    hidden = torch.zeros_like(tokens, dtype=torch.bool).scatter(1, positions, True)
-    assert torch.equal(masked, torch.where(hidden, MASK, tokens))
-    assert torch.equal(shown[~hidden], tokens[~hidden])
-    assert torch.equal(shown, masked) == (masking == "always")
-    assert torch.equal(shown, again[0])
 
 
 def test_bert_shows_a_tenth_as_it_is_and_a_tenth_at_random():
@@ -104,18 +84,18 @@ def test_bert_shows_a_tenth_as_it_is_and_a_tenth_at_random():
     np.testing.assert_allclose(place, 0.2, atol=5 * math.sqrt(0.16 / 2000))
 
 
-@pytest.mark.parametrize("specials", [1, 5])
-@pytest.mark.parametrize("masking", ["always", "bert"])
+@pytest.mark.parametrize(("masking", "specials"), [("always", 1), ("bert", 5)])
 def test_a_batch_is_what_the_network_reads_and_must_predict(masking, specials):
     network, plan = build(replace(SHAPE, specials=specials), 5, 0), replace(DOCUMENTS, masking=masking)
     run = Run(network, random_hmm(4, 5, 0), plan, 3)
     for step in range(plan.steps):
         ids, positions, target = run.batch(step, generator(step))
         tokens = run.text[run.visits[step]].long()
-        shown, at = hide(tokens, plan, 5, generator(step))
-        assert torch.equal(positions, at)
-        assert torch.equal(target, tokens.gather(1, at))
-        assert torch.equal(ids, torch.where(shown == MASK, 4 + specials, shown))
+        assert torch.equal(positions, mask_some(tokens, plan.masked, generator(step))[1])
+        assert torch.equal(target, tokens.gather(1, positions))
+        hidden = torch.zeros_like(tokens, dtype=torch.bool).scatter(1, positions, True)
+        assert torch.equal(ids[~hidden], tokens[~hidden])
+        assert (ids[hidden] == 4 + specials).all() == (masking == "always")
         assert ids.max() == 4 + specials
 
 
@@ -125,19 +105,15 @@ def test_a_batch_is_what_the_network_reads_and_must_predict(masking, specials):
 def test_every_parameter_has_one_optimiser():
     network = build(SHAPE, 5, 0)
     names = {id(parameter): name for name, parameter in network.named_parameters()}
-
-    def held(optimiser):
-        return sorted(names[id(p)] for group in optimiser.param_groups for p in group["params"])
-
-    muon, adamw = optimisers(network, PLAN)
-    assert held(muon) == sorted(n for n, p in network.named_parameters() if ".encoder." in n and p.ndim == 2)
-    assert len(held(muon)) == 6
-    assert sorted(held(muon) + held(adamw)) == sorted(names.values())
-    assert (muon.param_groups[0]["lr"], adamw.param_groups[0]["lr"]) == (PLAN.muon_rate, PLAN.learning_rate)
-    (alone,) = optimisers(network, replace(PLAN, muon_rate=0.0))
-    assert type(alone) is torch.optim.AdamW
-    assert held(alone) == sorted(names.values())
-    assert {group["weight_decay"] for group in alone.param_groups} == {0.0}
+    made = [*optimisers(network, PLAN), *optimisers(network, replace(PLAN, muon_rate=0.0))]
+    assert [type(optimiser) for optimiser in made] == [Muon, torch.optim.AdamW, torch.optim.AdamW]
+    groups = [group for optimiser in made for group in optimiser.param_groups]
+    assert [group["lr"] for group in groups] == [PLAN.muon_rate, PLAN.learning_rate, PLAN.learning_rate]
+    assert {group["weight_decay"] for group in groups} == {0.0}
+    muon, adamw, alone = ([names[id(p)] for p in group["params"]] for group in groups)
+    assert sorted(muon) == sorted(n for n, p in network.named_parameters() if ".encoder." in n and p.ndim == 2)
+    assert len(muon) == 6
+    assert sorted(muon + adamw) == sorted(alone) == sorted(names.values())
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -152,23 +128,20 @@ def test_muon_in_batches_is_muon(decay):
             for matrix in matrices:
                 matrix.grad = torch.randn(matrix.shape, generator=draws)
             optimiser.step()
-        states = optimiser.state_dict()["state"]
-        runs.append([matrices, [states[k]["momentum_buffer"] for k in states], [states[k].keys() for k in states]])
-    assert runs[0][2] == runs[1][2]
-    for ours, theirs in zip(*(matrices + momenta for matrices, momenta, _ in runs), strict=True):
-        assert torch.equal(ours, theirs)
+        runs.append([matrices, optimiser.state_dict()["state"]])
+    torch.testing.assert_close(*runs, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (7, 0), (5, 5), (1, 1), (3, 8)])
-def test_the_rate_rises_then_falls_to_zero(steps, warmup):
-    plan = Pretraining(steps, 1, 1, 0.1, 1.0, 1.0, warmup)
-    rates = [rate_at(step, plan) for step in range(steps + 1)]
-    assert rates[-1] == 0 or warmup > steps
-    assert all(0 < rate <= 1 for rate in rates[:-1])
-    for step in range(min(warmup, steps)):
-        assert rates[step] == pytest.approx((step + 1) / warmup)
-    for step in range(warmup, steps):
-        assert rates[step] == pytest.approx(min(1, (steps - step) / (steps - warmup)))
+def test_the_rate_rises_then_falls_to_zero():
+    for steps, warmup, rates in (
+        (6, 2, [1 / 2, 1, 1, 3 / 4, 1 / 2, 1 / 4, 0]),
+        (4, 0, [1, 3 / 4, 1 / 2, 1 / 4, 0]),
+        (2, 2, [1 / 2, 1, 0]),
+        (1, 1, [1, 0]),
+        (3, 8, [1 / 8, 2 / 8, 3 / 8]),
+    ):
+        plan = Pretraining(steps, 1, 1, 0.1, 1.0, 1.0, warmup)
+        assert [rate_at(step, plan) for step in range(len(rates))] == rates
 
 
 def stepped(plan, steps=4):
@@ -217,8 +190,10 @@ def test_pretraining_moves_the_loss_towards_the_least_there_is():
     assert losses[0] == pytest.approx(math.log(5), abs=0.3)
 
 
-@pytest.mark.parametrize("change", [dict(), dict(muon_rate=0.0), dict(masking="bert", documents=7, document_length=29)])
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize(
+    ("change", "dropout"),
+    [(dict(), 0.0), (dict(muon_rate=0.0), 0.2), (dict(masking="bert", documents=7, document_length=29), 0.2)],
+)
 def test_pretraining_follows_its_seed_moves_every_weight_and_leaves_the_global_generator_alone(change, dropout):
     model, plan = random_hmm(3, 5, 1), replace(SHORT, **change)
     fresh, *networks = (build(replace(SHAPE, dropout=dropout), 5, 0) for _ in range(4))
@@ -236,18 +211,18 @@ def test_pretraining_follows_its_seed_moves_every_weight_and_leaves_the_global_g
     for (name, before), after in zip(fresh.named_parameters(), networks[0].parameters(), strict=True):
         assert not torch.equal(before, after), name
     torch.manual_seed(7)
-    with pytest.raises(KeyboardInterrupt):
-        pretrain(fresh, model, plan, 1, stop)
+    with pytest.raises(ZeroDivisionError):  # and where it is broken off
+        pretrain(fresh, model, plan, 1, lambda step, loss: 1 / 0)
     assert torch.equal(torch.rand(3), expected)
 
 
-def stop(step, loss):
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("look", [1, 3, 100])
-@pytest.mark.parametrize("bad", [0, 4])
-def test_the_first_bad_step_is_named_however_seldom_it_is_looked_at(look, bad, monkeypatch):
+@pytest.mark.parametrize(
+    ("look", "bad", "computed", "reported"),
+    [(1, 9, 6, range(6)), (4, 9, 6, [3, 5]), (100, 9, 6, [5]), (1, 0, 1, []), (1, 4, 5, range(4)), (3, 4, 6, [2])],
+)
+def test_reports_come_as_often_as_the_device_allows_and_name_the_first_bad_step(
+    look, bad, computed, reported, monkeypatch
+):
     monkeypatch.setattr(pretraining, "STEPS_PER_REPORT", {"cpu": look})
     compute, calls, reports = pretraining.Gradients.compute, [], []
 
@@ -256,16 +231,7 @@ def test_the_first_bad_step_is_named_however_seldom_it_is_looked_at(look, bad, m
         return compute(self, *inputs) + (math.nan if len(calls) > bad else 0)
 
     monkeypatch.setattr(pretraining.Gradients, "compute", spoil)
-    with pytest.raises(FloatingPointError, match=f"pretraining diverged: the loss at step {bad} is nan"):
+    refused = pytest.raises(FloatingPointError, match=f"pretraining diverged: the loss at step {bad} is nan")
+    with refused if bad < 6 else nullcontext():
         pretrain(build(SHAPE, 5, 0), random_hmm(3, 5, 1), SHORT, 1, lambda step, loss: reports.append(step))
-    assert len(calls) == min(-(-(bad + 1) // look) * look, SHORT.steps)
-    assert all(step < bad for step in reports)
-
-
-@pytest.mark.parametrize(("look", "steps"), [(1, range(6)), (4, (3, 5)), (100, (5,))])
-def test_reports_come_as_often_as_the_device_allows(look, steps, monkeypatch):
-    monkeypatch.setattr(pretraining, "STEPS_PER_REPORT", {"cpu": look})
-    reports, model = [], random_hmm(3, 5, 1)
-    losses = pretrain(build(SHAPE, 5, 0), model, SHORT, 1, lambda *report: reports.append(report))
-    assert reports == [(step, losses[step]) for step in steps]
-    assert losses == pretrain(build(SHAPE, 5, 0), model, SHORT, 1)
+    assert (len(calls), reports) == (computed, list(reported))

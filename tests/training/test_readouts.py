@@ -24,7 +24,7 @@ from hmmlib.training.readouts import (
 from hmmlib.validation import MASK
 
 MODEL = random_hmm(5, 4, 1, temperature=0.5)
-TEXTS = MODEL.sample(600, 6, 2).tokens
+TEXTS = MODEL.sample(300, 6, 2).tokens
 BELIEFS = posterior(MODEL, TEXTS, at=0)
 FRESH = posterior(MODEL, MODEL.sample(300, 6, 3).tokens, at=0)
 DRAW = np.random.default_rng(0)
@@ -36,14 +36,8 @@ def a_table(n_rows, n_columns):
 
 C, T, R = torch.tensor([1.0, 0.02, 0.5, 0.03, 0.2]).double(), a_table(4, 4), a_table(4, 5)
 ONES = torch.ones(5, dtype=torch.float64)
-TRUE = {
-    ("emission", False): Readout(MODEL.emission, ONES),
-    ("mapped", False): Readout(T @ MODEL.emission, ONES),
-    ("free", False): Readout(R, ONES),
-    ("emission", True): Readout(MODEL.emission, C),
-    ("mapped", True): Readout(T @ MODEL.emission, C),
-    ("free", True): Readout(R, C),
-}
+TABLES = {"emission": MODEL.emission, "mapped": T @ MODEL.emission, "free": R}
+TRUE = {(words, way): Readout(TABLES[words], C if way else ONES) for words in COLUMNS for way in (False, True)}
 """By words, and whether the belief is reweighted: something that the family can say."""
 
 
@@ -51,7 +45,7 @@ TRUE = {
 def distance(family, truth):
     """Mean total variation on fresh beliefs between what a family's fit says and what is true."""
     words, reweighted = family
-    found = fit_readout(BELIEFS, TRUE[truth](BELIEFS), MODEL.emission, words, reweighted)
+    found = fit_readout(BELIEFS, TRUE[truth](BELIEFS), MODEL.emission, words, reweighted, starts=2)
     assert found.columns.sum(0).numpy() == pytest.approx(1)
     assert found.weights.max() == 1
     return total_variation(found(FRESH), TRUE[truth](FRESH)).mean().item()
@@ -61,9 +55,7 @@ def distance(family, truth):
     ("family", "other"),
     [
         (("emission", False), None),
-        (("mapped", True), None),
         (("free", True), None),
-        (("emission", True), ("free", False)),
         (("emission", True), ("mapped", False)),
         (("mapped", True), ("free", False)),
         (("free", False), ("free", True)),
@@ -102,9 +94,10 @@ def test_columns_are_within_a_proven_distance_of_the_likeliest():
 
 @pytest.mark.parametrize("words", COLUMNS)
 def test_no_fit_is_worse_than_without_weights_and_it_repeats(words):
-    said, ways = TRUE["free", True](BELIEFS), (False, True, True) if words == "emission" else (False, True)
-    found = [fit_readout(BELIEFS, said, MODEL.emission, words, way, seed=4, starts=1) for way in ways]
-    losses = [-(said * fit(BELIEFS).log()).sum(1).mean().item() for fit in found]
+    beliefs, ways = BELIEFS[:60], (False, True, True) if words == "emission" else (False, True)
+    said = TRUE["free", True](beliefs)
+    found = [fit_readout(beliefs, said, MODEL.emission, words, way, seed=4, starts=2) for way in ways]
+    losses = [-(said * fit(beliefs).log()).sum(1).mean().item() for fit in found]
     assert losses[1] <= losses[0] + 1e-12
     assert all(map(torch.equal, found[1], found[-1]))
 
@@ -123,33 +116,23 @@ def test_states_that_nobody_believes_and_beliefs_that_weights_exclude():
     assert (Readout(R, torch.tensor([0.0, 1, 1, 1, 1]))(certain)[0] == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("words", "reweighted", "gain"), [("emission", True, 0.003), ("free", False, 0), ("free", True, 0)]
-)
-def test_the_nearest_fit_is_nearer_than_the_likeliest_where_words_are_nearly_certain(words, reweighted, gain):
+@pytest.mark.parametrize(("words", "gain"), [("emission", 0.003), ("free", 0)])
+def test_the_nearest_fit_is_nearer_than_the_likeliest_where_words_are_nearly_certain(words, gain):
     """A guess off W by a tenth costs much likelihood where W is nearly zero, and little distance."""
     model = random_hmm(5, 4, 2, temperature=0.05)
-    beliefs = posterior(model, model.sample(600, 6, 2).tokens, at=0)
+    beliefs = posterior(model, model.sample(300, 6, 2).tokens, at=0)
     said = 0.8 * TRUE["free", True](beliefs) + 0.2 * beliefs @ model.emission.T
-    likely, near = (
-        fit_readout(beliefs, said, model.emission, words, reweighted, starts=1, nearest=way)(beliefs)
-        for way in (False, True)
-    )
-    assert total_variation(near, said).mean() <= total_variation(likely, said).mean() - gain
+    fits = (fit_readout(beliefs, said, model.emission, words, True, starts=1, nearest=way) for way in (False, True))
+    likely, near = (total_variation(fit(beliefs), said).mean() for fit in fits)
+    assert near <= likely - gain
 
 
-def test_a_free_function_finds_what_no_family_can_say():
+def test_a_free_function_finds_what_no_family_can_say_and_it_repeats():
     said, fresh = (beliefs.square() @ R.T for beliefs in (BELIEFS, FRESH))
     said, fresh = said / said.sum(1, keepdim=True), fresh / fresh.sum(1, keepdim=True)
-    families = (
-        free_readout(BELIEFS, said, seed=1),
-        fit_readout(BELIEFS, said, MODEL.emission, "free", True, nearest=True),
-    )
-    apart = [total_variation(found(FRESH), fresh).mean().item() for found in families]
+    family = fit_readout(BELIEFS, said, MODEL.emission, "free", True, starts=1, nearest=True)
+    apart = [total_variation(found(FRESH), fresh).mean() for found in (free_readout(BELIEFS, said, 1), family)]
     assert apart[0] < min(0.005, apart[1])
-
-
-def test_a_free_function_repeats():
     one, again, other = (free_readout(BELIEFS, BELIEFS, seed, steps=3)(FRESH) for seed in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
@@ -160,26 +143,18 @@ def test_a_free_function_repeats():
 HIDDEN = torch.as_tensor(DRAW.normal(size=(400, 6)) * [1, 5, 0.1, 1, 1, 0] + 3)  # the last does not vary
 MAP = torch.as_tensor(DRAW.normal(size=(6, 3)))
 VALUES = HIDDEN @ MAP + torch.as_tensor(DRAW.normal(size=(400, 3)))
-
-
-def standardised():
-    spread = HIDDEN.std(0, correction=0)
-    return (HIDDEN - HIDDEN.mean(0)) / torch.where(spread > 0, spread, 1)
+SPREAD = HIDDEN.std(0, correction=0)
+INPUTS = (HIDDEN - HIDDEN.mean(0)) / torch.where(SPREAD > 0, SPREAD, 1)
 
 
 def test_the_linear_probe_is_least_squares_with_rows_for_the_decay():
-    inputs, rows = standardised(), (400 * DECAY) ** 0.5 * torch.eye(6, dtype=torch.float64)
-    want, *_ = np.linalg.lstsq(
-        torch.cat([inputs, rows]), torch.cat([VALUES - VALUES.mean(0), torch.zeros(6, 3)]), rcond=None
-    )
-    found = linear_probe(HIDDEN, VALUES)
-    assert found(HIDDEN).numpy() == pytest.approx((inputs @ want + VALUES.mean(0)).numpy(), abs=1e-9)
+    inputs = torch.cat([INPUTS, (400 * DECAY) ** 0.5 * torch.eye(6, dtype=torch.float64)])
+    want, *_ = np.linalg.lstsq(inputs, torch.cat([VALUES - VALUES.mean(0), torch.zeros(6, 3)]), rcond=None)
+    found = linear_probe(HIDDEN, VALUES)(HIDDEN)
+    assert found.numpy() == pytest.approx((INPUTS @ want + VALUES.mean(0)).numpy(), abs=1e-9)
 
 
-def test_what_is_linear_is_found_and_what_is_not_is_not():
-    train, test = slice(0, 300), slice(300, 400)
-    for truth, low, high in ((HIDDEN @ MAP, 1 - 1e-6, 1), ((HIDDEN[:, :1] - 3).abs(), -1, 0.2)):
-        assert low < explained(linear_probe(HIDDEN[train], truth[train])(HIDDEN[test]), truth[test]) <= high
+def test_the_share_of_the_variance_that_is_explained():
     for found, share in ((VALUES, 1), (VALUES.mean(0).expand_as(VALUES), 0), (2 * VALUES.mean(0) - VALUES, -3)):
         assert explained(found, VALUES) == pytest.approx(share)
 
@@ -194,18 +169,10 @@ def test_texts_that_are_all_alike_do_not_make_the_probe_read_rounding():
 
 def test_the_logistic_probe_is_where_another_minimiser_ends():
     labels = (HIDDEN[:, 0] + torch.as_tensor(DRAW.normal(size=400)) > 3.2).bool()
-    found, inputs = logistic_probe(HIDDEN, labels), standardised().numpy()
-    signs = np.where(labels, 1.0, -1.0)
+    found, inputs, signs = logistic_probe(HIDDEN, labels), INPUTS.numpy(), np.where(labels, 1.0, -1.0)
 
     def loss(v):
         return np.logaddexp(0, -signs * (inputs @ v[:6] + v[6])).mean() + DECAY * (v[:6] ** 2).sum()
 
     want = minimize(loss, np.zeros(7), method="BFGS", options={"gtol": 1e-9})
     assert found(HIDDEN).squeeze(1).numpy() == pytest.approx(inputs @ want.x[:6] + want.x[6], abs=1e-3)
-
-
-def test_separable_labels_have_an_end():
-    labels = HIDDEN[:, 1] > 3
-    found = logistic_probe(HIDDEN, labels)
-    assert ((found(HIDDEN).squeeze(1) >= 0) == labels).double().mean() > 0.99
-    assert found.weights.isfinite().all()
