@@ -215,7 +215,7 @@ def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, st
         words = reader.words
         rounds = range(max(1, -(-length // len(words))))
         order = torch.cat([torch.randperm(len(words), generator=generator) for _ in rounds])
-        return words[order[:length].to(words.device)].clone()
+        return words[order[:length].to(words.device)]
     return (torch.rand(length, reader.width, generator=generator) - 0.5).to(reader.device)
 
 
