@@ -118,7 +118,7 @@ def _program(cost, upper: np.ndarray, most: np.ndarray, bounds) -> np.ndarray:
     from scipy.optimize import linprog
 
     options = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
-    found = linprog(cost, A_ub=upper, b_ub=most, bounds=bounds, method="highs", options=options)
+    found = linprog(cost, A_ub=upper, b_ub=most, bounds=bounds, options=options)
     if found.x is None:
         raise RuntimeError(f"a linear program was not solved: {found.message}")
     return found.x
@@ -129,15 +129,15 @@ def _least_error(matrix: np.ndarray, target: np.ndarray, low: float | None) -> n
     rows, columns = matrix.shape
     ones = np.ones((rows, 1))
     upper = np.block([[matrix, -ones], [-matrix, -ones]])
-    cost = np.append(np.zeros(columns), 1.0)
+    cost = np.eye(columns + 1)[-1]
     return _program(cost, upper, np.append(target, -target), [(low, None)] * columns + [(0, None)])[:-1]
 
 
 def _of_least_spread(matrix: np.ndarray, target: np.ndarray, error: float) -> np.ndarray:
     """The x of least spread with no entry of |matrix x - target| above `error`."""
     rows, columns = matrix.shape
-    identity, ones, pad = np.eye(columns), np.ones((columns, 1)), np.zeros((rows, 2))
-    upper = np.block([[matrix, pad], [-matrix, pad], [identity, -ones, 0 * ones], [-identity, 0 * ones, ones]])
+    identity, ones, none, pad = np.eye(columns), np.ones((columns, 1)), np.zeros((columns, 1)), np.zeros((rows, 2))
+    upper = np.block([[matrix, pad], [-matrix, pad], [identity, -ones, none], [-identity, none, ones]])
     most = np.concatenate([target + error, error - target, np.zeros(2 * columns)])
     cost = np.append(np.zeros(columns), [0.5, -0.5])  # κ = (high - low) / 2
     return _program(cost, upper, most, (None, None))[:columns]

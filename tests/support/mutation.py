@@ -21,7 +21,7 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-SECONDS = 20
+SECONDS = 10
 """What the tests of a mutant take together where nothing is mutated."""
 PATIENCE = 5
 """How many times as long they may compute where something is; waiting, ten times that. Else the mutant does not end."""

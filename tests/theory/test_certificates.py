@@ -245,6 +245,13 @@ def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch)
     small = nearest_head(single, mu)[0]
     made = small.weights, nearest_prompt(single, mu, head)[0], alternate(single, mu, start, 1)[0]
     assert {part.dtype for part in made} == {torch.float32}
+    reach = torch.stack([lemma_c_2(model, one) for one in torch.eye(6).double()], 1)  # u to d
+    matrix, edge = ((head.weights @ model.emission).unsqueeze(1) * reach).numpy(), np.ones((6, 1))
+    upper = np.block([[matrix, -edge], [-matrix, -edge]])
+    program = dict(c=[0] * 6 + [1], A_ub=upper, b_ub=np.concatenate([mu, -mu]))
+    least = linprog(**program).fun  # over u ≥ 0
+    assert nearest_prompt(model, mu, head)[1].error == pytest.approx(least, abs=1e-8)
+    assert least > linprog(**program, bounds=(None, None)).fun + 1e-3
     first = alternate(model, mu, start, rounds=1)[2]
     assert found.error < alternate(model, mu, start, rounds=2)[2].error < first.error
     with pytest.raises(ValueError, match=r"^rounds must"):
