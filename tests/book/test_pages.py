@@ -2,23 +2,25 @@
 public name has an entry."""
 
 import dataclasses
-import io
 import re
-import warnings
-from contextlib import redirect_stdout
+import subprocess
+import sys
 
 import api_reference as reference
 import pytest
 import yaml
 from built_book import ROOT, chapters
 from companion.evidence.statements import STATEMENTS
+from companion.figures.figure_3 import LEFT, RIGHT
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 from record import slow
 
 import hmmlib
 from hmmlib.experiments.presets import PRESETS
+from hmmlib.experiments.results import published
 from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import BEYOND
 
 BOOK = ROOT / "book"
 PAGES = "\n".join(path.read_text() for folder in ("book", "notebooks") for path in (ROOT / folder).glob("*.md"))
@@ -26,15 +28,11 @@ PROTOCOL = (BOOK / "protocol-and-code.md").read_text()
 
 
 def printed(blocks: list[str]) -> list[list[str]]:
-    """What each block prints, line by line, in one session, where a table that may be read either way is an error."""
-    names, found = {}, []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", hmmlib.UnclearOrientation)
-        for code in blocks:
-            with redirect_stdout(io.StringIO()) as out:
-                exec(code, names)
-            found.append(out.getvalue().splitlines())
-    return found
+    """What each block prints, line by line, in one process, where a table that may be read either way is an error."""
+    first = "import warnings, hmmlib\nwarnings.simplefilter('error', hmmlib.UnclearOrientation)\n"
+    code = first + "\nprint('---')\n".join(blocks)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [part.splitlines() for part in done.stdout.split("---\n")]
 
 
 @pytest.mark.outside
@@ -86,6 +84,31 @@ def test_the_protocol_has_every_field_in_one_row_with_the_values_of_the_presets(
     sentence = re.search(r"`released-code` takes over (.+?)\. Not these", PROTOCOL)[1]
     differs = {name for name, value in PRESETS["released-code"].items() if value != PRESETS["paper"][name]}
     assert set(re.findall(r"`([a-z_]+)`", sentence)) == differs
+
+
+def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
+    usual = hmmlib.results("quick").query("changes == ''")
+    for panel, trials, columns in (("left", 20, LEFT), ("right", 5, RIGHT)):
+        theirs, drawn = published(panel).dropna(), usual[usual.seed < trials]
+        for size in theirs.index:
+            cells = []
+            for series, column in columns.items():
+                memory = series.startswith("memory")
+                chosen = drawn[(drawn["size"] == size) & ((drawn.n_memory > 1) == memory)]
+                cells += [theirs[series][size], hmmlib.mean_ci(chosen[column])]
+            assert f"| {size} | {' | '.join(map(str, cells))} |\n" in PROTOCOL
+    tuned = "tuning_batch=8 head_rate=0.01 prompt_rate=0.01"
+    stored = hmmlib.results("quick", BEYOND).query("n_states == 30 and n_memory == 1").set_index("seed")
+    base = stored[stored.changes == tuned].prompt_accuracy.loc[:9]
+    alone = "masked=0.05", "length=192 task_length=129", "dropout=0.1", "labels=stepped", "weights=shared"
+    for change in (*alone, "documents=53 document_length=10240", "masking=bert", "places=repeated", "specials=5"):
+        other = stored[stored.changes == f"{change} {tuned}"].prompt_accuracy
+        assert f"| {hmmlib.mean_ci(100 * (other - base), share=False):+.1f}" in PROTOCOL, change
+    for name in ("smoke", "quick", "laptop", "gpu"):
+        one = TrialSpec(name)
+        sizes = f"{one.layers} layer{'s' * (one.layers > 1)}, {one.width} wide | tasks of {one.task_length} tokens"
+        texts = f"pretraining on {one.steps} batches of {one.batch} sequences of {one.length}"
+        assert f"| `{name}` | {sizes}, {texts} |" in PAGES
 
 
 def test_references_are_numbered_as_the_papers_and_every_other_one_is_cited_the_companion_as_its_metadata_are():
