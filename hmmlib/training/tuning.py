@@ -265,7 +265,7 @@ def tune_exact_prompt(
     """
     of_type("model", model, HMM)
     model = HMM(model.transition.detach(), model.emission.detach(), model.initial.detach(), columns=True)
-    posteriors = as_tensor("posteriors", posteriors, 2, like=model.initial).detach()
+    posteriors = as_tensor("posteriors", posteriors, like=model.initial).detach()
     of_shape("posteriors", posteriors, (None, model.n_states))
     raw = nn.Parameter(torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype))
     zeros = posteriors.new_zeros(model.n_tokens)
