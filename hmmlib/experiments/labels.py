@@ -42,14 +42,14 @@ class Task(NamedTuple):
         return values.split(self.sizes)
 
 
-def draw_mu(n: int, generator: torch.Generator, places: str = "distinct") -> Tensor:
+def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") -> Tensor:
     """Task weights μ, (n,): the difference of the two rows of a 2 × n matrix with six standard normal entries.
 
     Appendix E labels by the larger of two scores, which is the sign of their difference. The positions of the six are
     uniform over the 2n entries: distinct (with fewer entries than six, all are drawn), or drawn with replacement if
     `places` is "repeated", so that fewer than six may differ from zero.
     """
-    rows = torch.zeros(2 * integer("n", n, 1), dtype=torch.float64)
+    rows, generator = torch.zeros(2 * integer("n", n, 1), dtype=torch.float64), as_generator(generator)
     if one_of("places", places, PLACES) == "repeated":
         chosen = torch.randint(2 * n, (NONZERO,), generator=generator).unique()
     else:

@@ -107,7 +107,8 @@ GOOD = {
         steps=2, batch=2, length=4, masked=0.5, learning_rate=0.1, muon_rate=0.0, warmup=1, clip=1.0, documents=0
     ),
     "pretrain": dict(network=network, model=PLAIN, plan=PRETRAINING, seed=0),
-    "draw_task": dict(model=PLAIN, length=4, sizes=(6, 2, 4), seed=0, rule="masked"),
+    "draw_task": dict(model=PLAIN, length=4, sizes=[6, 2, 4], seed=0, rule="masked", places="distinct"),
+    "draw_mu": dict(n=3, generator=0, places="repeated"),
     "tune_head": dict(probs=PROBS[:, 0], **_TUNING),
     "tune_attention": dict(probs=PROBS, **_TUNING, cells=1),
     "tune_prompt": dict(network=network, tokens=torch.tensor(TOKENS), **_TUNING, prompt_length=2),
