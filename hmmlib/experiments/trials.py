@@ -375,9 +375,8 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
     )
 
 
-def environment(device: torch.device | None = None, precision: str = "single") -> dict[str, str | int | None]:
+def environment(device: torch.device, precision: str = "single") -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
-    device = backend.pick() if device is None else of_type("device", device, torch.device)
     return {
         "device": backend.name(device),
         "precision": str(backend.sixteen_bits(device, precision) or torch.float32).removeprefix("torch."),

@@ -1,5 +1,6 @@
 """Measurements on request: what they give on a tiny trial, how they are asked for, and networks kept for them."""
 
+import re
 from contextlib import suppress
 from dataclasses import replace
 
@@ -95,6 +96,7 @@ def test_a_kept_network_serves_other_tasks_and_no_other_network(full, kept, monk
     monkeypatch.setattr(trials, "pretrain", lambda *_: pytest.fail("a network was pretrained"))
     assert run_trial(shorter, networks=kept).backbone == full.backbone
     assert shorter.network_hash == SPEC.network_hash != longer.network_hash
+    assert all(re.fullmatch(r"[0-9a-f]{16}\.safetensors", path.name) for path in kept.iterdir())
     for spec, networks in ((longer, kept), (shorter, None)):
         with pytest.raises(pytest.fail.Exception, match="a network was pretrained"):
             run_trial(spec, networks=networks)

@@ -46,7 +46,7 @@ def tried(**fields):
 def test_a_trial_gives_the_same_numbers_again_other_numbers_for_another_seed_and_tells_where_it_is(n_memory):
     result, other, reports = tried(n_memory=n_memory), tried(n_memory=n_memory, seed=1), []
     check_result(result)
-    assert result.environment == environment() | {"date": datetime.now(UTC).date().isoformat()}
+    assert result.environment == environment(torch.device("cpu")) | {"date": datetime.now(UTC).date().isoformat()}
     assert result.excess_loss == result.network_loss - result.best_loss > 0
     assert [getattr(result, name) is None for name in OF_PROMPTS] == [n_memory == 2] * 4
     again = run_trial(result.spec, lambda phase, share: reports.append((phase, share)))

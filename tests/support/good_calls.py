@@ -119,6 +119,7 @@ GOOD = {
     "panel_specs": dict(preset="smoke", panel="left", trials=1),
     "load_results": dict(preset="smoke"),
     "draw_model": dict(spec=SPEC),
+    "draw_trial_task": dict(spec=SPEC, model=PLAIN),
 }
 
 
