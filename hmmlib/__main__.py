@@ -269,7 +269,7 @@ def info(device: Device = "auto") -> None:
 
     with usage_errors():
         picked = pick(device)
-    for name, value in environment(picked).items():
+    for name, value in environment(picked, "single").items():
         console.print(f"{name:14}{value}")
 
 

@@ -32,7 +32,7 @@ from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
 from hmmlib.training.pretraining import pretrain
-from hmmlib.validation import integer, of_type, one_of
+from hmmlib.validation import of_type, one_of
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "before
 def trial_seeds(seed: int) -> dict[str, int]:
     """Independent seeds for the parts of a trial, all made from one seed."""
     names = ("model", "network", "pretraining", "task", "tuning", "evaluation")
-    state = np.random.SeedSequence(integer("seed", seed, 0)).generate_state(len(names))
+    state = np.random.SeedSequence(seed).generate_state(len(names))
     return dict(zip(names, state.tolist(), strict=True))
 
 
@@ -375,7 +375,7 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
     )
 
 
-def environment(device: torch.device, precision: str = "single") -> dict[str, str | int | None]:
+def environment(device: torch.device, precision: str) -> dict[str, str | int | None]:
     """What a result depends on besides its spec."""
     return {
         "device": backend.name(device),

@@ -255,4 +255,4 @@ def test_every_measurement_says_what_it_gives_and_each_is_damaged():
 
 
 def test_what_results_must_note_of_their_environment_is_what_trials_note():
-    assert {*environment(backend.pick("cpu")), "date"} == {*NOTED}
+    assert {*environment(backend.pick("cpu"), "single"), "date"} == {*NOTED}

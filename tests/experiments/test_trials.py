@@ -46,7 +46,8 @@ def tried(**fields):
 def test_a_trial_gives_the_same_numbers_again_other_numbers_for_another_seed_and_tells_where_it_is(n_memory):
     result, other, reports = tried(n_memory=n_memory), tried(n_memory=n_memory, seed=1), []
     check_result(result)
-    assert result.environment == environment(torch.device("cpu")) | {"date": datetime.now(UTC).date().isoformat()}
+    today = datetime.now(UTC).date().isoformat()
+    assert result.environment == environment(torch.device("cpu"), "single") | {"date": today}
     assert result.excess_loss == result.network_loss - result.best_loss > 0
     assert [getattr(result, name) is None for name in OF_PROMPTS] == [n_memory == 2] * 4
     again = run_trial(result.spec, lambda phase, share: reports.append((phase, share)))
@@ -169,15 +170,23 @@ def test_a_network_that_tuning_changed_is_an_error(monkeypatch):
         run_trial(TrialSpec("smoke", n_memory=2, **TINY))
 
 
+@pytest.mark.parametrize(
+    ("given", "name"), [(dict(spec="smoke"), "spec"), (dict(spec=TrialSpec("smoke"), parts=3), "parts")]
+)
+def test_a_trial_of_something_else_is_refused(given, name):
+    with pytest.raises(TypeError, match=f"^{name} must be of type"):
+        run_trial(**given)
+
+
 def test_the_environment_by_its_values(monkeypatch):
     cpu, threads = torch.device("cpu"), torch.get_num_threads()
     here = dict(device="cpu", precision="float32", machine=os.uname().machine, threads=threads, hmmlib=__version__)
     here |= dict(python=sys.version.split()[0], torch=torch.__version__, transformers=transformers.__version__)
     here |= dict(commit=provenance.git_commit(), library=provenance.library_digest())
-    assert environment(cpu) == environment(cpu, "half") == here, "there is no half on a CPU"
+    assert environment(cpu, "single") == environment(cpu, "half") == here, "there is no half on a CPU"
     monkeypatch.setattr(backend, "sixteen_bits", lambda device, precision: {"half": torch.bfloat16}.get(precision))
     assert environment(cpu, "half") == here | {"precision": "bfloat16"}
-    assert environment(cpu) == here
+    assert environment(cpu, "single") == here
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, mon
 def test_the_version_and_what_a_result_depends_on(call):
     assert call("--version") == (0, f"hmmlib {hmmlib.__version__}\n", "")
     code, out, _ = call("info", "--device", "cpu")
-    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, [*environment(backend.pick("cpu"))])
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, [*environment(backend.pick("cpu"), "single")])
 
 
 # What fails
