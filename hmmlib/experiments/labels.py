@@ -47,7 +47,7 @@ def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") 
 
     Appendix E labels by the larger of two scores, which is the sign of their difference. The positions of the six are
     uniform over the 2n entries: distinct (with fewer entries than six, all are drawn), or drawn with replacement if
-    `places` is "repeated", so that fewer than six may differ from zero.
+    `places` is "repeated", so that fewer than six may differ from zero. `generator` may be a seed.
     """
     rows, generator = torch.zeros(2 * integer("n", n, 1), dtype=torch.float64), as_generator(generator)
     if one_of("places", places, PLACES) == "repeated":

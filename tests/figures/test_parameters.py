@@ -4,6 +4,7 @@ from pathlib import Path
 
 import papermill
 import pytest
+import yaml
 from companion.parameters import Count, ParameterError, Preset, Seed, Sizes, check
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +60,18 @@ def test_a_name_that_is_wrong_in_the_notebooks_own_cell_is_found_and_a_mended_ce
         check(names, **DECLARED)
 
 
+NOTEBOOK, HOW = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb", dict(progress_bar=False, cwd=ROOT)
+
+
 def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path):
     """It costs 3 seconds: only a run shows that papermill, which merely warns, is stopped."""
-    notebook, how = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb", dict(progress_bar=False, cwd=ROOT)
     with pytest.raises(papermill.PapermillExecutionError, match="unknown parameter 'seeed': did you mean 'seed'"):
-        papermill.execute_notebook(notebook, tmp_path / "out.ipynb", dict(seeed=7), **how)
+        papermill.execute_notebook(NOTEBOOK, tmp_path / "out.ipynb", dict(seeed=7), **HOW)
+
+
+def test_papermill_runs_the_experiment_with_values_from_a_file_and_another_seed(tmp_path):
+    """It costs 10 seconds: what a page asserts of its own numbers must not end a run with others."""
+    given = yaml.safe_load((ROOT / "parameters" / "smoke.yaml").read_text()) | dict(seed=7, hidden_sizes=[4], trials=1)
+    made = papermill.execute_notebook(NOTEBOOK, tmp_path / "out.ipynb", given, **HOW)
+    shown = [output.get("data", {}).get("text/html", "") for cell in made.cells for output in cell.get("outputs", [])]
+    assert any("4 states, seed 7, live" in table for table in shown)
