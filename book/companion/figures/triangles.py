@@ -59,8 +59,7 @@ def simplex(
 ) -> Figure:
     """Distributions over three tokens as points of a triangle, and the line b·p = 0 of a `head` with weights b, (3,).
 
-    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses, with `names` or
-    without.
+    `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses, with or without `names`.
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
     draw_triangle(axes, "")
