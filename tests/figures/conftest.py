@@ -33,9 +33,12 @@ def js(tmp_path_factory):
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def phone(tmp_path_factory):
-    """Opens HTML from a file on a phone in the dark: the page, and a function that finds all that is wrong in it."""
+    """Opens HTML from a file on a phone in the dark: the page, and a function that finds all that is wrong in it.
+
+    Closed after each file: Playwright runs once at a time in a process, and other folders have a browser too.
+    """
     browser = pytest.importorskip("browser")
     if browser.executable() is None:
         pytest.skip(browser.ADVICE)
