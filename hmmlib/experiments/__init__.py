@@ -1,1 +1,1 @@
-"""Trials of Section 5: what fixes one, what it measures, where results lie, and how many are run."""
+"""Trials of Section 5: `specs` fixes one, `sweeps` gives it to `trials`, that to `measurements`; `store` keeps it."""

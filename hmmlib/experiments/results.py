@@ -27,7 +27,7 @@ TEXT_FIELDS = (*MODEL_FIELDS, "n_tokens", "temperature", "permutations")
 
 
 def results(preset: str, folder: Store | None = None) -> DataFrame:
-    """All stored results of a preset, a row for each trial: of the project's store, or of another folder.
+    """All stored results of a preset, a row for each trial: of mine/results and results/, or of another folder.
 
     Columns are the fields of `TrialSpec` and what was measured, by name; nested numbers have dotted names, such as
     `text_kinds.spread`, `seconds.pretraining` and `environment.device`. What a trial lacks is NaN. Derived columns:

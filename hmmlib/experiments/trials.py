@@ -50,7 +50,7 @@ class TrialResult:
     - `ladder_…`: a head, and one prompt vector with a head, tuned on the exact Ḡ in more passes
       (`presets.LADDER_NUMBERS`). `built_…`: the head of Theorem 3.3, prompt and head of Theorem 3.6, also on that Ḡ.
     - `divergence`: from the exact distribution at the mask to the network's. `backbone`: the network's fingerprint.
-    - `added`: what later measurements gave, by name. Each is an attribute too, None in results that lack it.
+    - `added`: what later measurements gave, by name. Each is an attribute, and a column of the table, too.
     """
 
     spec: TrialSpec

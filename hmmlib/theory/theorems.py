@@ -94,11 +94,11 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
 
 
 def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
-    """Prompt u, (S,), and head b of Theorem 3.6 (proof in appendix C.1); the head reads position 2 of
-    (u, a row of ones, e(x)).
+    """Prompt u, (S,), and head b = W†ᵀ (μ / (D c)), W and μ at H*, of Theorem 3.6 (proof in appendix C.1), to be
+    applied to Ḡ_2 of (u, a row of ones, e(x)).
 
-    u is 1 at the states from which one step leads into H* only (the largest 𝓑 of Assumption 3.5), else 0. The score is
-    μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
+    u is 1 at the `sources` of Assumption 3.5 (its largest 𝓑), else 0; D c is `lemma_c_2`, c = A(u ⊙ P[H_1]). The score
+    is μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
 
     `mu` has the task's weights on the hidden states, (S,), not all zero; `essential` is H*, indices of states.
     AssumptionError where the chain is not regular (3.2), or H* does not satisfy Assumption 3.5; ValueError where
@@ -109,7 +109,7 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
     report = assumptions.assumption_3_5(model, mu, essential).require()
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
-    undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])
+    undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])  # Bᵀμ of the proof
     return prompt, LinearHead.by_left_inverse(model.emission[:, essential], undone, report.columns.condition)
 
 

@@ -48,7 +48,7 @@ def control_proposition_3_4(seed: int) -> float:
 
 
 def _beside(model: HMM, before: list, length: int) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """Every possible x of a length, (n, T), Pr(x, H_0) and Pr(`before`, x, H_i), (n, S), after i rows of evidence."""
+    """Every possible x of a length, (n, T); Pr(x, H_0) and Pr(`before`, x, H_i), (n, S), after i rows: by all paths."""
     start = joint(model, [None] * length).given_input("h0")
     later = joint(model, [*before, *[None] * length]).given_input(f"h{len(before)}")
     possible = start.sum(1) > 0
@@ -204,7 +204,8 @@ def check_theorem_3_6(seed: int) -> Checked:
     mu = instances.recentred(weights, beliefs)
     prompt, head = theorem_3_6(model, mu, essential)
     chance = _beside(model, _prompt_and_gap(prompt), length)[2].sum(1)
-    probs, target = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1], start @ mu.numpy()
+    probs = masked_token_probs(model, shifted(inputs, 1), prompt)[:, 1]
+    target = start @ mu.numpy()  # Pr(x) μᵀP[H_0 | x]
     diagonal = (model.transition @ (prompt * (model.transition @ model.initial)) / model.initial)[essential]
     scale = _scale(model.emission[:, essential], mu[essential], diagonal)
     error = largest(head(probs).numpy() - over(target, chance)) / scale
@@ -215,10 +216,9 @@ def check_theorem_3_6(seed: int) -> Checked:
 
 
 def control_theorem_3_6(seed: int) -> float:
-    """`essential_twins`: two inputs of different labels between which Ḡ_2 does not differ, whatever the prompt.
+    """`essential_twins`, W alike at both states of H*: inputs of different labels have one Ḡ_2, whatever the prompt.
 
-    1 if so, and the construction refuses the model. What a prompt does depends on its entries only through
-    A(u ⊙ P[H_1]); all 16 supports of u are tried.
+    1 if so, and the construction refuses the model. A prompt is tried with each of the 16 supports.
     """
     rng = np.random.default_rng(seed)
     model, mu, x = families.essential_twins(seed), [1.0, -1.0, 0.0, 0.0], torch.tensor([[1], [2]])
