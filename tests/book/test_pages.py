@@ -83,14 +83,14 @@ def test_the_protocol_has_every_field_in_one_row_with_the_values_of_the_presets(
     old, new = "| 37500 | 37500 | 3000 |", "| 37500 | 37501 | 3000 |"
     assert PROTOCOL.count(old) == 1
     assert wrong(PROTOCOL.replace(old, new)) == [("steps", "released-code", 37501)], "a control"
-    sentence = re.search(r"`released-code` takes over (.+?)\. Not these", PROTOCOL)[1]
+    sentence = re.search(r"`released-code` takes over (.+?)\. It does not", PROTOCOL)[1]
     differs = {name for name, value in PRESETS["released-code"].items() if value != PRESETS["paper"][name]}
     assert set(re.findall(r"`([a-z_]+)`", sentence)) == differs
 
 
 def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
     usual = hmmlib.results("quick").query("changes == ''")
-    for panel, trials, columns in (("left", 20, LEFT), ("right", 5, RIGHT)):
+    for panel, trials, columns, name in (("left", 20, LEFT, "{} states"), ("right", 5, RIGHT, "size {}")):
         theirs, drawn = published(panel).dropna(), usual[usual.seed < trials]
         for size in theirs.index:
             cells = []
@@ -98,12 +98,13 @@ def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
                 memory = series.startswith("memory")
                 chosen = drawn[(drawn["size"] == size) & ((drawn.n_memory > 1) == memory)]
                 cells += [theirs[series][size], hmmlib.mean_ci(chosen[column])]
-            assert f"| {size} | {' | '.join(map(str, cells))} |\n" in PROTOCOL
+            assert f"| {name.format(size)} | {' | '.join(map(str, cells))} |\n" in PROTOCOL
     tuned = "tuning_batch=8 head_rate=0.01 prompt_rate=0.01"
     stored = hmmlib.results("quick", BEYOND).query("n_states == 30 and n_memory == 1").set_index("seed")
     base = stored[stored.changes == tuned].prompt_accuracy.loc[:9]
     alone = "masked=0.05", "length=192 task_length=129", "dropout=0.1", "labels=stepped", "weights=shared"
-    for change in (*alone, "documents=53 document_length=10240", "masking=bert", "places=repeated", "specials=5"):
+    alone += ("steps=1600 learning_rate=0.001 muon_rate=0.0", "documents=53 document_length=10240")
+    for change in (*alone, "masking=bert", "places=repeated", "specials=5"):
         other = stored[stored.changes == f"{change} {tuned}"].prompt_accuracy
         assert f"| {hmmlib.mean_ci(100 * (other - base), share=False):+.1f}" in PROTOCOL, change
     for name in ("smoke", "quick", "laptop", "gpu"):
