@@ -39,7 +39,9 @@ def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_a_notebook_is_its_sources_twin_and_each_exercise_has_a_solution_that_asserts(source):
     assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
-    assert f"/notebooks/{source.stem}.ipynb)\n" in (ROOT / "book" / "reproduce.md").read_text(), "its link to Colab"
+    title = re.escape(re.search("^# (.+)$", source.read_text(), re.MULTILINE)[1])
+    link = re.compile(rf"^- \[{title}\]\(\S+/notebooks/{source.stem}\.ipynb\)$", re.MULTILINE)
+    assert link.search((ROOT / "book" / "reproduce.md").read_text()), "its title, linked to Colab"
     cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
