@@ -28,6 +28,8 @@ WITNESSES = {f"Assumption {number}": "ranks in rational numbers" for number in (
     "Assumption 4.4": "the null space of A − 1",
 }
 """What the library's test of each assumption is compared with."""
+BOUND = 1e-10
+"""Of residuals, unless a statement has its own; the page names it."""
 HYPOTHESES = ("regularity", "ergodicity", "stationarity", "full support", "Assumption D.5")
 """By which words the ledger names hypotheses that are not needed."""
 
@@ -73,14 +75,19 @@ def ruled(entry: dict) -> list[list]:
     return paragraphs
 
 
-def evidence(entry: dict) -> Iterator[str]:
-    """Each kind of evidence in a sentence: floating point, exact, all patterns of zeros, negative control."""
-    drawn = f"{entry['instances']:,} random models, {entry['nontrivial']:,} of them not trivial"
+def evidence(entry: dict, first: dict[str, str]) -> Iterator[str]:
+    """Each kind of evidence in a sentence: floating point, exact, all patterns of zeros, negative control.
+
+    `first` has the statement that names sizes of models in full, by the sizes; others refer to it.
+    """
+    trivial = entry["instances"] - entry["nontrivial"]
+    drawn = f"{entry['instances']:,} random models" + (f", {trivial:,} of them trivial" if trivial else "")
     if assumed(entry):
         yield f"{drawn}."
     else:
         residual = "not a number" if entry["residual"] is None else f"{entry['residual']:.0e}".replace("0e+00", "0")
-        yield f"Floating point: {drawn}; residual {residual}, bound {entry['tolerance']:.0e}."
+        bound = "" if entry["tolerance"] == BOUND else f", bound {entry['tolerance']:.0e}"
+        yield f"Floating point: {drawn}; residual {residual}{bound}."
     if identity := entry["identity"]:
         points, largest = identity["points"] * len(identity["sizes"]), identity["sizes"][-1]
         what = "no difference" if not identity["failures"] else f"{identity['failures']} entries off"
@@ -88,7 +95,9 @@ def evidence(entry: dict) -> Iterator[str]:
         yield f"Exact arithmetic: {what} at {points} rational points, {up_to}."
     if patterns := entry["patterns"]:
         what = "all hold" if not patterns["failures"] else f"{patterns['failures']} fail"
-        yield f"All patterns of zeros: {patterns['cases']:,} cases, {what} ({patterns['size']})."
+        named = first.setdefault(patterns["size"], entry["name"])
+        sizes = patterns["size"] if named == entry["name"] else f"sizes as for {named}"
+        yield f"All patterns of zeros: {patterns['cases']:,} cases, {what} ({sizes})."
     fails = "the model is refused" if assumed(entry) else "the conclusion fails"
     yield f"Control: without “{entry['broken']}” {fails} in {entry['control_fails']} of {entry['control_instances']}."
 
@@ -162,16 +171,17 @@ class FromLedger(SphinxDirective):
 class LedgerTable(FromLedger):
     """One row for each statement: ruling, evidence, links to derivation and code. Its classes are ruling and kind."""
 
-    columns = (("statement", 34), ("ruling", 29), ("evidence", 37))
+    columns = (("statement", 32), ("ruling", 28), ("evidence", 40))
     classes = ("statements",)
 
     def rows(self, ledger):
+        first = {}
         for entry in ledger["entries"]:
             name, called = [self.derived(entry["name"], entry), f". {entry['claim']} ("], function_of(entry["name"])
             if called:
                 shown = nodes.literal(text=called)
                 name += [link_to(self.env.app.builder, self.env.docname, called, shown), ", "]
-            made = row([[*name, self.code(entry), ")"]], ruled(entry), [[text] for text in evidence(entry)])
+            made = row([[*name, self.code(entry), ")"]], ruled(entry), [[text] for text in evidence(entry, first)])
             made["classes"] += [f"ruling-{ruling(entry)}".replace(" ", "-"), f"kind-{kind(entry)}"]
             yield made
 
