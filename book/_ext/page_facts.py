@@ -33,8 +33,8 @@ def example(srcdir: str, pagename: str) -> str:
     return "-p instances 1000" if re.search("^instances: ", text, re.MULTILINE) else "-p seed 7"
 
 
-NOT_READ = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment)
-"""Code, and what is counted by the piece or not seen as text."""
+NOT_READ = (nodes.literal_block, nodes.math_block, nodes.raw, nodes.comment, nodes.citation, nodes.table)
+"""Code, what is looked up (references, tables), and what is counted by the piece or not seen as text."""
 
 
 def within(node: nodes.Node | None, kinds) -> bool:
@@ -43,7 +43,7 @@ def within(node: nodes.Node | None, kinds) -> bool:
 
 
 def reading_minutes(doctree: nodes.document) -> int:
-    """Minutes to read the text and formulas of a page, without code and the folded closing block; at least one."""
+    """Minutes to read the text and formulas of a page, without code, tables and the closing block; at least one."""
     shown = doctree.deepcopy()
     for section in [one for one in shown.findall(nodes.section) if one[0].astext() == CLOSING]:
         section.parent.remove(section)
