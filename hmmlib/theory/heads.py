@@ -78,7 +78,7 @@ class LinearHead:
         weights = as_tensor("weights", self.weights, 1, signed=True)
         number("condition", self.condition, 0)
         error = torch.zeros_like(weights.detach()) if self.error is None else self.error
-        error = of_shape("error", as_tensor("error", error, 1, like=weights, signed=True), tuple(weights.shape))
+        error = of_shape("error", as_tensor("error", error, like=weights, signed=True), tuple(weights.shape))
         _set(self, weights=weights, error=error)
 
     @classmethod
@@ -101,7 +101,7 @@ class LinearHead:
     def _scored(self, probs, length: int) -> tuple[Tensor, Tensor]:
         """Scores and their bounds."""
         integer("length", length, 1)
-        probs = of_shape("probs", as_tensor("probs", probs, 2, like=self.weights), (None, len(self.weights)))
+        probs = of_shape("probs", as_tensor("probs", probs, like=self.weights), (None, len(self.weights)))
         with torch.no_grad():
             sizes = probs @ (self.weights.abs() + self.error.abs())
             bounds = (probs @ self.error).clamp(min=0) + unit(probs.dtype, length) * sizes
@@ -162,12 +162,12 @@ class AttentionHead:
 
     def __post_init__(self) -> None:
         query = as_tensor("query", self.query, 1, signed=True)
-        key, value = (as_tensor(name, getattr(self, name), 2, like=query, signed=True) for name in ("key", "value"))
+        key, value = (as_tensor(name, getattr(self, name), like=query, signed=True) for name in ("key", "value"))
         output = as_tensor("output", self.output, 1, like=query, signed=True)
         positions = query.new_zeros(0, len(query)) if self.positions is None else self.positions
-        positions = as_tensor("positions", positions, 2, empty=True, like=query, signed=True)
+        positions = as_tensor("positions", positions, empty=True, like=query, signed=True)
         error = torch.zeros_like(output.detach()) if self.value_error is None else self.value_error
-        error = as_tensor("value_error", error, 1, like=query)
+        error = as_tensor("value_error", error, like=query)
         of_shape("key", key, (len(query), None))
         of_shape("value", value, (len(output), key.shape[1]), " to match output and key")
         of_shape("positions", positions, (None, len(query)), " to match query")
@@ -183,7 +183,7 @@ class AttentionHead:
         _set(self, query=query, key=key, value=value, output=output, positions=positions, value_error=error)
 
     def _probs(self, probs) -> Tensor:
-        return of_shape("probs", as_tensor("probs", probs, 3, like=self.key), (None, None, self.key.shape[1]))
+        return of_shape("probs", as_tensor("probs", probs, like=self.key), (None, None, self.key.shape[1]))
 
     def _unit(self, length: int) -> float:
         return unit(self.key.dtype, length) + 2 * self.drift

@@ -228,6 +228,7 @@ def test_a_prompt_for_a_separating_head_takes_a_permutation_and_a_head_with_the_
     assert aside.isfinite().all(), "a state that the task does not weigh may score 0"
     between = HMM(np.full((3, 3), 1 / 3), [[1, 0, 0.5], [0, 1, 0.5]], [0.25, 0.25, 0.5], columns=True)
     assert isinstance(separating_head(between, [1.0, 1.0, 0.0]), LinearHead), "wherever that state lies"
+    assert isinstance(separating_head(between, [1.0, 1.0, -1.0]), Impossible)
     merge = HMM([[1.0, 1.0], [0.0, 0.0]], emission, [0.5, 0.5], columns=True)
     with pytest.raises(ValueError, match=r"^model must have a permutation as transition: with another, not every"):
         prompt_for_separating_head(merge, [1.0, -1.0], head)

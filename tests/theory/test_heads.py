@@ -7,7 +7,7 @@ import torch
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.families import recoverable_memory_hmm
 from hmmlib.models.hmm import unlift
-from hmmlib.theory.heads import ZERO, AttentionHead, LinearHead, unless_within
+from hmmlib.theory.heads import ZERO, AttentionHead, LinearHead, unit, unless_within
 from hmmlib.theory.theorems import theorem_4_3
 
 EPS = torch.finfo(torch.float64).eps
@@ -36,6 +36,7 @@ def test_the_weights_and_labels_of_a_linear_head():
     assert head.label(probs).tolist() == [True, False, True]
     given = torch.tensor([1.0, -1.0], requires_grad=True)
     assert LinearHead(given).weights is given
+    assert LinearHead(given, error=[0.0, 0.0]).error.dtype == torch.float32
     for wrong in ([[0.5, 0.5]], [0.5, 0.5, 0.0]):
         with pytest.raises(ValueError, match="probs must have"):
             head(wrong)
@@ -45,6 +46,7 @@ def test_the_weights_and_labels_of_a_linear_head():
         (dict(weights=[np.inf]), "weights must be finite"),
         (dict(weights=[1.0], condition=-1), "condition must be a number of 0 or more, not -1$"),
         (dict(weights=[1.0, 2.0], error=[0.0]), r"error must have shape \(2,\), not \(1,\)$"),
+        (dict(weights=[1.0], error=[np.nan]), "error must be finite"),
     ]:
         with pytest.raises(ValueError, match=f"^{message}"):
             LinearHead(**wrong)
@@ -58,6 +60,7 @@ def test_a_linear_heads_bound_by_hand_grows_with_the_text_whose_length_is_one_un
         want = probs @ torch.tensor([0.5, 0.25]).double() + (ZERO + length) * EPS * sizes
         assert head.bound(probs, length).tolist() == want.tolist()
     assert head.bound(probs).tolist() == head.bound(probs, 1).tolist()
+    assert unit(torch.float64) == (ZERO + 1) * EPS
     # A score of 17.5 rounding units: beyond the bound behind a text of one token, within that of two.
     head, probs = LinearHead([1.0, -1.0 + 35 * EPS]), [[0.5, 0.5]]
     assert head(probs).item() == head(probs, 1).item() == 17.5 * EPS
@@ -230,13 +233,13 @@ GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "position
     [
         ({"query": (3,)}, r"^key must have shape \(3, any\), not \(4, 5\)$"),
         ({"query": (4, 1)}, "^query must have 1 dimension, not shape"),
-        ({"key": (4,)}, "^key must have 2 dimensions, not shape"),
+        ({"key": (4,)}, r"^key must have shape \(4, any\), not \(4,\)$"),
         ({"key": (4, 6)}, r"^value must have shape \(6, 6\) to match output and key, not \(6, 5\)$"),
-        ({"value": (6,)}, "^value must have 2 dimensions, not shape"),
+        ({"value": (6,)}, r"^value must have shape \(6, 5\) to match output and key, not \(6,\)$"),
         ({"output": (6, 1)}, "^output must have 1 dimension, not shape"),
         ({"output": (7,), "value": (7, 5)}, r"^output must have a multiple of \|H\| entries .* is 3, not 7 entries"),
         ({"positions": (2, 5)}, r"^positions must have shape \(any, 4\) to match query, not \(2, 5\)$"),
-        ({"positions": (4,)}, "^positions must have 2 dimensions, not shape"),
+        ({"positions": (4,)}, r"^positions must have shape \(any, 4\) to match query, not \(4,\)$"),
         ({"query": (1,), "key": (1, 5), "positions": (2, 1)}, "^output must .* which is 0, not 6 entries and 1 cells$"),
         ({"n_cells": 2}, r"n_cells must divide \|H\|, which is 3, not 6 entries and 2 cells$"),
         ({"n_cells": 0}, "^n_cells must be an integer of 1 or more, not 0$"),
@@ -254,10 +257,23 @@ def test_parameters_that_do_not_fit_are_refused(changed, message):
 
 @pytest.mark.parametrize("name", GOOD)
 def test_parts_follow_the_query(name):
-    parts = {each: torch.zeros(shape) for each, shape in GOOD.items()}
+    parts = {each: torch.zeros(shape) for each, shape in GOOD.items()} | {"value_error": torch.zeros(6)}
     mixed = AttentionHead(**{each: part.double() if each == name else part for each, part in parts.items()})
     kinds = {getattr(mixed, each).dtype for each in (*GOOD, "value_error")}
     assert kinds == {torch.float64 if name == "query" else torch.float32}
+
+
+def test_what_no_left_inverse_can_give_is_in_the_bound_of_the_states_that_it_is_about():
+    """Six equal columns, of which one is to have another score than the others, and a state with a token of its own."""
+    columns, target = torch.zeros(3, 7).double(), torch.tensor([1.0, 0, 0, 0, 0, 0, -1]).double()
+    columns[:2, :6], columns[2, 6] = 0.5, 1.0
+    head = LinearHead.by_left_inverse(columns, target, np.inf)
+    missing = (target - columns.T @ head.weights).abs()
+    assert (head.bound(columns.T) >= missing).all()
+    assert missing[0] > 0.8
+    assert head.sure(columns.T).tolist() == [False] * 6 + [True]
+    head = LinearHead.by_left_inverse(columns[:, [0, 1, 6]], torch.tensor([1.0, -1.0, 1.0]).double(), np.inf)
+    np.testing.assert_allclose(columns.T @ head.error, [2.0] * 6 + [unit(torch.float64)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("positions", [None, [[0, 0, 3]]])
@@ -282,6 +298,8 @@ def test_embeddings_that_are_refused(shape, message):
     for read in (head.values, head, head.label, lambda p, e: head.soft(p, e, 1.0)):
         with pytest.raises(ValueError, match=message):
             read(probs, torch.ones(shape))
+    with pytest.raises(ValueError, match=r"^probs must have shape \(any, any, 4\), not \(2, 4\)$"):
+        head(probs[:, 0], evidence(2, 3, 6))
     with pytest.raises(ValueError, match=r"^sharpness must be a number of 0 or more, not -1$"):
         head.soft(probs, evidence(2, 3, 6), -1)
 

@@ -113,7 +113,8 @@
     });
 
     function update() {
-      const group = groups[bySize.value()], one = group[Math.min(byTrial.value(), group.length) - 1];
+      const group = groups[bySize.value()], number = Math.min(byTrial.value(), group.length);
+      const one = group[number - 1];
       shape.draw(panel(data, place, trials.indexOf(one)), chain(data, one));
       shape.count({
         "head": percent(one.head), "prompt": percent(one.prompt),
@@ -121,10 +122,10 @@
       });
       const clash = contested(one.states).map((token) => `token ${token}`);
       shape.say(
-        `${one.size} states, seed ${one.seed}: the head is right on ${percent(one.head)}, behind the prompt on ` +
-          `${percent(one.prompt)}. ` +
+        `${one.size} states, trial ${number} (seed ${one.seed}): the head is right on ${percent(one.head)}, ` +
+          `with the prompt on ${percent(one.prompt)}. ` +
           (clash.length
-            ? `States of opposite weight share ${listed(clash)}, so that a head can hardly tell them apart.`
+            ? `States of opposite weight share ${listed(clash)}, so a head can hardly distinguish them.`
             : "No token is shared by states of opposite weight."),
       );
     }
