@@ -13,6 +13,7 @@ from pathlib import Path
 
 from api_reference import function_of, link_to
 from docutils import nodes
+from reading import folded
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.writers.html5 import HTML5Translator
@@ -169,7 +170,10 @@ class FromLedger(SphinxDirective):
 
 
 class LedgerTable(FromLedger):
-    """One row for each statement: ruling, evidence, links to derivation and code. Its classes are ruling and kind."""
+    """One row for each statement: ruling, evidence, of which all but the first is folded, links to derivation and code.
+
+    Its classes are ruling and kind.
+    """
 
     columns = (("statement", 32), ("ruling", 28), ("evidence", 40))
     classes = ("statements",)
@@ -182,6 +186,7 @@ class LedgerTable(FromLedger):
                 shown = nodes.literal(text=called)
                 name += [link_to(self.env.app.builder, self.env.docname, called, shown), ", "]
             made = row([[*name, self.code(entry), ")"]], ruled(entry), [[text] for text in evidence(entry, first)])
+            made[-1][1:] = folded("More evidence", "evidence", made[-1][1:])
             made["classes"] += [f"ruling-{ruling(entry)}".replace(" ", "-"), f"kind-{kind(entry)}"]
             yield made
 
