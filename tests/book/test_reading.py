@@ -199,6 +199,7 @@ def test_on_a_phone_a_cell_of_a_stacked_table_has_its_columns_name_where_it_need
 
 def test_on_a_phone_the_last_column_of_a_wide_table_can_be_reached_and_its_first_one_stays(view):
     page, beyond = view(390).open("notebooks/published-curve.html"), []
+    page.locator("details.closing").evaluate("e => { e.open = true; }")
     for table in page.locator("article .cell_output table.dataframe:visible").all():
         first, last = (table.locator(f"th:{which}-child").first for which in ("first", "last"))
         start = first.bounding_box()["x"]
