@@ -21,13 +21,8 @@ log = logging.getLogger(__name__)
 
 INKS = {
     "#ffffff": "--ground",
-    figures.INK: "--ink",
     "#000000": "--ink",
-    figures.SOFT: "--soft",
-    figures.BLUE: "--blue",
-    figures.ORANGE: "--orange",
-    figures.GREEN: "--green",
-    figures.RED: "--red",
+    **{colour: f"--{role}" for role, colour in figures.ROLES.items()},
 }
 """The colours of `companion.figures.figures`, and the variables of companion.css that take their place."""
 SMALLEST = 0.68

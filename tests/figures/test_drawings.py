@@ -2,11 +2,11 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import numpy as np
 import pytest
 from companion.figures import drawings, figures
-from matplotlib import colormaps
 from matplotlib.colors import to_rgb
 
 ALL = {
@@ -79,12 +79,15 @@ def test_a_drawing_is_named_shares_a_page_and_can_be_seen_on_white_and_on_dark(p
 
 
 def test_the_inks_of_the_static_figures_can_be_read():
-    shades = np.linspace(0, 1, 201)
-    read = [contrast(colormaps["Blues"](v), figures.ink_on_shade(v)) for v in shades]
-    wrong = [contrast(colormaps["Blues"](v), figures.ink_on_shade(1 - v)) for v in shades]
-    assert min(wrong) < 1.5 < 4.4 <= min(read)
-    assert not {figures.INK, "#ffffff", "#000000"} & set(map(figures.ink_on_shade, shades))  # these turn with the page
-    assert min(contrast(colour, "#ffffff") for colour in figures.COLOURS) >= 3
+    for ink, ground in (("#22303c", "#ffffff"), ("#dfe5ea", "#121212")):
+        most = figures.SHADE * np.array(to_rgb(ink)) + (1 - figures.SHADE) * np.array(to_rgb(ground))
+        assert contrast(ink, most) >= 4.5, "a number on the darkest square"
+    css = (Path(figures.__file__).parents[2] / "_static" / "companion.css").read_text()
+    rules = re.findall("html.*--label-1.*", css)
+    light, dark, printed = (dict(re.findall(r"--([\w-]+): (#\w+)", rule)) for rule in rules)
+    for role, colour in figures.ROLES.items():
+        assert light[role] == printed[role] == colour
+        assert min(contrast(colour, "#ffffff"), contrast(dark[role], "#121212")) >= 3, role
 
 
 @pytest.mark.parametrize(("masked", "highlight"), [([], []), ([1], [0]), ([2, 4], [4]), ([1, 2, 3, 4], [0, 3])])
@@ -111,12 +114,12 @@ def test_what_is_trained_and_what_is_frozen_and_what_is_tuned_stands_where_it_ac
     boxes = {name: extent(group) for name, group in nodes(ALL["tuners"]).items()}
     assert boxes["prompt layer 1"][0] < boxes["prompt 0"][2] < boxes["prompt X_0"][0]
     assert boxes["prefix 1"][2] < boxes["prefix layer 1"][0] < boxes["prefix X_0"][0]
-    arrows = re.findall(rf'<polygon [^>]*fill="{drawings.RED}"', ALL["tuners"].svg)
+    arrows = re.findall(rf'<polygon [^>]*fill="{drawings.TRAINED}"', ALL["tuners"].svg)
     assert len(arrows) == 2  # into the layers of the prefix; LoRA is added with a plus
 
 
 def test_one_cell_acts_on_every_token():
-    tips = re.findall(rf'<polygon points="([\d.]+),[^>]*fill="{drawings.GREEN}"', ALL["one cell"].svg)
+    tips = re.findall(rf'<polygon points="([\d.]+),[^>]*fill="{drawings.MEMORY}"', ALL["one cell"].svg)
     tokens = [extent(group) for name, group in nodes(ALL["one cell"]).items() if name.startswith("X")]
     assert list(map(float, tips)) == [(left + right) / 2 for left, _, right, _ in tokens]
     assert len(tips) == 4

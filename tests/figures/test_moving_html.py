@@ -122,7 +122,7 @@ def test_a_reader_steps_through_a_text_goes_on_with_an_offered_word_and_writes_w
 
 def test_a_trial_is_chosen_by_either_of_its_marks(page):
     picture = page.locator("#moving-trials .views > div").first
-    for mark in (picture.locator("g[opacity] .one").first, picture.locator("g[opacity] .zero").last):
+    for mark in (picture.locator("g[opacity] .prompt").first, picture.locator("g[opacity] .alone").last):
         place = mark.bounding_box()
         mark.click(force=True)
         rings = [ring.bounding_box() for ring in picture.locator(".ring").all()]

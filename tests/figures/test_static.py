@@ -80,9 +80,10 @@ def test_tables_have_their_numbers_beside_each_other():
     table = np.array([[0.25, 0.0], [1.0, 0.5]])
     one, two = figures.grids({"one": (table, "xy"), "two": (table.T, "xy")}, ["p", "q"]).axes
     assert (one.get_title(), texts(one.texts)) == ("one", [".25", "1.00", ".50"])
+    assert one.yaxis_inverted()
     assert (two.get_title(), texts(two.texts)) == ("two", [".25", "1.00", ".50"])
     (axes,) = figures.columns_of_w(farm(), [(0, 0), (1, 0)], unseen=[(2, 0)]).axes
-    close(axes.images[0].get_array()[:, 4], farm().model.emission[:, 1, 1])
+    close(axes.collections[0].get_array()[:, 4], farm().model.emission[:, 1, 1])
     assert texts(axes.get_yticklabels()) == farm().words
     assert texts(axes.get_xticklabels())[:4] == ["dog", "hen", "cat", "dog"]
     assert [patch.get_x() for patch in axes.patches] == [-0.5, 0.5]

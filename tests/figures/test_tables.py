@@ -52,6 +52,8 @@ def test_numbers_and_sets_are_short():
     numbers = {0: "0", 89.0: "90", 499: "500", 0.00138: "0.001", 0.55: "0.6", 1.1e7: "1·10⁷", 3.6e-5: "4·10⁻⁵"}
     assert {value: one_digit(value) for value in numbers} == numbers
     assert [one_digit(9999), one_digit(-0.5)] == ["1·10⁴", "-0.5"]
+    numbered = "P[H_0 = a], β_1, Ḡ_2(x)", "head_1, x_i, H_10"
+    assert [*map(tables.subscripts, numbered)] == ["P[H₀ = a], β₁, Ḡ₂(x)", "head_1, x_i, H_10"]
 
 
 def test_a_table_is_escaped_and_has_every_cell_and_intervals_stand_small_below():

@@ -1,8 +1,8 @@
 """Drawings of the models and of the setting, as SVG: the same arguments give the same bytes.
 
-A round node is hidden, a square one observed, a dashed frame masked, a double frame trained for the task. Text and
-thin frames take the page's colour, for its dark mode; the other colours have a contrast of 3 : 1 or more on white and
-on near black. No style element and no ids: drawings can share a page. All fit on a phone: a chain there has at most 5
+A round node is hidden, a tinted square observed, a dashed frame masked, a double frame trained for the task. Text and
+nodes take the page's colour, for its dark mode; the other colours have a contrast of 3 : 1 or more on white and on
+near black. No style element and no ids: drawings can share a page. All fit on a phone: a chain there has at most 5
 time steps, and a token at most 6 letters.
 """
 
@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from html import escape
 from math import hypot
 
-from companion.figures.figures import BLUE, GREEN, ORANGE, RED, SOFT
+from companion.figures.figures import HEAD, MEMORY, SOFT, TRAINED
+
+PAGE = "currentColor"
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ def named(name: str, state: str, content: str) -> str:
 
 
 def ring(x: float, y: float, radius: float, highlighted: bool = False) -> str:
-    width, tint = (max(radius / 5, 3), f' fill="{BLUE}" fill-opacity="0.2"') if highlighted else (1.8, "")
-    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" stroke="{BLUE}" stroke-width="{width:g}"{tint}/>'
+    width, tint = (max(radius / 5, 3), f' fill="{PAGE}" fill-opacity="0.2"') if highlighted else (1.8, "")
+    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" stroke="{PAGE}" stroke-width="{width:g}"{tint}/>'
 
 
 def dot(x: float, y: float, radius: float) -> str:
-    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" fill="{GREEN}"/>'
+    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" fill="{MEMORY}"/>'
 
 
 def circle(x: float, y: float, i: int, highlighted: bool = False) -> str:
@@ -86,8 +88,8 @@ def frame(x: float, y: float, wide: float, high: float, colour: str, state: str 
 
 def token(x: float, y: float, text: str, name: str, state: str = "", plain: bool = False, size: float = 14) -> str:
     """An observed square; trained, masked or neither."""
-    colour = RED if state == "trained" else ORANGE
-    return named(name, state, frame(x, y, 40, 40, colour, state) + label(x, y, text, size, plain=plain))
+    square = frame(x, y, 40, 40, TRAINED if state == "trained" else PAGE, state or "highlighted")
+    return named(name, state, square + label(x, y, text, size, plain=plain))
 
 
 def box(x: float, y: float, wide: float, texts: Sequence[str], name: str, colour: str = SOFT, state: str = "") -> str:
@@ -113,7 +115,7 @@ def arrow(points: Sequence[tuple[float, float]], colour: str = SOFT, dashed: boo
 
 def strip(x: float, y: float, trained: bool = False) -> str:
     """An embedding: one entry for each state, as a row of cells; with a second frame if it is trained."""
-    colour = RED if trained else ORANGE
+    colour = TRAINED if trained else PAGE
     bars = "".join(f"M{x + step},{y - 6:g} L{x + step},{y + 6:g} " for step in (-11, 0, 11)).strip()
     inner = frame(x, y, 44, 12, colour, corner=1) + f'<path d="{bars}" stroke="{colour}" stroke-width="1"/>'
     return inner + (frame(x, y, 52, 20, colour) if trained else "")
@@ -122,11 +124,11 @@ def strip(x: float, y: float, trained: bool = False) -> str:
 KEYS: dict[str, tuple[str, Callable[[float, float], str]]] = {
     "hidden": ("hidden", lambda x, y: ring(x, y, 6)),
     "marked": ("in question", lambda x, y: ring(x, y, 6, highlighted=True)),
-    "token": ("token", lambda x, y: frame(x, y, 12, 12, ORANGE, corner=1)),
-    "masked": ("masked token", lambda x, y: frame(x, y, 12, 12, ORANGE, "masked", corner=1)),
-    "trained": ("trained for the task", lambda x, y: frame(x, y, 14, 14, RED, "trained", corner=1)),
+    "token": ("token", lambda x, y: frame(x, y, 12, 12, PAGE, "highlighted", corner=1)),
+    "masked": ("masked token", lambda x, y: frame(x, y, 12, 12, PAGE, "masked", corner=1)),
+    "trained": ("trained for the task", lambda x, y: frame(x, y, 14, 14, PAGE, "trained", corner=1)),
     "frozen": ("frozen", lambda x, y: frame(x, y, 12, 12, SOFT, corner=3)),
-    "memory": ("memory, hidden too", lambda x, y: frame(x, y, 16, 10, GREEN, "highlighted", corner=5)),
+    "memory": ("memory, hidden too", lambda x, y: frame(x, y, 16, 10, MEMORY, "highlighted", corner=5)),
     "lookup": ("the cell that is looked up", lambda x, y: dot(x, y, 4)),
 }
 
@@ -182,8 +184,8 @@ def prompt_chain() -> Drawing:
         elements += [strip(x, 164, state == "trained"), label(x, 184, vector), arrow([(x, 195), (x, 214)])]
     elements.append(box(middle, 233, wide, ["pretrained model `Ḡ`, frozen"], "G", state="frozen"))
     elements += [arrow([(read, 250), (read, 282)]), label(read - 8, 265, "position 2", anchor="end")]
-    elements += [box(read, 302, 100, ["head `b`"], "b", RED, "trained"), arrow([(read, 322), (read, 344)])]
-    elements.append(box(read, 362, 100, ["prediction"], "F", "currentColor"))
+    elements += [box(read, 302, 100, ["head `b`"], "b", HEAD, "trained"), arrow([(read, 322), (read, 344)])]
+    elements.append(box(read, 362, 100, ["prediction"], "F", PAGE))
     elements.append(label(258, 270, "`W`: a row for each token"))
     for k, (name, vector) in enumerate([("`a`", ""), ("`b`", ""), ("`c`", ""), ("`z̃`", "`u`, added")]):
         y = 292 + 18 * k + (6 if vector else 0)
@@ -199,21 +201,21 @@ def prompt_chain() -> Drawing:
 
 def setting() -> Drawing:
     """The whole pipeline: a hidden chain writes a text; on one side its label, on the other model, head, prediction."""
-    ink, task, model = "currentColor", 52, 252
+    task, model = 52, 252
     elements = [circle(36, 28, 0, highlighted=True), arrow([(58, 28), (175, 28)])]
     elements += [label(116, 16, "hidden chain"), chain(196, 28, 56, 3, first=1)]
     for i, x in enumerate((196, 252, 308), 1):
         elements += [arrow([(x, 49), (x, 74)]), token(x, 96, f"`X`_{i}", f"X_{i}"), arrow([(x, 118), (x, 158)])]
     elements += [label(130, 84, "the text `x`"), arrow([(172, 96), (88, 96), (88, 158)])]
-    elements.append(arrow([(36, 50), (36, 158)], BLUE, dashed=True, head=False))
+    elements.append(arrow([(36, 50), (36, 158)], dashed=True, head=False))
     elements += [label(42, 114, "asked", anchor="start"), label(42, 130, "about", anchor="start")]
-    elements.append(box(task, 184, 96, ["posterior", "P[`H`_0 | `x`]"], "posterior", ink))
+    elements.append(box(task, 184, 96, ["posterior", "P[`H`_0 | `x`]"], "posterior", PAGE))
     elements += [token(128, 184, "`u`", "u", "trained"), arrow([(150, 184), (166, 184)]), label(128, 214, "prompt")]
     elements.append(box(model, 184, 168, ["pretrained model `G`,", "frozen"], "G", state="frozen"))
     elements += [arrow([(model, 210), (model, 236)]), label(model + 8, 221, "`G`(`x`)", anchor="start")]
-    elements += [box(model, 257, 168, ["linear head `b`"], "b", RED, "trained"), arrow([(model, 278), (model, 304)])]
-    elements.append(box(model, 322, 120, ["prediction `F`(`x`)"], "F", ink))
-    elements += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", ink)]
+    elements += [box(model, 257, 168, ["linear head `b`"], "b", HEAD, "trained"), arrow([(model, 278), (model, 304)])]
+    elements.append(box(model, 322, 120, ["prediction `F`(`x`)"], "F", PAGE))
+    elements += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", PAGE)]
     elements += [label(62, 249, "weighed", anchor="start"), label(62, 265, "by `μ`", anchor="start")]
     elements += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
     elements.append(key(364, ["hidden", "token"], ["trained", "frozen"]))
@@ -236,16 +238,17 @@ def tuners() -> Drawing:
         middle, tuned = (start + left + 106) / 2, left + 14
         elements.append(label(left + 53, 10, name, 14))
         for i, state in enumerate(("masked", "", "")):
-            elements.append(named(f"{name} X_{i}", state, frame(left + 50 + 23 * i, 40, 18, 18, ORANGE, state)))
+            square = frame(left + 50 + 23 * i, 40, 18, 18, PAGE, state or "highlighted")
+            elements.append(named(f"{name} X_{i}", state, square))
         for k, y in enumerate(tops, 1):
             layer = frame(middle, y, left + 106 - start, 26, SOFT, corner=6) + label(middle, y, f"layer {k}", 11)
             elements += [named(f"{name} layer {k}", "frozen", layer), arrow([(left + 73, y - 25), (left + 73, y - 14)])]
             if name != "prompt":
-                elements.append(named(f"{name} {k}", "trained", frame(tuned, y, 24, 22, RED, "trained")))
-                join = arrow([(tuned + 13, y), (start - 1, y)], RED) if name == "prefix" else ""
+                elements.append(named(f"{name} {k}", "trained", frame(tuned, y, 24, 22, TRAINED, "trained")))
+                join = arrow([(tuned + 13, y), (start - 1, y)], TRAINED) if name == "prefix" else ""
                 elements.append(join or label(tuned + 18, y, "+", 12))
         if name == "prompt":
-            elements.append(named("prompt 0", "trained", frame(tuned, 40, 24, 22, RED, "trained")))
+            elements.append(named("prompt 0", "trained", frame(tuned, 40, 24, 22, TRAINED, "trained")))
             elements.append(arrow([(tuned, 51), (tuned, 62)]))
         elements += [label(left + 53, 154 + 15 * k, text) for k, text in enumerate(below.split("\n"))]
     elements.append(key(200, ["token", "masked"], ["trained", "frozen"]))
@@ -261,8 +264,9 @@ def memory_cell() -> Drawing:
     """A memory HMM with one cell: M, drawn once, acts on every token beside the token's state."""
     elements = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, 4)]
     for i, x in enumerate((103, 175, 247, 319), 1):
-        elements += [arrow([(x, 67), (x, 92)]), token(x, 114, f"`X`_{i}", f"X_{i}"), arrow([(x, 164), (x, 136)], GREEN)]
-    bar = frame(211, 182, 270, 36, GREEN, "highlighted", corner=18)
+        elements += [arrow([(x, 67), (x, 92)]), token(x, 114, f"`X`_{i}", f"X_{i}")]
+        elements.append(arrow([(x, 164), (x, 136)], MEMORY))
+    bar = frame(211, 182, 270, 36, MEMORY, "highlighted", corner=18)
     elements.append(named("M", "", bar + label(211, 182, "`M`", 14)))
     elements.append(label(12, 216, "memory: drawn once, kept for the whole text", anchor="start"))
     elements.append(key(244, ["hidden", "token", "memory"]))
@@ -278,15 +282,15 @@ def memory_cells(lookups: Sequence[int] = (1, 3, 1, 2), n_cells: int = 3) -> Dra
     elements, seen, last = [], [], 27 + 74 * len(lookups)
     bars = [194 + 32 * j for j in range(n_cells)]
     for j, y in enumerate(bars, 1):
-        bar = frame((last + 27) / 2, y, last + 21, 22, GREEN, "highlighted", corner=11)
+        bar = frame((last + 27) / 2, y, last + 21, 22, MEMORY, "highlighted", corner=11)
         elements.append(named(f"M_{j}", "", bar + label(30, y, f"`M`_{j}", 14)))
     for i, j in enumerate([0, *lookups]):
         x, index = 27 + 74 * i, f"`J`_{i} = {j}" if i else "`J`_0"
-        state = frame(x, 52, 50, 50, BLUE, corner=22) + label(x, 42, index) + label(x, 60, f"`S`_{i}")
+        state = frame(x, 52, 50, 50, PAGE, corner=22) + label(x, 42, index) + label(x, 60, f"`S`_{i}")
         elements += [label(x, 14, f"`H`_{i}"), named(f"H_{i}", "", state)]
         if i:
             elements += [arrow([(x - 47, 52), (x - 27, 52)]), arrow([(x, 78), (x, 102)])]
-            elements += [token(x, 124, f"`X`_{i}", f"X_{i}"), arrow([(x, bars[j - 1]), (x, 147)], GREEN)]
+            elements += [token(x, 124, f"`X`_{i}", f"X_{i}"), arrow([(x, bars[j - 1]), (x, 147)], MEMORY)]
             elements.append(f'<g data-lookup="{i}" data-cell="{j}">{dot(x, bars[j - 1], 5)}</g>')
             seen.append(f"token {i} sees cell {j}")
     elements.append(key(bars[-1] + 34, ["hidden", "token", "memory"], ["lookup"]))

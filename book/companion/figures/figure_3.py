@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from pandas import DataFrame, Series
 
-from companion.figures.figures import BLUE, COLOURS, GREEN, INK, MARKERS, ORANGE, RED, SMALL, SOFT, finish
+from companion.figures.figures import FIRST, INK, SMALL, SOFT, finish, style
 from hmmlib.experiments.results import Interval, mean_ci, published, share_learned
 
 LEFT = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
@@ -24,27 +24,13 @@ LADDER = {
 }
 """Series of Figure 3 as the paper names them, and of the ladder from theory to network, each with its column of the
 results. What is tuned on the exact model is tuned as what is tuned on the network: passes, batches and rates."""
-_LOOKS = ((ORANGE, "s"), (BLUE, "o"), (BLUE, "o"), (ORANGE, "s"))
-_LADDER_LOOKS = ((INK, "x"), (GREEN, "^"), (RED, "D"), (ORANGE, "s"), (BLUE, "o"))
-STYLES = dict(zip((*LEFT, *RIGHT, *LADDER), _LOOKS + _LADDER_LOOKS, strict=True))
-STYLES |= {
-    **dict.fromkeys(("head", "head alone", "tuned head"), (ORANGE, "s")),
-    **dict.fromkeys(("prompt and head", "tuned prompt"), (BLUE, "o")),
-    "memory, attention head": (BLUE, "o"), "vanilla, linear head": (ORANGE, "s"),
-    "memory, linear head": (GREEN, "^"), "vanilla, attention head": (RED, "D"),
-    "probe on the hidden state": (INK, "x"), "probe, fresh weights": (SOFT, "v"),
-    **dict.fromkeys(("nearest reweighting", "nearest fake token"), (GREEN, "^")),
-    **dict.fromkeys(("nearest relabelling", "new token distributions"), (RED, "D")),
-    "both": (BLUE, "o"), "own error": (SOFT, "x"), "nothing changed": (INK, "v"),
-}  # fmt: skip
-"""Colour and marker of each series, the same on all pages."""
 
 
-def draw_line(axes: Axes, points: Series, colour: str, marker: str, label: str, shift: float = 0.0, style="-") -> None:
+def draw_line(axes: Axes, points: Series, look: tuple[str, str, str], label: str, shift: float = 0.0) -> None:
     """Means, by their place on the axis, joined by a line; 95% intervals as bars where there are any."""
-    points = points[[point.n > 0 for point in points]]
+    points, (colour, marker, dashes) = points[[point.n > 0 for point in points]], look
     at, means = points.index + shift, [point.mean for point in points]
-    axes.plot(at, means, color=colour, marker=marker, label=label, markersize=5, linestyle=style)
+    axes.plot(at, means, color=colour, marker=marker, label=label, markersize=5, linestyle=dashes)
     for x, point in zip(at, points, strict=True):
         if point.n > 1:
             axes.plot([x, x], point.shown, color=colour, linewidth=1.2)
@@ -64,9 +50,8 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     paper, series = published(name), {"left": LEFT, "right": RIGHT}[name]
     for shift, (label, column) in zip((-0.15, 0.15), series.items(), strict=True):
         rows = results if name == "left" else results[(results.n_memory > 1) == label.startswith("memory")]
-        colour, marker = STYLES[label]
-        draw_line(axes, rows.groupby("size")[column].agg(mean_ci), colour, marker, label, shift)
-        _published(axes, paper[label].dropna(), colour, marker, label)
+        draw_line(axes, rows.groupby("size")[column].agg(mean_ci), style(label), label, shift)
+        _published(axes, paper[label].dropna(), *style(label)[:2], label)
     if name == "left":
         axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
         axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=SMALL)
@@ -79,8 +64,8 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
 def gains(results: DataFrame) -> Figure:
     """Prompt minus head in each trial, a dot, and their mean with its 95% interval."""
     figure, axes = plt.subplots(figsize=(5.4, 3))
-    axes.scatter(results["size"], results.gain, s=14, color=BLUE, alpha=0.35, linewidth=0)
-    draw_line(axes, results.groupby("size").gain.agg(mean_ci), INK, "o", "mean with its 95% interval")
+    axes.scatter(results["size"], results.gain, s=14, color=SOFT, alpha=0.8, linewidth=0)
+    draw_line(axes, results.groupby("size").gain.agg(mean_ci), (INK, "o", "-"), "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"]}))
     return finish(figure, 2)
@@ -91,7 +76,7 @@ def ladder(results: DataFrame) -> Figure:
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (label, column) in enumerate(LADDER.items()):
         points = results.groupby("size")[column].agg(mean_ci)
-        draw_line(axes, points, *STYLES[label], label, 0.12 * (k - 2), "-" if "network" in label else "--")
+        draw_line(axes, points, style(label), label, 0.12 * (k - 2))
     sizes = sorted({*results["size"]})
     axes.set(xlabel="hidden states |H|", ylabel="test accuracy", ylim=(None, 1.02), xticks=sizes)
     return finish(figure, 2)
@@ -102,8 +87,8 @@ def against_learned(results: DataFrame) -> Figure:
     figure, axes = plt.subplots(figsize=(5.4, 3.2))
     learned = share_learned(results)
     for label, column in LEFT.items():
-        colour, marker = STYLES[label]
-        axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.55, linewidth=0, label=label)
+        colour, marker, _ = style(label)
+        axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.8, linewidth=0, label=label)
     x_label = "share learned (0: the tokens' frequencies, 1: the exact G)"
     axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)
@@ -112,8 +97,8 @@ def against_learned(results: DataFrame) -> Figure:
 def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
     """A line for each of up to six series: means with 95% intervals (`mean_ci`) by their place on the axis."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
-    for (name, points), look in zip(series.items(), zip(COLOURS, MARKERS, strict=True), strict=False):
-        draw_line(axes, points, *STYLES.get(name, look), name)
+    for k, (name, points) in enumerate(series.items()):
+        draw_line(axes, points, style(name, k), name)
     axes.set(xlabel=x_label, ylabel=y_label, xscale="log" if log else "linear")
     ticks = sorted(set().union(*(points.index for points in series.values())))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -125,8 +110,8 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
     """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series."""
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
-    for k, (name, look) in enumerate(zip(series, zip(COLOURS, MARKERS, strict=True), strict=False)):
-        colour, marker = STYLES.get(name, look)
+    for k, name in enumerate(series):
+        colour, marker, _ = style(name, k)
         shift = (k + 1) / (len(series) + 1) - 0.5
         drawn = {at + shift: row[name] for at, row in enumerate(rows.values()) if name in row and row[name].n}
         axes.plot([found.mean for found in drawn.values()], list(drawn), marker, color=colour, markersize=5, label=name)
@@ -163,10 +148,10 @@ def plane(groups: dict[str, DataFrame], sizes: Sequence[int], name: str) -> Figu
         named = []
         if means:
             at = ([pair[side].mean for pair in means.values()] for side in (0, 1))
-            axes.plot(*at, color=BLUE, marker="o", markersize=5, linewidth=1, label=name)
+            axes.plot(*at, color=FIRST, marker="o", markersize=5, linewidth=1, label=name)
         for label, (x, y) in means.items():
-            axes.plot(x.shown, [y.mean, y.mean], color=BLUE, linewidth=0.7, alpha=0.6)
-            axes.plot([x.mean, x.mean], y.shown, color=BLUE, linewidth=0.7, alpha=0.6)
+            axes.plot(x.shown, [y.mean, y.mean], color=FIRST, linewidth=0.7, alpha=0.8)
+            axes.plot([x.mean, x.mean], y.shown, color=FIRST, linewidth=0.7, alpha=0.8)
             if not any(abs(x.mean - a) < 0.03 and abs(y.mean - b) < 0.03 for a, b in named):
                 axes.annotate(label, (x.mean, y.mean), (5, -11), textcoords="offset points", fontsize=SMALL)
                 named.append((x.mean, y.mean))

@@ -10,17 +10,55 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+
+from companion.figures.tables import subscripts
 
 if TYPE_CHECKING:
     from hmmlib.models.sentences import Sentences
 
-INK, SOFT = "#22303c", "#748491"
-# Okabe and Ito's colours, which colour-blind readers tell apart; the orange is darker, to be seen as a line on white.
-BLUE, ORANGE, GREEN, RED = "#0072b2", "#b97f00", "#009e73", "#d55e00"
-COLOURS, MARKERS = (BLUE, ORANGE, GREEN, RED, SOFT, INK), "os^Dxv"
-TYPE, SMALL = 11.5, 11  # points; on a phone, in a figure of 5.4 inches, some 11 and 10.5 pixels
+ROLES = {
+    "label-1": "#0072b2", "label-0": "#b97f00", "memory": "#009e73", "trained": "#d55e00", "head": "#b0479c",
+    "first": "#7d7a1c", "second": "#6c62c4", "soft": "#748491", "ink": "#22303c",
+}  # fmt: skip
+"""What a colour stands for, by its name in companion.css: one meaning on all pages, and never the only sign.
+
+A prompt is `trained`; `soft` and `ink` are texts, tokens, hidden states, models without memory, and ink, dashed, what
+is exact; `first` and `second` are of no role: two states, or two fits.
+"""
+LABEL_1, LABEL_0, MEMORY, TRAINED, HEAD, FIRST, SECOND, SOFT, INK = ROLES.values()
+LABELS = (True, LABEL_1, "o"), (False, LABEL_0, "s")
+COLOURS, MARKERS = (SOFT, FIRST, SECOND, INK, SOFT, INK), "os^Dxv"
+HATCHES, DASHES = ("", "///", "...", "xxx"), ("-", "--", ":", "-.")
+STYLES = {
+    "texts of label 1": (LABEL_1, "o", "-"), "texts of label 0": (LABEL_0, "s", "-"),
+    **dict.fromkeys(("head tuning", "head tuned on the network", "head", "head alone", "tuned head"), (HEAD, "s", "-")),
+    **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt"),
+                    (TRAINED, "o", "-")),
+    "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
+    **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
+    "prompt, as reweighting": (TRAINED, "^", ":"), "prompt, as relabelling": (TRAINED, "D", "--"),
+    **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
+    **dict.fromkeys(("memory, 7 values", "probability of the true value"), (MEMORY, "o", "-")),
+    "memory, linear head": (MEMORY, "s", "--"), "vanilla, attention head": (SOFT, "o", "-"),
+    **dict.fromkeys(("vanilla HMM + linear head", "vanilla, linear head"), (SOFT, "s", "--")),
+    "first state, 28 states": (SOFT, "s", "-"),
+    "probe on the hidden state": (INK, "x", "-"), "probe, fresh weights": (SOFT, "v", ":"),
+    **dict.fromkeys(("nearest reweighting", "nearest fake token"), (SECOND, "^", "-")),
+    **dict.fromkeys(("nearest relabelling", "new token distributions"), (FIRST, "D", "-")),
+    "both": (SOFT, "o", "-"), "own error": (SOFT, "x", ":"), "nothing changed": (INK, "v", ":"),
+    "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
+}  # fmt: skip
+"""Colour, marker and dashes of each series that has a meaning of its own, the same on all pages."""
+SHADE = 0.4  # the opacity of a square under a number: what is written on it in ink can be read
+TYPE = SMALL = 12  # points; on a phone, in a figure of 5.4 inches, some 11 pixels
+
+
+def style(name: str, k: int = 0) -> tuple[str, str, str]:
+    """Colour, marker and dashes of a series; of one that is not in `STYLES`, those of the k-th."""
+    return STYLES.get(name, (COLOURS[k], MARKERS[k], "-"))
 
 
 def use_style() -> None:
@@ -30,10 +68,11 @@ def use_style() -> None:
     plt.rc("axes", edgecolor=SOFT, labelcolor=INK, titlelocation="left", titlesize=12)
     plt.rc("axes.spines", right=False, top=False)
     plt.rc("legend", fontsize=SMALL, frameon=False)
+    plt.rc("hatch", color="white")
     plt.rc("lines", linewidth=1.8)
     plt.rc("svg", fonttype="none", hashsalt="hmmlib")  # text stays text: light, searchable, in the page's own font
     plt.rc("text", color=INK)
-    plt.rc(("xtick", "ytick"), color=INK)
+    plt.rc(("xtick", "ytick"), color=INK, labelsize=11)
     with suppress(ImportError):
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
@@ -52,13 +91,14 @@ def finish(figure: Figure, legend: int = 0) -> Figure:
     """
     drawn = marks_of(*figure.axes)
     for columns in range(legend, 0, -1):
-        shown = figure.legend(drawn.values(), drawn, loc="lower center", ncol=columns, fontsize=SMALL)
+        shown = figure.legend(drawn.values(), map(subscripts, drawn), loc="lower center", ncol=columns, fontsize=SMALL)
         if columns == 1 or shown.get_window_extent().width <= 0.95 * figure.bbox.width:
             break
         shown.remove()
     below = sum(shown.get_window_extent().height for shown in figure.legends) / figure.dpi
     figure.set_figheight(figure.get_figheight() + below)
-    figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
+    for _ in range(2):  # what stands outside axes of equal scales is found the second time
+        figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
     plt.close(figure)
     return figure
 
@@ -72,7 +112,7 @@ def distributions(
     width = 0.8 / len(rows)
     for k, (name, row) in enumerate(rows.items()):
         at = np.arange(len(outcomes)) + (k - (len(rows) - 1) / 2) * width
-        axes.bar(at, row, width * 0.92, color=colours[k], label=name)
+        axes.bar(at, row, width * 0.92, color=colours[k], hatch=HATCHES[k], label=name)
     for k, (name, (colour, row)) in enumerate((levels or {}).items()):
         at, dashes = np.arange(len(outcomes)), "-:"[k % 2]
         axes.hlines(row, at - 0.45, at + 0.45, color=colour, linestyle=dashes, linewidth=2.5, label=name)
@@ -85,8 +125,9 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
     figure, rows = plt.subplots(len(panels), 1, figsize=(5.4, 2.2 * len(panels) + 0.3), squeeze=False)
     for axes, (title, series) in zip(rows[:, 0], panels.items(), strict=True):
         below = np.zeros(len(outcomes))
-        for (name, heights), colour in zip(series.items(), COLOURS, strict=False):
-            axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, color=colour, label=name)
+        for k, (name, heights) in enumerate(series.items()):
+            look = dict(color=style(name, k)[0], hatch=HATCHES[k], label=name)
+            axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, **look)
             below = below + np.asarray(heights)
         axes.set(title=title, ylabel="share", xticks=range(len(below)), xticklabels=outcomes)
     axes.set_xlabel(x_label)
@@ -94,21 +135,21 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
 
 
 def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Sequence[str]) -> Figure:
-    """Matrices of probabilities as shaded squares, white for 0 and dark for 1."""
+    """Matrices of probabilities as shaded squares."""
     figure, axes = plt.subplots(1, len(named), figsize=(2.7 * len(named), 2.9), squeeze=False)
     for axis, (name, matrix), y_label in zip(axes[0], named.items(), y_labels, strict=True):
-        axis.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
-        axis.set(title=name, xlabel=x_label, ylabel=y_label)
-        axis.spines[:].set_visible(False)
+        _shades(axis, matrix, 0.9)
+        axis.set(title=name, xlabel=x_label, ylabel=y_label, aspect="equal")
     return finish(figure)
 
 
 def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, float]) -> Figure:
     """Masked-token loss against steps, with up to three named levels as lines."""
     figure, axes = plt.subplots(figsize=(5.4, 3))
-    axes.plot(steps, values, color=BLUE)
-    for (name, level), colour, style in zip(levels.items(), (ORANGE, GREEN, RED), (":", "--", "-."), strict=False):
-        axes.axhline(level, color=colour, linestyle=style, label=name)
+    axes.plot(steps, values, color=SOFT, label="network")
+    for k, (name, level) in enumerate(levels.items()):
+        colour, _, dashes = style(name, k)
+        axes.axhline(level, color=colour, linestyle=dashes, label=name)
     axes.set(xlabel="pretraining step", ylabel="masked-token loss (nats)", ylim=(0, None))
     return finish(figure, 2)
 
@@ -116,7 +157,7 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
     """Points of one quantity against another, with the line y = x if asked for."""
     figure, axes = plt.subplots(figsize=(4.8, 3.8))
-    axes.scatter(x, y, s=14, color=BLUE, alpha=0.6, linewidth=0)
+    axes.scatter(x, y, s=14, color=SOFT, alpha=0.8, linewidth=0)
     if diagonal:
         axes.plot(*[[min(*x, *y), max(*x, *y)]] * 2, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
@@ -130,7 +171,8 @@ def curve(
     """Up to four lines with markers over a common x; `log` names the logarithmic axes ("x", "y" or "xy")."""
     figure, axes = plt.subplots(figsize=(5.4, 3))
     for k, (name, values) in enumerate(series.items()):
-        axes.plot(x, values, marker=MARKERS[k], color=colours[k], label=name, markersize=5)
+        colour = style(name)[0] if name in STYLES else colours[k]
+        axes.plot(x, values, DASHES[k], marker=MARKERS[k], color=colour, label=name, markersize=5)
     axes.set(xlabel=x_label, ylabel=y_label, **{f"{axis}scale": "log" for axis in log})
     return finish(figure, 2 if len(series) > 1 else 0)
 
@@ -139,16 +181,16 @@ def dependencies(places: dict[str, tuple], arrows: Sequence[tuple[str, str]], ma
     """Which statement a proof takes from which: a box at each place, an arrow from what is used to where it is used.
 
     `places` maps a name to (column, row); rows count upwards. `arrows` are pairs of names, (used, where). Boxes that
-    are `marked` are orange and have an asterisk; the others are blue.
+    are `marked` are thick and have an asterisk.
     """
     columns, rows = zip(*places.values(), strict=True)
     wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
     figure, axes = plt.subplots(figsize=(1.35 * wide, 0.72 * high))
     boxes = {}
     for name, place in places.items():
-        label, colour = (f"{name}*", ORANGE) if name in marked else (name, BLUE)
-        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=colour)
-        text = axes.text(*place, label, ha="center", va="center", fontsize=SMALL, bbox=box, zorder=3)
+        label, colour, line = (f"{name}*", INK, 2.2) if name in marked else (name, SOFT, 1)
+        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=colour, linewidth=line)
+        text = axes.text(*place, label, ha="center", va="center", fontsize=11, bbox=box, zorder=3)
         boxes[name] = text.get_bbox_patch()
     for used, where in arrows:
         line = dict(arrowstyle="-|>", color=SOFT, linewidth=1.3, shrinkA=2, shrinkB=2)
@@ -160,11 +202,11 @@ def dependencies(places: dict[str, tuple], arrows: Sequence[tuple[str, str]], ma
 
 
 def attention(words: Sequence[str], scores: Sequence[float], attended: Sequence[bool]) -> Figure:
-    """Attention scores along one input: a bar for each position, the attended ones dark; a line at 1."""
+    """Attention scores along one input: a bar for each position, the attended ones filled; a line at 1."""
     at, scores, attended = np.arange(1, len(words) + 1), np.asarray(scores), np.asarray(attended)
     figure, axes = plt.subplots(figsize=(5.4, 2.6))
-    for which, colour, name in ((attended, BLUE, "attended"), (~attended, SOFT, "not attended")):
-        axes.bar(at[which], scores[which], 0.7, color=colour, label=name)
+    for which, fill, name in ((attended, SOFT, "attended"), (~attended, "none", "not attended")):
+        axes.bar(at[which], scores[which], 0.7, facecolor=fill, edgecolor=SOFT, linewidth=1.4, label=name)
     axes.axhline(1, color=INK, linewidth=1, linestyle=":")
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.set(ylabel="attention score", xticks=at, xticklabels=[f"{word}\n{i}" for i, word in enumerate(words, 1)])
@@ -180,14 +222,15 @@ def strips(
     """
     figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
     cross = dict(marker="x", color=INK, s=44, zorder=3, label="columns of W")
-    cut = dict(color=GREEN, linestyle="--", zorder=4, label="where the head cuts")
+    cut = dict(color=HEAD, linestyle="--", zorder=4, label="where the head cuts")
     for y, (name, (values, labels)) in enumerate(rows.items()):
         values, labels = np.asarray(values), np.asarray(labels)
         axes.axhline(y, color=SOFT, linewidth=1, zorder=0)
-        for label, colour, marker, side in ((True, BLUE, "o", -1), (False, ORANGE, "s", 1)):
+        for label, colour, marker in LABELS:
             drawn = np.unique(values[labels == label].round(3))
-            spread = side * (0.1 + 0.25 * (np.arange(len(drawn)) * 0.618 % 1))  # so that points do not hide each other
-            axes.scatter(drawn, y + spread, s=14, color=colour, marker=marker, linewidth=0, label=f"label {label:d}")
+            aside = 0.1 + 0.25 * (np.arange(len(drawn)) * 0.618 % 1)  # so that points do not hide each other
+            at, look = y - aside if label else y + aside, dict(color=colour, marker=marker, linewidth=0)
+            axes.scatter(drawn, at, s=14, label=f"label {label:d}", **look)
         axes.scatter(crosses[name], np.full(len(crosses[name]), y), **cross)
         if name in cuts:
             axes.plot([cuts[name]] * 2, [y - 0.42, y + 0.42], **cut)
@@ -197,19 +240,22 @@ def strips(
     return finish(figure, 2)
 
 
-def ink_on_shade(value: float) -> str:
-    """For text on a square of the colour map Blues, which does not change on a dark page: what can be read there."""
-    return "#fefefe" if value > 0.71 else "#020202"
+def _shades(axes: Axes, table: np.ndarray, most: float) -> None:
+    """Squares of ink, from none for 0 to the opacity `most` for 1, so that they follow a page into dark mode."""
+    inks = LinearSegmentedColormap.from_list("inks", [(*to_rgb(INK), 0), (*to_rgb(INK), most)])
+    edges = (np.arange(length + 1) - 0.5 for length in reversed(np.shape(table)))
+    axes.pcolormesh(*edges, np.asarray(table), cmap=inks, vmin=0, vmax=1, edgecolor="white", linewidth=0.5)
+    axes.set_ylim(len(table) - 0.5, -0.5)
+    axes.spines[:].set_visible(False)
 
 
 def _squares(axes: Axes, table: np.ndarray, form: str, size: float, zeros: bool = False) -> None:
-    """Shaded squares, white for 0 and dark for 1, with their numbers; zeros are left empty unless asked for."""
-    axes.imshow(table, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    """Shaded squares with their numbers; zeros are left empty unless asked for."""
+    _shades(axes, table, SHADE)
     for (row, column), value in np.ndenumerate(table):
         if value or zeros:
             text = format(value, form).removeprefix("0" if value < 1 else "")
-            axes.text(column, row, text, ha="center", va="center", fontsize=size, color=ink_on_shade(value))
-    axes.spines[:].set_visible(False)
+            axes.text(column, row, text, ha="center", va="center", fontsize=size)
     axes.tick_params(length=0)
 
 
@@ -249,7 +295,7 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
 def columns_of_w(example: Sentences, recoverable: Sequence[tuple], unseen: Sequence[tuple] = ()) -> Figure:
     """W of a model with words, a row for each word, a column for each state and value of the cell that it looks up.
 
-    `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed in orange, or crossed out.
+    `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed, or crossed out.
     """
     model, high = example.model, len(example.words)
     values, states = model.n_memory, model.n_states
@@ -265,7 +311,7 @@ def columns_of_w(example: Sentences, recoverable: Sequence[tuple], unseen: Seque
         if state:
             axes.axvline(values * state - 0.5, color=SOFT, linewidth=1)
     for value, state in recoverable:
-        corner, look = (values * state + value - 0.5, -0.5), dict(fill=False, edgecolor=ORANGE, linewidth=2)
+        corner, look = (values * state + value - 0.5, -0.5), dict(fill=False, edgecolor=INK, linewidth=2)
         axes.add_patch(Rectangle(corner, 1, high, clip_on=False, **look))
     for value, state in unseen:
         left = values * state + value - 0.5

@@ -22,6 +22,11 @@ ROUNDING = 1e-12
 """What two ways to the same number may differ by where neither is magnified."""
 
 
+def subscripts(text: str) -> str:
+    """H_0, and the like, with a subscript: H₀."""
+    return re.sub(r"\b([^\W\d_])_(\d)\b", lambda found: found[1] + "₀₁₂₃₄₅₆₇₈₉"[int(found[2])], text)
+
+
 def difference(*pairs: tuple, bound: float = ROUNDING) -> str:
     """The largest difference of any entry over pairs (found, exact) of arrays, in words.
 
@@ -66,7 +71,7 @@ class Table:
     def _repr_html_(self) -> str:
         def shown(cell: str) -> str:
             small = r'<br><small style="font-size: 0.72em; white-space: nowrap">\1</small>'
-            return re.sub(r" (\[[^]]*\])", small, html.escape(cell))
+            return re.sub(r" (\[[^]]*\])", small, html.escape(subscripts(cell)))
 
         def line(cells: Sequence[str], kind: str) -> str:
             return "<tr>" + "".join(f"<{kind}>{shown(str(cell))}</{kind}>" for cell in cells) + "</tr>"

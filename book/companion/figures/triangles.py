@@ -10,30 +10,33 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from companion.figures.figures import BLUE, GREEN, INK, ORANGE, RED, SMALL, SOFT, TYPE, finish, marks_of
+from companion.figures.figures import HEAD, INK, LABEL_0, LABELS, SMALL, SOFT, TYPE, finish, marks_of
 from hmmlib.theory.separation import Impossible
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 """Where the corners of a triangle of distributions are drawn."""
 TOKENS = ("token 0", "token 1", "token 2")
+COLUMN = dict(textcoords="offset points", fontweight="bold", bbox=dict(fc="white", ec="none", alpha=0.7, pad=0.5))
+"""How the name of a column of W stands beside its cross."""
 
 
 def draw_triangle(axes: Axes, title: str, corners: Sequence[str] = TOKENS, size: float = TYPE) -> None:
     """The sides of the triangle and the names of its corners, which are outcomes; nothing else of the axes is left."""
     axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
-    for name, (x, y) in zip(corners, TRIANGLE, strict=True):
-        axes.annotate(name, (x, y), (x, y + (0.05 if y else -0.1)), ha="center", fontsize=size)
-    axes.set(aspect="equal", xlim=(-0.12, 1.12), ylim=(-0.14, 0.98))
-    axes.set_title(title, loc="center", fontsize=TYPE)
+    sides = ((-6, -6), "left", "top"), ((6, -6), "right", "top"), ((0, 6), "center", "bottom")
+    for name, corner, (away, ha, va) in zip(corners, TRIANGLE, sides, strict=True):
+        axes.annotate(name, corner, away, textcoords="offset points", ha=ha, va=va, fontsize=size)
+    axes.set(aspect="equal", xlim=(-0.05, 1.05), ylim=(-0.03, 0.89))
+    axes.set_title(title, loc="center", fontsize=TYPE, pad=22)
     axes.axis("off")
 
 
-def draw_points(axes: Axes, points, labels, size: float = 24, alpha: float = 0.75) -> None:
+def draw_points(axes: Axes, points, labels, size: float = 24) -> None:
     """Points (n, 3) by their labels (n,); rows of zeros, which are inputs that cannot occur, are left out."""
     points, labels = np.asarray(points), np.asarray(labels)
-    for label, colour, marker in ((True, BLUE, "o"), (False, ORANGE, "s")):
+    for label, colour, marker in LABELS:
         spots = points[(labels == label) & (points.sum(1) > 0)] @ TRIANGLE
-        axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {label:d}", alpha=alpha, linewidth=0)
+        axes.scatter(*spots.T, color=colour, marker=marker, s=size, label=f"label {label:d}", alpha=0.8, linewidth=0)
 
 
 def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -46,7 +49,7 @@ def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.array(kept).reshape(-1, 3)
 
 
-def draw_head(axes: Axes, head, colour: str = GREEN, style: str = "--", label: str = "the head's line b·p = 0") -> None:
+def draw_head(axes: Axes, head, colour: str = HEAD, style: str = "--", label: str = "the head's line b·p = 0") -> None:
     """The line b·p = 0 of a head with weights b, (3,), where it crosses the triangle."""
     head = np.asarray(head)
     ends = [p for p in _half(np.eye(3), head) if abs(head @ p) < 1e-12 * abs(head).max()]
@@ -67,7 +70,7 @@ def simplex(
     spots = np.asarray(columns).T @ TRIANGLE
     axes.scatter(*spots.T, marker="x", color=INK, s=60, label="columns of W")
     for name, spot in zip(names, spots, strict=False):
-        axes.annotate(name, spot, (7, 5), textcoords="offset points", fontweight="bold")
+        axes.annotate(name, spot, (7, 5), **COLUMN)
     draw_head(axes, head)
     axes.autoscale()
     return finish(figure, 2)
@@ -82,18 +85,18 @@ def _deepest(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
     """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the mixture."""
     joined = []
-    for label, colour, marker, weights in ((True, BLUE, "o", refuted.positive), (False, ORANGE, "s", refuted.negative)):
+    for (label, colour, marker), weights in zip(LABELS, (refuted.positive, refuted.negative), strict=True):
         alike, weights = spots[labels == label], np.asarray(weights)
         corners = alike[weights > 0]
         middle = weights[weights > 0] @ corners / weights.sum()
         turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
-        detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.3, linewidth=0)
+        detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.5, linewidth=0)
         detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
         if len(corners) > 1:
             detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
     star = _deepest(alike, np.array(joined[:3])) if (len(joined), len(corners)) == (4, 1) else middle
-    look = dict(color=ORANGE, markeredgecolor=INK, markersize=11, zorder=4)
+    look = dict(color=LABEL_0, markeredgecolor=INK, markersize=11, zorder=4)
     for where in (axes, detail):
         where.plot(*star, "*", **look, label="label 0 inside label 1")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
@@ -124,8 +127,10 @@ def simplex_with_prompt(
         draw_points(axes, points, labels)
         axes.scatter(*spots.T, marker="x", color=INK, s=44, label="columns of W")
         for name, spot in zip(names, spots, strict=True):
-            axes.annotate(name, spot, (6, 4), textcoords="offset points", fontweight="bold")
-    behind.fill(*spots[list(essential)].T, facecolor=SOFT, edgecolor=GREEN, alpha=0.35, linewidth=5, zorder=0)
+            axes.annotate(name, spot, (6, 4), **COLUMN)
+    left = " and ".join(names[h] for h in essential)
+    shade = dict(color=SOFT, alpha=0.4, linewidth=6, zorder=0, label=f"mixtures of {left}")
+    behind.fill(*spots[list(essential)].T, **shade)
     draw_head(behind, head)
     drawn = marks_of(before, behind)
     free.axis("off")
@@ -145,14 +150,13 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
     for axis, (title, (points, columns)) in zip(axes, panels.items(), strict=True):
         draw_triangle(axis, title, corners)
         spots = np.stack(list(columns.values())) @ TRIANGLE
-        axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.3, linewidth=0)
+        axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.2, linewidth=0)
         drawn = np.unique(np.asarray(points).round(3), axis=0) @ TRIANGLE
-        axis.scatter(*drawn.T, s=7, color=BLUE, linewidth=0, label="predictions")
+        axis.scatter(*drawn.T, s=7, color=SOFT, linewidth=0, label="predictions")
         axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label="columns of W")
         for name, (x, y) in zip(columns, spots, strict=True):
-            side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -15), ha="center")
-            axis.annotate(name, (x, y), textcoords="offset points", fontweight="bold", **side)
-        axis.set(xlim=(-0.12, 1.4), ylim=(-0.16, 1))
+            side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -4), ha="center", va="top")
+            axis.annotate(name, (x, y), **side, **COLUMN)
     return finish(figure, 2)
 
 
@@ -166,13 +170,13 @@ def triangles(panels: dict[str, tuple], labels: Sequence[bool], columns: dict[st
     figure, axes = plt.subplots(rows, 2, figsize=(5.2, 2.7 * rows), squeeze=False)
     for axis, (title, (points, corners)) in zip(axes.flat, panels.items(), strict=False):
         draw_triangle(axis, title, corners)
-        draw_points(axis, points, labels, 16, 0.6)
+        draw_points(axis, points, labels, 16)
         if title in columns:
             table, names = columns[title]
             spots = np.asarray(table).T @ TRIANGLE
             axis.scatter(*spots.T, marker="x", color=INK, s=44, label="a state's distribution")
             for k, (name, spot) in enumerate(zip(names, spots, strict=True)):
-                axis.annotate(name, spot, (7, 5 - 15 * (k % 2)), textcoords="offset points", fontweight="bold")
+                axis.annotate(name, spot, (7, 5 - 15 * (k % 2)), **COLUMN)
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     return finish(figure, 3)
@@ -189,7 +193,7 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
         for sign in (1, -1):
             wrong = _half(_half(np.eye(3), sign * np.asarray(mu)), -sign * np.asarray(score))
             if len(wrong) > 2:
-                axes.fill(*(wrong @ TRIANGLE).T, color=RED, alpha=0.35, linewidth=0, label="wrong label")
+                axes.fill(*(wrong @ TRIANGLE).T, color=SOFT, alpha=0.4, linewidth=0, label="wrong label")
         draw_head(axes, mu, INK, "-", "the label changes")
-        draw_head(axes, score, BLUE, "--", "the head's changes")
+        draw_head(axes, score, label="the head's changes")
     return finish(figure, 3)

@@ -66,7 +66,7 @@
   function belief(names, { posterior, target, output }) {
     const rows = names.map((name, m) =>
       text(70, 44 + 34 * m, name, "strong", "end") +
-      `<rect x="78" y="${30 + 34 * m}" width="${(200 * posterior[m]).toFixed(2)}" height="20" class="kept"/>` +
+      `<rect x="78" y="${30 + 34 * m}" width="${(200 * posterior[m]).toFixed(2)}" height="20" class="memory"/>` +
       text(284, 44 + 34 * m, fixed(posterior[m], 3), "", "start"));
     const y = 62 + 34 * names.length;
     const side = (words, number, at) =>

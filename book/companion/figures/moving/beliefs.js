@@ -44,9 +44,9 @@
 
   // Drawing
 
-  function row(y, name, [from, wide], now, before) {
+  function row(y, name, [from, wide], now, kind, before) {
     const mark = before === undefined ? "" : line([from + wide * before, y + 4], [from + wide * before, y - 17], "before");
-    return text(from - 8, y - 2, name, now > 0.5 ? "strong" : "", "end") + bar(from, y, wide * now, 14, "kept") + mark +
+    return text(from - 8, y - 2, name, now > 0.5 ? "strong" : "", "end") + bar(from, y, wide * now, 14, kind) + mark +
       line([from, y + 1], [from + wide, y + 1], "axis") + text(from + wide + 6, y - 2, fixed(now), "", "start");
   }
 
@@ -54,7 +54,7 @@
     let y = 0;
     const drawn = cells.map(({ name, values }, j) => {
       const title = text(4, (y += 18), name, "faint", "start");
-      const rows = values.map((value, m) => row((y += 23), value, [92, 196], now[j][m], before?.cells[j][m]));
+      const rows = values.map((value, m) => row((y += 23), value, [92, 196], now[j][m], "memory", before?.cells[j][m]));
       y += 8;
       return title + rows.join("");
     });
@@ -66,7 +66,7 @@
   function state(states, { state: now }) {
     const shown = largest(now, STATES), rest = Math.max(0, 1 - sum(shown.map((h) => now[h])));
     const rows = [...shown.map((h) => [states[h], now[h]]), ["all other states", rest]];
-    const drawn = rows.map(([name, p], k) => row(41 + 23 * k, name, [186, 108], p));
+    const drawn = rows.map(([name, p], k) => row(41 + 23 * k, name, [186, 108], p, "kept"));
     const shares = rows.map(([name, p]) => `${name} ${fixed(p)}`).join(", ");
     return picture(340, 26 + 23 * (STATES + 1), `Belief about the state: ${shares}.`,
       text(4, 18, "state: cell, part of speech", "faint", "start") + drawn.join(""));
@@ -77,7 +77,7 @@
     const shape = frame(root, {
       title: "Belief, word by word",
       todo: `Read the text word by word, or write your own. “${HIDDEN}” hides a word.`,
-      key: [["kept", "believed now"], ["before", "before the last word"]],
+      key: [["memory", "belief now: memory"], ["kept", "state"], ["before", "before the last word"]],
     });
     const field = element("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
     shape.controls.append(element("label", {}, "Text ", field));

@@ -79,16 +79,18 @@
   const SHAPES = {
     one: '<circle r="4.2" class="one"/>',
     zero: '<rect x="-3.8" y="-3.8" width="7.6" height="7.6" class="zero"/>',
-    wrong: '<path d="M-6,-6l12,12m0,-12l-12,12" class="wrong"/>',
+    wrong: '<circle r="7.5" class="ring"/>',
+    prompt: '<circle r="4.2" class="prompt"/>',
+    alone: '<rect x="-3.8" y="-3.8" width="7.6" height="7.6" class="alone"/>',
     column: '<path d="M-5,-5l10,10m0,-10l-10,10" class="column"/>',
     head: '<path d="M-10,0h20" class="head"/>',
     bound: '<path d="M-10,0h20" class="bound"/>',
     before: '<path d="M0,-8v16" class="before"/>',
-    kept: '<rect x="-5" y="-6" width="10" height="12" class="kept"/>',
-    other: '<rect x="-5" y="-6" width="10" height="12" class="other"/>',
   };
+  for (const kind of ["kept", "other", "memory", "first", "second"])
+    SHAPES[kind] = `<rect x="-5" y="-6" width="10" height="12" class="${kind}"/>`;
   const mark = (kind, [x, y]) => `<g transform="translate(${x.toFixed(2)},${y.toFixed(2)})">${SHAPES[kind]}</g>`;
-  /** A disc for label 1, a square for label 0; a cross over it where the head is wrong. */
+  /** A disc for label 1, a square for label 0; a ring around it where the head is wrong. */
   const input = (at, label, wrong) => mark(label ? "one" : "zero", at) + (wrong ? mark("wrong", at) : "");
   const column = ([x, y], name, below) => mark("column", [x, y]) + text(x + 12, y + (below ? 15 : -5), name, "strong");
 
@@ -203,7 +205,7 @@
 
   space.kit = {
     sum, dot, product, times, transposed, ones, normalised, messages, latents, unlessRounding, score,
-    fixed, listed, picture, text, line, bar, plane, input, column, triangle,
+    fixed, listed, picture, text, line, bar, plane, mark, input, column, triangle,
     element, slider, button, frame, start,
   };
   if (typeof module !== "undefined") module.exports = space;

@@ -70,13 +70,13 @@
       const base = ROW * r + 88, isNew = (i) => step && i === at && name === (rightwards ? "left" : "right");
       const pairs = ({ [name]: found }, i) => share(found).map((part, h) => {
         const x = middle(i) + (h - 0.5) * pitch;
-        return bar(x - 9, base, 18, HIGH * part, h ? "zero" : "kept") +
+        return bar(x - 9, base, 18, HIGH * part, h ? "second" : "first") +
           text(x, base - 4 - HIGH * part, fixed(part), isNew(i) ? "small strong" : "small");
       });
       const mixtures = ({ tau }, i) => words.map((word, z) => {
         const slot = Math.min(15, (wide - 6) / words.length), x = middle(i) + slot * (z - words.length / 2);
         const [calm, other] = product(model.emission[z], share(tau)).map((part) => 1.3 * HIGH * part);
-        return bar(x + 1, base, slot - 2, calm, "kept") + bar(x + 1, base - calm, slot - 2, other, "zero") +
+        return bar(x + 1, base, slot - 2, calm, "first") + bar(x + 1, base - calm, slot - 2, other, "second") +
           text(x + slot / 2, base + 12, word[0], "small");
       });
       const arrow = (i) => {
@@ -99,7 +99,7 @@
     const shape = frame(root, {
       title: "Two passes of messages",
       todo: "Pass one message after the other. Click a word to mask it or to show it. Which messages change?",
-      key: [["kept", states[0]], ["zero", states[1]]],
+      key: [["first", states[0]], ["second", states[1]]],
     });
     const passed = slider(shape.controls, {
       label: "messages passed", min: 0, max: 2 * last, step: 1, value: 0, shown: (k) => `${k} of ${2 * last}`,

@@ -1,7 +1,7 @@
 // Figure 3's left panel, trial by trial: the chosen one's states above the tokens that they favour.
 (function (space) {
   "use strict";
-  const { fixed, listed, picture, text, line, input, slider, button, frame } = space.kit;
+  const { fixed, listed, picture, text, line, mark, input, slider, button, frame } = space.kit;
 
   const [WIDE, HIGH, LEFT, FOOT] = [420, 290, 38, 34];
   const percent = (share) => `${fixed(100 * share, 1)}%`;
@@ -52,10 +52,10 @@
       }
     }
     const drawn = (trial, i) => {
-      const stem = line([x[i], y(trial.head)], [x[i], y(trial.prompt)], i === chosen ? "curve" : "axis");
-      return stem + input([x[i], y(trial.head)], false) + input([x[i], y(trial.prompt)], true);
+      const stem = line([x[i], y(trial.head)], [x[i], y(trial.prompt)], i === chosen ? "column" : "axis");
+      return stem + mark("alone", [x[i], y(trial.head)]) + mark("prompt", [x[i], y(trial.prompt)]);
     };
-    trials.forEach((trial, i) => i !== chosen && parts.push(`<g opacity="0.45">${drawn(trial, i)}</g>`));
+    trials.forEach((trial, i) => i !== chosen && parts.push(`<g opacity="0.6">${drawn(trial, i)}</g>`));
     const one = trials[chosen];
     parts.push(drawn(one, chosen));
     for (const share of [one.head, one.prompt]) {
@@ -87,8 +87,8 @@
     const shape = frame(root, {
       title: "Figure 3, trial by trial",
       todo: "Choose a trial, by the sliders or in the picture. Do states of opposite weight share a token?",
-      key: [["one", "prompt; below, a state with positive weight"], ["zero", "head; below, negative weight"],
-        ["bound", "published means"]],
+      key: [["prompt", "prompt"], ["alone", "head"], ["bound", "published means"],
+        ["one", "state with positive weight"], ["zero", "negative weight"]],
     });
     const bySize = slider(shape.controls, { label: "hidden states", min: 0, max: sizes.length - 1, step: 1,
       value: sizes.length - 1, shown: (k) => `${sizes[k]}` }, update);
