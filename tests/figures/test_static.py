@@ -62,9 +62,9 @@ def test_bars_lines_and_points_are_those_of_their_numbers():
     assert [list(line.get_ydata()) for line in axes.lines] == [[0.9, 0.5], [0.3, 0.3]]
     (axes,) = figures.scatter([1, 2], [4, 3], "x", "y", diagonal=True).axes
     close([*points(axes).values()], [[[1, 1], [4, 4]], [[1, 4], [2, 3]]])
-    (axes,) = figures.dependencies({"a": (0, 0), "b": (1, 2)}, [("a", "b")], ["b"]).axes
+    (axes,) = figures.dependencies({"a": (0, 0), "b": (1, 2)}, [("a", "b")]).axes
     (arrow,) = [text for text in axes.texts if not text.get_text()]
-    assert (arrow.get_position(), arrow.xy, texts(axes.texts)) == ((0, 0), (1, 2), ["a", "b*"])
+    assert (arrow.get_position(), arrow.xy, texts(axes.texts)) == ((0, 0), (1, 2), ["a", "b"])
 
 
 def test_tables_have_their_numbers_beside_each_other():

@@ -39,7 +39,6 @@ STYLES = {
                     (TRAINED, "o", "-")),
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
-    "prompt, as reweighting": (TRAINED, "^", ":"), "prompt, as relabelling": (TRAINED, "D", "--"),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
     **dict.fromkeys(("memory, 7 values", "probability of the true value"), (MEMORY, "o", "-")),
     "memory, linear head": (MEMORY, "s", "--"), "vanilla, attention head": (SOFT, "o", "-"),
@@ -177,20 +176,18 @@ def curve(
     return finish(figure, 2 if len(series) > 1 else 0)
 
 
-def dependencies(places: dict[str, tuple], arrows: Sequence[tuple[str, str]], marked: Sequence[str] = ()) -> Figure:
+def dependencies(places: dict[str, tuple], arrows: Sequence[tuple[str, str]]) -> Figure:
     """Which statement a proof takes from which: a box at each place, an arrow from what is used to where it is used.
 
-    `places` maps a name to (column, row); rows count upwards. `arrows` are pairs of names, (used, where). Boxes that
-    are `marked` are thick and have an asterisk.
+    `places` maps a name to (column, row); rows count upwards. `arrows` are pairs of names, (used, where).
     """
     columns, rows = zip(*places.values(), strict=True)
     wide, high = max(columns) - min(columns) + 1, max(rows) - min(rows) + 1
     figure, axes = plt.subplots(figsize=(1.35 * wide, 0.72 * high))
     boxes = {}
     for name, place in places.items():
-        label, colour, line = (f"{name}*", INK, 2.2) if name in marked else (name, SOFT, 1)
-        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=colour, linewidth=line)
-        text = axes.text(*place, label, ha="center", va="center", fontsize=11, bbox=box, zorder=3)
+        box = dict(boxstyle="round,pad=0.45", facecolor="white", edgecolor=INK)
+        text = axes.text(*place, name, ha="center", va="center", fontsize=11, bbox=box, zorder=3)
         boxes[name] = text.get_bbox_patch()
     for used, where in arrows:
         line = dict(arrowstyle="-|>", color=SOFT, linewidth=1.3, shrinkA=2, shrinkB=2)

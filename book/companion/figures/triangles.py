@@ -23,8 +23,9 @@ COLUMN = dict(textcoords="offset points", fontweight="bold", bbox=dict(fc="white
 def draw_triangle(axes: Axes, title: str, corners: Sequence[str] = TOKENS, size: float = TYPE) -> None:
     """The sides of the triangle and the names of its corners, which are outcomes; nothing else of the axes is left."""
     axes.plot(*TRIANGLE[[0, 1, 2, 0]].T, color=SOFT, linewidth=1)
-    sides = ((-6, -6), "left", "top"), ((6, -6), "right", "top"), ((0, 6), "center", "bottom")
-    for name, corner, (away, ha, va) in zip(corners, TRIANGLE, sides, strict=True):
+    sides = (-1, -6, "left", "top"), (1, -6, "right", "top"), (0, 6, "center", "bottom")
+    for name, corner, (side, up, ha, va) in zip(corners, TRIANGLE, sides, strict=True):
+        away = side * (4 + 1.6 * len(name)), up  # so that long names do not meet in the middle
         axes.annotate(name, corner, away, textcoords="offset points", ha=ha, va=va, fontsize=size)
     axes.set(aspect="equal", xlim=(-0.05, 1.05), ylim=(-0.03, 0.89))
     axes.set_title(title, loc="center", fontsize=TYPE, pad=22)
