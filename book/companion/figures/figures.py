@@ -40,7 +40,7 @@ STYLES = {
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
-    **dict.fromkeys(("memory, 7 values", "probability of the true value"), (MEMORY, "o", "-")),
+    **dict.fromkeys(("memory, 7 values", "of the value that was drawn"), (MEMORY, "o", "-")),
     "memory, linear head": (MEMORY, "s", "--"), "vanilla, attention head": (SOFT, "o", "-"),
     **dict.fromkeys(("vanilla HMM + linear head", "vanilla, linear head"), (SOFT, "s", "--")),
     "first state, 28 states": (SOFT, "s", "-"),
