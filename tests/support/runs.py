@@ -20,8 +20,9 @@ CHANGES = [part for name, value in TINY.items() if name != "n_states" for part i
 """The same as TINY for a command, but for --n-states."""
 _ASIDE = ("spec", "seconds", "environment")
 MEASURED = [field.name for field in dataclasses.fields(TrialResult) if field.name not in _ASIDE]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-"""One thread, as in the tests' own process, so that numbers are the same to the last bit."""
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "RAY_worker_niceness": "0"}
+"""One thread, as in the tests' own process, so that numbers are the same to the last bit; and Ray's workers as nice as
+others: at 15, as Ray has it, they would hardly run beside busy processes."""
 ENVIRONMENT.pop("RAY_ADDRESS", None)
 
 
