@@ -79,8 +79,8 @@
       shape.count({ "texts that the best head gets right": share });
       const silent = names.filter((_, h) => c[h].value() === 0), moved = names.filter((_, h) => shares[h].value() > 0);
       shape.say(
-        (silent.length ? `Silenced: ${listed(silent)}. ` : "") +
-          (moved.length ? `With a new distribution: ${listed(moved)}. ` : "Every state has its own distribution. ") +
+        (silent.length ? `With weight 0: ${listed(silent)}. ` : "") +
+          (moved.length ? `With a new distribution: ${listed(moved)}. ` : "No state's distribution is changed. ") +
           `The best head is right on ${share} texts, ${fixed((100 * right) / points.length, 1)}%.`,
       );
     }
