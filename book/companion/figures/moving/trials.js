@@ -40,7 +40,7 @@
     const { trials, published } = data, { sizes, floor, across, x, y } = place, parts = [];
     for (let tenth = Math.round(10 * floor); tenth <= 10; tenth++) {
       parts.push(line([LEFT, y(tenth / 10)], [WIDE - 8, y(tenth / 10)], "axis"));
-      parts.push(text(LEFT - 5, y(tenth / 10) + 4, `${10 * tenth}%`, "small faint", "end"));
+      parts.push(text(LEFT - 4, y(tenth / 10) + 4, `${10 * tenth}%`, "faint", "end"));
     }
     for (const size of sizes) parts.push(text(across(size, 0.5), HIGH - FOOT + 18, `${size}`, "faint"));
     parts.push(text((LEFT + WIDE) / 2, HIGH - 2, "hidden states |H|", "faint"));
