@@ -47,7 +47,8 @@ STYLES = {
     "probe on the hidden state": (INK, "x", "-"), "probe, fresh weights": (SOFT, "v", ":"),
     **dict.fromkeys(("nearest reweighting", "nearest fake token"), (SECOND, "^", "-")),
     **dict.fromkeys(("nearest relabelling", "new token distributions"), (FIRST, "D", "-")),
-    "both": (SOFT, "o", "-"), "own error": (SOFT, "x", ":"), "nothing changed": (INK, "v", ":"),
+    **dict.fromkeys(("own error", "network's error without a prompt"), (SOFT, "x", ":")),
+    "both": (SOFT, "o", "-"), "no change (W p)": (INK, "v", ":"),
     "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
 }  # fmt: skip
 """Colour, marker and dashes of each series that has a meaning of its own, the same on all pages."""

@@ -176,8 +176,11 @@ def triangles(panels: dict[str, tuple], labels: Sequence[bool], columns: dict[st
             table, names = columns[title]
             spots = np.asarray(table).T @ TRIANGLE
             axis.scatter(*spots.T, marker="x", color=INK, s=44, label="a state's distribution")
-            for k, (name, spot) in enumerate(zip(names, spots, strict=True)):
-                axis.annotate(name, spot, (7, 5 - 15 * (k % 2)), **COLUMN)
+            alike = [[j for j, other in enumerate(spots) if np.allclose(spot, other)] for spot in spots]
+            for k, same in enumerate(alike):
+                if same[0] == k:  # equal crosses have one label, to the left
+                    where = ((-7, 5), "right") if len(same) > 1 else ((7, 5 - 15 * (k % 2)), "left")
+                    axis.annotate(", ".join(names[j] for j in same), spots[k], where[0], ha=where[1], **COLUMN)
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     return finish(figure, 3)

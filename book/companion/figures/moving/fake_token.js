@@ -67,20 +67,23 @@
     function update() {
       const { table, points, right, head } = compute(data, c.map((one) => one.value()), shares.map((one) => one.value()));
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
-      const corners = transposed(table), set = names.map((name, h) =>
+      const crosses = transposed(table).map(place), set = names.map((name, h) =>
         `${name} with weight ${fixed(c[h].value())} and ${percent(shares[h].value())} changed`).join("; ");
       shape.draw(
         triangle(`Triangle of predictions at the gap, with ${set}.`, place,
           ["token 0", "token 1", "token 2"],
           drawn.map(([p, label, wrong]) => input(place(p), label, wrong)).join("") +
-            corners.map((p, h) => column(place(p), names[h], h % 2)).join(""), head),
+            crosses.map((at, h) => {
+              const alike = names.filter((_, k) => Math.hypot(crosses[k][0] - at[0], crosses[k][1] - at[1]) < 1);
+              return column(at, alike[0] === names[h] ? alike.join(", ") : "", h % 2 || alike.length > 1);
+            }).join(""), head),
       );
       const share = `${right} of ${points.length}`;
       shape.count({ "texts that the best head gets right": share });
       const silent = names.filter((_, h) => c[h].value() === 0), moved = names.filter((_, h) => shares[h].value() > 0);
       shape.say(
-        (silent.length ? `Silenced: ${listed(silent)}. ` : "") +
-          (moved.length ? `With a new distribution: ${listed(moved)}. ` : "Every state has its own distribution. ") +
+        (silent.length ? `With weight 0: ${listed(silent)}. ` : "") +
+          (moved.length ? `With a new distribution: ${listed(moved)}. ` : "No state's distribution is changed. ") +
           `The best head is right on ${share} texts, ${fixed((100 * right) / points.length, 1)}%.`,
       );
     }

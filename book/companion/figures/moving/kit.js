@@ -86,6 +86,8 @@
     head: '<path d="M-10,0h20" class="head"/>',
     bound: '<path d="M-10,0h20" class="bound"/>',
     before: '<path d="M0,-8v16" class="before"/>',
+    up: '<path d="M0,-5l5.4,9.4h-10.8z" class="sign"/>',
+    down: '<path d="M0,5l5.4,-9.4h-10.8z" class="sign"/>',
   };
   for (const kind of ["kept", "other", "memory", "first", "second"])
     SHAPES[kind] = `<rect x="-5" y="-6" width="10" height="12" class="${kind}"/>`;

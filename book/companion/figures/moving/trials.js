@@ -1,7 +1,7 @@
 // Figure 3's left panel, trial by trial: the chosen one's states above the tokens that they favour.
 (function (space) {
   "use strict";
-  const { fixed, listed, picture, text, line, mark, input, slider, button, frame } = space.kit;
+  const { fixed, listed, picture, text, line, mark, slider, button, frame } = space.kit;
 
   const [WIDE, HIGH, LEFT, FOOT] = [420, 290, 38, 34];
   const percent = (share) => `${fixed(100 * share, 1)}%`;
@@ -40,7 +40,7 @@
     const { trials, published } = data, { sizes, floor, across, x, y } = place, parts = [];
     for (let tenth = Math.round(10 * floor); tenth <= 10; tenth++) {
       parts.push(line([LEFT, y(tenth / 10)], [WIDE - 8, y(tenth / 10)], "axis"));
-      parts.push(text(LEFT - 5, y(tenth / 10) + 4, `${10 * tenth}%`, "small faint", "end"));
+      parts.push(text(LEFT - 4, y(tenth / 10) + 4, `${10 * tenth}%`, "faint", "end"));
     }
     for (const size of sizes) parts.push(text(across(size, 0.5), HIGH - FOOT + 18, `${size}`, "faint"));
     parts.push(text((LEFT + WIDE) / 2, HIGH - 2, "hidden states |H|", "faint"));
@@ -71,7 +71,7 @@
     const foot = 26 + 17 * most;
     states.forEach(([token, weight]) => {
       const at = [8 + step * (token + 0.5), foot - 12 - 17 * heights[token]++];
-      parts.push(weight ? input(at, weight > 0) : `<circle cx="${at[0].toFixed(1)}" cy="${at[1]}" r="2.2" class="idle"/>`);
+      parts.push(weight ? mark(weight > 0 ? "up" : "down", at) : `<circle cx="${at[0].toFixed(1)}" cy="${at[1]}" r="2.2" class="idle"/>`);
     });
     const clash = contested(states);
     for (let token = 0; token < tokens; token++) {
@@ -88,7 +88,7 @@
       title: "Figure 3, trial by trial",
       todo: "Choose a trial, by the sliders or in the picture. Do states of opposite weight share a token?",
       key: [["prompt", "prompt"], ["alone", "head"], ["bound", "published means"],
-        ["one", "state with positive weight"], ["zero", "negative weight"]],
+        ["up", "state with positive weight"], ["down", "negative weight"]],
     });
     const bySize = slider(shape.controls, { label: "hidden states", min: 0, max: sizes.length - 1, step: 1,
       value: sizes.length - 1, shown: (k) => `${sizes[k]}` }, update);
