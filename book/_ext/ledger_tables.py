@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -229,11 +230,27 @@ class EquationTable(FromLedger):
             yield row([[shown]], equation["words"], [[self.code(equation)]])
 
 
+INTERVAL = re.compile(r"([-+]?[\d.]+%? \[[-+]?[\d.]+%?, [-+]?[\d.]+%?\])")
+
+
+def keep_intervals(table: nodes.table) -> None:
+    """A mean with its interval, as in "94.0% [88.4, 99.6]", stands on one line."""
+    for text in list(table.findall(nodes.Text)):
+        parts = INTERVAL.split(text)
+        if len(parts) > 1:
+            made = (
+                nodes.inline("", part, classes=["unbroken"]) if k % 2 else nodes.Text(part)
+                for k, part in enumerate(parts)
+            )
+            text.parent.replace(text, list(made))
+
+
 def label_cells(app, doctree) -> None:
     for table in doctree.findall(nodes.table):
         head = next(table.findall(nodes.thead), None)
         if "stacked" in table["classes"] and head is not None:
             names = [entry.astext() for entry in head[0]]
+            keep_intervals(table)
             for line in next(table.findall(nodes.tbody)):
                 for name, entry in zip(names, line, strict=True):
                     entry["label"] = name
