@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,18 +55,23 @@ def in_brackets(unneeded: str) -> str:
     return ", ".join(f"{name} ({enough[0]})" if enough else name for name, *enough in clauses)
 
 
-def without(hypothesis: str, entries: list[dict]) -> list[dict]:
-    """The statements that do not need a hypothesis, or not in full."""
-    return [e for e in entries if any(hypothesis in clause.split(": ")[0] for clause in e["unneeded"].split(";"))]
+def without(hypothesis: str, entries: list[dict]) -> tuple[list[dict], list[dict]]:
+    """The statements that do not need a hypothesis at all, and those that need a part of it, or another prompt."""
+    found = [], []
+    for entry in entries:
+        for clause in entry["unneeded"].split(";"):
+            if hypothesis in clause.split(": ")[0]:
+                found[": " in clause or ", with " in clause].append(entry)
+    return found
 
 
 def ruled(entry: dict) -> list[list]:
     """The ruling, what it rests on where the printed form is off, and hypotheses that are not needed."""
     models = f"{entry['instances']:,} random models"
     if assumed(entry):
-        found = "never disagrees" if entry["verdict"] == "holds" else "disagrees"
-        checked = f"Checked was the library's test of it: it {found} with {WITNESSES[entry['name']]}, on {models}."
-        return [[nodes.strong("", CONDITION), ", so there is nothing to prove."], [checked]]
+        found = "agrees" if entry["verdict"] == "holds" else "disagrees"
+        checked = f"What was checked is the library's test: it {found} with {WITNESSES[entry['name']]}, on {models}."
+        return [[nodes.strong("", CONDITION)], [checked]]
     paragraphs = [[nodes.strong("", entry["grade"]), " (a statement of ours)" * entry["ours"]]]
     if entry["printed"] != entry["verdict"]:
         paragraphs.append([f"As printed, it is off in {entry['printed_failures']:,} of {models}."])
@@ -201,27 +207,27 @@ class LedgerSummary(FromLedger):
             alike = [entry for entry in ledger["entries"] if ruling(entry) == name]
             chosen = [entry for entry in alike if not entry["ours"]]
             more = f", and {len(alike) - len(chosen)} of ours" if len(chosen) < len(alike) else ""
-            few = chosen if len(chosen) < 10 else [entry for entry in chosen if kind(entry) == "theorem"]
-            which = ["among them "] * (len(few) < len(chosen)) + self.statements(few)
-            yield row([[nodes.strong("", name)]], f"{len(chosen)}{more}", [which])
+            yield row([[nodes.strong("", name)]], f"{len(chosen)}{more}", [self.statements(alike)])
 
 
 class UnneededTable(FromLedger):
     """Each hypothesis of the paper that a statement turned out not to need, or not in full, and which statements."""
 
-    columns = (("hypothesis", 24), ("not needed in full by", 76))
+    columns = (("hypothesis", 20), ("not needed at all by", 40), ("not needed in full by", 40))
+    classes = ()
 
     def rows(self, ledger):
         for name in HYPOTHESES:
-            if entries := without(name, ledger["entries"]):
-                yield row(name, [self.statements(entries)])
+            found = without(name, ledger["entries"])
+            if any(found):
+                yield row(name, *([self.statements(entries) or ["–"]] for entries in found))
 
 
 class EquationTable(FromLedger):
     """One row for each numbered equation: where it is shown, and the line that computes it."""
 
     columns = (("equation", 20), ("what it says", 50), ("computed in", 30))
-    classes = ()
+    classes = ("plain", "equations")
 
     def rows(self, ledger):
         for equation in ledger["equations"]:
@@ -229,11 +235,27 @@ class EquationTable(FromLedger):
             yield row([[shown]], equation["words"], [[self.code(equation)]])
 
 
+INTERVAL = re.compile(r"([-+]?[\d.]+%? \[[-+]?[\d.]+%?, [-+]?[\d.]+%?\])")
+
+
+def keep_intervals(table: nodes.table) -> None:
+    """A mean with its interval, as in "94.0% [88.4, 99.6]", stands on one line."""
+    for text in list(table.findall(nodes.Text)):
+        parts = INTERVAL.split(text)
+        if len(parts) > 1:
+            made = (
+                nodes.inline("", part, classes=["unbroken"]) if k % 2 else nodes.Text(part)
+                for k, part in enumerate(parts)
+            )
+            text.parent.replace(text, list(made))
+
+
 def label_cells(app, doctree) -> None:
     for table in doctree.findall(nodes.table):
         head = next(table.findall(nodes.thead), None)
         if "stacked" in table["classes"] and head is not None:
             names = [entry.astext() for entry in head[0]]
+            keep_intervals(table)
             for line in next(table.findall(nodes.tbody)):
                 for name, entry in zip(names, line, strict=True):
                     entry["label"] = name

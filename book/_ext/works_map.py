@@ -12,6 +12,7 @@ from pathlib import Path
 
 from docutils import nodes
 from portable import BIBLIOGRAPHY, citations
+from pybtex.database import parse_file
 from sphinx.util.docutils import SphinxDirective
 
 CITED = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
@@ -28,6 +29,16 @@ def questions(text: str) -> list[tuple[str, list[str]]]:
     """The questions that a page's sections have as titles, and the works that each cites, in the order of the page."""
     _, *parts = re.split(r"^## (.+\?)$", text.partition("\n## References")[0], flags=re.MULTILINE)
     return [(title, CITED.findall(body)) for title, body in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def told_apart(keys: list[str]) -> dict[str, tuple[str, str]]:
+    """Authors and year of each work, with the first author's initial where two of these works would read alike."""
+    works, entries = {key: citations()[key] for key in keys}, parse_file(str(BIBLIOGRAPHY)).entries
+    alike = [work for work in works.values() if [*works.values()].count(work) > 1]
+    for key, (who, year) in works.items():
+        if (who, year) in alike:
+            works[key] = f"{entries[key].persons['author'][0].first_names[0][0]}. {who}", year
+    return works
 
 
 def drawn(found: list[tuple[str, list[str]]], works: dict[str, tuple[str, str]], start: list[str]) -> str:
@@ -50,7 +61,8 @@ class WorksMap(SphinxDirective):
     def run(self):
         self.env.note_dependency(str(BIBLIOGRAPHY))
         found = questions(Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf8"))
-        return [nodes.raw("", drawn(found, citations(), self.arguments[0].split()), format="html")]
+        works = told_apart([key for _, keys in found for key in keys])
+        return [nodes.raw("", drawn(found, works, self.arguments[0].split()), format="html")]
 
 
 def setup(app) -> None:

@@ -88,7 +88,8 @@ def against_learned(results: DataFrame) -> Figure:
     learned = share_learned(results)
     for label, column in LEFT.items():
         colour, marker, _ = style(label)
-        axes.scatter(learned, results[column], s=20, color=colour, marker=marker, alpha=0.8, linewidth=0, label=label)
+        drawn = dict(s=16, color=colour, marker=marker, linewidth=0.5, edgecolor="white")
+        axes.scatter(learned, results[column], **drawn, label=label)
     x_label = "share learned (0: the tokens' frequencies, 1: the exact G)"
     axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)
