@@ -74,4 +74,4 @@ def test_papermill_runs_the_experiment_with_values_from_a_file_and_another_seed(
     given = yaml.safe_load((ROOT / "parameters" / "smoke.yaml").read_text()) | dict(seed=7, hidden_sizes=[4], trials=1)
     made = papermill.execute_notebook(NOTEBOOK, tmp_path / "out.ipynb", given, **HOW)
     shown = [output.get("data", {}).get("text/html", "") for cell in made.cells for output in cell.get("outputs", [])]
-    assert any("4 states, seed 7, live" in table for table in shown)
+    assert any("4 states, seed 7<" in table for table in shown)
