@@ -25,7 +25,7 @@ def test_html_holds_everything_and_asks_for_nothing():
         assert re.findall(r'\bid="([^"]*)"', html.split("<script>")[0]) == [f"moving-{name}"]
         (written,) = re.findall(r"hmmMoving\.kit\.start\(.*?, .*?, (\{.*\})\);\n</script>", html)
         assert json.loads(written) == json.loads(json.dumps(figure.data)), "numbers travel unrounded"
-        assert len(html.replace(written, "").encode()) < 24_000
+        assert len(html.replace(written, "").encode()) < 23_500
         assert not re.findall(r"^\s*(?://|/?\*).*", html, re.MULTILINE), "a page carries no comments"
 
 

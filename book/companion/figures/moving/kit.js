@@ -76,18 +76,20 @@
     return (p) => [WIDE / 2 + scale * (flat(p)[0] - x), HIGH / 2 - scale * (flat(p)[1] - y)];
   }
 
+  const disc = (kind) => `<circle r="4.2" class="${kind}"/>`;
+  const square = (kind) => `<rect x="-3.8" y="-3.8" width="7.6" height="7.6" class="${kind}"/>`;
   const SHAPES = {
-    one: '<circle r="4.2" class="one"/>',
-    zero: '<rect x="-3.8" y="-3.8" width="7.6" height="7.6" class="zero"/>',
+    one: disc("one"),
+    zero: square("zero"),
     wrong: '<circle r="7.5" class="ring"/>',
-    prompt: '<circle r="4.2" class="prompt"/>',
-    alone: '<rect x="-3.8" y="-3.8" width="7.6" height="7.6" class="alone"/>',
+    prompt: disc("prompt"),
+    alone: square("alone"),
     column: '<path d="M-5,-5l10,10m0,-10l-10,10" class="column"/>',
     head: '<path d="M-10,0h20" class="head"/>',
     bound: '<path d="M-10,0h20" class="bound"/>',
     before: '<path d="M0,-8v16" class="before"/>',
-    up: '<path d="M0,-5l5.4,9.4h-10.8z" class="sign"/>',
-    down: '<path d="M0,5l5.4,-9.4h-10.8z" class="sign"/>',
+    up: '<path d="M0,-5l5.4,9.4h-10.8z"/>',
+    down: '<path d="M0,5l5.4,-9.4h-10.8z"/>',
   };
   for (const kind of ["kept", "other", "memory", "first", "second"])
     SHAPES[kind] = `<rect x="-5" y="-6" width="10" height="12" class="${kind}"/>`;
