@@ -113,7 +113,7 @@ def _fields(changes: list[str] | None) -> dict:
 
 def _how(store, device: str, minutes: float | None, rerun: bool, also: list[str] | None, networks: Path | None) -> dict:
     """What `run_missing` takes, from options that two commands have."""
-    from hmmlib.experiments.beyond import ON_REQUEST
+    from hmmlib.experiments.movement import ON_REQUEST
     from hmmlib.experiments.store import PROJECT
     from hmmlib.experiments.sweeps import deadline
     from hmmlib.validation import one_of

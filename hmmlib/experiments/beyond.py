@@ -77,7 +77,7 @@ def fit_families(
     """The readout of each family that is nearest to the outputs on the first training texts."""
     fits, beliefs, outputs = {}, beliefs[:FITTED], outputs[:FITTED]
     for family in families:
-        fits[family] = readouts.fit_readout(beliefs, outputs, model.emission, *FAMILIES[family], seed, nearest=True)
+        fits[family] = readouts.fit_readout(beliefs, outputs, model.emission, *FAMILIES[family], seed)
         before_step()
     return fits
 
@@ -376,7 +376,3 @@ def certified(
         row(other, relabelled, prompted, behind, diagonal),
     )
     return dict(certified=dict(zip(CERTIFIED_HEADS, rows, strict=True)))
-
-
-ON_REQUEST = tuple(name for one in measurements.MEASUREMENTS if one.on_request for name in one.names)
-"""The names that a result holds only where they were asked for."""

@@ -18,9 +18,9 @@ from typing import Annotated, Literal, NotRequired, get_type_hints
 from filelock import FileLock, Timeout
 from pydantic import Field
 
-from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.labels import REDRAWS
 from hmmlib.experiments.measurements import MEASUREMENTS
+from hmmlib.experiments.movement import ON_REQUEST
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.provenance import added_elsewhere, has_changed
 from hmmlib.experiments.specs import Anything, Day, Hexadecimal, Line, Size, Text, TrialSpec, as_type, checked

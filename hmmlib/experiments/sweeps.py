@@ -30,7 +30,7 @@ from hmmlib.experiments.store import (
     save_result,
     stored_and_lacking,
 )
-from hmmlib.experiments.trials import TrialResult, measure, on_request, run_trial
+from hmmlib.experiments.trials import Parts, TrialResult, measure, on_request, run_trial
 from hmmlib.files import writable_folder
 from hmmlib.training import checkpoints
 from hmmlib.validation import integer, number, of_type
@@ -229,6 +229,7 @@ def run_missing(
     networks: Path | None = None,
     cluster: RayCluster | None = None,
     on_status: Callable[[str], None] | None = None,
+    parts: Parts | None = None,
 ) -> Outcome:
     """Run, in the order given, the specs whose result file is missing and that no other process is running.
 
@@ -242,6 +243,7 @@ def run_missing(
         networks: a folder for pretrained networks, as `run_trial` has it; each node of a cluster has its own.
         cluster: where to run, as many trials at once as it has room for, in place of this machine.
         on_status: called about once a second with the state of the sweep; in this process after each trial.
+        parts: what of each trial is one's own, as `run_trial` has it.
 
     Raises:
         OSError: a result cannot be written, or no cluster answers; everything finished is kept, the message says where.
@@ -253,7 +255,7 @@ def run_missing(
     specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
     sweep = _Sweep(specs, (as_store(store), rerun, on_request(also)), log)
     networks = networks and writable_folder("networks", networks)
-    trial = partial(run_or_measure, store=sweep.store, device=device, networks=networks)
+    trial = partial(run_or_measure, store=sweep.store, device=device, networks=networks, parts=parts)
     workers = min(workers, len(sweep.queue))
     if sweep.queue and cluster:
         cluster.connect(device)

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from hmmlib import __version__, backend
 from hmmlib.experiments import labels, measurements, provenance
-from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.measurements import Measurement, Split
+from hmmlib.experiments.movement import ON_REQUEST
 from hmmlib.experiments.specs import Amount, Count, Hexadecimal, Seconds, Share, TrialSpec
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm

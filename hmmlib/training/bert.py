@@ -147,6 +147,16 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
     return torch.stack(states)
 
 
+def logits_with(network: BertForMaskedLM, embeddings: Tensor, position: int, depth: int, states: Tensor) -> Tensor:
+    """Logits at one position, (n, X), with `states` (n, width) in place of its hidden states after layer `depth`."""
+    hidden = network.bert.embeddings(inputs_embeds=embeddings)
+    for after, layer in enumerate(network.bert.encoder.layer, 1):
+        hidden = run_layer(layer, hidden)
+        if after == depth:
+            hidden = torch.cat([hidden[:, :position], states[:, None], hidden[:, position + 1 :]], 1)
+    return network.cls(hidden[:, position])[..., :-1]
+
+
 def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Hide round(share * T) positions, at least 1, in each sequence: (masked tokens (n, T), positions (n, k))."""
     n, length = tokens.shape

@@ -8,6 +8,7 @@ compared. Readouts and probes are fitted on one set of texts and judged on anoth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,8 +26,12 @@ DECAY = 1e-4
 """The weight of the squared norm of a probe's weights beside the mean loss. Without it logistic regression has no end
 where labels can be separated, and least squares reads rounding where texts are few and alike."""
 
-STEPS, POLISH, APPROACH = 300, 300, 200
-"""The most steps of expectation and maximisation, of L-BFGS after them, and of Adam towards the least distance."""
+POLISH = 300
+"""The most steps of L-BFGS."""
+STARTS, SCREENED, KEPT, APPROACH, RATE = 16, 100, 4, 400, 0.1
+"""The starts of a search, Adam's steps from each, how many of the nearest go on, their steps, and Adam's rate."""
+WIDE, LEAST = 3.0, 1e-6
+"""The standard deviation of the logarithms of weights at a start, and the least entry whose logarithm is taken."""
 
 
 class Readout(NamedTuple):
@@ -39,10 +44,10 @@ class Readout(NamedTuple):
     weights: Tensor
 
     def __call__(self, beliefs: Tensor) -> Tensor:
-        """Predictions (n, X) from beliefs (n, S); the zero vector where c ⊙ p = 0."""
-        weighed = beliefs.to(self.columns) * self.weights  # c ⊙ p
-        total = weighed.sum(1, keepdim=True)
-        return weighed @ self.columns.T / torch.where(total > 0, total, 1)
+        """Predictions (n, X) from beliefs (n, S); the zero vector where c ⊙ p = 0. Axes before these count readouts."""
+        weighed = beliefs.to(self.columns) * self.weights.unsqueeze(-2)  # c ⊙ p
+        total = weighed.sum(-1, keepdim=True)
+        return weighed @ self.columns.mT / torch.where(total > 0, total, 1)
 
 
 def total_variation(predictions: Tensor, others: Tensor) -> Tensor:
@@ -50,14 +55,9 @@ def total_variation(predictions: Tensor, others: Tensor) -> Tensor:
     return (predictions - others.to(predictions)).abs().sum(1) / 2
 
 
-def cross_entropy(found: Tensor, wanted: Tensor) -> Tensor:
-    """The mean cross-entropy of predictions (n, X), nats."""
-    return -(wanted * found.clamp(min=TINY).log()).sum(1).mean()
-
-
-def minimise(parameters: list[Tensor], loss: Callable[[], Tensor], **tolerances: float) -> None:
+def minimise(parameters: list[Tensor], loss: Callable[[], Tensor]) -> None:
     """L-BFGS on `loss()`, of at most POLISH steps."""
-    optimiser = torch.optim.LBFGS(parameters, max_iter=POLISH, line_search_fn="strong_wolfe", **tolerances)
+    optimiser = torch.optim.LBFGS(parameters, max_iter=POLISH, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimiser.zero_grad()
@@ -81,75 +81,39 @@ def descend(parameters: Iterable[Tensor], rate: float, steps: int, loss: Callabl
         scheduler.step()
 
 
-class _Fit(NamedTuple):
-    """What is fitted: beliefs p (n, S), predictions g (n, X), W (X, S), one of COLUMNS, and whether c is fitted too.
+Parameters = list[Tensor]
+"""What gradients move: tensors whose first axis counts the starts of a search."""
 
-    A `table` is T, or the columns themselves.
+
+def nearest(predict: Callable[..., Tensor], starts: Parameters, wanted: Tensor) -> Parameters:
+    """Of all that a search passes, the parameters whose predictions are nearest to those wanted, (n, X).
+
+    `predict(*parameters)` gives predictions (starts, n, X). The distance is the mean total variation. Adam goes down it
+    from every start; after SCREENED steps the nearest KEPT go on.
     """
+    parameters, distances = approach(predict, starts, wanted, SCREENED)
+    kept = distances.argsort()[:KEPT]
+    parameters, distances = approach(predict, [part[kept] for part in parameters], wanted, APPROACH)
+    return [part[distances.argmin()] for part in parameters]
 
-    beliefs: Tensor
-    predictions: Tensor
-    emission: Tensor
-    family: str
-    reweighted: bool
 
-    def readout(self, table: Tensor, weights: Tensor) -> Readout:
-        columns = self.emission if self.family == "emission" else table
-        return Readout(table @ self.emission if self.family == "mapped" else columns, weights / weights.max())
+def approach(
+    predict: Callable[..., Tensor], starts: Parameters, wanted: Tensor, steps: int
+) -> tuple[Parameters, Tensor]:
+    """For each start, the nearest that so many steps of Adam pass, and its distance."""
+    parameters = [part.clone().requires_grad_() for part in starts]
+    best, least = [part.clone() for part in starts], starts[0].new_full((len(starts[0]),), torch.inf)
 
-    def loss(self, table: Tensor, weights: Tensor) -> Tensor:
-        return cross_entropy(self.readout(table, weights)(self.beliefs), self.predictions)
+    def distance(_: int) -> Tensor:
+        found = (predict(*parameters) - wanted).abs().sum(2).mean(1) / 2
+        nearer = found < least
+        least[nearer] = found.detach()[nearer]
+        for kept, part in zip(best, parameters, strict=True):
+            kept[nearer] = part.detach()[nearer]
+        return found.sum()
 
-    def distance(self, table: Tensor, weights: Tensor) -> Tensor:
-        return total_variation(self.readout(table, weights)(self.beliefs), self.predictions).mean()
-
-    def step(self, table: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of expectation and maximisation, after which the fit is never worse.
-
-        The latent variables are the state and the token before T that each prediction comes from.
-        """
-        total = (self.beliefs * weights).sum(1, keepdim=True)
-        weighed, found = self.beliefs * weights / total, self.readout(table, weights)
-        ratio = self.predictions / (weighed @ found.columns.T).clamp(min=TINY)
-        if self.reweighted:
-            expected = (weighed * (ratio @ found.columns)).sum(0)
-            weights = expected / (self.beliefs / total).sum(0).clamp(min=TINY)
-        if self.family != "emission":
-            before = weighed @ self.emission.T if self.family == "mapped" else weighed
-            shares = table * (ratio.T @ before)
-            total = shares.sum(0)  # 0 for a state without probability: its column stays
-            table = torch.where(total > 0, shares / total, table)
-        return table, weights / weights.max()
-
-    def logarithms(self, table: Tensor, weights: Tensor, least: float) -> tuple[list[Tensor], Callable]:
-        """What gradients move, and a function that gives the table and the weights that it stands for."""
-        raw = [part.clamp(min=least).log().requires_grad_() for part in (table, weights)]
-        return raw, lambda: (raw[0].softmax(0), raw[1].exp() if self.reweighted else weights)
-
-    def optimum(self, table: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """STEPS such steps, and then L-BFGS on logarithms; the better of the two ends."""
-        for _ in range(STEPS):
-            table, weights = self.step(table, weights)
-        raw, values = self.logarithms(table, weights, TINY)
-        minimise(raw, lambda: self.loss(*values()), tolerance_grad=1e-12, tolerance_change=1e-14)
-        ends = (table, weights), tuple(part.detach() for part in values())
-        return min(ends, key=lambda end: self.loss(*end).nan_to_num(nan=torch.inf).item())
-
-    def approach(self, table: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest of all that Adam passes, on logarithms, on its way down the mean total variation."""
-        raw, values = self.logarithms(table, weights, 1e-12)
-        best, least = (table, weights), self.distance(table, weights).item()
-
-        def distance(_: int) -> Tensor:
-            nonlocal best, least
-            now = values()
-            distance = self.distance(*now)
-            if distance < least:
-                best, least = tuple(part.detach() for part in now), distance.item()
-            return distance
-
-        descend(raw, 0.1, APPROACH, distance)
-        return best
+    descend(parameters, RATE, steps, distance)
+    return best, least
 
 
 def fit_readout(
@@ -159,55 +123,81 @@ def fit_readout(
     columns: str = "emission",
     reweighted: bool = False,
     seed: int = 0,
-    starts: int = 3,
-    nearest: bool = False,
+    starts: int = STARTS,
 ) -> Readout:
-    """The `Readout` of one family of the least mean cross-entropy to the network's predictions.
+    """The `Readout` of one family that is nearest to the network's predictions, in mean total variation.
 
     `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is
     W, (X, S). `columns` is one of COLUMNS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1.
-    With c the problem is not convex, and the best end of `starts` counts, which `seed` draws; the first is c = 1 with
-    the columns that fit best then, so that no fit is worse than without c.
-
-    With `nearest`, the search then goes down the mean total variation, because the fit of the least cross-entropy need
-    not be near where W has entries of nearly zero.
+    Columns alone are a convex problem. With c the nearest end of `starts` counts, which `seed` draws; the first of them
+    is c = 1 with the columns that are nearest then, so that no fit is worse than without c.
     """
     beliefs, predictions, emission = beliefs.double(), predictions.double(), emission.double()
-    generator = as_generator(seed)
-    fit = _Fit(beliefs, predictions, emission, one_of("columns", columns, COLUMNS), reweighted)
-    n_tokens, n_states = emission.shape
-    width = n_tokens if columns == "mapped" else n_states
-    even, ones = emission.new_full((n_tokens, width), 1 / n_tokens), emission.new_ones(n_states)
-    if columns == "emission" and not reweighted:
-        return fit.readout(even, ones)
-    best = (even, ones) if columns == "emission" else fit._replace(reweighted=False).optimum(even, ones)
-    if reweighted:
-        ends = [fit.optimum(best[0], ones)]
-        for _ in range(starts - 1):
-            table, weights = (torch.rand(part.shape, generator=generator, dtype=torch.float64) for part in (even, ones))
-            ends.append(fit.optimum(table / table.sum(0), weights))
-        best = min(ends, key=lambda end: fit.loss(*end).item())
-    return fit.readout(*(fit.approach(*best) if nearest else best))
+    one_of("columns", columns, COLUMNS)
+    draw = partial(torch.randn, generator=as_generator(seed), dtype=torch.float64)
+    table = (torch.eye(len(emission)).double() if columns == "mapped" else emission).clamp(min=LEAST).log()
+    even = torch.zeros_like(emission[0])
+
+    def readout(table: Tensor, weights: Tensor) -> Readout:
+        """The readout of each start, from logarithms: of T or of the columns themselves, and of c."""
+        new = emission if columns == "emission" else table.softmax(-2)
+        return Readout(new @ emission if columns == "mapped" else new, (weights - weights.amax(-1, keepdim=True)).exp())
+
+    def search(table: Tensor, starts: int, weighed: bool) -> Parameters:
+        tables = torch.cat([table[None], draw(starts - 1, *table.shape)])
+        weights = torch.cat([even[None], WIDE * draw(starts - 1, len(even))])
+
+        def predict(table: Tensor, weights: Tensor) -> Tensor:
+            return readout(table, weights if weighed else even)(beliefs)
+
+        return nearest(predict, [tables, weights], predictions)
+
+    if columns != "emission":
+        table, _ = search(table, 2, weighed=False)
+    return readout(*search(table, starts, weighed=True) if reweighted else (table, even))
 
 
-def free_readout(beliefs: Tensor, predictions: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
-    """A network of p with two hidden layers, fitted by Adam. It shows how much beliefs can explain at all.
+class SoftmaxReadout(NamedTuple):
+    """The prediction softmax(L f + b) from features f: `weights` L (X, d), and `bias` b (X,)."""
+
+    weights: Tensor
+    bias: Tensor
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Predictions (n, X) from features (n, d)."""
+        return (features.to(self.weights) @ self.weights.mT + self.bias.unsqueeze(-2)).softmax(-1)
+
+
+def softmax_readout(features: Tensor, predictions: Tensor, seed: int = 0, starts: int = KEPT) -> SoftmaxReadout:
+    """The `SoftmaxReadout` of features (n, d) that is nearest to predictions (n, X), in mean total variation.
+
+    The first of `starts` is zero; `seed` draws the others.
+    """
+    features, predictions, generator = features.double(), predictions.double(), as_generator(seed)
+    shape = starts - 1, predictions.shape[1]
+    others = (torch.randn(*shape, *more, generator=generator).double() for more in (features.shape[1:], ()))
+    begin = [torch.cat([torch.zeros_like(other[:1]), other]) for other in others]
+    return SoftmaxReadout(*nearest(lambda *raw: SoftmaxReadout(*raw)(features), begin, predictions))
+
+
+def free_readout(inputs: Tensor, predictions: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
+    """A network with two hidden layers, fitted by Adam. It shows how much its inputs can explain at all.
 
     It is fitted to the least cross-entropy, and in the second half of the steps to the least mean total variation.
-    Called with beliefs (n, S) in float64, it gives predictions (n, X). Arguments are as in `fit_readout`.
+    Called with inputs (n, d) in float64, such as beliefs or their logarithms, it gives predictions (n, X).
     """
-    beliefs, predictions, generator = beliefs.double(), predictions.double(), as_generator(seed)
-    sizes = (beliefs.shape[1], width, width, predictions.shape[1])
+    inputs, predictions, generator = inputs.double(), predictions.double(), as_generator(seed)
+    sizes = (inputs.shape[1], width, width, predictions.shape[1])
     with torch.random.fork_rng():
         torch.manual_seed(as_seed(seed))
         layers = [nn.Linear(*pair, dtype=torch.float64) for pair in pairwise(sizes)]
     free = nn.Sequential(layers[0], nn.GELU(), layers[1], nn.GELU(), layers[2], nn.Softmax(1))
 
     def loss(step: int) -> Tensor:
-        batch = torch.randint(len(beliefs), (256,), generator=generator)
-        found, wanted = free(beliefs[batch]), predictions[batch]
+        batch = torch.randint(len(inputs), (256,), generator=generator)
+        found, wanted = free(inputs[batch]), predictions[batch]
         if step < steps / 2:
-            return cross_entropy(found, wanted)
+            return -(wanted * found.clamp(min=TINY).log()).sum(1).mean()
         return total_variation(found, wanted).mean()
 
     descend(free.parameters(), 1e-2, steps, loss)

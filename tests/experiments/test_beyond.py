@@ -10,7 +10,8 @@ from runs import TINY, numbers
 
 from hmmlib import TrialSpec, draw_model, load_result, run_trial, save_result
 from hmmlib.experiments import trials
-from hmmlib.experiments.beyond import FAMILIES, ON_REQUEST
+from hmmlib.experiments.beyond import FAMILIES
+from hmmlib.experiments.movement import ON_REQUEST
 from hmmlib.experiments.store import is_stored, result_path
 from hmmlib.experiments.sweeps import Outcome, run_missing
 from hmmlib.experiments.trials import ORIGINAL, measure

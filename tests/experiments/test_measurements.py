@@ -11,8 +11,8 @@ from runs import TINY, numbers
 
 from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial, tune
 from hmmlib.experiments import measurements, trials
-from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.measurements import MEASUREMENTS, Built, Measurement, ladder_plan, tune_on_exact_outputs
+from hmmlib.experiments.movement import ON_REQUEST
 from hmmlib.experiments.presets import LADDER_NUMBERS, PRESETS
 from hmmlib.experiments.specs import Anything, Count
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result

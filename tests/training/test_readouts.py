@@ -1,12 +1,12 @@
-"""Linear probes against other ways to the same least squares; and fits of what is said to what is believed: each
-family finds what it can say, and cannot say what others can."""
+"""Linear probes against other ways to the same least squares; and fits of predictions to beliefs: each family finds
+what it can predict, and cannot predict what others can."""
 
 import functools
 
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import differential_evolution, linprog, minimize
 
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
@@ -19,11 +19,12 @@ from hmmlib.training.readouts import (
     free_readout,
     linear_probe,
     logistic_probe,
+    softmax_readout,
     total_variation,
 )
 from hmmlib.validation import MASK
 
-MODEL = random_hmm(5, 4, 1, temperature=0.5)
+MODEL = random_hmm(5, 4, 1, temperature=0.2)
 TEXTS = MODEL.sample(300, 6, 2).tokens
 BELIEFS = posterior(MODEL, TEXTS, at=0)
 FRESH = posterior(MODEL, MODEL.sample(300, 6, 3).tokens, at=0)
@@ -38,14 +39,14 @@ C, T, R = torch.tensor([1.0, 0.02, 0.5, 0.03, 0.2]).double(), a_table(4, 4), a_t
 ONES = torch.ones(5, dtype=torch.float64)
 TABLES = {"emission": MODEL.emission, "mapped": T @ MODEL.emission, "free": R}
 TRUE = {(words, way): Readout(TABLES[words], C if way else ONES) for words in COLUMNS for way in (False, True)}
-"""By words, and whether the belief is reweighted: something that the family can say."""
+"""By words, and whether the belief is reweighted: something that the family can predict."""
 
 
 @functools.cache
 def distance(family, truth):
-    """Mean total variation on fresh beliefs between what a family's fit says and what is true."""
+    """Mean total variation on fresh beliefs between what a family's fit predicts and what is true."""
     words, reweighted = family
-    found = fit_readout(BELIEFS, TRUE[truth](BELIEFS), MODEL.emission, words, reweighted, starts=2)
+    found = fit_readout(BELIEFS, TRUE[truth](BELIEFS), MODEL.emission, words, reweighted, starts=4)
     assert found.columns.sum(0).numpy() == pytest.approx(1)
     assert found.weights.max() == 1
     return total_variation(found(FRESH), TRUE[truth](FRESH)).mean().item()
@@ -63,42 +64,67 @@ def distance(family, truth):
     ],
     ids=str,
 )
-def test_a_family_finds_what_it_can_say_and_cannot_say_what_another_can(family, other):
-    assert distance(family, family) < 8e-4
-    assert other is None or distance(family, other) > 0.001
+def test_a_family_finds_what_it_can_predict_and_cannot_predict_what_another_can(family, other):
+    assert distance(family, family) < 1e-3
+    assert other is None or distance(family, other) > 4e-3
 
 
 def test_a_fake_token_is_a_reweighting_and_the_fit_finds_which():
     """Lemma C.2: behind a prompt u the exact model predicts W (c ⊙ p) / cᵀp, with c ∝ A (u ⊙ P[H_1]) / P[H_0]."""
     prompt = torch.as_tensor(np.random.default_rng(1).uniform(0.05, 1, 5))
-    said = masked_token_probs(MODEL, torch.nn.functional.pad(TEXTS, (1, 0), value=MASK), prompt)[:, 1]
-    found = fit_readout(BELIEFS, said, MODEL.emission, "emission", True)
-    assert total_variation(found(BELIEFS), said).max() < 1e-6
+    behind = masked_token_probs(MODEL, torch.nn.functional.pad(TEXTS, (1, 0), value=MASK), prompt)[:, 1]
+    found = fit_readout(BELIEFS, behind, MODEL.emission, "emission", True)
+    assert total_variation(found(BELIEFS), behind).max() < 2e-3
     want = MODEL.transition @ (prompt * (MODEL.transition @ MODEL.initial)) / MODEL.initial
-    assert found.weights.numpy() == pytest.approx((want / want.max()).numpy(), abs=1e-4)
+    assert found.weights.numpy() == pytest.approx((want / want.max()).numpy(), abs=0.02)
 
 
-def test_columns_are_within_a_proven_distance_of_the_likeliest():
-    """Guesses outside every family. Without c the loss is convex in the columns: this gradient bounds what is left."""
-    said = TRUE["free", True](BELIEFS) ** 2
-    said = said / said.sum(1, keepdim=True)
+def outside_every_family(beliefs):
+    squares = TRUE["free", True](beliefs) ** 2
+    return squares / squares.sum(1, keepdim=True)
 
-    def left(found):
-        gain = (said / found(BELIEFS)).T @ BELIEFS / len(said)
-        return (gain.amax(0).sum() - 1).item()
 
-    found = fit_readout(BELIEFS, said, MODEL.emission, "free")
-    assert left(found) < 1e-4
-    assert left(Readout(0.99 * found.columns + 0.01 * R, ONES)) > 1e-3
+def test_columns_are_as_near_as_a_linear_program_finds_them():
+    """The mean distance is piecewise linear in the columns R, so its least value is that of a linear program."""
+    beliefs, wanted = BELIEFS[:100].numpy(), outside_every_family(BELIEFS[:100]).numpy()
+    predicted = np.kron(beliefs, np.eye(4))  # from the columns of R, one after the other, to all predictions
+    slack, none = np.eye(400), np.zeros((5, 400))
+    upper = np.block([[predicted, -slack], [-predicted, -slack]])
+    sums = np.hstack([np.kron(np.eye(5), np.ones((1, 4))), none])
+    cost, most = np.append(np.zeros(20), np.full(400, 0.5 / 100)), np.append(wanted, -wanted)
+    least = linprog(cost, upper, most, sums, np.ones(5)).fun
+    found = fit_readout(beliefs := torch.as_tensor(beliefs), torch.as_tensor(wanted), MODEL.emission, "free")
+    gap = total_variation(found(beliefs), torch.as_tensor(wanted)).mean() - least
+    assert -1e-9 < gap < 5e-4
+    moved = Readout(0.95 * found.columns + 0.05 * R, ONES)
+    assert total_variation(moved(beliefs), torch.as_tensor(wanted)).mean() - least > 1e-3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_are_as_near_as_a_search_without_derivatives_finds_them(seed):
+    """Where states are to be silenced, weights range over many powers of ten."""
+    draw = np.random.default_rng(seed)
+    model = random_hmm(5, 4, seed, temperature=0.05)
+    beliefs = posterior(model, model.sample(200, 6, seed).tokens, at=0)
+    wanted = Readout(model.emission, torch.as_tensor(10.0 ** draw.uniform(-4, 0, 5)))(beliefs)
+    wanted = 0.9 * wanted + 0.1 * wanted.roll(1, 0)
+
+    def far(logs):
+        found = Readout(model.emission, torch.as_tensor(logs - logs.max()).exp())(beliefs)
+        return total_variation(found, wanted).mean().item()
+
+    other = differential_evolution(far, [(-12, 0)] * 5, seed=seed, maxiter=60, popsize=10, polish=False).fun
+    found = fit_readout(beliefs, wanted, model.emission, "emission", True, seed)
+    assert total_variation(found(beliefs), wanted).mean() < other + 5e-4
 
 
 @pytest.mark.parametrize("words", COLUMNS)
 def test_no_fit_is_worse_than_without_weights_and_it_repeats(words):
     beliefs, ways = BELIEFS[:60], (False, True, True) if words == "emission" else (False, True)
-    said = TRUE["free", True](beliefs)
-    found = [fit_readout(beliefs, said, MODEL.emission, words, way, seed=4, starts=2) for way in ways]
-    losses = [-(said * fit(beliefs).log()).sum(1).mean().item() for fit in found]
-    assert losses[1] <= losses[0] + 1e-12
+    wanted = TRUE["free", True](beliefs)
+    found = [fit_readout(beliefs, wanted, MODEL.emission, words, way, seed=4, starts=2) for way in ways]
+    far = [total_variation(fit(beliefs), wanted).mean() for fit in found]
+    assert far[1] <= far[0] + 1e-12
     assert all(map(torch.equal, found[1], found[-1]))
 
 
@@ -111,27 +137,24 @@ def test_total_variation_is_the_largest_difference_of_an_events_chance():
 def test_states_that_nobody_believes_and_beliefs_that_weights_exclude():
     certain = torch.eye(5, dtype=torch.float64)
     found = fit_readout(certain[:3], R.T[:3], MODEL.emission, "free", True)
-    assert found(certain[:3]).numpy() == pytest.approx(R.T[:3].numpy(), abs=1e-6)
+    assert found(certain[:3]).numpy() == pytest.approx(R.T[:3].numpy(), abs=1e-3)
     assert found.columns.sum(0).numpy() == pytest.approx(1)
     assert (Readout(R, torch.tensor([0.0, 1, 1, 1, 1]))(certain)[0] == 0).all()
 
 
-@pytest.mark.parametrize(("words", "gain"), [("emission", 0.003), ("free", 0)])
-def test_the_nearest_fit_is_nearer_than_the_likeliest_where_words_are_nearly_certain(words, gain):
-    """A guess off W by a tenth costs much likelihood where W is nearly zero, and little distance."""
-    model = random_hmm(5, 4, 2, temperature=0.05)
-    beliefs = posterior(model, model.sample(300, 6, 2).tokens, at=0)
-    said = 0.8 * TRUE["free", True](beliefs) + 0.2 * beliefs @ model.emission.T
-    fits = (fit_readout(beliefs, said, model.emission, words, True, starts=1, nearest=way) for way in (False, True))
-    likely, near = (total_variation(fit(beliefs), said).mean() for fit in fits)
-    assert near <= likely - gain
+def test_a_softmax_finds_what_it_can_predict_and_cannot_predict_a_mean_of_columns():
+    map_of, bias = torch.as_tensor(DRAW.normal(size=(4, 5))), torch.as_tensor(DRAW.normal(size=4))
+    wanted, fresh = ((beliefs @ map_of.T + bias).softmax(1) for beliefs in (BELIEFS, FRESH))
+    assert total_variation(softmax_readout(BELIEFS, wanted)(FRESH), fresh).mean() < 2e-3
+    other, fresh = BELIEFS @ R.T, FRESH @ R.T
+    assert total_variation(softmax_readout(BELIEFS, other)(FRESH), fresh).mean() > 5e-3
 
 
-def test_a_free_function_finds_what_no_family_can_say_and_it_repeats():
-    said, fresh = (beliefs.square() @ R.T for beliefs in (BELIEFS, FRESH))
-    said, fresh = said / said.sum(1, keepdim=True), fresh / fresh.sum(1, keepdim=True)
-    family = fit_readout(BELIEFS, said, MODEL.emission, "free", True, starts=1, nearest=True)
-    apart = [total_variation(found(FRESH), fresh).mean() for found in (free_readout(BELIEFS, said, 1), family)]
+def test_a_free_function_finds_what_no_family_can_predict_and_it_repeats():
+    wanted, fresh = (beliefs.square() @ R.T for beliefs in (BELIEFS, FRESH))
+    wanted, fresh = wanted / wanted.sum(1, keepdim=True), fresh / fresh.sum(1, keepdim=True)
+    family = fit_readout(BELIEFS, wanted, MODEL.emission, "free", True, starts=4)
+    apart = [total_variation(found(FRESH), fresh).mean() for found in (free_readout(BELIEFS, wanted, 1), family)]
     assert apart[0] < min(0.005, apart[1])
     one, again, other = (free_readout(BELIEFS, BELIEFS, seed, steps=3)(FRESH) for seed in (1, 1, 2))
     assert torch.equal(one, again)

@@ -1,0 +1,149 @@
+"""Chains on which it can be decided what a tuned prompt does, and the trials on them.
+
+Six states emit six tokens; states 0 and 1 have one emission distribution, 2 and 3 another. Most texts leave the state
+open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, which excludes states 1 and 3 (Theorem 3.6).
+Task C weighs the look-alikes with opposite signs, which no fake token and head can solve.
+
+    python -m companion.look_alikes --seed 3000 --chains 20
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count, islice
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from torch import Tensor
+
+from hmmlib.experiments.labels import Task
+from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.store import BEYOND
+from hmmlib.experiments.sweeps import run_missing
+from hmmlib.experiments.trials import Parts, build_network, trial_seeds
+from hmmlib.inference.messages import posterior
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.theorems import lemma_c_2
+from hmmlib.training.pretraining import pretrain
+from hmmlib.training.readouts import Readout, fit_readout, total_variation
+from hmmlib.validation import MASK, as_generator
+
+TASKS = {"look-alikes-a": (1.0, 0.0, -1.0, 0.0, 0.0, 0.0), "look-alikes-c": (1.0, -1.0, 0.5, -0.5, 0.0, 0.0)}
+"""μ of each task, by the name that its trials have in their field `own`."""
+LENGTHS = (1, 20)
+"""Lengths of prompts."""
+MIXTURE, JITTER, NOISE, SHARP = (0.6, 0.25, 0.15), 0.2, 0.03, 0.95
+"""Shares of three permutations in the transition, the deviation of their logarithms from state to state, the share of
+noise, and how much of an emission distribution is on one token."""
+SOURCES, EXCLUDED, WANTED = (4, 5), (1, 3), (0, 2)
+"""The states that Theorem 3.6's fake token stands for, those that never follow them, and those that do."""
+PRETRAINING = dict(steps=2000, muon_rate=0.01, learning_rate=0.001)
+"""In place of the preset's."""
+SCREENED, APART = 1500, 0.1
+"""Texts on which a chain is screened, and how far one kind of change must be from all of the other kind."""
+ALSO = ["fit_distances", "label_follows", "text_kinds", "solvable", "probes"]
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def look_alike_chain(seed: int) -> HMM:
+    """A chain of this kind, started in its stationary distribution."""
+    generator = as_generator(seed)
+
+    def follow(permutations: list[Tensor]) -> set[int]:
+        return {permutation[state].item() for permutation in permutations for state in SOURCES}
+
+    while True:
+        permutations = [torch.randperm(6, generator=generator) for _ in MIXTURE]
+        if set(WANTED) <= (after := follow(permutations)) and not after & set(EXCLUDED):
+            break
+    transition = torch.zeros(6, 6, dtype=torch.float64)
+    for state in range(6):
+        shares = torch.tensor(MIXTURE, dtype=torch.float64).log() + JITTER * torch.randn(3, generator=generator)
+        for permutation, share in zip(permutations, shares.softmax(0), strict=True):
+            transition[permutation[state], state] += (1 - NOISE) * share
+        allowed = torch.ones(6, dtype=torch.float64)
+        if state in SOURCES:
+            allowed[list(EXCLUDED)] = 0
+        transition[:, state] += NOISE * allowed / allowed.sum()
+    tokens = torch.randperm(6, generator=generator)[:4]
+    rest = torch.rand(6, 4, generator=generator, dtype=torch.float64)
+    columns = SHARP * torch.nn.functional.one_hot(tokens, 6).T.double() + (1 - SHARP) * rest / rest.sum(0)
+    emission, even = columns[:, [0, 0, 1, 1, 2, 3]], torch.full((6,), 1 / 6, dtype=torch.float64)
+    return HMM(transition, emission, HMM(transition, emission, even, columns=True).stationary(), columns=True)
+
+
+def is_decidable(chain: HMM, seed: int) -> bool:
+    """Whether reweighting and relabelling are far apart on the exact model: no network is needed to say so.
+
+    The theorem's fake token for task A must be APART from every relabelling, and two relabellings from every
+    reweighting: one with which a head can solve A, and one with which it can solve C.
+    """
+    tokens = chain.sample(SCREENED, 33, seed).tokens
+    tokens[:, 0] = MASK
+    beliefs, emission = posterior(chain, tokens, at=1), chain.emission
+    sources = torch.zeros(6, dtype=torch.float64)
+    sources[list(SOURCES)] = 1
+    theorem = Readout(emission, lemma_c_2(chain, sources))(beliefs)
+    near = fit_readout(beliefs, theorem, emission, "free", seed=seed)
+    if total_variation(near(beliefs), theorem).mean() < APART:
+        return False
+    for columns in ((0, 4, 2, 4, 4, 5), (0, 2, 0, 2, 4, 5)):  # the states whose distributions the states take
+        changed = beliefs @ emission[:, columns].T
+        near = fit_readout(beliefs, changed, emission, "emission", True, seed)
+        if total_variation(near(beliefs), changed).mean() < APART:
+            return False
+    return True
+
+
+def decidable_seeds(first: int) -> Iterator[int]:
+    """Seeds from `first` up whose chains are decidable."""
+    return (seed for seed in count(first) if is_decidable(look_alike_chain(seed), seed))
+
+
+def draw_task(spec: TrialSpec, chain: HMM) -> Task:
+    """The task that the spec's `own` names, on texts whose first token is masked."""
+    sizes = (spec.train, spec.validation, spec.test)
+    tokens = chain.sample(sum(sizes), spec.task_length, trial_seeds(spec.seed)["task"]).tokens
+    tokens[:, 0] = MASK
+    beliefs, mu = posterior(chain, tokens, at=1), torch.tensor(TASKS[spec.own], dtype=torch.float64)
+    return Task(tokens, beliefs @ mu >= 0, mu, 0, sizes, beliefs)
+
+
+@lru_cache(maxsize=1)
+def _pretrained(spec: TrialSpec) -> torch.nn.Module:
+    network = build_network(spec)
+    pretrain(network, look_alike_chain(spec.seed), spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
+    return network
+
+
+def network(spec: TrialSpec, chain: HMM) -> torch.nn.Module:
+    """The network of a chain, pretrained once for all its tasks and prompts."""
+    return _pretrained(dataclasses.replace(spec, own="look-alikes", prompt_length=1))
+
+
+PARTS = Parts(model=lambda spec: look_alike_chain(spec.seed), network=network, task=draw_task)
+
+
+def specs_of(seed: int, preset: str = "quick", **changes) -> list[TrialSpec]:
+    """The four trials of a chain."""
+    sizes = dict(n_states=6, n_tokens=6, seed=seed) | PRETRAINING | changes
+    return [TrialSpec(preset, **sizes, own=own, prompt_length=length) for own in TASKS for length in LENGTHS]
+
+
+@app.command()
+def main(
+    seed: Annotated[int, typer.Option(min=0, help="the first seed that is tried")] = 3000,
+    chains: Annotated[int, typer.Option(min=1, help="how many chains that can be decided")] = 20,
+    store: Annotated[Path | None, typer.Option(help="result store; if left out that of mine/results/beyond")] = None,
+) -> None:
+    """Run the trials that are missing, chain by chain."""
+    specs = [spec for one in islice(decidable_seeds(seed), chains) for spec in specs_of(one)]
+    run_missing(specs, store or BEYOND, also=ALSO, parts=PARTS)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,188 @@
+"""Measurements on request of how a tuned prompt moves a network's predictions, and of what moves the label.
+
+Of each text, p is the exact belief about the state at the mask, (n, S), g the network's prediction there behind its
+tuned prompt, and g₀ that without one, both (n, X). Distances are mean total variations on test texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from hmmlib.experiments import measurements
+from hmmlib.experiments.beyond import FITTED, mean, means, requested_of_prompts
+from hmmlib.experiments.labels import Task
+from hmmlib.experiments.measurements import Seeds, Split
+from hmmlib.experiments.specs import Distance, Explained, Share, as_type
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.heads import LinearHead
+from hmmlib.training import bert, readouts, tuning
+from hmmlib.training.adapters import Tuned
+from hmmlib.training.readers import as_reader
+from hmmlib.training.readouts import fit_readout, free_readout, linear_probe, softmax_readout, total_variation
+from hmmlib.validation import as_generator
+
+OPENNESS = {"below 0.1": (0.0, 0.1), "0.1 to 0.5": (0.1, 0.5), "0.5 to 1": (0.5, 1.0), "above 1": (1.0, torch.inf)}
+"""How open a text leaves the state: the entropy of p, nats, from the first number to below the second."""
+FITS = {
+    "unchanged": ("emission", False),
+    "weights": ("emission", True),
+    "relabelled": ("free", False),
+    "both": ("free", True),
+}
+"""W p, W (c ⊙ p) / cᵀp, R p and R (c ⊙ p) / cᵀp, as `fit_readout` takes them."""
+OTHERS = "softmax of p", "softmax of log g0", "any function"
+"""softmax(L p + b), softmax(M log g₀ + b), and a network of log p."""
+WEIGHED = "weights", "both"
+LEAST = 1e-6
+"""The least entry whose logarithm is taken."""
+BY_OPENNESS = {"all": Distance} | dict.fromkeys(OPENNESS, Distance | None)
+LABELS = {"right": Share, "as behind the prompt": Share}
+SWAPS = ("belief without the prompt", "rest without the prompt", "all without the prompt")
+DONATED = ("belief of another text", "rest of another text", "random part of another text")
+READ = ("posterior, without the prompt", "posterior", "reweighted posterior")
+
+
+def by_openness(beliefs: Tensor) -> dict[str, Tensor]:
+    """Which texts leave the state how open."""
+    entropy = torch.special.entr(beliefs).sum(1)
+    return {name: (entropy >= low) & (entropy < high) for name, (low, high) in OPENNESS.items()}
+
+
+def free_numbers(n_states: int, n_tokens: int) -> dict[str, int]:
+    """How many numbers of each fit are free."""
+    columns = n_states * (n_tokens - 1)
+    counts = 0, n_states - 1, columns, columns + n_states - 1, columns, n_tokens**2 - 1
+    return dict(zip((*FITS, *OTHERS), counts, strict=False))
+
+
+def fit_predictions(
+    model: HMM, beliefs: Split, plain: Split, wanted: Tensor, seed: int, before_step: Callable
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What each fit, made on the first training texts, predicts on test texts, (n, X); and the weights c of those
+    that have some, (S,)."""
+    (train, _, test), (train_g0, _, test_g0), wanted = beliefs, plain, wanted[:FITTED]
+    predicted, weights = {}, {}
+    for name, family in FITS.items():
+        fit = fit_readout(train[:FITTED], wanted, model.emission, *family, seed)
+        predicted[name], weights[name] = fit(test), fit.weights
+        before_step()
+    logs = [part.clamp(min=LEAST).log() for part in (train[:FITTED], test, train_g0[:FITTED], test_g0)]
+    predicted["softmax of p"] = softmax_readout(train[:FITTED], wanted, seed)(test)
+    predicted["softmax of log g0"] = softmax_readout(logs[2], wanted, seed)(logs[3])
+    before_step()
+    predicted["any function"] = free_readout(logs[0], wanted, seed)(logs[1])
+    return predicted, {name: weights[name] for name in WEIGHED}
+
+
+@requested_of_prompts(
+    phase="movement",
+    fit_distances=dict.fromkeys((*FITS, *OTHERS), BY_OPENNESS),
+    fit_distances_without_prompt=dict.fromkeys((*FITS, *OTHERS), BY_OPENNESS),
+    fit_labels=dict.fromkeys((*FITS, *OTHERS), LABELS),
+    fit_weights=dict.fromkeys(WEIGHED, dict[str, Share]),
+    openness=dict.fromkeys(OPENNESS, Share),
+)
+def fits_of_movement(
+    model: HMM,
+    task: Task,
+    beliefs: Split,
+    untuned: Split,
+    prompted: Split,
+    tuned_head: LinearHead,
+    seeds: Seeds,
+    before_step: Callable,
+) -> dict:
+    """How near each fit comes to g, and to g₀ without a prompt, on all texts and by how open they leave the state.
+
+    The labels are those that the tuned head gives on each fit of g: the share that is right, and that is as on g. The
+    weights are c by state, the largest 1. `openness` is the share of texts of each kind.
+    """
+    kinds, found, how = by_openness(beliefs[2]), {}, (seeds["evaluation"], before_step)
+    truths = {"right": task.split(task.labels)[2], "as behind the prompt": tuned_head.label(prompted[2])}
+    for name, outputs in (("fit_distances_without_prompt", untuned), ("fit_distances", prompted)):
+        predicted, weights = fit_predictions(model, beliefs, untuned, outputs[0], *how)
+        found[name] = {fit: means(total_variation(probs, outputs[2]), kinds) for fit, probs in predicted.items()}
+    labels = {fit: tuned_head.label(probs) for fit, probs in predicted.items()}
+    return found | dict(
+        fit_labels={
+            fit: {what: mean(given == truth) for what, truth in truths.items()} for fit, given in labels.items()
+        },
+        fit_weights={name: {f"state {h}": c for h, c in enumerate(each.tolist())} for name, each in weights.items()},
+        openness={kind: mean(where) for kind, where in kinds.items()},
+    )
+
+
+def projector(directions: Tensor) -> Tensor:
+    """The orthogonal projector (d, d) onto the span of columns (d, k), without directions of rounding."""
+    basis, sizes, _ = torch.linalg.svd(directions, full_matrices=False)
+    basis = basis[:, sizes > 1e-6 * sizes.max()]
+    return basis @ basis.T
+
+
+def shared_variance(read: Tensor, wanted: Tensor) -> float:
+    """The share of the variance of values (n, k) that `read` (n, k) explains after the best shift and scale."""
+    read, wanted = read - read.mean(0), wanted - wanted.mean(0)
+    return readouts.explained(read * ((read * wanted).sum() / read.square().sum()), wanted)
+
+
+@requested_of_prompts(
+    label_follows=dict[str, as_type(dict.fromkeys((*SWAPS, *DONATED), Share | None))],
+    probe_reads=dict[str, as_type(dict.fromkeys(READ, Explained))],
+)
+def swapped_beliefs(
+    model: HMM, task: Task, network: Module, beliefs: Split, tuned: Tuned, prompted: Split, seeds: Seeds
+) -> dict:
+    """Which part of the hidden state at the mask the label behind the prompt follows, after each layer.
+
+    The part for the belief is the projection on the directions that a linear probe of p, fitted without a prompt,
+    reads; the rest is what is left. `label_follows` has, with one of them taken from the same text without the prompt,
+    or all of it, the share of test texts whose label is as behind the prompt; and with a part taken from another text
+    whose label differs, both behind the prompt, the share that takes the other's label. A random part has as many
+    directions.
+
+    `probe_reads` has the `shared_variance` of this probe with p, without and behind the prompt, and behind it with the
+    belief reweighted by the nearest weights c.
+    """
+    reader, generator = as_reader(network), as_generator(seeds["evaluation"])
+    (_, prompt, head), masked_model, tokens = tuned, bert.as_network(reader.module), task.split(task.tokens)[2]
+    (train, _, test), labels_of = beliefs, lambda logits: head.label(logits.softmax(-1)).cpu()
+    embedded = reader.embed(tokens, prompt)
+    states = [tuning.all_hidden_at_mask(network, task.tokens, each) for each in (None, prompt)]
+    weights = fit_readout(train[:FITTED], prompted[0][:FITTED], model.emission, "emission", True, seeds["evaluation"])
+    reweighted = test * weights.weights / (test @ weights.weights).unsqueeze(1)
+    other = torch.randperm(len(tokens), generator=generator)
+    follows, reads = {}, {}
+    for depth in range(1, len(states[0])):
+        (inputs, _, without), (_, _, behind) = (task.split(each[depth].cpu().double()) for each in states)
+        probe = linear_probe(inputs, train)
+        belief = projector(probe.weights / probe.scale.unsqueeze(1))
+        rank = round(belief.trace().item())
+        chance = projector(torch.randn(len(belief), rank, generator=generator, dtype=torch.float64))
+        every = torch.eye(len(belief), dtype=torch.float64)
+
+        @torch.no_grad()
+        def labels_with(part: Tensor, donor: Tensor, behind: Tensor = behind, depth: int = depth) -> Tensor:
+            """The labels where a part of the hidden states behind the prompt is the donor's."""
+            changed = (behind + (donor - behind) @ part).to(embedded.vectors)
+            return labels_of(bert.logits_with(masked_model, embedded.vectors, embedded.first, depth, changed))
+
+        own = labels_with(0 * every, behind)
+        differ = own != own[other]
+        parts = belief, every - belief, every
+        row = {name: mean(labels_with(part, without) == own) for name, part in zip(SWAPS, parts, strict=True)}
+        for name, part in zip(DONATED, (belief, every - belief, chance), strict=True):
+            row[name] = mean((labels_with(part, behind[other]) == own[other])[differ])
+        follows[f"layer {depth}"] = row
+        pairs = (probe(without), test), (probe(behind), test), (probe(behind), reweighted)
+        reads[f"layer {depth}"] = {
+            name: shared_variance(read, wanted) for name, (read, wanted) in zip(READ, pairs, strict=True)
+        }
+    return dict(label_follows=follows, probe_reads=reads)
+
+
+ON_REQUEST = tuple(name for one in measurements.MEASUREMENTS if one.on_request for name in one.names)
+"""The names that a result holds only where they were asked for."""
