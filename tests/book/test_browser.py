@@ -36,6 +36,7 @@ def test_a_page_has_no_fault_on_a_phone_no_barrier_and_on_a_desktop_nothing_to_s
     (width, theme, home), watched = form, view(*form)
     page = watched.open(f"{name}.html")
     assert page.evaluate("document.documentElement.dataset.theme") == theme
+    assert page.locator("div.moving:not([data-ready])").count() == 0
     if SLOW and home == "served":
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         clip = dict(x=0, y=0, width=width, height=min(page.evaluate("document.documentElement.scrollHeight"), 15_000))

@@ -10,7 +10,7 @@ import api_reference as reference
 import pytest
 import torch
 import yaml
-from built_book import ROOT, chapters
+from built_book import ROOT
 from companion.evidence.statements import STATEMENTS
 from companion.figures.figure_3 import LEFT, RIGHT
 from pybtex.database import parse_file
@@ -72,17 +72,12 @@ def values(page: str) -> list[tuple[str, str, float | str]]:
 
 
 def test_the_protocol_has_every_field_in_one_row_with_the_values_of_the_presets():
-    def wrong(page: str) -> list:
-        return [found for found in values(page) if found[2] != getattr(TrialSpec(found[1]), found[0])]
-
-    named = [(name, preset) for name, preset, _ in values(PROTOCOL)]
+    found = values(PROTOCOL)
+    named = [(name, preset) for name, preset, _ in found]
     fields = {field.name for field in dataclasses.fields(TrialSpec)}
     assert len(named) == len(set(named))
     assert {name for name, _ in named} == fields - {"preset", "seed", "n_states", "n_memory", "own"}
-    assert wrong(PROTOCOL) == []
-    old, new = "| 37500 | 37500 | 3000 |", "| 37500 | 37501 | 3000 |"
-    assert PROTOCOL.count(old) == 1
-    assert wrong(PROTOCOL.replace(old, new)) == [("steps", "released-code", 37501)], "a control"
+    assert [value for *_, value in found] == [getattr(TrialSpec(preset), name) for name, preset in named]
     sentence = re.search(r"`released-code` takes over (.+?)\. It does not", PROTOCOL)[1]
     differs = {name for name, value in PRESETS["released-code"].items() if value != PRESETS["paper"][name]}
     assert set(re.findall(r"`([a-z_]+)`", sentence)) == differs
@@ -131,50 +126,30 @@ def test_shares_of_tasks_of_one_class_and_of_other_labels_are_those_of_tasks_tha
         shares = " | ".join(f"{count / 4000:.0%}" for count in alike.values())
         size = states if memory == 1 else memory
         assert rf"| $\lvert\mathcal {name}\rvert = {size}$ | {shares} |" in PROTOCOL
-    farthest, other_labels = 0.0, 0
-    for k in range(120):  # the labels of the released scripts
-        model = hmmlib.random_hmm((4, 8, 10, 15, 25, 30)[k % 6], 10, 1000 + k)
-        x = model.sample(1000, 128, k).tokens
-        exact, stepped = hmmlib.posterior(model, x), hmmlib.posterior(model, x, at=1) @ model.transition
-        farthest = max(farthest, (exact - stepped).abs().sum(1).max().item() / 2)
-        mu = draw_mu(model.n_states, torch.Generator().manual_seed(k)).to(exact)
-        other_labels += ((exact @ mu >= 0) != (stepped @ mu >= 0)).sum().item()
-    assert 0.01 < farthest <= 0.022
-    assert 0 < other_labels < 120
 
 
-def test_references_are_numbered_as_the_papers_and_every_other_one_is_cited_the_companion_as_its_metadata_are():
+def test_references_are_numbered_as_the_papers_and_the_companion_is_cited_as_its_metadata_are():
     entries = parse_file(BOOK / "references.bib", "bibtex").entries
-    papers = {key for key, entry in entries.items() if entry.fields.get("keywords", "").startswith("paper-")}
+    papers = [entry for entry in entries.values() if entry.fields.get("keywords", "").startswith("paper-")]
     assert ':filter: keywords % "paper-"\n:style: plain\n' in PAGES
-    listed = find_plugin("pybtex.style.formatting", "plain")().sort([entries[key] for key in papers])
+    listed = find_plugin("pybtex.style.formatting", "plain")().sort(papers)
     assert [entry.fields["keywords"] for entry in listed] == [f"paper-{number:02}" for number in range(1, 42)]
-    found = re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", PAGES)
-    cited = {key.strip() for keys in found for key in keys.split(",")}
-    assert {*entries} - papers <= cited <= {*entries}
-    metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())  # of the companion itself
+    metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     ours = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", PAGES, re.MULTILINE))
     assert (ours["version"], ours["url"]) == (metadata["version"], metadata["repository-code"])
     assert ours["version"] == hmmlib.__version__
 
 
-def test_every_name_at_the_root_has_one_entry_on_a_page_of_the_book():
+def test_every_name_at_the_root_has_one_entry_on_a_page_and_its_statement_leads_back_to_it():
     listed = r"^\.\. (?:auto(?:function|class|exception|method)|py:data):: hmmlib\.(\S+)$"
-    pages = {f"book/{page.stem}": page.read_text() for page in BOOK.glob("api*.md")}
-    names = [name for text in pages.values() for name in re.findall(listed, text, re.MULTILINE)]
+    names = [name for page in BOOK.glob("api*.md") for name in re.findall(listed, page.read_text(), re.MULTILINE)]
     assert len(names) == len(set(names))
     assert set(hmmlib.__all__) <= set(names)
-    assert pages.keys() <= set(chapters())
-
-
-def test_a_statement_and_its_function_lead_to_each_other_and_plain_text_is_marked_up():
     leading = {name: found for name in hmmlib.__all__ if (found := reference.statement_of(name))}
-    assert leading
-    assert {*leading.values()} <= {known.name for known in STATEMENTS}
+    assert set() < {*leading.values()} <= {known.name for known in STATEMENTS}
     for name, statement in leading.items():
         assert name in reference.CONSTRUCTS or reference.function_of(statement) == name
     assert reference.statement_of("theorem_9_9") is reference.statement_of("posterior") is None
-    assert reference.function_of("Lemma D.13") is None
     assert reference.marked_up("P[X_i | X_-i], H* and `n_tokens`; `posterior`, (|S*|, M)") == (
         r"P[X_i \| X\_-i], H\* and ``n_tokens``; :py:obj:`~hmmlib.posterior`, (\|S\*\|, M)"
     )
