@@ -24,9 +24,8 @@ pytestmark = pytest.mark.outside
 
 
 def edited(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
 
 
 def command(monkeypatch, *words) -> None:
@@ -42,16 +41,12 @@ def command(monkeypatch, *words) -> None:
     ("content", "words"),
     [
         ("instancse: 3\n", "'instancse' is no parameter: 2-setting takes preset, seed, instances"),
-        ("3: 3\n", "no parameter can be named 3"),
-        ("import os; seed: 3\n", "no parameter can be named 'import os; seed'"),
         ('"seed\\nimport os\\nx": 1\n', r"no parameter can be named 'seed\nimport"),
         ("seed: 3\nseed: 4\n", "a parameter stands in it twice"),
         (b"preset: sm\xf6ke\n", "can't decode byte 0xf6"),
         ("seed: [3\n", "expected ',' or ']'"),
         ("seed: !!python/object:os.system {}\n", "could not determine a constructor"),
         ("- preset\n", "it must have lines `name: value`, not ['preset']"),
-        ("", "it must have lines `name: value`, not None"),
-        ("seed: !!bool maybe\n", "maybe"),
         (f"seed: {'9' * 5000}\n", "4300 digits"),
         (f"seed: {'[' * 5000}\n", "recursion"),
         (None, "No such file or directory"),

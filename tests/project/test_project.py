@@ -1,6 +1,5 @@
 """The project's files agree with each other: lock, twins, notebooks, layers, and one address in every file."""
 
-import ast
 import re
 import shutil
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import address
 import importlinter  # noqa: F401, without it these tests are left out
-import nbformat
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -22,7 +20,6 @@ import notebooks as pipeline
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com"
 FIRST, SECOND = f"{GITHUB}/first-fork/a.b-c", f"{GITHUB}/2nd/it"
-SOURCES = pipeline.sources()
 
 
 def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda_is_the_same():
@@ -34,21 +31,6 @@ def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda
     for text in chain(project["dependencies"], *project["optional-dependencies"].values()):
         requirement = Requirement(text)
         assert requirement.specifier.contains(versions[requirement.name.lower().replace("_", "-")]), text
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_a_notebook_is_its_sources_twin_and_each_exercise_has_a_solution_that_asserts(source):
-    assert source.with_suffix(".ipynb").read_text() == pipeline.twin(source), "run `make notebooks`"
-    title = re.escape(re.search("^# (.+)$", source.read_text(), re.MULTILINE)[1])
-    link = re.compile(rf"^- \[{title}\]\(\S+/notebooks/{source.stem}\.ipynb\)$", re.MULTILINE)
-    assert link.search((ROOT / "book" / "reproduce.md").read_text()), "its title, linked to Colab"
-    cells = nbformat.read(source.with_suffix(".ipynb"), 4).cells
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
-    numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", text)
-    assert numbers == re.findall(r"<summary>Solution (\d+)", text) == [str(k + 1) for k in range(len(solutions))]
-    assert solutions or source.stem in {"gallery", "in-pictures", "open-questions"}
-    assert all(any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))) for code in solutions)
 
 
 def git(*words: str) -> list[str]:
