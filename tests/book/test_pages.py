@@ -8,7 +8,6 @@ import sys
 
 import api_reference as reference
 import pytest
-import torch
 import yaml
 from built_book import ROOT
 from companion.evidence.statements import STATEMENTS
@@ -18,7 +17,6 @@ from pybtex.plugin import find_plugin
 from record import slow
 
 import hmmlib
-from hmmlib.experiments.labels import PLACES, draw_mu
 from hmmlib.experiments.presets import PRESETS
 from hmmlib.experiments.results import published
 from hmmlib.experiments.specs import TrialSpec
@@ -108,24 +106,6 @@ def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
         sizes = f"{one.layers} layer{'s' * (one.layers > 1)}, {one.width} wide | tasks of {one.task_length} tokens"
         texts = f"pretraining on {one.steps} batches of {one.batch} sequences of {one.length}"
         assert f"| `{name}` | {sizes}, {texts} |" in PAGES
-
-
-@slow
-def test_shares_of_tasks_of_one_class_and_of_other_labels_are_those_of_tasks_that_are_drawn():
-    """Notebook 5-3 has the share for two memory values."""
-    for name, memory, states in (("H", 1, 4), ("H", 1, 10), ("H", 1, 30), ("M", 2, 4), ("M", 7, 4)):
-        alike = dict.fromkeys(PLACES, 0)
-        for k in range(20):
-            model = hmmlib.random_hmm(states, 10, k) if memory == 1 else hmmlib.random_memory_hmm(memory, states, 10, k)
-            beliefs = hmmlib.draw_task(model, 129, (1000, 0, 0), k).posteriors
-            for places in PLACES:
-                draw = torch.Generator().manual_seed(k)
-                weights = torch.stack([draw_mu(beliefs.shape[1], draw, places) for _ in range(200)])
-                right = beliefs @ weights.to(beliefs).T >= 0
-                alike[places] += (right.all(0) | ~right.any(0)).sum().item()
-        shares = " | ".join(f"{count / 4000:.0%}" for count in alike.values())
-        size = states if memory == 1 else memory
-        assert rf"| $\lvert\mathcal {name}\rvert = {size}$ | {shares} |" in PROTOCOL
 
 
 def test_references_are_numbered_as_the_papers_and_the_companion_is_cited_as_its_metadata_are():
