@@ -85,16 +85,17 @@ def test_tables_have_their_numbers_beside_each_other():
     close(axes.collections[0].get_array()[:, 4], farm().model.emission[:, 1, 1])
     assert texts(axes.get_yticklabels()) == farm().words
     assert texts(axes.get_xticklabels())[:4] == ["dog", "hen", "cat", "dog"]
+    assert [patch.get_x() for patch in axes.patches] == [-0.5, 0.5]
+    assert [list(line.get_xdata()) for line in axes.lines][-2:] == [[1.5, 2.5]] * 2
 
 
 def test_strips_have_each_label_on_its_side():
     rows = {"one": ([0.1, 0.2, 0.2, 0.9], [False, True, True, True]), "two": ([0.5], [False])}
     (axes,) = figures.strips(rows, "share", {"one": [], "two": [0.3, 0.8]}, {"one": 0.15}).axes
     assert points(axes)["where the head cuts"][:, 0].tolist() == [0.15, 0.15]
-    above, below, _, _, lowest, crosses = (marks.get_offsets() for marks in axes.collections)
+    above, below, *_, crosses = (marks.get_offsets() for marks in axes.collections)
     assert above[:, 0].tolist() == [0.2, 0.9]
     assert above[:, 1].max() < 0 < below[:, 1].min()  # the axis of the rows points down
-    assert lowest[:, 1].min() > 1
     assert crosses.tolist() == [[0.3, 1], [0.8, 1]]
 
 
@@ -119,10 +120,8 @@ def test_mixtures_lie_in_the_shade_of_their_columns():
     shares = np.random.default_rng(0).dirichlet(np.ones(4), 20) @ np.array(list(columns.values()))
     one, _ = triangles.mixtures({"all": (np.repeat(shares, 2, 0), columns), "one": (np.eye(3), columns)}, "xyz").axes
     (shade,) = one.patches
-    assert len(shade.get_xy()) == 4  # three corners, and back: what is within is none
+    close(np.unique(shade.get_xy(), axis=0), np.unique(np.array(list(columns.values())[:3]) @ TRIANGLE, axis=0))
     close(points(one)["predictions"], np.unique(shares.round(3), axis=0) @ TRIANGLE)
-    inside = [shade.get_path().contains_points(points(one)["predictions"], radius=radius) for radius in (2e-3, -2e-3)]
-    assert np.any([side.all() for side in inside])
     assert set(texts(one.texts)) == {*columns, *"xyz"}
 
 

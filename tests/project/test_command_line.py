@@ -88,12 +88,8 @@ def test_a_damaged_result_is_one_line_and_exit_code_1(words, call, tmp_path, mon
     assert [file.name for file in path.parent.glob("*.json")] == [path.name]
 
 
-def test_what_cannot_be_run_is_one_line_and_leaves_what_is_there(call, tmp_path, monkeypatch):
-    file, spec = tmp_path / "store", TrialSpec("smoke", 10, 0, 1, **SMALL)
-    file.write_text("mine")
-    one_line(call("trial", *SMOKE, file), str(file))
-    assert file.read_text() == "mine"
-    claim = Claim.take(spec, tmp_path)
+def test_what_cannot_be_run_is_one_line(call, tmp_path, monkeypatch):
+    claim = Claim.take(spec := TrialSpec("smoke", 10, 0, 1, **SMALL), tmp_path)
     one_line(call("trial", *SMOKE, tmp_path), f"{describe(spec)} is being run by another process")
     claim.release()
     monkeypatch.setitem(sys.modules, "ray", None)

@@ -18,7 +18,6 @@ import yaml
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from record import slow
-from safetensors.torch import save_file
 
 from hmmlib.experiments.store import load_result, load_results
 from hmmlib.training import checkpoints
@@ -94,16 +93,6 @@ def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write,
     for load in (lambda: load_result(path), lambda: load_results("smoke", tmp_path)):
         with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
             load()
-
-
-def test_a_pickle_in_a_tensor_or_a_fact_of_a_checkpoint_stays_bytes(mark, tmp_path):
-    path, content = tmp_path / "one.safetensors", pickle.dumps(Mark(mark), protocol=0)
-    tensors, facts = {"weights": torch.tensor(list(content), dtype=torch.uint8)}, {"seed": content.decode()}
-    save_file(tensors, path, {**facts, checkpoints.SEAL: checkpoints.seal(tensors, facts)})
-    found, facts = checkpoints.load(path, {})
-    assert found["weights"].numpy().tobytes() == facts["seed"].encode() == content
-    with pytest.raises(ValueError, match=r"one\.safetensors is the checkpoint of another run: its seed is "):
-        checkpoints.load(path, {"seed": "1"})
 
 
 # Text that is given as a parameter
