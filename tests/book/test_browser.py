@@ -128,17 +128,14 @@ LANDED = """async id => {
 }"""
 
 
+HERE = "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
+
+
 @pytest.mark.parametrize(("width", "name"), [(390, "notebooks/3-hmm"), pytest.param(1280, "book/ledger", marks=slow)])
 def test_links_land_in_view(view, width, name):
     """The quick one: the first and the last link of a page on a phone."""
     watched = view(width)
-    links = (
-        watched.open(f"{name}.html")
-        .locator("article a:not(.headerlink)[href*='#']")
-        .evaluate_all(
-            "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
-        )
-    )
+    links = watched.open(f"{name}.html").locator("article a:not(.headerlink)[href*='#']").evaluate_all(HERE)
     for link in dict.fromkeys([links[0], links[-1], *(links[1::9] if SLOW else [])]):
         page, anchor = watched.open(f"{name}.html"), link.partition("#")[2]
         page.locator(f"article a[href='{link}']").locator("visible=true").first.click()

@@ -1,4 +1,4 @@
-"""What is run again gives the same, times aside: the book with its notebooks, and a trial."""
+"""The book that is built again, with its notebooks, is the same, times aside."""
 
 import os
 import re
@@ -6,15 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-import torch
 from bs4 import BeautifulSoup
 from colab import copy_tree
 from record import slow
-from runs import MEASURED, numbers
-
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import run_trial
 
 TIMES = re.compile(r"\b\d+([.,]\d+)? ?(ms|s|min|seconds?|minutes?|hours?)\b")
 WORDS_OF_TIMES = re.compile(r'"(\d[^"]*|ms|s|min)": (\d+|\[[\d, ]*\]),? ?')
@@ -49,16 +43,3 @@ def test_the_book_built_twice_is_the_same_but_for_times(tmp_path):
     names, others = ({path.relative_to(root) for path in root.rglob("*") if path.is_file()} for root in (one, two))
     assert names == others
     assert [name for name in names if content(one / name) != content(two / name)] == []
-
-
-@slow
-@pytest.mark.parametrize("preset", ["smoke", "quick"])
-def test_a_trial_with_another_number_of_threads_is_close(preset):
-    """The quick one, with the same number, is in tests/experiments/test_trials.py."""
-    found = []
-    for threads in (2, 1):  # one, as other tests have it, at the end
-        torch.set_num_threads(threads)
-        found.append(numbers(run_trial(TrialSpec(preset, 10, 3), device="cpu")))
-    for name in MEASURED:
-        if isinstance(found[0][name], float):  # sums are rounded in another order
-            assert found[0][name] == pytest.approx(found[1][name], abs=0.05), name
