@@ -14,7 +14,6 @@ import sysconfig
 import tomllib
 import venv
 from pathlib import Path
-from types import SimpleNamespace
 
 import colab
 import inputs
@@ -59,60 +58,55 @@ def test_every_notebook_stands_alone():
         assert not READERS & {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}, path.stem
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A project whose library has the value 2. In the place of Colab's environment is one made in no time: links to our
-    own packages, without hmmlib."""
-    files = {"hmmlib/__init__.py": "value = 2\n", "pyproject.toml": PYPROJECT, "notebooks/a.ipynb": ""}
-    files |= {"_config.yml": f"repository: {{url: {ADDRESS}}}\n", ".gitignore": "build/\n"}
-    for name, text in (files | {"parameters/smoke.yaml": "preset: smoke\n"}).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+def base_without_hmmlib(folder: Path) -> None:
+    """In the place of Colab's environment, one that is made in no time: links to our own packages, without hmmlib."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not re.search(r"hmmlib|\.pth$", entry.name):
+            (colab.site_packages(folder) / entry.name).symlink_to(entry)
 
-    def base(folder: Path) -> None:
-        venv.create(folder, with_pip=False, symlinks=True)
-        for entry in Path(sysconfig.get_path("purelib")).iterdir():
-            if not re.search(r"hmmlib|\.pth$", entry.name):
-                (colab.site_packages(folder) / entry.name).symlink_to(entry)
 
-    def write(name: str, source: str, tag: str = pipeline.tag()) -> None:
+def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_library_fails_by_name(
+    tmp_path, monkeypatch, capsys
+):
+    """The library of the tree at hand has the value 2; of the tag of notebook b there is none."""
+    files = {"hmmlib/__init__.py": "value = 2\n", "pyproject.toml": PYPROJECT, ".gitignore": "build/\n"}
+    files |= {"_config.yml": f"repository: {{url: {ADDRESS}}}\n", "parameters/smoke.yaml": "preset: smoke\n"}
+    sources = {"a": ("import hmmlib\nprint(preset, hmmlib.value)", pipeline.tag()), "b": ("import hmmlib", "v0.0.0")}
+    for name, (source, tag) in sources.items():
         first = pipeline.BOOTSTRAP.format(address=ADDRESS, tag=tag)
         cells = [new_code_cell(text) for text in (first, "preset = 'none'", source)]
         cells[1].metadata.tags = ["parameters"]
-        spec = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
-        nbformat.write(new_notebook(cells=cells, metadata=spec), tmp_path / "notebooks" / f"{name}.ipynb")
-
-    def main(*arguments: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["colab.py", *arguments])
-        with pytest.raises(SystemExit) as end:
-            colab.main()
-        return int(end.value.code)
-
+        kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+        files[f"notebooks/{name}.ipynb"] = nbformat.writes(new_notebook(cells=cells, metadata={"kernelspec": kernel}))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
     monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-    monkeypatch.setattr(colab, "make_base", base)
+    monkeypatch.setattr(colab, "make_base", base_without_hmmlib)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the checkout, which a notebook must not find
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")  # it means: none; hatchling is among the links
-    return SimpleNamespace(root=tmp_path, write=write, main=main)
 
+    def main(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["colab.py", *arguments])
+        with pytest.raises(SystemExit) as end:
+            colab.main()
+        return int(end.value.code), "".join(capsys.readouterr())
 
-def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_library_fails_by_name(project, capsys):
-    project.write("a", "import hmmlib\nprint(preset, hmmlib.value)")
-    project.write("b", "import hmmlib", tag="v0.0.0")
-    assert project.main("--preset", "smoke") == 1
-    own = project.root / "build" / "colab" / "notebooks" / "a"
+    code, said = main("--preset", "smoke")
+    own = tmp_path / "build" / "colab" / "notebooks" / "a"
     assert "smoke 2\n" in [colab.printed(c) for c in nbformat.read(own / "a.ipynb", 4).cells]
     assert sorted(path.name for path in own.iterdir()) == ["a.ipynb", "empty"]
-    found = colab.judge(new_notebook(), "", project.root, {"hmmlib": "0.1.0", "torch": "2"}).splitlines()
-    assert found == ["hmmlib was not installed by git", "installed although Colab has it: torch"]
-    out = capsys.readouterr().out
-    assert re.search(r"^a: ran in \d+\.\d s\n  installed: hmmlib 0\.1\.0$", out, re.MULTILINE), out
+    assert (code, len(re.findall(r"^a: ran in \d+\.\d s\n  installed: hmmlib 0\.1\.0$", said, re.MULTILINE))) == (1, 1)
     why = r"in this cell:\nimport hmmlib\n.*No module named 'hmmlib'.*no hmmlib was installed"  # not the newest instead
-    assert re.search(rf"(?s)^b: FAILED in .*{why}", out, re.MULTILINE), out
-    for refused, said in (["c"], "no such notebook: c; choose from a, b"), (["--folder", "."], "holds other things"):
-        assert project.main(*refused) == 2
-        assert said in capsys.readouterr().err
+    assert re.search(rf"(?s)^b: FAILED in .*{why}", said, re.MULTILINE), said
+    found = colab.judge(new_notebook(), "", tmp_path, {"hmmlib": "0.1.0", "torch": "2"}).splitlines()
+    assert found == ["hmmlib was not installed by git", "installed although Colab has it: torch"]
+    for refused, words in (["c"], "no such notebook: c; choose from a, b"), (["--folder", "."], "holds other things"):
+        code, said = main(*refused)
+        assert (code, words in said) == (2, True)
 
 
 @slow
