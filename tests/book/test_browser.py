@@ -36,6 +36,7 @@ def test_a_page_has_no_fault_on_a_phone_no_barrier_and_on_a_desktop_nothing_to_s
     (width, theme, home), watched = form, view(*form)
     page = watched.open(f"{name}.html")
     assert page.evaluate("document.documentElement.dataset.theme") == theme
+    assert page.locator("div.moving:not([data-ready])").count() == 0
     if SLOW and home == "served":
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         clip = dict(x=0, y=0, width=width, height=min(page.evaluate("document.documentElement.scrollHeight"), 15_000))
@@ -127,17 +128,14 @@ LANDED = """async id => {
 }"""
 
 
+HERE = "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
+
+
 @pytest.mark.parametrize(("width", "name"), [(390, "notebooks/3-hmm"), pytest.param(1280, "book/ledger", marks=slow)])
 def test_links_land_in_view(view, width, name):
     """The quick one: the first and the last link of a page on a phone."""
     watched = view(width)
-    links = (
-        watched.open(f"{name}.html")
-        .locator("article a:not(.headerlink)[href*='#']")
-        .evaluate_all(
-            "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
-        )
-    )
+    links = watched.open(f"{name}.html").locator("article a:not(.headerlink)[href*='#']").evaluate_all(HERE)
     for link in dict.fromkeys([links[0], links[-1], *(links[1::9] if SLOW else [])]):
         page, anchor = watched.open(f"{name}.html"), link.partition("#")[2]
         page.locator(f"article a[href='{link}']").locator("visible=true").first.click()

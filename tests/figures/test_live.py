@@ -91,10 +91,7 @@ def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
     assert result_path(SPECS[0], tmp_path).exists()
 
 
-def test_what_is_measured_of_the_left_panel_is_read_from_the_store(capsys):
-    also = ["probes", "votes"]
-    found = measured("quick", 1, 1e-9, "cpu", also)
-    assert sorted(result.spec.n_states for result in found) == [4, 8, 10, 15, 25, 30]
-    assert all(result.probes and result.votes for result in found)
-    assert "6 of 6 trials were not run now" in capsys.readouterr().err
-    assert measured("paper", 1, 1e-9, "cpu", also) == []
+def test_what_is_measured_of_the_left_panel_is_read_from_the_store():
+    found = measured("quick", 1, 1e-9, "cpu", ["probes", "votes"])
+    assert sorted(result.spec.n_states for result in found if result.probes and result.votes) == [4, 8, 10, 15, 25, 30]
+    assert measured("paper", 1, 1e-9, "cpu", ["probes"]) == []

@@ -1,16 +1,13 @@
 """The moving figures' JavaScript, run under Node, computes what hmmlib does, and puts what it finds into true words."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from companion.figures import interactive
-from moving_figures import WORDS, draws, figures, language, prompt_figure, three_states, weather
+from moving_figures import WORDS, draws, language, prompt_figure, three_states, weather
 
 import hmmlib
 from hmmlib.experiments.store import STORE
@@ -45,30 +42,14 @@ def first_impossible(model, tokens) -> int:
     return next((k for k, found in enumerate(prefixes, 1) if found == -torch.inf), 0)
 
 
-def test_a_damaged_script_gives_other_numbers(js, tmp_path):
-    """The control: these scripts are what the other tests compare."""
-    data = {name: figure.data for name, figure in figures().items()}
-    for script, good, bad, name, *given in (
-        ("kit.js", "step(transposed(transition), ", "step(transition, ", "prompt", data["prompt"]["prompt"]),
-        ("messages.js", "back = transposed(transition)", "back = transition", "messages", [False] * 4, 8),
-        ("writing.js", "product(times(transition, m), row[k])", "product(m, row[k])", "beliefs", [0, 2, 1]),
-    ):
-        folder = shutil.copytree(Path(interactive.__file__).parent / "moving", tmp_path / script)
-        text, calls = (folder / script).read_text(), [[name, "compute", [data[name], *given]]]
-        assert text.count(good) == 1
-        (folder / script).write_text(text.replace(good, bad))
-        assert js(calls, folder) != js(calls)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_condition_as_in_hmmlib(seed, js):
     model, mu, prompt, head, x, figure = prompt_figure(seed)
-    draw = torch.rand(3, 4, generator=draws(seed), dtype=torch.float64)
+    draw = torch.rand(2, 4, generator=draws(seed), dtype=torch.float64)
     draw[1, seed % 4] = 0
-    prompts = [prompt, torch.zeros_like(prompt), torch.ones_like(prompt), prompt.clamp(min=0.03), *draw]
+    prompts = [prompt, torch.zeros_like(prompt), *draw]
     found = js([["prompt", "compute", [figure.data, u.tolist()]] for u in prompts])
     labels = hmmlib.ground_truth(model, mu, x) >= 0
-    assert figure.data["inputs"] == x.tolist()
     for u, result in zip(prompts, found, strict=True):
         points, gap = result["points"], hmmlib.masked_token_probs(model, behind_a_gap(x), u)[:, 1]
         close([p["latent"] for p in points], hmmlib.latent_given_others(model, behind_a_gap(x), u)[:, 1])
@@ -82,39 +63,32 @@ def test_prompts_condition_as_in_hmmlib(seed, js):
 
 
 @pytest.mark.parametrize(("merge", "size", "refuted"), [((0, 1), 0.001, True), ((0, 2), 0.2, False)])
-def test_a_closing_gap_does_what_hmmlib_computes_and_a_linear_program_says_whether_a_head_is_left(
-    merge, size, refuted, js
-):
+def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left(merge, size, refuted, js):
     model, mu = three_states()
-    figure = interactive.nearly_dependent_columns(model, mu, "abc", merge, size)
-    x, noise = torch.tensor(figure.data["inputs"]), torch.tensor(figure.data["noise"], dtype=torch.float64)
+    data = interactive.nearly_dependent_columns(model, mu, "abc", merge, size).data
+    x, noise = torch.tensor(data["inputs"]), torch.tensor(data["noise"], dtype=torch.float64)
     assert 0.9 < noise.std() / size < 1.1
-    assert figure.data["refuted"] == refuted
+    assert data["refuted"] == refuted
     gaps = [1.0, 0.2, 0.01, 1e-4, 0.0]
-    for gap, result in zip(gaps, js([["columns", "compute", [figure.data, gap]] for gap in gaps]), strict=True):
+    for gap, result in zip(gaps, js([["columns", "compute", [data, gap]] for gap in gaps]), strict=True):
         emission = model.emission.clone()
         emission[:, merge[1]] = (1 - gap) * emission[:, merge[0]] + gap * emission[:, merge[1]]
         moved = hmmlib.HMM(model.transition, emission, model.initial)
         p, g = hmmlib.posterior(moved, x), hmmlib.masked_token_probs(moved, behind_a_gap(x))[:, 0]
         task = mu - (p @ mu).sort().values[len(x) // 2 - 1 : len(x) // 2 + 1].mean()
-        labels, points = p @ task >= 0, result["points"]
+        labels, names = p @ task >= 0, ("guess", "label", "noisy", "right", "rightNoisy")
+        found = {name: [point[name] for point in result["points"]] for name in names}
         close(result["task"], task)
-        close([point["guess"] for point in points], g)
-        assert [point["label"] for point in points] == labels.tolist()
+        close(found["guess"], g)
         close(result["values"], torch.linalg.svdvals(emission), 1e-10)
-        assert result["dependent"] == (gap == 0)
-        if gap == 0:
-            assert result["head"] is None
-            with pytest.raises(hmmlib.AssumptionError):
-                hmmlib.theorem_3_3(moved, mu)
-            continue
-        head, noisy = hmmlib.theorem_3_3(moved, task), (g + noise).clamp(min=0)
-        close(np.array(result["head"]) / head.weights.numpy(), np.ones(3), 1e-12 * head.condition)
-        close([point["noisy"] for point in points], noisy)
-        assert all(point["right"] for point in points)
-        right = (head(noisy) >= 0) == labels
-        assert [point["rightNoisy"] for point in points] == right.tolist()
-    assert right.sum() < 60  # at the smallest gap noise has its way
+        assert found["label"] == labels.tolist()
+        assert result["dependent"] == (result["head"] is None) == (gap == 0)
+        if gap:
+            head, noisy = hmmlib.theorem_3_3(moved, task), (g + noise).clamp(min=0)
+            close(np.array(result["head"]) / head.weights.numpy(), np.ones(3), 1e-12 * head.condition)
+            close(found["noisy"], noisy)
+            assert all(found["right"])
+            assert found["rightNoisy"] == ((head(noisy) >= 0) == labels).tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -123,7 +97,6 @@ def test_points_behind_weights_and_other_emissions_are_the_readout_of_hmmlib(js,
     beliefs, other = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), 4).T
     weights, shares, labels = rng.random(4) * (rng.random(4) < 0.7), rng.random(4), beliefs[:, 0] > 0.3
     figure = interactive.fake_token_or_other_words(model.emission, beliefs, labels, other, weights, "abcd")
-    assert figure.data["beliefs"] == beliefs.tolist()
     (found,) = js([["fake_token", "compute", [figure.data, weights.tolist(), shares.tolist()]]])
     table = (1 - shares) * model.emission.numpy() + shares * other
     close(found["table"], table)
@@ -179,26 +152,19 @@ def test_messages_come_one_by_one_with_their_sums_and_are_those_of_hmmlib(seed, 
 # Attention
 
 
-def attention_cases():
-    """Models and heads, of which some have scores that all tie; tasks; what they are about; and texts."""
-    model, head = language()
-    texts = ["the horse a cow the field cow a horse", "field barn field the horse", "a a cow", "the the a", "cow"]
-    yield model, head, [1.0, -1.0], 0, 1, [[WORDS.index(word) for word in text.split()] for text in texts]
+def test_attention_is_that_of_hmmlib(js):
+    """Of one model in four all scores tie."""
+    cases, calls, impossible = [], [], 0
     for seed in range(9):
         model, draw = random_memory_hmm(seed), partial(torch.randn, generator=draws(seed), dtype=torch.float64)
-        rows, width = model.n_states + 1, model.n_memory * model.n_states
-        weights = draw(rows) * (seed % 4 > 0), draw(rows, 4), draw(width, 4), draw(width)
+        width, mu, cell, syntax = model.n_memory * model.n_states, draw(model.n_memory), seed % model.n_cells, seed % 2
+        weights = draw(model.n_states + 1) * (seed % 4 > 0), draw(model.n_states + 1, 4), draw(width, 4), draw(width)
         head = hmmlib.AttentionHead(*weights, condition=3.0, n_cells=model.n_cells)
-        yield model, head, draw(model.n_memory), seed % model.n_cells, seed % 2, random_texts(4, seed)
-
-
-def test_attention_is_that_of_hmmlib(js):
-    cases, calls, impossible = [], [], 0
-    for model, head, mu, cell, syntax, texts in attention_cases():
-        words, values = "abcdef"[: model.n_tokens], "vwx"[: model.n_memory]
-        figure = interactive.attention_over_words(model, head, mu, words, "a", values, [syntax], "which?", cell)
-        cases += [(model, head, mu, cell, syntax, [tokens]) for tokens in texts]
-        calls += [["attention", "compute", [figure.data, tokens]] for tokens in texts]
+        values = "vwx"[: model.n_memory]
+        figure = interactive.attention_over_words(model, head, mu, "abcd", "a", values, [syntax], "which?", cell)
+        for tokens in random_texts(4, seed):
+            cases.append((model, head, mu, cell, syntax, [tokens]))
+            calls.append(["attention", "compute", [figure.data, tokens]])
     for (model, head, mu, cell, syntax, x), result in zip(cases, js(calls), strict=True):
         if at := first_impossible(model, x[0]):
             assert result == {"impossible": at}
@@ -226,14 +192,11 @@ def test_ties_and_zeros_are_those_up_to_rounding(js):
     assert 0.1 + 0.2 - 0.3 > 0 == tie == value < above
 
 
-@pytest.mark.parametrize("size", [1.0, 3.0])
-def test_softmax_goes_to_the_shared_maximum_and_does_not_overflow(size, js):
-    model, head = language()
-    head, text = replace(head, query=size * head.query), "the horse a cow the field cow a horse"
-    data, tokens = (
-        interactive.softmax_and_its_limit(model, head, WORDS, text).data,
-        [list(map(WORDS.index, text.split()))],
-    )
+def test_softmax_goes_to_the_shared_maximum_and_does_not_overflow(js):
+    (model, head), text = language(), "the horse a cow the field cow a horse"
+    head = replace(head, query=3.0 * head.query)
+    data = interactive.softmax_and_its_limit(model, head, WORDS, text).data
+    tokens = [[WORDS.index(word) for word in text.split()]]
     g, embedded, unit = hmmlib.masked_token_probs(model, tokens), model.embed(tokens), head.query.norm().item()
     norms = [0.1, 1.0, 7.0, 300.0, 1e4]
     found = js([["softmax", "compute", [data, norm]] for norm in norms])
@@ -291,15 +254,6 @@ def test_beliefs_are_those_of_hmmlib(js):
 
 
 def test_what_moves_is_what_two_digits_show_and_the_likeliest_come_first(js):
-    """In the page's sentence articles, prepositions and the full stop move nothing of the memory."""
-    toy, text = hmmlib.sentences(), "the cow in the meadow chewed on the clover merrily ."
-    data = interactive.belief_word_by_word(toy.model, toy.words, toy.cells, toy.values, toy.syntax, text).data
-    (found,) = js([["beliefs", "compute", [data, toy.encode(text)[0].tolist()]]])
-    steps = [[data["cells"], after, before] for before, after in pairwise(found["beliefs"])]
-    moved = zip(text.split(), js([["beliefs", "moved", step] for step in steps]), strict=True)
-    both = ["subject", "location"]
-    nouns = {"cow": both, "meadow": both, "chewed": both, "clover": both}
-    assert {word: cells for word, cells in moved if cells} == {**nouns, "merrily": ["sentiment"]}
     near = [{"cells": [[0.5 + 0.001 * n, 0.5 - 0.001 * n]]} for n in (0, 3, 10)]
     calls = [["beliefs", "moved", [[{"name": "a"}], other, near[0]]] for other in near[1:]]
     assert js(calls) == [[], ["a"]]

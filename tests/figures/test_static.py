@@ -79,9 +79,8 @@ def test_tables_have_their_numbers_beside_each_other():
         assert left.x1 < middle.x0 < middle.x1 < right.x0
     table = np.array([[0.25, 0.0], [1.0, 0.5]])
     one, two = figures.grids({"one": (table, "xy"), "two": (table.T, "xy")}, ["p", "q"]).axes
-    assert (one.get_title(), texts(one.texts)) == ("one", [".25", "1.00", ".50"])
+    assert texts(one.texts) == texts(two.texts) == [".25", "1.00", ".50"]
     assert one.yaxis_inverted()
-    assert (two.get_title(), texts(two.texts)) == ("two", [".25", "1.00", ".50"])
     (axes,) = figures.columns_of_w(farm(), [(0, 0), (1, 0)], unseen=[(2, 0)]).axes
     close(axes.collections[0].get_array()[:, 4], farm().model.emission[:, 1, 1])
     assert texts(axes.get_yticklabels()) == farm().words
@@ -94,14 +93,13 @@ def test_strips_have_each_label_on_its_side():
     rows = {"one": ([0.1, 0.2, 0.2, 0.9], [False, True, True, True]), "two": ([0.5], [False])}
     (axes,) = figures.strips(rows, "share", {"one": [], "two": [0.3, 0.8]}, {"one": 0.15}).axes
     assert points(axes)["where the head cuts"][:, 0].tolist() == [0.15, 0.15]
-    above, below, _, _, lowest, crosses = (marks.get_offsets() for marks in axes.collections)
+    above, below, *_, crosses = (marks.get_offsets() for marks in axes.collections)
     assert above[:, 0].tolist() == [0.2, 0.9]
     assert above[:, 1].max() < 0 < below[:, 1].min()  # the axis of the rows points down
-    assert lowest[:, 1].min() > 1
     assert crosses.tolist() == [[0.3, 1], [0.8, 1]]
 
 
-def test_a_triangle_has_points_of_both_labels_and_the_line_of_the_head():
+def test_triangles_have_points_of_both_labels_their_columns_and_the_line_of_the_head():
     shares, labels = np.vstack([np.eye(3), [0.2, 0.3, 0.5]]), [True, False, True, False]
     (axes,) = triangles.simplex(shares, labels, np.eye(3)[:, :2], [1.0, -0.5, -0.5]).axes
     drawn, spots = points(axes), shares @ TRIANGLE
@@ -111,16 +109,10 @@ def test_a_triangle_has_points_of_both_labels_and_the_line_of_the_head():
     close(drawn["the head's line b·p = 0"], [[1 / 3, 2 / 3, 0], [1 / 3, 0, 2 / 3]] @ TRIANGLE)
     (axes,) = triangles.simplex(shares, labels, np.eye(3), [1.0, 1.0, 1.0]).axes
     assert "the head's line b·p = 0" not in points(axes), "a head of one sign has no line there"
-
-
-def test_several_triangles_have_their_points_and_columns():
-    panels = {"one": (np.eye(3), "abc"), "two": (np.eye(3)[::-1], "abc"), "three": (np.eye(3), "012")}
-    *shown, last = triangles.triangles(panels, [True, False, True], {"two": (np.eye(3)[:, :2], "pq")}).axes
-    close(points(shown[0])["label 1"], TRIANGLE[[0, 2]])
-    close(points(shown[0])["label 0"], TRIANGLE[[1]])
-    assert [len(axes.collections) for axes in shown] == [2, 3, 2]
-    assert set(texts(shown[1].texts)) == set("abcpq")
-    assert not last.axison
+    panels = {"one": (np.eye(3), "abc"), "two": (np.eye(3)[::-1], "abc")}
+    one, two = triangles.triangles(panels, labels[:3], {"two": (np.eye(3)[:, :2], "pq")}).axes[:2]
+    close(points(one)["label 0"], TRIANGLE[[1]])
+    assert (len(one.collections), set(texts(two.texts))) == (2, set("abcpq"))
 
 
 def test_mixtures_lie_in_the_shade_of_their_columns():
@@ -128,10 +120,8 @@ def test_mixtures_lie_in_the_shade_of_their_columns():
     shares = np.random.default_rng(0).dirichlet(np.ones(4), 20) @ np.array(list(columns.values()))
     one, _ = triangles.mixtures({"all": (np.repeat(shares, 2, 0), columns), "one": (np.eye(3), columns)}, "xyz").axes
     (shade,) = one.patches
-    assert len(shade.get_xy()) == 4  # three corners, and back: what is within is none
+    close(np.unique(shade.get_xy(), axis=0), np.unique(np.array(list(columns.values())[:3]) @ TRIANGLE, axis=0))
     close(points(one)["predictions"], np.unique(shares.round(3), axis=0) @ TRIANGLE)
-    inside = [shade.get_path().contains_points(points(one)["predictions"], radius=radius) for radius in (2e-3, -2e-3)]
-    assert np.any([side.all() for side in inside])
     assert set(texts(one.texts)) == {*columns, *"xyz"}
 
 
@@ -142,18 +132,13 @@ def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
     assert isinstance(refuted, Impossible)
     panels = {"without": shares, "with": np.vstack([shares[:4], np.zeros(3)])}
     figure = triangles.simplex_with_prompt(panels, labels, np.eye(3), "abc", [0, 1], [1.0, -1.0, 0.0], refuted)
-    before, detail, behind, legend = figure.axes
+    before, detail, behind, _ = figure.axes
     star = "label 0 inside label 1"
     close([points(axes)[star][0] for axes in (before, detail)], [inside @ TRIANGLE] * 2)
     assert star not in points(behind)
-    assert star in texts(legend.get_legend().get_texts())
     drawn, outline = corners @ TRIANGLE, max((line.get_xydata() for line in detail.lines), key=len)
     close(np.unique(outline.round(9), axis=0), np.unique(drawn.round(9), axis=0))
-    (low_x, low_y), (high_x, high_y) = frame = before.patches[0].get_bbox().get_points()
-    close([*detail.get_xlim(), *detail.get_ylim()], [low_x, high_x, low_y, high_y])
-    assert np.all([frame[0] < drawn.min(0), frame[1] > drawn.max(0)])
     assert [len(points(axes)["label 0"]) for axes in (before, behind)] == [2, 1], "an impossible input has no point"
-    close(np.unique(behind.patches[-1].get_xy(), axis=0), TRIANGLE[:2])
 
 
 def test_wrong_beliefs_are_those_whose_signs_differ():
@@ -165,11 +150,10 @@ def test_wrong_beliefs_are_those_whose_signs_differ():
         wrong = (beliefs @ mu > 0) != (beliefs @ score > 0)
         shaded = [patch.get_path().contains_points(beliefs @ TRIANGLE) for patch in axes.patches]
         np.testing.assert_array_equal(np.any(shaded, axis=0)[sure], wrong[sure])
-    twice, turned = triangles.wrong_beliefs([1, -1, 0.5], {"twice": [2, -2, 1], "turned": [1, -1, -0.5]}, "xyz").axes
-    assert [len(axes.patches) for axes in (twice, turned)] == [0, 1]
-    of_task, of_head = (line.get_xydata() for line in twice.lines[1:])
-    close(of_task, of_head)
-    close(of_task, [[0.5, 0.5, 0], [0, 1 / 3, 2 / 3]] @ TRIANGLE)
+    (axes,) = triangles.wrong_beliefs([1, -1, 0.5], {"twice": [2, -2, 1]}, "xyz").axes
+    assert not axes.patches
+    for line in axes.lines[1:]:
+        close(line.get_xydata(), [[0.5, 0.5, 0], [0, 1 / 3, 2 / 3]] @ TRIANGLE)
 
 
 @pytest.mark.parametrize(("name", "series", "table"), [("left", LEFT, VANILLA), ("right", RIGHT, RESULTS)])
@@ -199,16 +183,15 @@ def test_what_explains_figure_3_draws_the_means_and_the_trials():
 
 def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair_and_no_name_on_another():
     halves = {"first": VANILLA[::2], "rest": VANILLA[1::2]}
-    figure = figure_3.plane({**halves, "the same": halves["rest"], "none": VANILLA[:0]}, [4, 30], "all")
-    for axes, n_states in zip(figure.axes, (4, 30), strict=True):
-        groups = [half[(half["size"] == n_states) & half.gain.notna()] for half in halves.values()]
-        means = [group[[*LEFT.values()]].mean() for group in groups]
-        close(points(axes)["all"], [*means, means[-1]])
-        pair = [published("left")[name][n_states] for name in LEFT]
-        close(points(axes)["published means"], [[one.mean for one in pair]])
-        close(axes.patches[0].get_bbox().get_points(), [[p.low for p in pair], [p.high for p in pair]])
-        assert "first" in texts(axes.texts)
-        assert not {"the same", "none"} & {*texts(axes.texts)}
+    (axes,) = figure_3.plane({**halves, "the same": halves["rest"], "none": VANILLA[:0]}, [30], "all").axes
+    groups = [half[(half["size"] == 30) & half.gain.notna()] for half in halves.values()]
+    means = [group[[*LEFT.values()]].mean() for group in groups]
+    close(points(axes)["all"], [*means, means[-1]])
+    pair = [published("left")[name][30] for name in LEFT]
+    close(points(axes)["published means"], [[one.mean for one in pair]])
+    close(axes.patches[0].get_bbox().get_points(), [[p.low for p in pair], [p.high for p in pair]])
+    assert "first" in texts(axes.texts)
+    assert not {"the same", "none"} & {*texts(axes.texts)}
 
 
 def test_dots_have_a_line_for_each_row_and_a_mark_for_each_series():

@@ -24,13 +24,10 @@ PEERS = ("HMM.from_hmmlearn", "HMM.from_dynamax")
 FUNCTIONS = [name for name in GOOD if good_calls.function(name).__module__.startswith(ROOMS) and name not in PEERS]
 
 
-@pytest.mark.parametrize("name", hmmlib.__all__)
-def test_the_names_that_others_call_are_at_the_top(name):
-    assert getattr(hmmlib, name) is getattr(importlib.import_module(f"hmmlib.{hmmlib._MODULE[name]}"), name)
-
-
-def test_what_help_says_to_call_is_there_and_an_unknown_name_is_an_attribute_error():
+def test_every_name_and_what_help_says_to_call_is_there_and_an_unknown_name_is_an_attribute_error():
     """By task: the lines of the docstring that begin with a capital, and end in names."""
+    for name in hmmlib.__all__:
+        assert getattr(hmmlib, name) is getattr(importlib.import_module(f"hmmlib.{hmmlib._MODULE[name]}"), name)
     lines = re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE)
     assert len(lines) >= 12
     for name in ", ".join(names for _, names in lines).split(", "):
@@ -57,19 +54,6 @@ def test_imports_bring_no_more_than_they_need():
 # Shapes
 
 
-def annotations(name: str) -> dict[str, str]:
-    """Of each argument, and of what is returned; a class stands for its call."""
-    found = inspect.signature(good_calls.function(name))
-    named = {key: p.annotation for key, p in found.parameters.items() if key not in ("device", "dtype")}
-    return named if isinstance(good_calls.function(name), type) else named | {"returned": found.return_annotation}
-
-
-def without_shape(named: dict[str, str]) -> list[str]:
-    """Arguments that say nothing, or that take an array and not of what shape."""
-    given = {key: text for key, text in named.items() if key != "returned"}
-    return [key for key, text in given.items() if text is inspect.Parameter.empty or BARE.search(str(text))]
-
-
 def sizes(name: str, model) -> dict[str, int]:
     """The letters that a model fixes, or the arguments of a head, which stand there in sums and products."""
     if isinstance(good_calls.function(name), type):
@@ -79,34 +63,22 @@ def sizes(name: str, model) -> dict[str, int]:
     return {"S": model.n_states, "X": model.n_tokens}
 
 
-def misfits(name: str, named: dict[str, str]) -> list[str]:
-    """What in a good call has another shape than its annotation. Without a prompt, which makes sequences longer."""
-    of = good_calls.function(name)
-    arguments = GOOD[name] | {key: None for key, text in named.items() if key == "prompt" and "None" in str(text)}
-    values = arguments | {"returned": None if isinstance(of, type) else of(**arguments)}
-    wrong = []
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_annotations_say_shapes_and_the_call_has_them(name):
+    """A class stands for its call. A prompt, which makes sequences longer, is left out."""
+    of, arguments = good_calls.function(name), dict(GOOD[name])
+    signature = inspect.signature(of)
+    named = {key: str(p.annotation) for key, p in signature.parameters.items() if key not in ("device", "dtype")}
+    assert not [key for key, text in named.items() if text == str(inspect.Parameter.empty) or BARE.search(text)]
+    if "None" in named.get("prompt", ""):
+        arguments["prompt"] = None
+    if not isinstance(of, type):
+        named["returned"], arguments["returned"] = str(signature.return_annotation), of(**arguments)
     with jaxtyping.jaxtyped("context"):
         for letter, size in sizes(name, arguments.get("model", good_calls.MEMORY)).items():
             assert isinstance(torch.zeros(size), jaxtyping.Float[torch.Tensor, letter])
         for key, text in named.items():
-            match, value = SHAPE.search(str(text)), values.get(key)
+            match, value = SHAPE.search(text), arguments.get(key)
             if match and value is not None and not isinstance(value, tuple | float):
                 value = value if key == "returned" else torch.as_tensor(value).to(DTYPES[match[1]])
-                if not isinstance(value, getattr(jaxtyping, match[1])[torch.Tensor, match[2]]):
-                    wrong.append(f"{key}: {tuple(value.shape)} is no {text}")
-    return wrong
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_annotations_say_shapes_and_the_call_has_them(name):
-    named = annotations(name)
-    assert without_shape(named) == []
-    assert misfits(name, named) == []
-
-
-def test_a_wrong_or_a_missing_shape_is_noticed():
-    named = annotations("posteriors")
-    assert named["returned"] == "Float[Tensor, 'n T+1 S']"
-    for other in ("Float[Tensor, 'n T S']", "Float[Tensor, 'n T+1 X']", "Int[Tensor, 'n T+1 S']"):
-        assert misfits("posteriors", named | {"returned": other})
-    assert without_shape(named | {"tokens": "Tensor"}) == ["tokens"]
+                assert isinstance(value, getattr(jaxtyping, match[1])[torch.Tensor, match[2]]), (key, text, value.shape)

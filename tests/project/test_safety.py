@@ -18,7 +18,6 @@ import yaml
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from record import slow
-from safetensors.torch import save_file
 
 from hmmlib.experiments.store import load_result, load_results
 from hmmlib.training import checkpoints
@@ -34,14 +33,10 @@ WORDS = re.compile(
     r"allow_pickle=(?!False)|\b(cloudpickle|joblib|run_path|getoutput|yaml\.(full|unsafe)_load|torch\.(load|save))\b"
 )
 """What no rule of ruff is about."""
-DANGERS = ["from dill import loads as f", "import shelve", "import marshal as m\nm.loads(a)", "exec(a)"]
-DANGERS += [
-    "print(eval(a))",
-    "import pandas as pd\npd.read_pickle(a)",
-    "import subprocess\nsubprocess.run(a, shell=True)",
+DANGERS = [
+    *("import shelve", "import marshal as m\nm.loads(a)", "exec(a)", "import joblib", "torch.load(a)"),
+    *("import subprocess\nsubprocess.run(a, shell=True)", "import yaml\nyaml.load(a, yaml.Loader)"),
 ]
-DANGERS += ["from os import popen\npopen(a)", "import yaml\nyaml.load(a, yaml.Loader)", "np.load(a, allow_pickle=True)"]
-DANGERS += ["import joblib", "torch.load(a)"]
 
 
 def dangerous(*folders: Path) -> set[Path]:
@@ -58,10 +53,9 @@ def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
     """But for this file, which makes the files that must be refused."""
     folders = [ROOT / name for name in ("hmmlib", "book", "benchmarks", "tests", "notebooks")]
     assert dangerous(*folders) == {Path(__file__)}
-    good = "import yaml, re\nyaml.safe_load(a); network.eval(); re.compile(b); np.load(c, allow_pickle=False)"
-    for number, text in enumerate([*DANGERS, good]):
+    for number, text in enumerate(DANGERS):
         (tmp_path / f"{number}.py").write_text(f"{text}\n")
-    assert {path.stem for path in dangerous(tmp_path)} == {str(number) for number in range(len(DANGERS))}
+    assert dangerous(tmp_path) == {*tmp_path.iterdir()}
 
 
 # Files with a pickle inside
@@ -101,16 +95,6 @@ def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write,
             load()
 
 
-def test_a_pickle_in_a_tensor_or_a_fact_of_a_checkpoint_stays_bytes(mark, tmp_path):
-    path, content = tmp_path / "one.safetensors", pickle.dumps(Mark(mark), protocol=0)
-    tensors, facts = {"weights": torch.tensor(list(content), dtype=torch.uint8)}, {"seed": content.decode()}
-    save_file(tensors, path, {**facts, checkpoints.SEAL: checkpoints.seal(tensors, facts)})
-    found, facts = checkpoints.load(path, {})
-    assert found["weights"].numpy().tobytes() == facts["seed"].encode() == content
-    with pytest.raises(ValueError, match=r"one\.safetensors is the checkpoint of another run: its seed is "):
-        checkpoints.load(path, {"seed": "1"})
-
-
 # Text that is given as a parameter
 
 NOTEBOOK = str(ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb")
@@ -128,22 +112,10 @@ def test_papermill_writes_a_value_as_a_literal(text):
         assert ast.literal_eval(statement.value) == value
 
 
-@slow
-def test_code_given_for_a_parameter_is_not_run_and_the_parameter_is_named(mark, tmp_path):
-    """In `make test`, test_papermill_writes_a_value_as_a_literal stands for it."""
-    code = f"__import__('os').mkdir({str(mark)!r})"
-    call = [sys.executable, "-m", "papermill", "--no-progress-bar", NOTEBOOK, str(tmp_path / "out.ipynb")]
-    call += ["-p", "seed", code, "-p", "hidden_sizes", code]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    for words in ("'seed': Input should be a valid integer", "'hidden_sizes': Input should be a", f"not {code!r}"):
-        assert words in done.stderr
-
-
 # Who is let in
 
 
-def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_no_other_keeps_a_token():
+def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_the_book_is_served_on_loopback_alone():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     permissions = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
     assert permissions == {"publish": {"pages": "write", "id-token": "write"}, "executed": {"contents": "write"}}
@@ -156,9 +128,6 @@ def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_no_other_keeps
             assert {step.get("run", publish) for step in job["steps"]} == {publish}
         else:
             assert job["steps"][0]["with"] == {"persist-credentials": False}
-
-
-def test_the_book_is_served_on_loopback_alone():
     assert "-m http.server 8000 --bind 127.0.0.1 " in (ROOT / "Makefile").read_text()
 
 
@@ -166,7 +135,6 @@ def test_the_book_is_served_on_loopback_alone():
 
 OTHER = "0" * 64
 """The hash of no file."""
-GPU = {"nvidia-cublas": ("1.0", OTHER), "triton": ("1.0", OTHER)}
 
 
 def wheel(folder: Path, name: str, version: str) -> str:
@@ -179,14 +147,14 @@ def wheel(folder: Path, name: str, version: str) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def install(folder: Path, lock: dict[str, tuple[str, str]], **also: str) -> tuple[int, str, list[str]]:
+def install(folder: Path, lock: dict[str, tuple[str, str]]) -> tuple[int, str, list[str]]:
     """Install from a folder what a lock of these names, versions and hashes has: how it ended, and what is there."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     own |= dict(PIP_CONFIG_FILE=os.devnull, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(folder), PIP_TARGET=str(folder / "to"))
     lines = [f"{name}=={version} \\\n    --hash=sha256:{found}\n" for name, (version, found) in lock.items()]
     (folder / "requirements.lock").write_text("".join(lines))
     call = [ROOT / ".ci" / "install", BIN / "pip"]
-    done = subprocess.run(call, cwd=folder, env=own | also, capture_output=True, text=True, check=False)
+    done = subprocess.run(call, cwd=folder, env=own, capture_output=True, text=True, check=False)
     there = [path.name.removesuffix(".dist-info") for path in (folder / "to").glob("*.dist-info")]
     return done.returncode, done.stderr, sorted(there)
 
@@ -206,13 +174,12 @@ def test_torch_comes_by_its_hash_or_where_the_lock_cannot_know_the_build_by_its_
     a, torch = wheel(tmp_path, "a", "1.0"), wheel(tmp_path, "torch", "2.13.0")
     lock = {"a": ("1.0", a), "torch": ("2.13.0", torch)}
     assert install(tmp_path, lock) == (0, "", ["a-1.0", "torch-2.13.0"])
-    (tmp_path / "a-1.0-py3-none-any.whl").unlink()
-    source = tmp_path / "a-1.0.tar.gz"
-    source.write_bytes(b"what would be unpacked")
-    code, said, _ = install(tmp_path, lock | {"a": ("1.0", hashlib.sha256(source.read_bytes()).hexdigest())})
-    assert code
-    assert "No matching distribution found for a==1.0" in said
     (other := tmp_path / "other").mkdir()
     a, _ = wheel(other, "a", "1.0"), wheel(other, "torch", "2.13.0+cpu")
-    code, _, there = install(other, {"a": ("1.0", a), "torch": ("2.13.0", OTHER), **GPU})
+    gpu = {"nvidia-cublas": ("1.0", OTHER), "triton": ("1.0", OTHER)}
+    code, _, there = install(other, {"a": ("1.0", a), "torch": ("2.13.0", OTHER), **gpu})
     assert (code, there) == (0, ["a-1.0", "torch-2.13.0+cpu"])
+    (tmp_path / "a-1.0-py3-none-any.whl").unlink()
+    (source := tmp_path / "a-1.0.tar.gz").write_bytes(b"what would be unpacked")
+    code, said, _ = install(tmp_path, lock | {"a": ("1.0", hashlib.sha256(source.read_bytes()).hexdigest())})
+    assert (code != 0, "No matching distribution found for a==1.0" in said) == (True, True)
