@@ -45,7 +45,7 @@ PRETRAINING = dict(steps=2000, muon_rate=0.01, learning_rate=0.001)
 """In place of the preset's."""
 SCREENED, APART = 1500, 0.1
 """Texts on which a chain is screened, and how far one kind of change must be from all of the other kind."""
-ALSO = ["fit_distances", "label_follows", "text_kinds", "solvable", "probes"]
+ALSO = ["fit_distances", "label_follows", "label_follows_encoding", "text_kinds", "solvable", "probes"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 

@@ -129,8 +129,13 @@ def shared_variance(read: Tensor, wanted: Tensor) -> float:
     return readouts.explained(read * ((read * wanted).sum() / read.square().sum()), wanted)
 
 
+FOLLOWS = dict[str, as_type(dict.fromkeys((*SWAPS, *DONATED), Share | None))]
+READS = dict[str, as_type(dict.fromkeys(READ, Explained))]
+
+
 @requested_of_prompts(
-    label_follows=dict[str, as_type(dict.fromkeys((*SWAPS, *DONATED), Share | None))],
+    label_follows=FOLLOWS,
+    label_follows_encoding=FOLLOWS,
     probe_reads=dict[str, as_type(dict.fromkeys(READ, Explained))],
 )
 def swapped_beliefs(
@@ -138,9 +143,10 @@ def swapped_beliefs(
 ) -> dict:
     """Which part of the hidden state at the mask the label behind the prompt follows, after each layer.
 
-    The part for the belief is the projection on the directions that a linear probe of p, fitted without a prompt,
-    reads; the rest is what is left. `label_follows` has, with one of them taken from the same text without the prompt,
-    or all of it, the share of test texts whose label is as behind the prompt; and with a part taken from another text
+    The part for the belief is a projection, fitted without a prompt: in `label_follows` on the directions that a linear
+    probe of p reads, in `label_follows_encoding` on those along which the hidden state varies with p, which need not
+    be the same. The rest is what is left. With one of them taken from the same text without the prompt, or all of it,
+    the tables have the share of test texts whose label is as behind the prompt; and with a part taken from another text
     whose label differs, both behind the prompt, the share that takes the other's label. A random part has as many
     directions.
 
@@ -149,39 +155,39 @@ def swapped_beliefs(
     """
     reader, generator = as_reader(network), as_generator(seeds["evaluation"])
     (_, prompt, head), masked_model, tokens = tuned, bert.as_network(reader.module), task.split(task.tokens)[2]
-    (train, _, test), labels_of = beliefs, lambda logits: head.label(logits.softmax(-1)).cpu()
-    embedded = reader.embed(tokens, prompt)
+    (train, _, test), embedded = beliefs, reader.embed(tokens, prompt)
     states = [tuning.all_hidden_at_mask(network, task.tokens, each) for each in (None, prompt)]
     weights = fit_readout(train[:FITTED], prompted[0][:FITTED], model.emission, "emission", True, seeds["evaluation"])
     reweighted = test * weights.weights / (test @ weights.weights).unsqueeze(1)
     other = torch.randperm(len(tokens), generator=generator)
-    follows, reads = {}, {}
+    tables = {"label_follows": {}, "label_follows_encoding": {}, "probe_reads": {}}
     for depth in range(1, len(states[0])):
         (inputs, _, without), (_, _, behind) = (task.split(each[depth].cpu().double()) for each in states)
-        probe = linear_probe(inputs, train)
-        belief = projector(probe.weights / probe.scale.unsqueeze(1))
-        rank = round(belief.trace().item())
-        chance = projector(torch.randn(len(belief), rank, generator=generator, dtype=torch.float64))
-        every = torch.eye(len(belief), dtype=torch.float64)
+        probe, every = linear_probe(inputs, train), torch.eye(inputs.shape[1], dtype=torch.float64)
 
         @torch.no_grad()
         def labels_with(part: Tensor, donor: Tensor, behind: Tensor = behind, depth: int = depth) -> Tensor:
             """The labels where a part of the hidden states behind the prompt is the donor's."""
             changed = (behind + (donor - behind) @ part).to(embedded.vectors)
-            return labels_of(bert.logits_with(masked_model, embedded.vectors, embedded.first, depth, changed))
+            logits = bert.logits_with(masked_model, embedded.vectors, embedded.first, depth, changed)
+            return head.label(logits.softmax(-1)).cpu()
 
         own = labels_with(0 * every, behind)
         differ = own != own[other]
-        parts = belief, every - belief, every
-        row = {name: mean(labels_with(part, without) == own) for name, part in zip(SWAPS, parts, strict=True)}
-        for name, part in zip(DONATED, (belief, every - belief, chance), strict=True):
-            row[name] = mean((labels_with(part, behind[other]) == own[other])[differ])
-        follows[f"layer {depth}"] = row
+        read = probe.weights / probe.scale.unsqueeze(1)
+        varies = (torch.linalg.pinv(train - train.mean(0), rcond=1e-6) @ (inputs - inputs.mean(0))).T
+        for name, directions in (("label_follows", read), ("label_follows_encoding", varies)):
+            belief = projector(directions)
+            among = torch.randn(len(belief), round(belief.trace().item()), generator=generator, dtype=torch.float64)
+            swaps, donated = (belief, every - belief, every), (belief, every - belief, projector(among))
+            row = {which: mean(labels_with(part, without) == own) for which, part in zip(SWAPS, swaps, strict=True)}
+            for which, part in zip(DONATED, donated, strict=True):
+                row[which] = mean((labels_with(part, behind[other]) == own[other])[differ])
+            tables[name][f"layer {depth}"] = row
         pairs = (probe(without), test), (probe(behind), test), (probe(behind), reweighted)
-        reads[f"layer {depth}"] = {
-            name: shared_variance(read, wanted) for name, (read, wanted) in zip(READ, pairs, strict=True)
-        }
-    return dict(label_follows=follows, probe_reads=reads)
+        shares = (shared_variance(*pair) for pair in pairs)
+        tables["probe_reads"][f"layer {depth}"] = dict(zip(READ, shares, strict=True))
+    return tables
 
 
 ON_REQUEST = tuple(name for one in measurements.MEASUREMENTS if one.on_request for name in one.names)

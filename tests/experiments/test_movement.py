@@ -116,7 +116,8 @@ def test_a_trial_has_the_fits_and_what_its_label_follows():
     assert sum(found["openness"].values()) == pytest.approx(1)
     plain, behind = (trial.tuned_head.label(outputs[2]) for outputs in (trial.untuned, trial.prompted))
     assert 0 < (same := (plain == behind).double().mean().item()) < 1
-    follows = found["label_follows"]["layer 1"]
-    assert follows["all without the prompt"] == pytest.approx(same, abs=0.011)
-    assert follows["belief of another text"] + follows["rest of another text"] > 0
+    for kind in ("label_follows", "label_follows_encoding"):
+        follows = found[kind]["layer 1"]
+        assert follows["all without the prompt"] == pytest.approx(same, abs=0.011)
+        assert follows["belief of another text"] + follows["rest of another text"] > 0
     assert found["probe_reads"]["layer 1"]["posterior, without the prompt"] > 0.5

@@ -39,6 +39,8 @@ REFUSED = [
     ("trial --set steps=few", "steps: Input should be a valid integer", "not 'few'"),
     ("trial --set heads=3", "width must be a multiple of heads, but 64 is none of 3"),
     ("trial --set n_states=5", "n_states has its own option"),
+    ("trial --set steps=5 --set steps=6", "--set takes each field once"),
+    ("info --device quantum", "device must be one of", "'quantum'"),
     ("trial --max-minutes nan", "max-minutes"),
     ("trial --store=", "'--store': it must name a folder, not ''"),
     ("trial --missing", "--missing and --panel left|right go together"),
