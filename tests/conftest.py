@@ -64,7 +64,7 @@ def pytest_runtest_call(item):
     """A property says for how many examples it has held."""
     yield
     if examples := getattr(item.function, "held", 0):
-        item.user_properties.append((f"properties: {item.function.plain.__name__}", examples))
+        item.user_properties.append((f"properties: {item.function.__name__}", examples))
 
 
 def pytest_ignore_collect(collection_path, config):
