@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 
 from hmmlib.inference import forward_backward, messages
-from hmmlib.models.hmm import HMM
 from hmmlib.theory import assumptions as predicates
 from hmmlib.theory.assumptions import of_bool
 
@@ -23,10 +22,6 @@ def around(place, name, change):
 
 def both(*damages):
     return lambda patch: [damage(patch) for damage in damages]
-
-
-def by(factor):
-    return lambda value: value * factor
 
 
 def turned(dim):
@@ -67,18 +62,6 @@ def transposed(honest):
     return backwards
 
 
-def without_prior(honest):
-    """All values of the memory equally likely."""
-
-    def flat(model, *rest, **named):
-        model = copy(model)
-        if not isinstance(model, HMM):
-            model.memory = torch.full_like(model.memory, 1 / model.memory.numel())
-        return honest(model, *rest, **named)
-
-    return flat
-
-
 def own_token_too(honest):
     return lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest)
 
@@ -87,7 +70,6 @@ _PASSES = ((messages, "_in_loops"), (messages, "both_passes"), (forward_backward
 _BOTH_WAYS = ((messages, "aggregated_messages"), (messages, "_in_loops"))
 backwards = both(*(instead(*place, transposed) for place in _PASSES))
 own_token_seen = both(*(instead(*place, own_token_too) for place in _BOTH_WAYS))
-prior_dropped = both(*(instead(*place, without_prior) for place in _BOTH_WAYS))
 
 
 def everywhere(honest):
@@ -95,15 +77,12 @@ def everywhere(honest):
     return lambda head, probs: torch.ones_like(honest(head, probs))
 
 
-def ranked(rank_of):
-    """Independence by another rank of the columns."""
+def with_a_wide_tolerance(honest):
+    """Independence of columns with singular values above a tenth of the largest alone."""
 
-    def make(honest):
-        def independence(name, columns, *exactly):
-            report = honest(name, columns, *exactly)
-            rank = int(rank_of(columns, report))
-            return replace(report, verdict=of_bool(rank == report.n_columns), rank=rank)
+    def independence(name, columns, *exactly):
+        report = honest(name, columns, *exactly)
+        rank = int((torch.linalg.svdvals(columns) > 0.1 * report.largest_singular_value).sum())
+        return replace(report, verdict=of_bool(rank == report.n_columns), rank=rank)
 
-        return independence
-
-    return instead(predicates, "independence", make)
+    return independence
