@@ -13,7 +13,7 @@ import torch
 from budget import Budget
 from commands import call, compiled  # noqa: F401, fixtures
 from faults import disk, survived  # noqa: F401, fixtures
-from record import Record, counted
+from record import Record
 
 torch.set_num_threads(1)
 sys.modules["rfc3987_syntax"] = None  # jsonschema, for nbformat, would build parsers of web addresses for seconds
@@ -77,9 +77,3 @@ def pytest_ignore_collect(collection_path, config):
         names |= {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
         return True if any(find_spec(name) is None for name in names) else None
     return None
-
-
-def pytest_terminal_summary(terminalreporter):
-    """How many properties held, and for how many examples, where there were any in the run."""
-    if held := counted(terminalreporter.stats.get("passed", [])).get("properties"):
-        terminalreporter.write_line(f"{len(held)} properties held for {sum(held.values()):,} examples")

@@ -126,17 +126,6 @@ def test_several_processes_give_what_one_gives():
         assert run(find(name), 2, 5) in together
 
 
-# Equations
-
-
-@pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.number)
-def test_equation_is_computed_on_one_line(equation):
-    source = equation.where()
-    code, _, marks = (ROOT / source["path"]).read_text().splitlines()[source["line"] - 1].partition("  # ")
-    assert code.strip()
-    assert f"({equation.number})" in marks
-
-
 # The command
 
 
