@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from record import tried
 
-from hmmlib import backend
 from hmmlib.experiments.measurements import MEASUREMENTS
 from hmmlib.experiments.specs import Anything, TrialSpec
-from hmmlib.experiments.store import NOTED, STORE, load_result, load_results, save_result
-from hmmlib.experiments.trials import ORIGINAL, environment
+from hmmlib.experiments.store import STORE, load_result, load_results, save_result
+from hmmlib.experiments.trials import ORIGINAL
 
 pytestmark = pytest.mark.outside
 
@@ -220,7 +219,3 @@ def test_every_measurement_says_what_it_gives_and_each_is_damaged():
     later = {name: one.kinds[name] for one in MEASUREMENTS for name in one.names if name not in ORIGINAL}
     assert [name for name, kind in later.items() if kind is Anything] == []
     assert later.keys() <= {path.split(".")[0] for path in VANILLA}
-
-
-def test_what_results_must_note_of_their_environment_is_what_trials_note():
-    assert {*environment(backend.pick("cpu"), "single"), "date"} == {*NOTED}
