@@ -13,7 +13,7 @@ import torch
 from budget import Budget
 from commands import call, compiled  # noqa: F401, fixtures
 from faults import disk, survived  # noqa: F401, fixtures
-from record import Record, counted
+from record import Record
 
 torch.set_num_threads(1)
 sys.modules["rfc3987_syntax"] = None  # jsonschema, for nbformat, would build parsers of web addresses for seconds
@@ -64,7 +64,7 @@ def pytest_runtest_call(item):
     """A property says for how many examples it has held."""
     yield
     if examples := getattr(item.function, "held", 0):
-        item.user_properties.append((f"properties: {item.function.plain.__name__}", examples))
+        item.user_properties.append((f"properties: {item.function.__name__}", examples))
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -77,9 +77,3 @@ def pytest_ignore_collect(collection_path, config):
         names |= {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
         return True if any(find_spec(name) is None for name in names) else None
     return None
-
-
-def pytest_terminal_summary(terminalreporter):
-    """How many properties held, and for how many examples, where there were any in the run."""
-    if held := counted(terminalreporter.stats.get("passed", [])).get("properties"):
-        terminalreporter.write_line(f"{len(held)} properties held for {sum(held.values()):,} examples")

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from record import tried
 
-from hmmlib import backend
 from hmmlib.experiments.measurements import MEASUREMENTS
 from hmmlib.experiments.specs import Anything, TrialSpec
-from hmmlib.experiments.store import NOTED, STORE, load_result, load_results, save_result
-from hmmlib.experiments.trials import ORIGINAL, environment
+from hmmlib.experiments.store import STORE, load_result, load_results, save_result
+from hmmlib.experiments.trials import ORIGINAL
 
 pytestmark = pytest.mark.outside
 
@@ -67,31 +66,19 @@ UNREADABLE = [
     (os.mkfifo, "it is no regular file"),
     (text(""), "Expecting value"),
     (text(b"\x80\x02}q\x00."), "utf-8"),
-    (text("{}".encode("utf-16")), "utf-8"),
     (text(b"\xef\xbb\xbf{}"), "BOM"),
-    (text("cos\nsystem\n(S'touch here'\ntR."), "Expecting value"),
     (text("[" * 100_000), "nested"),
     (text('{"format": 2, "format": 2}'), "twice"),
     (text("null"), "file: Input should be a valid dictionary, not None"),
-    (text('{"format": 1e999}'), "file.format"),
     (text(lambda old: old[: len(old) // 2]), "Expecting"),
     (text(lambda old: old + old), "Extra data"),
     (edited(lose("head_accuracy")), "file.head_accuracy: Field required"),
-    (edited(lose("environment")), "file.environment: Field required"),
-    (edited(put("seconds", [1.0])), "file.seconds: Input should be a valid dictionary, not [1.0]"),
     (edited(put("format", 3)), "file.format: Input should be 2, not 3"),
-    (edited(lose("format")), "file.format: Field required"),
-    (edited(lose("spec")), "file.spec: Field required"),
     (edited(put("spec", ["quick"])), "file.spec: Input should be a valid dictionary, not ['quick']"),
     (edited(lose("spec", "steps")), "its spec lacks {'steps': 400}"),
-    (edited(put("spec", "rounds", 3)), "rounds"),
-    (edited(put("spec", "head_rate", 10**400)), "head_rate"),
-    (edited(put("spec", "steps", "400")), "steps: Input should be a valid integer, not '400'"),
     (edited(put("spec", "heads", 3)), "width must be a multiple of heads"),
     (edited(put("spec", "n_states", 5)), "so it was edited or renamed"),
-    (edited(put("spec", "preset", "huge")), "preset must be one of smoke, quick"),
     (edited(put("divergence", math.nan)), "NaN is no number of JSON"),
-    (edited(put("network_loss", math.inf)), "Infinity is no number of JSON"),
 ]
 """What is done at a result's path, and words of the refusal."""
 
@@ -123,71 +110,51 @@ def stored(content: dict, folder: Path) -> Path:
 
 
 VANILLA = {
-    "head_accuracy": [61.7, -0.1, "0.9", True, [0.9], 0.9005, None],
-    "exact_attention_accuracy": [1.1, 1 / 3],
+    "head_accuracy": [61.7, "0.9", True, 0.9005, None],
+    "exact_attention_accuracy": [1 / 3],
     "built_head_accuracy": [-0.1, 0.1234],
-    "validation_head_accuracy": [7.5, 0.751, None],
-    "prompt_accuracy": [None, 12.3, 0.12345],
+    "validation_head_accuracy": [0.751, None],
+    "prompt_accuracy": [None, 0.12345],
     "untrained_prompt_accuracy": [None],
     "ladder_head_accuracy": [None],
-    "majority_rate": [0.49, 0.6005, 1.2],
-    "redraws": [21, -1, 0.5, True, 10**400],
+    "majority_rate": [0.49, 0.6005],
+    "redraws": [21, -1, 0.5, 10**400],
     "best_loss": [3.0, None],
     "network_loss": [-1.0, 0.0],
     "divergence": [-0.1, "small"],
-    "backbone": [7, "", "unknown", "45454A3A7EDC5EB1", "45454a3a7edc5eb1\n", "45454a3a7edc5eb1" * 2],
+    "backbone": ["unknown", "45454a3a7edc5eb1\n", "45454a3a7edc5eb1" * 2],
     "seeds": [{}, {"model": 1}],
-    "seeds.model": [1, 1.5],
-    "seeds.tuning": [...],
-    "seeds.weather": [3],
     "seconds": [{}, {"pretraining": 1.0}],
-    "seconds.pretraining": [-1.0, "1 s", 1e300, None],
-    "seconds.head tuning": [-1e-6],
+    "seconds.pretraining": [-1.0, 1e300, None],
     "seconds.cuts": [...],
     "environment": [{}],
-    "environment.threads": [0, "2"],
+    "environment.threads": [0],
     "environment.precision": ["float64"],
-    "environment.device": ["", None, "cpu\n", ...],
-    "environment.torch": [[2, 13]],
+    "environment.device": ["", "cpu\n", ...],
     "environment.machine": ["\ud800"],
-    "environment.date": ["2026-02-30", "2026-99-99", "today", "２０２６-01-01"],
+    "environment.date": ["2026-02-30", "２０２６-01-01"],
     "environment.library": ["0.2"],
     "environment.commit": ["", ...],
-    "environment.notes": [["a"]],
     "environment.two\nlines": [1],
     "environment.rain measured": ["2026-01-31, commit None, library 0123456789abcdef"],
-    "environment.probes measured": [
-        "yesterday",
-        "2026-99-99, commit 0123456789ab, library 0123456789abcdef",
-        "２０２６-01-31, commit 0123456789ab, library 0123456789abcdef",
-        "2026-01-31, commit 0123456789ab, library 0123456789ABCDEF",
-    ],
-    "exact_prompt_accuracy": [1.5, None, {}],
-    "text_kinds": [None, 0.5, {"clear": 1.0}],
+    "environment.probes measured": ["yesterday", "2026-01-31, commit 0123456789ab, library 0123456789ABCDEF"],
+    "exact_prompt_accuracy": [1.5, None],
     "text_kinds.clear": [1.5, 0.0, ...],
     "text_kinds.weighed": [0.0],
     "text_kinds.spread": [1.0],
-    "text_kinds.murky": [0.5],
-    "accuracies_by_kind.head": [0.5, {}],
-    "accuracies_by_kind.head.all": [0.001, None, ...],
+    "accuracies_by_kind.head.all": [0.001, None],
     "accuracies_by_kind.prompt.all": [0.001],
-    "readout_labels.free.right": [{}],
     "readout_distances.free.all": [-0.1],
     "readout_labels.wild": [{}],
     "plain_distances.unchanged.all": [1.1],
     "control_distances.untrained.unchanged": [None],
-    "votes": [None],
     "votes.weighed": [2.5, 0],
     "votes.weighed, right": [-1, 10**6],
     "prompt_cuts.none.distance": ["0"],
     "probes.belief.layer 1": [1.1],
-    "probes.label.layer 1": [1.1],
-    "probes.guess": [{"layer 1": 0.5}],
-    "solvable.votes apart": [0.5],
     "solvable.head.error": [-1.0],
-    "certified.tuned head.distance": [2.1],
     "certified.tuned head.certified but wrong": [0.0005, 1.0],
-    "on_the_way": [{"401": {}}, {"last": {}}, {"400": {"head": 0.5, "prompt": 0.5}}],
+    "on_the_way": [{"401": {}}, {"400": {"head": 0.5, "prompt": 0.5}}],
 }
 """What no trial of a vanilla model gives: values of each number by its path; `...` stands for none."""
 NONE_OF_MEMORY = ("prompt_accuracy", "ladder_head_accuracy", "built_prompt_accuracy", "exact_prompt_accuracy")
@@ -252,7 +219,3 @@ def test_every_measurement_says_what_it_gives_and_each_is_damaged():
     later = {name: one.kinds[name] for one in MEASUREMENTS for name in one.names if name not in ORIGINAL}
     assert [name for name, kind in later.items() if kind is Anything] == []
     assert later.keys() <= {path.split(".")[0] for path in VANILLA}
-
-
-def test_what_results_must_note_of_their_environment_is_what_trials_note():
-    assert {*environment(backend.pick("cpu"), "single"), "date"} == {*NOTED}

@@ -6,15 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from companion import pages
 from companion.evidence import ledger
 from companion.evidence.exact.identities import IDENTITIES
 from companion.evidence.ledger import FAILS, HOLDS, STATEMENTS, find, run, run_all
-from companion.evidence.random_models import memory_instances, section_3
+from companion.evidence.random_models import section_3
 from companion.evidence.random_models.instances import Checked
 from companion.evidence.statements import FALSE, GAP, GRADES, SLIP
 from companion.evidence.zero_patterns import PATTERNS
-from companion.pages import EQUATIONS, Equation, write_ledger
+from companion.pages import EQUATIONS, write_ledger
 from record import SLOW
 from typer.testing import CliRunner
 
@@ -56,13 +55,6 @@ def test_a_statement_is_as_recorded_and_has_its_label_on_its_page(statement):
     assert (ROOT / entry.source["path"]).read_text().splitlines()[entry.source["line"] - 1].startswith("def ")
     assert statement.ours or statement.label.endswith("-" + statement.name.split()[1].replace(".", "-"))
     assert f":label: {statement.label}\n" in (ROOT / f"{statement.page}.md").read_text()
-
-
-@pytest.mark.parametrize(
-    "draw", [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
-)
-def test_each_instance_has_inputs_of_which_the_statement_speaks(draw):
-    assert all(draw(seed).in_r.any() for seed in range(60 if SLOW else 20))
 
 
 def test_printed_forms_that_fail_do_so_on_their_smallest_instance_and_each_grade_is_as_recorded():
@@ -132,36 +124,6 @@ def test_several_processes_give_what_one_gives():
     assert [entry.name for entry in together] == [s.name for s in STATEMENTS]
     for name in ("Theorem 4.3", "Lemma D.9", "Claim B.1"):
         assert run(find(name), 2, 5) in together
-
-
-# Equations
-
-
-@pytest.mark.parametrize("equation", EQUATIONS, ids=lambda e: e.number)
-def test_equation_is_computed_on_one_line(equation):
-    source = equation.where()
-    code, _, marks = (ROOT / source["path"]).read_text().splitlines()[source["line"] - 1].partition("  # ")
-    assert code.strip()
-    assert f"({equation.number})" in marks
-
-
-@pytest.mark.parametrize(
-    ("code", "lines"),
-    [
-        ("y = 1  # (9.8), (9.9)\n", 1),
-        ("# (9.9)\ny = 1  # (9.90)\nz = 2  # as (9.9) has it\n", 0),
-        ("y = 1  # (9.9)\nz = 2  # (9.9)\n", 2),
-    ],
-)
-def test_an_equations_mark_is_one_lines_last_word(code, lines, tmp_path, monkeypatch):
-    (tmp_path / "some.py").write_text(code)
-    monkeypatch.setattr(pages, "LIBRARY", tmp_path)
-    equation = Equation("9.9", "nothing", "notebooks/3-hmm", "some.py")
-    if lines == 1:
-        assert equation.where() == {"path": "some.py", "line": 1}
-        return
-    with pytest.raises(LookupError, match=rf"\(9\.9\): {lines} lines of some\.py end in # \(9\.9\)"):
-        equation.where()
 
 
 # The command

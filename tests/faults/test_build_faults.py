@@ -1,4 +1,4 @@
-"""Faults of the book's build: kernels that die, builds that are killed, full disks, clocks. The next ends right."""
+"""Faults of the book's build: kernels that die, builds that are killed, clocks. The next build ends right."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from faults import fill, heeding
+from faults import heeding
 from record import slow
 from runs import ENVIRONMENT, relatives, soon
 
@@ -140,7 +140,7 @@ def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_righ
     survived("build broken off")
 
 
-# Copies that are not whole, clocks, and full disks.
+# Copies that are not whole, and clocks.
 
 
 def test_a_copy_cut_short_is_no_copy_and_a_copys_age_says_nothing(project, survived):
@@ -164,25 +164,3 @@ def test_a_copy_cut_short_is_no_copy_and_a_copys_age_says_nothing(project, survi
         copy.write_bytes(content[:length])
         assert not pipeline.up_to_date(path, parameters)
     survived("copy cut short", len(lengths))
-
-
-@slow
-def test_a_full_disk_is_named_and_the_build_goes_on_when_there_is_room(project, disk, survived):
-    """There is no room for new text on a page, and the old page stays. In `make test`, what writes all files stands
-    for it: test_a_file_that_cannot_be_finished_is_not_begun."""
-    shutil.rmtree(project.root / "build")
-    (project.root / "build").symlink_to(disk(kib=1000))
-    ends_right(project, build(project))
-    filler, before = fill(project.root / "build"), (project.executed / "a.ipynb").read_bytes()
-    source = project.root / "notebooks" / "a.md"
-    source.write_text(source.read_text().replace("# a\n", "# a\n\n" + "More text. " * 1000 + "\n"))
-    pipeline.write_twins(check=False)
-    done = build(project)
-    assert done.returncode == 1
-    assert re.search(rf"^notebooks\.py: {project.executed}/a\.ipynb could not be written: .*No space", done.stderr)
-    assert "Traceback" not in done.stderr
-    assert (project.executed / "a.ipynb").read_bytes() == before
-    survived("disk full")
-    filler.unlink()
-    ends_right(project, build(project))
-    assert b"More text. " in (project.executed / "a.ipynb").read_bytes()

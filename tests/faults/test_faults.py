@@ -2,19 +2,17 @@
 
 import math
 import os
-import subprocess
-import sys
+import shutil
+import warnings
 
 import pytest
-import short_pretraining
 import torch
 from commands import one_line
 from companion.figures.live import gather
 from companion.pages import write_ledger
 from faults import fill, no_longer_than
-from record import SLOW, slow
-from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
-from short_pretraining import STEPS, leave_two, train, undisturbed
+from runs import CHANGES, TINY, numbers, stored
+from short_pretraining import STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
 from hmmlib.experiments import sweeps
 from hmmlib.experiments.specs import TrialSpec
@@ -34,61 +32,33 @@ def results():
     return [run_trial(spec) for spec in SPECS]
 
 
-# Checkpoints: a process that is killed while it writes one, and files that are cut short
-
-KILLS = """
-import os, signal, sys
-path, here, *moments = sys.argv[1:]
-sys.path.insert(0, here)
-import torch
-torch.set_num_threads(1)
-from hmmlib import random_hmm
-from hmmlib.training import bert, checkpoints
-from short_pretraining import train
-bert.build(bert.Shape(1, 8, 2, 8), 4, 0)  # what this imports and loads, the children need not
-random_hmm(3, 4, 1).sample(1, 2, 0)
-
-def while_writing(share, save=checkpoints.save_file):
-    def cut_short(tensors, file, facts):
-        save(tensors, file, facts)
-        os.truncate(file, int(share * os.path.getsize(file)))
-        os.kill(os.getpid(), signal.SIGKILL)
-    checkpoints.save_file = cut_short
-
-def at_rename(number, done, rename=os.replace):
-    left = [number]
-    def counted(*names):
-        left[0] -= 1
-        if left[0] or done:
-            rename(*names)
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.replace = counted
-
-for moment in moments:
-    child = os.fork()
-    if child == 0:
-        train("long", path, lambda step, loss, first=[]: eval(moment) if first else first.append(step), every=0.0)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-MOMENTS = ["while_writing(0.3)", "at_rename(1, True)", "at_rename(2, True)"]
-if SLOW:
-    MOMENTS = [*(f"while_writing({share})" for share in (0.0, 0.999, 1.0)), *MOMENTS]
-    MOMENTS[:0] = ["at_rename(1, False)", "at_rename(2, False)"]
+# Checkpoints: what a kill leaves while one is written, and files that are cut short
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weights(tmp_path, survived):
-    """Each process goes on where the one before it was killed, from its last checkpoint or one before."""
-    path, reports = tmp_path / "runs" / "one.safetensors", []
-    call = [sys.executable, "-W", "error", "-c", KILLS, path, os.path.dirname(short_pretraining.__file__), *MOMENTS]
-    done = subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
-    assert done.stdout.split() == ["-9"] * len(MOMENTS), done.stderr
-    assert not list(path.parent.glob("*.broken")), "what was half written lay where a whole one should"
-    assert train("long", path, lambda step, loss: reports.append(step)) == undisturbed("long")
-    assert reports[0] == 2 * len(MOMENTS) + 1, "of each two steps, and a third where the checkpoint was in its place"
-    survived("pretraining killed", len(MOMENTS))
+def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weights(tmp_path, monkeypatch, survived):
+    """A kill before or behind a rename leaves what lies there then, the temporary file cut short in its midst."""
+    path, rename = tmp_path / "run" / "one.safetensors", os.replace
+    left, reports, begun = [], [], []
+
+    def watched(*names):
+        for act in (lambda: None, lambda: rename(*names)):
+            act()
+            left.append(shutil.copytree(path.parent, tmp_path / f"left {len(left)}"))
+            for temporary in left[-1].glob("*.tmp"):
+                os.truncate(temporary, temporary.stat().st_size // 3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", watched)
+        with pytest.raises(Stopped):
+            train("Muon", path, stop_after(2), every=0.0)
+    for folder in left:
+        reports.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing half-written lies where a whole checkpoint should
+            assert train("Muon", folder / path.name, lambda now, loss: reports.append(now)) == undisturbed("Muon")
+        begun.append(reports[0])
+    assert begun[:6] == [0, 1, 1, 1, 1, 2], "of two checkpoints, a kill costs the one that is being written"
+    survived("pretraining killed", len(left))
 
 
 def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, survived):
@@ -209,11 +179,11 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, els
 # Stores that cannot be written
 
 
-@pytest.mark.parametrize("claims", [pytest.param(False, marks=slow), True], ids=["never used", "used before"])
+@pytest.mark.parametrize("claims", [False, True], ids=["never used", "used before"])
 def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
     claims, results, call, disk, monkeypatch, survived, capsys
 ):
-    """What is stored there can be read all the same. One that was used before stands in `make test` for both."""
+    """What is stored there can be read all the same."""
     store = disk()
     save_result(results[0], store)
     for spec in SPECS if claims else ():

@@ -44,13 +44,6 @@ def weights_on(kept, length, seed):
     return mu
 
 
-def nearly_dependent(emission, first, second, gap):
-    """Column `second` of W, indices behind the token axis, within `gap` of column `first`."""
-    emission, near, far = emission.clone(), (slice(None), *first), (slice(None), *second)
-    emission[far] = (1 - gap) * emission[near] + gap * emission[far]
-    return emission
-
-
 def scaled(score, target, factor, bound):
     """The score is the target times a positive factor."""
     assert factor > 0

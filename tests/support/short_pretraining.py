@@ -21,7 +21,6 @@ PLANS = {
     "Muon, dropout, documents, masks as BERT's": (replace(PLAN, masking="bert", **TEXT), 0.2),
 }
 NAMES = list(PLANS)
-PLANS["long"] = (replace(PLAN, steps=120, **TEXT), 0.2)
 
 
 class Stopped(Exception):

@@ -4,9 +4,8 @@ HMMLIB_SLOW=1 draws 1,000 examples of each property, anew each time; otherwise 2
 from functools import wraps
 
 import numpy as np
-import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from record import SLOW
@@ -23,9 +22,8 @@ settings.register_profile("thorough", COMMON, max_examples=1000, print_blob=True
 settings.load_profile("thorough" if SLOW else "quick")
 
 
-def for_all(damage, *more, **drawn):
-    """A test of each example that the strategies draw, and the damages to the library that must make it fail. Its
-    attribute `held` counts the examples for which it held."""
+def for_all(**drawn):
+    """A test of each example that the strategies draw. Its attribute `held` counts the examples for which it held."""
 
     def decorate(check):
         @given(**drawn)
@@ -34,28 +32,10 @@ def for_all(damage, *more, **drawn):
             check(**example)
             counted.held += 1
 
-        counted.plain, counted.drawn, counted.held, counted.damages = check, drawn, 0, (damage, *more)
+        counted.held = 0
         return counted
 
     return decorate
-
-
-def controls(module):
-    """A test that each property of a module fails where the library is damaged: one example is enough."""
-    cases = [
-        pytest.param(value, damage, id=f"{name}-{k}", marks=getattr(value, "pytestmark", []))
-        for name, value in module.items()
-        for k, damage in enumerate(getattr(value, "damages", ()))
-    ]
-
-    @pytest.mark.parametrize(("wanted", "damage"), cases)
-    def must_fail(wanted, damage, monkeypatch):
-        sought = settings(max_examples=2000, derandomize=True, phases=[Phase.generate])
-        damage(monkeypatch)
-        with pytest.raises(AssertionError):
-            sought(given(**wanted.drawn)(wanted.plain))()
-
-    return must_fail
 
 
 # Models
