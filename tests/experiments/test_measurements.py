@@ -172,12 +172,15 @@ def test_the_librarys_own_parts_given_as_ones_own_change_nothing(result):
 
 
 def test_parts_and_name_go_together_and_are_checked():
-    with pytest.raises(ValueError, match=r"own is 'mine', and there are none"):
-        run_trial(MINE)
-    with pytest.raises(ValueError, match=r"own is '', and it names none"):
-        run_trial(SPEC, parts=Parts(network=someone_elses))
-    with pytest.raises(TypeError, match=r"^network must be a function, not BertForMaskedLM$"):
-        Parts(network=build_network(MINE))
+    for call, message in (
+        (lambda: run_trial(MINE), "parts and the spec's own must go together: own is 'mine', and there are none"),
+        (lambda: run_trial(SPEC, parts=Parts(network=someone_elses)), ".*own is '', and it names none"),
+        (lambda: Parts(network=build_network(MINE)), "network must be a function, not BertForMaskedLM"),
+        (lambda: run_trial("smoke"), "spec must be of type"),
+        (lambda: run_trial(SPEC, parts=3), "parts must be of type"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+            call()
 
 
 def other_examples(spec, model):

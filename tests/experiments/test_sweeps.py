@@ -106,14 +106,11 @@ def test_failing_trials_are_reported_and_the_rest_goes_on(tmp_path):
 def test_bad_arguments_are_refused_before_any_work(tmp_path):
     run = partial(run_missing, SPECS, tmp_path)
     for call, arguments, error in (
-        (run, dict(device="quantum"), "device must be one of"),
         (run, dict(device="quantum", cluster=RayCluster()), "device must be one of"),
         (run, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
-        (run, dict(also=["rain"]), "each of also must be one of .*, not 'rain'"),
         (RayCluster, dict(cpus=0), "cpus must be more than 0"),
         (RayCluster, dict(cpus=float("nan")), "cpus must be a number of 0 or more, not nan"),
         (RayCluster, dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
-        (RayCluster, dict(address="host:port"), "address must be HOST:PORT or auto, not 'host:port'"),
         (RayCluster, dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
     ):
         with pytest.raises((ValueError, OSError), match=error):

