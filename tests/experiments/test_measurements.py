@@ -9,14 +9,14 @@ import torch
 import transformers
 from runs import TINY, numbers
 
-from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial, tune
+from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial
 from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.measurements import MEASUREMENTS, Built, Measurement, ladder_plan, tune_on_exact_outputs
 from hmmlib.experiments.presets import LADDER_NUMBERS
 from hmmlib.experiments.specs import Anything, Count
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
-from hmmlib.experiments.trials import ORIGINAL, Trial, build_network, draw_trial_task, measure, trial_seeds
+from hmmlib.experiments.trials import ORIGINAL, Trial, build_network, measure
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.training import adapters, tuning
 
@@ -160,17 +160,6 @@ def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_o
         measure(result, ["prompt_cuts"], parts=parts)
 
 
-def test_the_librarys_own_parts_given_as_ones_own_change_nothing(result):
-    parts = Parts(
-        model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
-        task=draw_trial_task,
-        tuner=lambda network, tokens, labels, plan, seed, tick: tune(
-            "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, before_step=tick
-        ),
-    )
-    assert numbers(run_trial(MINE, parts=parts)) == numbers(result)
-
-
 def test_parts_and_name_go_together_and_are_checked():
     for call, message in (
         (lambda: run_trial(MINE), "parts and the spec's own must go together: own is 'mine', and there are none"),
@@ -279,13 +268,11 @@ def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
 
 def test_scores_within_rounding_decide_nothing():
     probs = torch.tensor([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6]], dtype=torch.float64)
-    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64))
-    built = Built.judge(head, probs, torch.tensor([False, True, True]))
-    assert (built.accuracy, built.decided, built.accuracy_decided) == (1 / 3, 2 / 3, 0.5)
+    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64), condition=7.0)
+    assert Built.judge(head, probs, torch.tensor([False, True, True])) == Built(1 / 3, 2 / 3, 0.5, 7.0)
     eps, half = torch.finfo(torch.float64).eps, torch.tensor([[0.5, 0.5]] * 3, dtype=torch.float64)
     scores = torch.tensor([64, 128, 129]) * eps  # 64 eps ‖b‖₁ is the second
     near = half + torch.stack([scores, -scores], 1) / 2
-    head = LinearHead(torch.tensor([1.0, -1.0], dtype=torch.float64), condition=7.0)
     assert torch.equal(head(near), scores)
     assert Built.judge(head, near, torch.tensor([True] * 3)) == Built(1.0, 1 / 3, 1.0, 7.0)
     assert Built.judge(head, half, torch.tensor([False] * 3)) == Built(0.0, 0.0, 1.0, 7.0)
