@@ -82,13 +82,7 @@ def test_a_causal_model_at_the_first_place_sees_no_text_and_that_is_said(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         all_probs(begun, one)
-
-
-def test_a_causal_model_is_known_by_its_name_with_what_peft_adds_too():
-    lora = peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["c_attn"], fan_in_fan_out=True)
-    adapted = peft.get_peft_model(model("GPT2LMHeadModel"), lora)
-    assert FromTransformers(adapted, TOKENS).causal
-    assert not FromTransformers(adapted, TOKENS, MASK_ID, causal=False).causal
+    assert not FromTransformers(model(name), TOKENS, MASK_ID, causal=False).causal
 
 
 def test_a_network_of_build_gives_the_same_through_either_reader_also_behind_a_prompt():
@@ -233,6 +227,7 @@ def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
         logits = tuned.network.module(input_ids=ids, attention_mask=attended.long()).logits[:, 1 - reader.causal]
     torch.testing.assert_close(tuned.probs(DRAWN), logits[:, TOKENS].softmax(-1), rtol=1e-4, atol=1e-6)
     assert tuned.network.longest == reader.longest - 3 * (tuner == "prefix")
+    assert FromTransformers(tuned.network.module, TOKENS, MASK_ID).causal is reader.causal
 
 
 def test_errors_name_what_is_accepted(monkeypatch):
