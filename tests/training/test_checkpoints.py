@@ -57,7 +57,6 @@ def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, path):
 
 
 def test_a_checkpoint_is_written_at_the_end_or_as_often_as_asked_and_the_one_before_is_kept(path):
-    """What comes of a disk that is full is tried in tests/faults."""
     with mock.patch.object(checkpoints, "save", wraps=checkpoints.save) as save:
         for _ in range(2):  # a finished run has nothing to add
             assert train("Muon", path) == undisturbed("Muon")
@@ -102,6 +101,16 @@ def test_the_checkpoint_of_another_run_is_refused_and_one_of_another_machine_beg
     checkpoints.save(path, tensors, {**facts, "place": "cuda in torch.float32"})
     with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, this is cpu in torch\.float32: begun anew"):
         assert resumed("Muon", path) == list(range(STEPS))
+
+
+def test_a_checkpoint_that_cannot_be_renamed_when_training_is_broken_off_leaves_the_old_one_and_nothing_else(path):
+    """The old one has given up its place already. Of a disk that is full the test is in tests/faults."""
+    leave_two(path)
+    renames = mock.patch.object(os, "replace", wraps=os.replace, side_effect=[mock.DEFAULT, OSError(30, "Read-only")])
+    with renames, pytest.raises(OSError, match=f"no checkpoint could be written to {path}: .*Read-only"):
+        train("Muon", path, stop_after(7))
+    assert checkpoints.load(path, {})[1]["done"] == "6"
+    assert os.listdir(path.parent) == ["one.previous.safetensors"]
 
 
 # Ctrl-C sets a flag that steps read
