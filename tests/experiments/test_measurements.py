@@ -9,14 +9,14 @@ import torch
 import transformers
 from runs import TINY, numbers
 
-from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial
+from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial, tune
 from hmmlib.experiments import measurements, trials
 from hmmlib.experiments.beyond import ON_REQUEST
 from hmmlib.experiments.measurements import MEASUREMENTS, Built, Measurement, ladder_plan, tune_on_exact_outputs
 from hmmlib.experiments.presets import LADDER_NUMBERS
 from hmmlib.experiments.specs import Anything, Count
 from hmmlib.experiments.store import STORE, is_stored, load_result, load_results, save_result
-from hmmlib.experiments.trials import ORIGINAL, Trial, build_network, measure
+from hmmlib.experiments.trials import ORIGINAL, Trial, build_network, draw_trial_task, measure, trial_seeds
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.training import adapters, tuning
 
@@ -158,6 +158,17 @@ def test_a_trial_of_another_network_and_tuner_is_measured_and_stored_under_its_o
     assert [is_stored(spec, tmp_path) for spec in (MINE, SPEC)] == [True, False]
     with pytest.raises(TypeError, match="network must be of type BertForMaskedLM, as build makes it, not DistilBert"):
         measure(result, ["prompt_cuts"], parts=parts)
+
+
+def test_the_librarys_own_parts_given_as_ones_own_change_nothing(result):
+    parts = Parts(
+        model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, trial_seeds(spec.seed)["model"], spec.temperature),
+        task=draw_trial_task,
+        tuner=lambda network, tokens, labels, plan, seed, tick: tune(
+            "prompt", network, tokens, labels, plan, seed, MINE.prompt_length, before_step=tick
+        ),
+    )
+    assert numbers(run_trial(MINE, parts=parts)) == numbers(result)
 
 
 def test_parts_and_name_go_together_and_are_checked():
