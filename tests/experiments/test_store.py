@@ -22,7 +22,7 @@ from hmmlib import TrialSpec, is_stored, load_result, load_results, panel_specs,
 from hmmlib.experiments import provenance
 from hmmlib.experiments import store as of_store
 from hmmlib.experiments.provenance import LIBRARY, SOURCES, files_of, has_changed, stored_by
-from hmmlib.experiments.store import FORMAT, STORE, Claim, checkpoint_path
+from hmmlib.experiments.store import STORE, Claim, checkpoint_path
 from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
 
 pytestmark = pytest.mark.outside
@@ -39,7 +39,6 @@ def test_a_result_survives_the_store(result, tmp_path, monkeypatch):
     assert load_result(path) == result
     assert is_stored(SPEC, tmp_path)
     assert not is_stored(replace(SPEC, seed=1), tmp_path)
-    assert json.loads(path.read_text())["format"] == FORMAT == 2
     assert os.listdir(path.parent) == [path.name]
     assert save_result(replace(result, redraws=3), tmp_path) == path  # overwrites
     monkeypatch.chdir(path.parent)
@@ -50,12 +49,9 @@ def test_what_is_no_result_is_refused_by_name_whoever_reads_it_and_left_alone(re
     """Each way to be none is tried in tests/bad_input."""
     path = save_result(result, tmp_path)
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
-    content = path.read_bytes()
-    calls = (load_results, "smoke"), (results, "smoke"), (is_stored, SPEC), (Claim.take, SPEC)
-    for read in (partial(load_result, path), *(partial(call, what, tmp_path) for call, what in calls)):
+    for call, of in ((results, "smoke"), (is_stored, SPEC), (Claim.take, SPEC)):
         with pytest.raises(ValueError, match=f"{path.name} is no readable result: .*edited or renamed") as caught:
-            read()
-    assert path.read_bytes() == content
+            call(of, tmp_path)
     path.unlink()
     assert Claim.take(SPEC, tmp_path) is not None, f"{caught} has kept its claim"
     save_result(result, tmp_path).parent.rename(tmp_path / "quick")
@@ -66,34 +62,20 @@ def test_what_is_no_result_is_refused_by_name_whoever_reads_it_and_left_alone(re
 def test_what_is_no_folder_is_no_empty_store(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     (tmp_path / "smoke").write_text("mine")
-    for store, place in ((tmp_path / "link", "link"), (tmp_path, "smoke")):
-        with pytest.raises(NotADirectoryError, match=f"store must be a folder, or not yet there; .*{place} is somethi"):
+    for store in (tmp_path / "link", tmp_path):
+        with pytest.raises(NotADirectoryError, match=r"store must be a folder, or not yet there; .*/(link|smoke) is"):
             load_results("smoke", store)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is forked")
-def test_what_a_killed_writer_leaves_is_hidden_and_not_believed(result, tmp_path):
-    if (child := os.fork()) == 0:
-        os.replace = lambda *_: os.kill(os.getpid(), 9)
-        try:
-            save_result(result, tmp_path)
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
-    assert not is_stored(SPEC, tmp_path)
-    assert load_results("smoke", tmp_path) == []
-    (left,) = os.listdir(tmp_path / "smoke")
-    assert re.fullmatch(rf"\.{SPEC.hash}\.\w+\.tmp", left)
-
-
-def test_results_come_ordered_by_memory_states_then_seed(result, tmp_path):
+def test_results_come_ordered_and_what_a_killed_writer_leaves_is_none(result, tmp_path):
+    """That a file has its name only when it is whole is tried in tests/faults."""
     order = [(m, n, seed) for m in (1, 2) for n in (2, 3, 10) for seed in (0, 1, 12)]
     for n_memory, n_states, seed in reversed(order):
         changed = replace(SPEC, n_memory=n_memory, n_states=n_states, seed=seed)
-        save_result(with_memory(result, changed), tmp_path)
-    (tmp_path / "smoke" / "left-over.tmp").write_text("")
+        path = save_result(with_memory(result, changed), tmp_path)
+    path.rename(path.with_name(f".{path.stem}.x.tmp"))
     found = load_results("smoke", tmp_path)
-    assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order
+    assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order[1:]
     assert load_results("quick", tmp_path) == []
 
 
@@ -157,11 +139,6 @@ def test_new_results_are_the_users_and_never_lie_where_the_library_is_installed(
 # The committed results.
 
 
-@pytest.fixture(scope="module")
-def committed() -> dict[Path, TrialResult]:
-    return {path: load_result(path) for path in sorted(STORE.rglob("*.json"))}
-
-
 @pytest.mark.parametrize("some", [slice(0, None, 9), pytest.param(slice(None), marks=slow)], ids=["two", "all"])
 def test_a_stored_trial_is_what_its_spec_gives(some):
     """Exact quantities to rounding; what a trained network gives, to what another machine's rounding may change.
@@ -179,32 +156,22 @@ def test_a_stored_trial_is_what_its_spec_gives(some):
             assert (again[name] is None) == (getattr(one, name) is None), name
 
 
-def test_quick_has_all_trials_of_the_panels(committed):
-    specs = {result.spec for path, result in committed.items() if path.parent == STORE / "quick"}
-    for panel, trials in (("left", 20), ("right", 5)):
-        missing = set(panel_specs("quick", panel, trials)) - specs
-        assert not missing, f"{len(missing)} are missing: python -m hmmlib trial --panel {panel} --missing"
-
-
-def test_each_committed_file_makes_sense_and_is_saved_to_the_same_bytes_and_none_is_astray(committed, tmp_path):
-    assert len(committed) > 1800
-    files = [path.relative_to(STORE).as_posix() for path in STORE.rglob("*") if path.is_file()]
-    pattern = r"((beyond|choices)/)?[a-z-]+/([0-9a-f]{16}\.json|\.(claims|unfinished)/.*)"
-    assert [name for name in files if not re.fullmatch(pattern, name)] == []
-    for path, one in committed.items():
+def test_each_committed_file_makes_sense_and_is_saved_to_the_same_bytes_and_none_is_astray_or_missing(tmp_path):
+    """Trials by which a setting was chosen have seeds of their own: none of them is among those that are shown."""
+    files = [path for path in STORE.rglob("*") if path.is_file() and not {".claims", ".unfinished"} & {*path.parts}]
+    assert len(files) > 1800
+    quick = set()
+    for path in files:
+        name, one = path.relative_to(STORE).as_posix(), load_result(path)
+        assert re.fullmatch(r"((beyond|choices)/)?[a-z-]+/[0-9a-f]{16}\.json", name)
         assert re.fullmatch(r"[0-9a-f]{12}", one.environment["commit"] or ""), "a tree with uncommitted changes"
         assert one.excess_loss > -0.02
         again = save_result(one, tmp_path)
         assert (again.name, again.read_bytes()) == (path.name, path.read_bytes())
-
-
-def test_no_trial_by_which_a_setting_was_chosen_is_among_those_that_are_shown(committed):
-    chosen, shown = (
-        {one.spec.seed for path, one in committed.items() if ("choices" in path.parts) == choice}
-        for choice in (True, False)
-    )
-    assert min(chosen) >= 1000 > max(shown)
-    assert {trial_seeds(seed)["model"] for seed in chosen}.isdisjoint(trial_seeds(seed)["model"] for seed in shown)
+        assert ("choices" in path.parts) == (one.spec.seed >= 1000)
+        quick |= {one.spec} if name.startswith("quick/") else set()
+    missing = {*panel_specs("quick", "left", 20), *panel_specs("quick", "right", 5)} - quick
+    assert not missing, f"{len(missing)} are missing: python -m hmmlib trial --panel left --missing"
 
 
 # What code made a result, and how little a trial needs.

@@ -53,35 +53,27 @@ def test_what_another_holds_is_left_to_it_and_what_it_has_just_finished_is_store
     assert run_missing(SPECS[:1], tmp_path, log=str) == Outcome(stored=[HASHES[0]])
 
 
-@pytest.fixture
-def run_until(tmp_path, monkeypatch):
-    """Run until a trial reaches a share of a phase; then the time box is over. Also what was reported on the way."""
+def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undisturbed(tmp_path, monkeypatch):
+    spec = TrialSpec("smoke", **TINY | dict(steps=12, dropout=0.1, documents=3, document_length=60))
+    specs = [SPECS[0], spec, SPECS[1]]
 
-    def run(specs, phase="", share=0) -> tuple[Outcome, list]:
+    def run_until(*end) -> tuple[Outcome, list]:
+        """The time is over where the second trial reaches a share of a phase. Also what was reported of that trial."""
         reports = []
-        clock = SimpleNamespace(monotonic=lambda: 100.0 if (phase, share) in [where for _, where in reports] else 0.0)
-        monkeypatch.setattr(sweeps, "time", clock)
-        watch = lambda spec, *where: reports.append((spec, where))  # noqa: E731
-        return run_missing(specs, tmp_path, until=50.0, log=str, on_progress=watch), reports
+        monkeypatch.setattr(sweeps, "time", SimpleNamespace(monotonic=lambda: 100.0 if (spec, *end) in reports else 0))
+        outcome = run_missing(specs, tmp_path, until=50.0, log=str, on_progress=lambda *where: reports.append(where))
+        return outcome, [where for of, *where in reports if of == spec]
 
-    return run
-
-
-def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undisturbed(run_until, tmp_path):
-    spec, least = TrialSpec("smoke", **TINY | dict(steps=12, dropout=0.1, documents=3, document_length=60)), []
-    specs, before = [SPECS[0], spec, SPECS[1]], dict(ran=HASHES[:1])
-    for where in (
-        ("pretraining", 7 / 12),
-        *((phase, 1.0) for phase in ("pretraining", "head tuning", "prompt tuning")),
-    ):
-        cut, reports = run_until(specs, *where)
+    before, least = dict(ran=HASHES[:1]), []
+    for end in (("pretraining", 7 / 12), ("pretraining", 1.0), ("head tuning", 1.0), ("prompt tuning", 1.0)):
+        cut, reports = run_until(*end)
         assert cut == Outcome(**before, left=[spec.hash, HASHES[1]])
-        assert reports[-1] == (spec, where)
-        least.append(min(share for of, (_, share) in reports if of == spec))
+        assert reports[-1] == [*end]
+        least.append(min(share for _, share in reports))
         before = dict(stored=HASHES[:1])
-    rest, reports = run_until(specs)
+    rest, reports = run_until()
     assert rest == Outcome(**before, ran=[spec.hash, HASHES[1]])
-    assert [*least, reports[0][1][1]] == [1 / 12, 8 / 12, 1, 1, 1], "nothing is pretrained twice"
+    assert [*least, reports[0][1]] == [1 / 12, 8 / 12, 1, 1, 1], "nothing is pretrained twice"
     assert numbers(load_result(result_path(spec, tmp_path))) == numbers(run_trial(spec))
     assert not any((tmp_path / "smoke" / ".unfinished").iterdir())
 
@@ -92,41 +84,32 @@ def test_a_time_box_that_is_over_runs_nothing(results, tmp_path, monkeypatch):
     assert outcome == Outcome(left=HASHES[1:], stored=HASHES[:1])
     monkeypatch.setattr(sweeps, "time", SimpleNamespace(monotonic=lambda: 0.0))
     assert (deadline(None), deadline(2), deadline(0)) == (float("inf"), 120, 0)
-    for minutes in (-1, float("nan"), True):
-        with pytest.raises(ValueError, match=f"max-minutes must be a number of 0 or more, not {minutes}"):
-            deadline(minutes)
+    with pytest.raises(ValueError, match="max-minutes must be a number of 0 or more, not -1"):
+        deadline(-1)
 
 
-def test_failing_trials_are_reported_and_the_rest_goes_on(run_until, tmp_path):
-    """Two that diverge, and one in whose checkpoint's place another run's lies."""
-    longer, lines = replace(SPECS[0], steps=12), []
-    run_until([longer], "pretraining", 7 / 12)
-    path = checkpoint_path(longer, tmp_path).rename(checkpoint_path(SPECS[0], tmp_path))
-    content = path.read_bytes()
-    specs = [*(replace(SPECS[1], learning_rate=rate) for rate in (1e30, 1e3)), SPECS[0]]
-    outcome = run_missing([*specs, SPECS[1]], tmp_path, log=lines.append)
-    assert (outcome.ran, [*outcome.failed]) == ([HASHES[1]], [spec.hash for spec in specs])
-    first, second, third = outcome.failed.values()
-    assert first == "pretraining diverged: the loss at step 1 is nan"
-    assert second == "a result that cannot be stored: divergence: Input should be a finite number, not inf"
-    assert f"{path} is the checkpoint of another run" in third
-    assert path.read_bytes() == content
-    assert lines[:3] == [f"{describe(spec)} failed: {outcome.failed[spec.hash]}" for spec in specs]
+def test_failing_trials_are_reported_and_the_rest_goes_on(tmp_path):
+    """Also where the loss stays a number and what is measured of the network does not."""
+    specs, lines = [*(replace(SPECS[1], learning_rate=rate) for rate in (1e30, 1e3)), SPECS[1]], []
+    outcome = run_missing(specs, tmp_path, log=lines.append)
+    reasons = [
+        "pretraining diverged: the loss at step 1 is nan",
+        "a result that cannot be stored: divergence: Input should be a finite number, not inf",
+    ]
+    assert outcome == Outcome(ran=[HASHES[1]], failed=dict(zip((spec.hash for spec in specs), reasons, strict=False)))
+    assert lines[:2] == [f"{describe(specs[0])} failed: {reason}" for reason in reasons]
     assert set(stored(tmp_path)) == {f"{HASHES[1]}.json"}
-    assert all(Claim.take(spec, tmp_path) for spec in specs)
+    assert all(Claim.take(spec, tmp_path) for spec in specs[:2])
 
 
 def test_bad_arguments_are_refused_before_any_work(tmp_path):
     run = partial(run_missing, SPECS, tmp_path)
     for call, arguments, error in (
-        (run, dict(device="quantum"), "device must be one of"),
         (run, dict(device="quantum", cluster=RayCluster()), "device must be one of"),
         (run, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
-        (run, dict(also=["rain"]), "each of also must be one of .*, not 'rain'"),
         (RayCluster, dict(cpus=0), "cpus must be more than 0"),
         (RayCluster, dict(cpus=float("nan")), "cpus must be a number of 0 or more, not nan"),
         (RayCluster, dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
-        (RayCluster, dict(address="host:port"), "address must be HOST:PORT or auto, not 'host:port'"),
         (RayCluster, dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
     ):
         with pytest.raises((ValueError, OSError), match=error):

@@ -125,11 +125,6 @@ def test_the_numbers_are_those_of_the_parts(fields, monkeypatch):
     assert {name: getattr(found, name) for name in wanted} == wanted
 
 
-def test_without_a_prompt_what_is_tuned_is_the_head():
-    found = tried(prompt_length=0)
-    assert found.prompt_accuracy == found.untrained_prompt_accuracy == found.head_accuracy
-
-
 def test_the_parts_of_a_trial_follow_its_spec():
     """Drawn here by the library's own parts, with the seeds of the trial."""
     spec = TrialSpec("smoke", **TINY, seed=3, temperature=0.2, labels="before", places="repeated")
@@ -168,14 +163,6 @@ def test_a_network_that_tuning_changed_is_an_error(monkeypatch):
     monkeypatch.setattr(bert, "fingerprint", lambda network: next(prints))
     with pytest.raises(RuntimeError, match=r"^tuning changed the network, which must stay frozen$"):
         run_trial(TrialSpec("smoke", n_memory=2, **TINY))
-
-
-@pytest.mark.parametrize(
-    ("given", "name"), [(dict(spec="smoke"), "spec"), (dict(spec=TrialSpec("smoke"), parts=3), "parts")]
-)
-def test_a_trial_of_something_else_is_refused(given, name):
-    with pytest.raises(TypeError, match=f"^{name} must be of type"):
-        run_trial(**given)
 
 
 def test_the_environment_by_its_values(monkeypatch):

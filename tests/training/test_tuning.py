@@ -5,6 +5,7 @@ Tuning is held against a second way: AdamW and its schedule written out, on scor
 
 import re
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,9 +13,8 @@ import torch
 from record import tried
 from tiny_networks import inputs, lively
 
-from hmmlib.experiments.labels import draw_task
 from hmmlib.inference.messages import masked_token_probs, posterior
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import AttentionHead, LinearHead
 from hmmlib.training.bert import Shape, build, fingerprint, to_ids
@@ -35,7 +35,6 @@ from hmmlib.training.tuning import (
 from hmmlib.validation import MASK
 
 PLAN = Tuning(epochs=3, batch=16, head_rate=0.1, prompt_rate=0.05)
-LONG = Tuning(epochs=15, batch=32, head_rate=0.3, prompt_rate=0.1)
 PLANS = [
     Tuning(epochs=2, batch=8, head_rate=0.1, prompt_rate=0.03),  # 6 steps, the first of them warm-up
     Tuning(epochs=3, batch=20, head_rate=0.2, prompt_rate=0.02, warmup=0.5),  # 3 steps, 2 of them (1.5 is rounded)
@@ -174,6 +173,7 @@ def test_a_tuned_prompt_is_that_of_steps_by_hand(network, start):
     np.testing.assert_allclose(head.weights, weights, atol=1e-4)
     np.testing.assert_allclose(found, prompt, atol=1e-3)
     assert ((found - parts[1]).abs().amax(1) > 0.01).all()
+    assert (found.requires_grad, head.weights.requires_grad) == (False, False)
 
 
 MODEL = random_hmm(3, 5, 1, temperature=0.5)
@@ -234,31 +234,12 @@ def test_prompt_tuning_without_a_prompt_is_head_tuning(network, start):
     assert not torch.equal(head.weights, tune_prompt(network, TOKENS, LABELS, 1, PLAN, 5, start)[1].weights)
 
 
-def test_prompt_tuning_trains_the_prompt_and_the_head_and_nothing_else(network):
-    before = fingerprint(network)
-    network.bert.embeddings.requires_grad_(False)
-    trained = [parameter.requires_grad for parameter in network.parameters()]
-    prompt, head = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5)
-    assert fingerprint(network) == before
-    assert all(parameter.grad is None for parameter in network.parameters())
-    assert [parameter.requires_grad for parameter in network.parameters()] == trained
-    assert not prompt.requires_grad
-    assert not head.weights.requires_grad
-
-
 def test_a_tick_comes_before_each_batch_and_may_end_the_tuning(network):
-    ticks = []
-
-    def tick():
-        ticks.append(0)
-        if len(ticks) == 5:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=tick)
+        tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=mock.Mock(side_effect=[0, 0, KeyboardInterrupt]))
     assert all(parameter.requires_grad for parameter in network.parameters())
-    ticked, _ = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=lambda: ticks.append(0))
-    assert len(ticks) == 5 + 3 * 3  # 3 passes over 40 examples, 16 a batch
+    ticked, _ = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=(tick := mock.Mock()))
+    assert tick.call_count == 3 * 3  # 3 passes over 40 examples, 16 a batch
     assert torch.equal(ticked, tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5)[0]), "and it repeats"
 
 
@@ -280,26 +261,12 @@ def test_accuracy_and_a_score_of_zero_is_label_1():
         assert accuracy(head, given, torch.tensor([False, True, False, False])) == 0.0
 
 
-def test_attention_on_the_exact_model_reads_the_memory():
-    """A linear head on the distribution at the mask does not see what the rest of the text shows of the memory."""
-    gains = []
-    for seed in range(2):
-        model = random_memory_hmm(3, 4, 10, seed)
-        task = draw_task(model, 17, (800, 0, 400), seed)
-        probs = masked_token_probs(model, task.tokens).float()
-        (train, _, test), (labels, _, truth) = task.split(probs), task.split(task.labels)
-        attention = accuracy(tune_attention(train, labels, LONG, seed), test, truth)
-        gains.append(attention - accuracy(tune_head(train[:, 0], labels, LONG, seed), test[:, 0], truth))
-        assert attention > 0.9
-    assert np.mean(gains) > 0.03
-
-
-# Arguments that a user may get wrong
+# Arguments that a user may get wrong; those of one type or value for all functions are in tests/bad_input
 
 PROBS, TWO = torch.full((2, 4), 0.25), torch.tensor([True, False])
-HMM_3_4, NETWORK = random_hmm(3, 4, 0), lively()
+HMM_3_4 = random_hmm(3, 4, 0)
 TRAIN = dict(steps=2, batch=2, length=6, masked=0.2, learning_rate=1e-3, muon_rate=0.0, warmup=1)
-PROMPT = dict(network=NETWORK, tokens=TOKENS[:2], labels=TWO, prompt_length=2, plan=PLAN, seed=0)
+PROMPT = dict(network=lively(), tokens=TOKENS[:2], labels=TWO, prompt_length=2, plan=PLAN, seed=0)
 RUN = dict(network=build(Shape(1, 8, 2, 8), 4, 0), model=HMM_3_4, plan=Pretraining(**TRAIN), seed=0)
 HEAD = dict(probs=PROBS, labels=TWO, plan=PLAN, seed=0)
 EXACT = dict(model=HMM_3_4, posteriors=torch.full((2, 3), 1 / 3), labels=TWO, plan=PLAN, seed=0)
@@ -308,12 +275,8 @@ WRONG = [
     (Pretraining, TRAIN, "masked", 1.5, "from 0 to 1, not 1.5"),
     (Pretraining, TRAIN, "masking", "never", "always, bert, not 'never'"),
     (Pretraining, TRAIN, "precision", "double", "single, half, float16, not 'double'"),
-    (pretrain, RUN, "network", torch.nn.Linear(2, 2), "type BertForMaskedLM, as build makes it, not Linear"),
     (pretrain, RUN, "model", random_hmm(3, 5, 0), "at most 4 tokens, as the network has words, not 5"),
     (pretrain, RUN, "plan", Pretraining(**TRAIN | dict(length=9)), "at most 8, as the network is, not 9"),
-    (pretrain, RUN, "checkpoint", "run.pt", r"a file *.safetensors in a folder, not run.pt"),
-    (tune_prompt, PROMPT, "tokens", [[0, 4]], "0 to 3, or MASK = -1; found 4"),
-    (tune_prompt, PROMPT, "labels", torch.tensor([True]), "shape (2,), not (1,)"),
     (tune_prompt, PROMPT, "prompt_length", 5, "need 11 positions, 5 of them for a prompt, but the network has 10"),
     (tune_prompt, PROMPT, "start", "other", "uniform, vocabulary, not 'other'"),
     (tune_head, HEAD, "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
