@@ -178,7 +178,9 @@ def test_the_least_error_is_that_of_the_dual_program(seed):
 
 def test_the_theorems_heads_have_no_error_and_turns_never_make_it_worse():
     model, mu = non_degenerate_hmm(3, 4, 0, zeros=0.0), [1.0, -0.5, 0.25]
-    assert certificate(model, mu, theorem_3_3(model, mu)).error < 1e-12
+    head = theorem_3_3(model, mu)
+    assert certificate(model, mu, head).error < 1e-12
+    assert head.condition == pytest.approx(np.linalg.cond(model.emission.numpy()))
     assert nearest_head(model, mu)[1].error < 1e-9
     model, states = essential_hmm(4, 3, 2, 5)
     mu, start = np.zeros(4), torch.full((4,), 0.5, dtype=torch.float64)
