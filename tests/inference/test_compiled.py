@@ -1,7 +1,6 @@
 """The compiled loops give what torch gives, on any number of threads, and leave what is around them as it was."""
 
 import builtins
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -73,22 +72,6 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("name", MODELS)
-def test_loops_give_what_torch_gives(name, dtype, monkeypatch):
-    model, tolerance = MODELS[name].to(dtype=dtype), 1e-13 if dtype == torch.float64 else 2e-5
-    for shape in ((1, 1), (1, 9), (90, 1), (90, 7), (3, 60)):
-        tokens = draw_tokens(model, *shape)
-        loops = everything(model, tokens)
-        with monkeypatch.context() as patch:  # as on a GPU, with gradients, or without numba
-            patch.setattr(messages, "compiled_loops", lambda: None)
-            patch.setattr(sampling, "compiled_loops", lambda: None)
-            expected = everything(model, tokens)
-        for what, one in expected.items():
-            assert loops[what].dtype == one.dtype
-            np.testing.assert_allclose(loops[what], one, tolerance, tolerance, err_msg=f"{what} {shape}")
-
-
 @pytest.mark.parametrize("way", ["loops", "torch", "gradients"])
 @pytest.mark.parametrize("name", ["zeros", "two cells"])
 def test_with_another_default_device_all_answers_are_the_same_where_the_model_is(name, way, monkeypatch):
@@ -104,14 +87,21 @@ def test_with_another_default_device_all_answers_are_the_same_where_the_model_is
         np.testing.assert_allclose(one.detach(), expected[what], rtol=0, atol=1e-14, err_msg=what)
 
 
-def test_more_threads_give_the_same_up_to_rounding(threads, monkeypatch):
-    monkeypatch.setattr(messages, "SMALL", 0)
-    for model in MODELS.values():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_loops_on_any_number_of_threads_give_what_torch_gives(dtype, threads, monkeypatch):
+    eps = torch.finfo(dtype).eps
+    for model in (model.to(dtype=dtype) for model in MODELS.values()):
         tokens, found = draw_tokens(model, 90, 7), []
+        with monkeypatch.context() as patch:  # as on a GPU, with gradients, or without numba
+            patch.setattr(messages, "compiled_loops", lambda: None)
+            expected = everything(model, tokens)
+        monkeypatch.setattr(messages, "SMALL", 0)
         for count in (1, 2, 5, 100):
             threads(count)
             found.append(messages.masked_token_probs(model, tokens))
-        assert all((each - found[0]).abs().max() <= 1e-15 for each in found)
+        assert all((each - found[0]).abs().max() <= 8 * eps for each in found)
+        for what, one in everything(model, tokens).items():
+            np.testing.assert_allclose(one, expected[what], 200 * eps, 200 * eps, err_msg=what)
 
 
 def test_threads_and_blocks_do_not_change_what_is_drawn(threads, monkeypatch):
@@ -181,13 +171,6 @@ def test_without_numba_everything_goes_through_torch(monkeypatch):
         assert messages.masked_token_probs(MODELS["vanilla"], [[0, 1]]).shape == (1, 2, 5)
     finally:
         backend.loops.cache_clear()
-
-
-@pytest.mark.outside
-def test_numba_is_loaded_only_when_it_is_needed():
-    code = "import sys, hmmlib.inference.messages, hmmlib.theory.theorems; print('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def flushes():

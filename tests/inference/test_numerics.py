@@ -129,41 +129,20 @@ def test_the_losing_state_may_win_in_the_end(lengths):
             np.testing.assert_allclose(probs[i], FAIR.emission.numpy() @ [zero, 1 - zero], rtol=1e-12)
 
 
-BAD_TOKENS = [
-    ([[0, 2]], "tokens must be 0 to 1, or MASK = -1; found 2"),
-    ([[0, -2]], "tokens must be 0 to 1, or MASK = -1; found -2"),
-    ([[0.0, 1.0]], "tokens must be integers, not torch.float64"),
-    ([[True]], "tokens must be integers, not torch.bool"),
-    ([0, 1], r"tokens must have shape \(n, T\) with T at least 1, not \(2,\)"),
-    (torch.empty(3, 0, dtype=torch.int64), r"tokens must have shape \(n, T\) with T at least 1, not \(3, 0\)"),
-    ([[0, 1], [0]], "tokens must be a rectangular array"),
-]
-BAD_EMBEDDINGS = [
-    ([[[1.0, -0.5]]], "embeddings must be nonnegative, but its smallest entry is -0.5"),
-    ([[[1.0, np.nan]]], "embeddings must be finite"),
-    ([[[1.0, np.inf]]], "embeddings must be finite"),
-    ([[[1.0, 1.0, 1.0]]], r"embeddings must have 2 entries on the last axis, .* not shape \(1, 1, 3\)"),
-    ([[1.0, 1.0]], r"embeddings must have 3 dimensions, not shape \(1, 2\)"),
-]
-
-
-def at(_, position):
-    return messages.posterior(FAIR, [[0, 1]], position)
-
-
-def of_cell(_, cell):
-    return messages.memory_posterior(REMEMBERED, [[0, 1]], cell)
-
-
 @pytest.mark.parametrize(
     ("call", "value", "words"),
     [
-        *((messages.masked_token_probs, *case) for case in BAD_TOKENS),
-        *((messages.posterior, *case) for case in BAD_TOKENS),
-        *((messages.log_likelihood, *case) for case in BAD_TOKENS),
-        *((messages.masked_token_probs_from_embeddings, *case) for case in BAD_EMBEDDINGS),
-        *((at, position, f"at must be an integer from 0 to 2, not {position}") for position in (3, -1, 1.0, True)),
-        *((of_cell, cell, "cell must be") for cell in (1, -1, 0.0)),
+        (messages.masked_token_probs, [[0, 2]], "tokens must be 0 to 1, or MASK = -1; found 2"),
+        (messages.posterior, [[0, -2]], "tokens must be 0 to 1, or MASK = -1; found -2"),
+        (messages.log_likelihood, [[0.0, 1.0]], "tokens must be integers, not torch.float64"),
+        (messages.posterior, [0, 1], r"tokens must have shape \(n, T\) with T at least 1, not \(2,\)"),
+        (messages.log_likelihood, torch.zeros(3, 0).long(), r"tokens must have shape .* at least 1, not \(3, 0\)"),
+        (messages.masked_token_probs, [[0, 1], [0]], "tokens must be a rectangular array"),
+        (messages.masked_token_probs_from_embeddings, [[[1.0, -0.5]]], "nonnegative, but its smallest entry is -0.5"),
+        (messages.masked_token_probs_from_embeddings, [[[1.0, np.inf]]], "embeddings must be finite"),
+        (messages.masked_token_probs_from_embeddings, [[[1.0] * 3]], r"have 2 entries .* not shape \(1, 1, 3\)"),
+        (messages.masked_token_probs_from_embeddings, [[1.0, 1.0]], r"have 3 dimensions, not shape \(1, 2\)"),
+        (lambda model, at: messages.posterior(model, [[0, 1]], at), 3, "at must be an integer from 0 to 2, not 3"),
     ],
 )
 def test_what_is_refused(call, value, words):
@@ -171,7 +150,9 @@ def test_what_is_refused(call, value, words):
         call(FAIR, value)
 
 
-def test_no_memory_is_refused_and_both_widths_of_a_memory_model_are_named():
+def test_what_a_memory_model_has_is_named():
+    with pytest.raises(ValueError, match="cell must be an integer from 0 to 0, not 1"):
+        messages.memory_posterior(REMEMBERED, [[0, 1]], 1)
     with pytest.raises(TypeError, match="model must be of type MemoryHMM, not HMM"):
         messages.memory_posterior(FAIR, [[0, 1]])
     with pytest.raises(ValueError, match="embeddings must have 12 or 36 entries on the last axis"):

@@ -170,44 +170,7 @@ def test_what_is_possible_given_others_is_where_the_sum_over_all_paths_is_positi
 
 
 @pytest.mark.parametrize("module", [reference, messages], ids=["as printed", "fast"])
-def test_an_input_that_cannot_be_has_zero_vectors(module):
-    flip = HMM([[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0], columns=True)  # 1, 0, 1, 0, … for sure
-    none, tokens = [0.0, 0.0], [[0, 0, 1], [1, 1, 1], [1, 0, 1]]
-    expected = [[[0.0, 1.0], none, none], [none, [1.0, 0.0], none], [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]]
-    assert module.masked_token_probs(flip, tokens).tolist() == expected
-    assert module.posteriors(flip, tokens)[:2].tolist() == [[none] * 4] * 2
-    assert module.log_likelihood(flip, tokens).tolist() == [-np.inf, -np.inf, 0]
-    known = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])  # the token is the memory
-    assert module.memory_posterior(known, [[0, 1], [1, 1]]).tolist() == [none, [0.0, 1.0]]
-    none = torch.zeros(0, 2, dtype=torch.int64)
-    shapes = [getattr(module, name)(known, none).shape for name in NAMES]
+def test_no_texts_have_no_answers_in_the_usual_shapes(module):
+    known = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])
+    shapes = [getattr(module, name)(known, torch.zeros(0, 2, dtype=torch.int64)).shape for name in NAMES]
     assert shapes == [(0, 2, 2), (0, 2, 2), (0, 3, 1), (0,)]
-
-
-# The control: what is damaged is noticed.
-
-
-def own_token_too(honest):
-    return lambda model, evidence, at, own, *rest, **more: honest(model, evidence, at, True, *rest, **more)
-
-
-DAMAGE = {
-    "messages along the transposed chain": ("_chain", lambda f: lambda m: (f(m)[0].T.contiguous(), f(m)[1])),
-    "a start that is uniform": ("_chain", lambda f: lambda m: (f(m)[0], torch.full_like(f(m)[1], 1 / len(f(m)[1])))),
-    "the token itself seen": ("_tau_from_start", lambda f: lambda m, v: f(m, v) * reference._from_start(m, v)),
-    "positions one further on": ("_tau_from_start", lambda f: lambda m, v: f(m, v).roll(1, 0)),
-    "not divided by P[H_i]": ("_quotient", lambda f: lambda part, total: part),
-    "the token itself seen in loops": ("_in_loops", own_token_too),
-    "the token itself seen in torch": ("_in_torch", own_token_too),
-}
-
-
-@pytest.mark.parametrize("what", DAMAGE)
-def test_a_damage_is_noticed(what, monkeypatch):
-    name, damage = DAMAGE[what]
-    module = messages if "in_" in name else reference
-    monkeypatch.setattr(module, name, damage(getattr(module, name)))
-    if name == "_in_torch":
-        monkeypatch.setattr(messages, "compiled_loops", lambda: None)
-    for family in ("appendix E", "sparse, two cells"):
-        assert worst(family, module) > 1e-3

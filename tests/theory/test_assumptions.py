@@ -1,7 +1,6 @@
 """The numbers that the predicates report, against computations of another kind; verdicts: `test_near_the_edge`."""
 
 import math
-from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.models.families import recoverable_memory_hmm, sparse_hmm, sparse_memory_hmm
-from hmmlib.models.hmm import HMM, MemoryHMM, chain_period
+from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
     AssumptionError,
     Verdict,
@@ -30,33 +29,9 @@ from hmmlib.theory.assumptions import (
 
 HOLDS, FAILS, CLOSE = Verdict.HOLDS, Verdict.FAILS, Verdict.CLOSE
 EPS = 2.0**-52
-HALF, SWAP = [[0.0, 0.5], [1.0, 0.5]], [[0, 1], [1, 0]]
-
-
-def by_powers(transition):
-    """Irreducibility and period from powers of the Boolean matrix: the lengths of all walks from state 0 back to it."""
-    follows = (transition > 0).numpy().T
-    n = len(follows)
-    reach, walks, returns = np.eye(n, dtype=bool), np.eye(n, dtype=bool), []
-    for length in range(1, 3 * n + 1):  # enough to go to any cycle, round it, and back
-        walks = walks @ follows
-        reach |= walks
-        if walks[0, 0]:
-            returns.append(length)
-    return (True, math.gcd(*returns)) if reach.all() else (False, 0)
-
-
-def test_period_of_random_chains_by_matrix_powers():
-    seen = Counter()
-    for seed in range(1000):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(1, 8))
-        follows = rng.random((n, n)) < 0.1 * (seed % 3) / n
-        follows[rng.permutation(n), np.arange(n)] = True  # each state leads to another, along a cycle or several
-        chain = torch.as_tensor(follows / follows.sum(0))
-        seen[by_powers(chain)] += 1
-        assert chain_period(chain) == by_powers(chain), seed
-    assert min(seen[kind] for kind in [(False, 0), (True, 1), (True, 2), (True, 3), (True, 4)]) > 10, seen
+HALF, SWAP, TURN = [[0.0, 0.5], [1.0, 0.5]], [[0, 1], [1, 0]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+TWO_THREE = [[0, 0.5, 1], [1, 0, 0], [0, 0.5, 0]]  # cycles of two and of three states; and of two and of four
+TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]
 
 
 @pytest.mark.parametrize(
@@ -65,13 +40,16 @@ def test_period_of_random_chains_by_matrix_powers():
         (HALF, [0.5, 0.5], (True, True, 1, 2, 2), "is irreducible of period 1; P[H_0] is positive on 2 of 2 states"),
         (HALF, [1, 0], (False, True, 1, 1, 2), "is irreducible of period 1; P[H_0] is positive on 1 of 2 states"),
         (SWAP, [0.5, 0.5], (False, True, 2, 2, 2), "irreducible of period 2; P[H_0] is positive on 2 of 2 states"),
+        (TURN, [0.5, 0.5, 0], (False, True, 3, 2, 3), "irreducible of period 3; P[H_0] is positive on 2 of 3 states"),
+        (TWO_THREE, [0.5, 0.25, 0.25], (True, True, 1, 3, 3), "of period 1; P[H_0] is positive on 3 of 3 states"),
+        (TWO_FOUR, [0.25] * 4, (False, True, 2, 4, 4), "of period 2; P[H_0] is positive on 4 of 4 states"),
         (np.eye(2), [0.5, 0.5], (False, False, 0, 2, 2), "the chain is reducible; P[H_0] is positive on 2 of 2 states"),
     ],
 )  # fmt: skip
 def test_regularity_is_reported_whole(transition, initial, found, summary):
-    model = HMM(transition, np.eye(2), initial, columns=True)
-    report = assumption_3_2(model)
-    assert report == assumption_3_2(MemoryHMM(transition, np.eye(2)[:, None], initial, [1.0]))
+    table = np.eye(len(initial))
+    report = assumption_3_2(HMM(transition, table, initial, columns=True))
+    assert report == assumption_3_2(MemoryHMM(transition, table[:, None], initial, [1.0]))
     assert (report.holds, report.irreducible, report.period, report.start_support, report.n_states) == found
     assert bool(report) is found[0]
     assert report.assumption == "Assumption 3.2 (regularity)"

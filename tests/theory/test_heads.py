@@ -213,16 +213,10 @@ def test_the_soft_head_becomes_the_head():
 def test_gradients_flow_through_the_soft_head():
     head = random_head(n_positions=2)
     parts = [part.clone().requires_grad_() for part in (head.query, head.key, head.value, head.output, head.positions)]
-    trained = AttentionHead(*parts)
-    probs, embeddings = distributions(3, 5, 4).requires_grad_(), evidence(3, 5, 6).requires_grad_()
-    trained.soft(probs, embeddings, 2.0).pow(2).sum().backward()
-    for part in (*parts, probs, embeddings):
-        assert torch.isfinite(part.grad).all()
-        assert part.grad.abs().sum() > 0
-    still = probs.detach(), embeddings.detach()
-    assert torch.autograd.gradcheck(lambda *parts: AttentionHead(*parts).soft(*still, 2.0), parts)
-    trained(probs, embeddings).sum().backward()  # the arg-max itself passes gradients to the values only
-    assert torch.isfinite(trained.value.grad).all()
+    read = distributions(2, 3, 4).requires_grad_(), evidence(2, 3, 6).requires_grad_()
+    assert torch.autograd.gradcheck(lambda *given: AttentionHead(*given[:5]).soft(*given[5:], 2.0), (*parts, *read))
+    AttentionHead(*parts)(*read).sum().backward()  # the arg-max itself passes gradients to the values only
+    assert parts[2].grad.abs().sum() > 0
 
 
 GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "positions": (2, 4)}
@@ -233,20 +227,16 @@ GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "position
     [
         ({"query": (3,)}, r"^key must have shape \(3, any\), not \(4, 5\)$"),
         ({"query": (4, 1)}, "^query must have 1 dimension, not shape"),
-        ({"key": (4,)}, r"^key must have shape \(4, any\), not \(4,\)$"),
         ({"key": (4, 6)}, r"^value must have shape \(6, 6\) to match output and key, not \(6, 5\)$"),
-        ({"value": (6,)}, r"^value must have shape \(6, 5\) to match output and key, not \(6,\)$"),
         ({"output": (6, 1)}, "^output must have 1 dimension, not shape"),
         ({"output": (7,), "value": (7, 5)}, r"^output must have a multiple of \|H\| entries .* is 3, not 7 entries"),
         ({"positions": (2, 5)}, r"^positions must have shape \(any, 4\) to match query, not \(2, 5\)$"),
-        ({"positions": (4,)}, r"^positions must have shape \(any, 4\) to match query, not \(4,\)$"),
         ({"query": (1,), "key": (1, 5), "positions": (2, 1)}, "^output must .* which is 0, not 6 entries and 1 cells$"),
         ({"n_cells": 2}, r"n_cells must divide \|H\|, which is 3, not 6 entries and 2 cells$"),
         ({"n_cells": 0}, "^n_cells must be an integer of 1 or more, not 0$"),
         ({"drift": -1}, "^drift must be a number of 0 or more, not -1$"),
         ({"value_error": torch.zeros(5)}, r"^value_error must have shape \(6,\) to match output, not \(5,\)$"),
         ({"value_error": -torch.ones(6)}, "^value_error must be nonnegative"),
-        ({"value_error": [np.nan] * 6}, "^value_error must be finite"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(changed, message):
@@ -256,11 +246,14 @@ def test_parameters_that_do_not_fit_are_refused(changed, message):
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_parts_follow_the_query(name):
-    parts = {each: torch.zeros(shape) for each, shape in GOOD.items()} | {"value_error": torch.zeros(6)}
+def test_parts_follow_the_query_and_whole_numbers_in_lists_are_float64(name):
+    parts = {each: torch.ones(shape) for each, shape in GOOD.items()} | {"value_error": torch.zeros(6)}
     mixed = AttentionHead(**{each: part.double() if each == name else part for each, part in parts.items()})
     kinds = {getattr(mixed, each).dtype for each in (*GOOD, "value_error")}
     assert kinds == {torch.float64 if name == "query" else torch.float32}
+    plain = AttentionHead(**{each: parts[each].long().tolist() for each in GOOD})
+    assert (plain.query.dtype, plain.condition, plain.n_cells) == (torch.float64, 1.0, 1)
+    assert AttentionHead(*(parts[each] for each in list(GOOD)[:4])).positions.shape == (0, 4)
 
 
 def test_what_no_left_inverse_can_give_is_in_the_bound_of_the_states_that_it_is_about():
@@ -276,28 +269,15 @@ def test_what_no_left_inverse_can_give_is_in_the_bound_of_the_states_that_it_is_
     np.testing.assert_allclose(columns.T @ head.error, [2.0] * 6 + [unit(torch.float64)], rtol=1e-12)
 
 
-@pytest.mark.parametrize("positions", [None, [[0, 0, 3]]])
-def test_whole_numbers_in_lists_make_a_head_of_float64(positions):
-    lists = [[1, 0, 2], [[1, 0], [0, 1], [1, 1]], [[1, 2], [3, 4]], [1, -1], positions]
-    head, inputs = AttentionHead(*lists), (distributions(2, 3, 2), evidence(2, 3, 2))
-    tensors = [None if part is None else torch.tensor(part).double() for part in lists]
-    assert torch.equal(head(*inputs), AttentionHead(*tensors)(*inputs))
-    assert (head.condition, head.n_cells, head.query.dtype) == (1.0, 1, torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
+def test_distributions_and_embeddings_that_are_refused():
+    head, probs = random_head(), distributions(2, 3, 4)
+    for shape, message in [
         ((2, 4, 6), r"embeddings must have shape \(2, 3, 6\).*, not \(2, 4, 6\)"),
         ((1, 3, 6), r"embeddings must have shape \(2, 3, 6\).*, not \(1, 3, 6\)"),
         ((3, 6), "embeddings must have 3 dimensions, not shape"),
-    ],
-)
-def test_embeddings_that_are_refused(shape, message):
-    head, probs = random_head(), distributions(2, 3, 4)
-    for read in (head.values, head, head.label, lambda p, e: head.soft(p, e, 1.0)):
+    ]:
         with pytest.raises(ValueError, match=message):
-            read(probs, torch.ones(shape))
+            head.values(probs, torch.ones(shape))
     with pytest.raises(ValueError, match=r"^probs must have shape \(any, any, 4\), not \(2, 4\)$"):
         head(probs[:, 0], evidence(2, 3, 6))
     with pytest.raises(ValueError, match=r"^sharpness must be a number of 0 or more, not -1$"):
@@ -307,10 +287,9 @@ def test_embeddings_that_are_refused(shape, message):
 @pytest.mark.parametrize(("n_cells", "widths"), [(1, [8]), (2, [8, 16])])
 def test_embeddings_are_plain_or_lifted_for_this_number_of_cells(n_cells, widths):
     head, probs = random_head(n_cells=n_cells, n_states=4), distributions(1, 3, 4)
+    for width in widths:
+        assert head.values(probs, evidence(1, 3, width)).shape == (1, 3)
     message = rf"embeddings must have shape \(1, 3, 8\), or {widths[-1]} as its last entry, not \(1, 3,"
-    for width in (4, 8, 12, 16, 32):
-        if width in widths:
-            assert head.values(probs, evidence(1, 3, width)).shape == (1, 3)
-        else:
-            with pytest.raises(ValueError, match=message):
-                head.values(probs, evidence(1, 3, width))
+    for width in {4, 8, 12, 16, 32} - set(widths):
+        with pytest.raises(ValueError, match=message):
+            head.values(probs, evidence(1, 3, width))

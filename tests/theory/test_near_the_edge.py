@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from companion.evidence.exact.rational import rank as rational_rank
-from companion.evidence.random_models.section_3 import balanced
 from integers import whole
 from record import SLOW
 from witness import forward_backward
@@ -140,34 +139,16 @@ def test_no_predicate_is_wrong_near_the_edge(name):
         report, truth = CASES[name](np.random.default_rng(seed))
         assert report.verdict in (Verdict.CLOSE, Verdict.HOLDS if truth else Verdict.FAILS), (seed, str(report))
         seen[truth, report.verdict] += 1
-    print({f"{truth} {verdict.name}": count for (truth, verdict), count in seen.items()})  # with pytest -rP
     assert seen[True, Verdict.CLOSE] + seen[False, Verdict.CLOSE] <= (0 if name == "3.2" else MODELS / 10)
     true = sum(count for (truth, _), count in seen.items() if truth)
     assert MODELS / 10 < true < MODELS * 9 / 10
-
-
-@pytest.mark.parametrize(
-    ("name", "damaged"),
-    [
-        ("span_of", lambda honest, rest: honest(rest)._replace(error=0.0, certain=True)),
-        ("rounding", lambda honest, columns: 1e-30),  # no tolerance
-        ("exact_rank", lambda honest, columns: honest(columns) + 1),
-        ("exact_rank", lambda honest, columns: honest(columns) - 1),
-    ],
-)
-def test_a_damaged_rank_is_wrong_near_the_edge(name, damaged, monkeypatch):
-    monkeypatch.setattr(assumptions, name, partial(damaged, getattr(assumptions, name)))
-    drawn = itertools.product([CASES[name] for name in ("3.1", "4.2", "D.5")], range(400))
-    answers = (case(np.random.default_rng(seed)) for case, seed in drawn)
-    right = {True: (Verdict.CLOSE, Verdict.HOLDS), False: (Verdict.CLOSE, Verdict.FAILS)}
-    assert any(report.verdict not in right[truth] for report, truth in answers)
 
 
 C0, C1, B = (np.array(part) / 8 for part in ([4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [3, 1, 3, 1, 0]))
 
 
 @pytest.mark.parametrize("depth", [1, 3, 25, 45, 50])
-def test_a_basis_carries_its_error_into_the_verdict(depth, monkeypatch):
+def test_a_basis_carries_its_error_into_the_verdict(depth):
     """Columns c1, b and (1 - d) b + d c0 span c0, the recoverable one, exactly; at d = 2^-50 within rounding only."""
     table = np.stack([C0, C1, B, dyadic.towards(B, C0, depth)], 1)[:, None]
     model = MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), [1.0])
@@ -181,9 +162,6 @@ def test_a_basis_carries_its_error_into_the_verdict(depth, monkeypatch):
     assert report.verdict is Verdict.CLOSE
     with pytest.warns(UserWarning, match=r"^Assumption 4\.2 \(recoverable states\) is too close to tell: 1 columns"):
         theorem_4_3(model, [1.0], 0, [0])
-    span_of = assumptions.span_of
-    monkeypatch.setattr(assumptions, "span_of", lambda rest: span_of(rest)._replace(certain=True))
-    assert assumption_4_2(model, 0, [0]).verdict is Verdict.HOLDS  # and exactly it fails
 
 
 @pytest.mark.filterwarnings("ignore::hmmlib.theory.heads.UnsureHead")
@@ -271,9 +249,3 @@ def test_a_start_too_small_for_floats_is_too_close():
     rare = 1e-160  # state 1 is rare, and its way to state 2 too
     chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
     assert assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare])).verdict is Verdict.CLOSE
-
-
-def test_balanced_labels_are_never_decided_by_rounding():
-    assert balanced(torch.tensor([0.1, 0.1 + 2e-17, 0.1, 0.1 - 2e-17], dtype=torch.float64)).all()
-    assert balanced(torch.zeros(5, dtype=torch.float64)).all()
-    assert balanced(torch.tensor([0.0, 3.0, 1.0, 2.0], dtype=torch.float64)).tolist() == [False, True, False, True]
