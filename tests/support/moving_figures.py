@@ -8,10 +8,6 @@ from companion.figures import interactive
 import hmmlib
 from hmmlib.experiments.store import STORE
 
-PAGES = dict.fromkeys(["2-setting", "3-hmm", "3-1-prompt", "4-memory-hmm", "5-2-head-vs-prompt", "tuned-prompts"], 1)
-PAGES = {f"notebooks/{page}": count for page, count in PAGES.items()}
-PAGES["notebooks/4-1-attention-head"] = 2
-"""Interactive figures of each page."""
 WORDS = ["a", "the", "cow", "horse", "barn", "field"]
 
 

@@ -16,7 +16,7 @@ from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.models.families import nearly_dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory import heads
+from hmmlib.theory import heads, theorems
 from hmmlib.theory.assumptions import AssumptionError, assumption_3_2, essential_states
 from hmmlib.theory.theorems import claim_d_3, ground_truth, theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
 
@@ -84,11 +84,13 @@ def with_memory(rng, name):
     return possible, targets, head.label(*read), head.sure(*read), ground_truth(model, mu, texts) >= 0
 
 
-@pytest.mark.parametrize("name", TIES)
-def test_no_label_is_wrong_at_a_tie_or_beside_one(name):
-    """Nor is a head sure of a tie, or unsure of anything else."""
+def count(name, ties, to_the_end=True):
+    """Of at least so many exact ties, and texts beside them: how many labels are wrong, and how the head knew.
+
+    Or else until the first is wrong.
+    """
     seed, seen = 0, Counter()
-    while seen["ties"] < TIES[name]:
+    while seen["ties"] < ties and (to_the_end or not seen["wrong"] + seen["sure ties"]):
         seed += 1
         try:
             found = (vanilla if name < "4" else with_memory)(np.random.default_rng(seed), name)
@@ -100,8 +102,33 @@ def test_no_label_is_wrong_at_a_tie_or_beside_one(name):
                 seen["wrong"] += (bool(label) != (target >= 0)) + (bool(truth) != (target >= 0))
                 seen["sure ties"] += bool(sure) and target == 0
                 seen["guessed"] += not sure and target != 0
+    return seen
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_no_label_is_wrong_at_a_tie_or_beside_one(name):
+    seen = count(name, TIES[name])
+    print(name, dict(seen))  # with pytest -rP
     assert (seen["wrong"], seen["sure ties"], seen["guessed"]) == (0, 0, 0)
     assert seen["others"] > seen["ties"] / 2
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_without_rounding_in_its_bound_ties_are_mislabelled(name, monkeypatch):
+    for place in (heads, theorems):
+        monkeypatch.setattr(place, "unit", lambda dtype, length=1: 0.0)
+    seen = count(name, 100, to_the_end=False)
+    assert seen["wrong"] + seen["sure ties"]
+
+
+@pytest.mark.parametrize("name", ["3.3", "3.6"])
+def test_zero_by_the_size_of_the_weights_alone_mislabels_ties(name, monkeypatch):
+    monkeypatch.setattr(
+        heads.LinearHead, "_scored", lambda self, p, length: (p @ self.weights, 2.0**-48 * (p @ self.weights.abs()))
+    )
+    monkeypatch.setattr(heads, "STEPS", 1)  # then weights that should be zero are not
+    seen = count(name, 300, to_the_end=False)
+    assert seen["wrong"] + seen["sure ties"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from constructions import check_4, mixed_inputs, telling_inputs, weights_on
+from constructions import behind_gap, check_3_6, check_4, mixed_inputs, telling_inputs, weights_on
 from record import SLOW
 from witness import forward_backward
 
@@ -14,6 +14,8 @@ from hmmlib.models.families import (
     essential_hmm,
     essential_twins,
     hidden_twins,
+    nearly_dependent_hmm,
+    non_degenerate_hmm,
     parity_memory_hmm,
     recoverable_memory_hmm,
     recoverable_twins,
@@ -39,18 +41,61 @@ from hmmlib.theory.theorems import (
     theorem_4_3,
     theorem_4_6,
 )
+from hmmlib.validation import MASK
+
+# Theorem 3.3
+
+FAMILIES = {
+    "non-degenerate": lambda seed: non_degenerate_hmm(1 + seed % 6, 1 + seed % 6 + seed % 3, seed),
+    "no zeros": lambda seed: non_degenerate_hmm(2 + seed % 7, 10, seed, zeros=0.0),
+    "gap 1e-2": lambda seed: nearly_dependent_hmm(2 + seed % 4, 7, 1e-2, seed),
+    "gap 1e-6": lambda seed: nearly_dependent_hmm(2 + seed % 4, 7, 1e-6, seed),
+    "appendix E": lambda seed: random_hmm(1 + seed % 10, 10, seed),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_theorem_3_3(family):
+    """The score is r_x μᵀP[H_0 | x], up to rounding that the condition of W magnifies."""
+    found = 0
+    for seed in range(170 if SLOW else 20):
+        model, rng = FAMILIES[family](seed), np.random.default_rng(seed)
+        if not (assumptions.assumption_3_1(model) and assumptions.assumption_3_2(model)):
+            assert family == "appendix E", seed
+            continue
+        mu = torch.as_tensor(rng.standard_normal(model.n_states) * rng.choice([1e-3, 1.0, 1e3]))
+        tokens, head = model.sample(6, int(rng.integers(1, 7)), seed).tokens, theorem_3_3(model, mu)
+        bound = 1e-13 * head.condition * (mu / claim_b_1(model, 1)).abs().max()
+        probs = masked_token_probs(model, behind_gap(tokens))[:, 0]
+        for x, score, label in zip(tokens.tolist(), head(probs), head.label(probs), strict=True):
+            alone, hat = forward_backward(model, x), forward_backward(model, [MASK, *x])
+            want = alone.start @ mu.numpy() / hat.left[0]
+            assert abs(score - want) <= bound, seed
+            assert label.item() == (want >= 0) or abs(want) <= bound, seed
+        assert head.condition == pytest.approx(np.linalg.cond(model.emission.numpy()), rel=1e-3)
+        found += 1
+    assert found > 5
+
 
 # Theorem 3.6
 
 
-def test_the_prompt_of_theorem_3_6_is_1_at_the_states_from_which_a_step_surely_leads_into_the_set():
+@pytest.mark.parametrize("length", [1, 12])
+def test_theorem_3_6_on_long_inputs_and_larger_models(length):
+    seen, excluded = 0, 0
     for seed in range(16):
         n_states, n_tokens = 1 + seed % 6, 2 + seed % 4
-        model, essential = essential_hmm(n_states, n_tokens, 1 + seed % min(n_states, n_tokens), seed, zeros=0.6)
-        prompt, head = theorem_3_6(model, weights_on(essential, n_states, seed), essential)
+        n_essential = 1 + seed % min(n_states, n_tokens)
+        model, essential = essential_hmm(n_states, n_tokens, n_essential, seed, zeros=[0.3, 0.6, 0.85][seed % 3])
+        mu = weights_on(essential, n_states, seed)
+        possible, both = check_3_6(model, mu, essential, mixed_inputs(model, length, seed))
+        seen, excluded = seen + both, excluded + possible - both
+        prompt, head = theorem_3_6(model, mu, essential)
         assert head.condition == pytest.approx(np.linalg.cond(model.emission[:, essential].numpy()))
         outside = [h for h in range(n_states) if h not in essential]
         assert prompt.tolist() == [float(not model.transition[outside, h].any()) for h in range(n_states)]
+    assert seen > 50
+    assert excluded > 0 or length == 1
 
 
 # Theorems 4.3 and 4.6
@@ -307,11 +352,23 @@ def test_broken_assumptions_are_named():
     assert theorem_3_6(GOOD, [1.0, -1.0, 0.0], [0, 1])[0].tolist() == [1, 0, 0]
 
 
+def test_a_prompt_can_do_what_a_head_alone_cannot():
+    """Columns that depend on each other at a value outside supp(μ): 4.2 is broken, D.5 is not."""
+    model, cell, syntax, kept = recoverable_memory_hmm(1, 3, 2, 1, 2, 1, stationary=True)
+    state, other = syntax[0], next(m for m in range(3) if m not in kept)
+    emission = model.emission.clone()
+    emission[:, other, state] = emission[:, kept, state].mean(1)
+    model, mu = MemoryHMM(model.transition, emission, model.initial, model.memory), weights_on(kept, 3, 1)
+    with pytest.raises(assumptions.AssumptionError, match=r"Assumption 4\.2"):
+        theorem_4_3(model, mu, cell, syntax)
+    check_4(model, mu, cell, syntax, mixed_inputs(model, 6, 0), *theorem_4_6(model, mu, cell, syntax))
+
+
 def test_cells_and_states_that_do_not_fit_are_refused():
-    two, text = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)[0], [[0]]
+    two, mu, text = recoverable_memory_hmm(2, 2, 2, 1, 2, 0)[0], [1.0, -1.0], [[0]]
     for call, message in [
-        (lambda: prompt_d_6(two, [1.0, -1.0], 2), "cell must be an integer from 0 to 1, not 2$"),
-        (lambda: ground_truth(two, [1.0, -1.0], text, 2), "cell must be an integer from 0 to 1, not 2$"),
+        (lambda: prompt_d_6(two, mu, 2), "cell must be an integer from 0 to 1, not 2$"),
+        (lambda: ground_truth(two, mu, text, 2), "cell must be an integer from 0 to 1, not 2$"),
         (lambda: ground_truth(GOOD, [1.0, 0, 0], text, 1), "cell must be an integer from 0 to 0, not 1$"),
         (lambda: concentrated(two, text, 0, [2]), "each of syntax must be an integer from 0 to 1, not 2$"),
         (lambda: theorem_3_6(GOOD, [1.0, 0, 0], [3]), "each of essential must be an integer from 0 to 2, not 3$"),
