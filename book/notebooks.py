@@ -34,9 +34,11 @@ ROOT = Path(__file__).resolve().parent.parent
 EXECUTED = ROOT / "build" / "executed" / "notebooks"
 INJECTED = "injected-parameters"
 BOOTSTRAP = """\
-# Where hmmlib is missing, as in Colab, install it; anywhere else this cell does nothing.
+# Where hmmlib is missing, as in Colab, install it. Threads of torch, imported later, shall not spin beside other work.
 import importlib.util
+import os
 
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if importlib.util.find_spec("hmmlib") is None:
     %pip install -q "hmmlib @ git+{address}@{tag}"
 """

@@ -41,6 +41,8 @@ What checks the paper's statements, and the figures of the book, are in the pack
 import importlib
 import os
 import re
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,10 @@ __version__ = "0.3.0"
 
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
 # 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.
+if sys.platform == "linux" and "torch" in sys.modules and "GOMP_SPINCOUNT" not in os.environ:
+    if sys.modules["torch"].get_num_threads() > 1:
+        slow = "Beside other work a step of training may take 20 times as long, as the threads of torch spin"
+        warnings.warn(f"{slow}: import hmmlib before torch, or set GOMP_SPINCOUNT=1000.", stacklevel=2)
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # cuBLAS gives the same sums each time only with a workspace of a fixed size.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

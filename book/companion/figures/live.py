@@ -109,4 +109,10 @@ def measured(preset: str, trials: int, minutes: float, device: str, also: Sequen
     """
     specs = panel_specs(preset, "left", trials)
     results = gather(specs, deadline(minutes or MINUTES[preset]), device, stores.BEYOND, also=also)
-    return [result for result in results if all(getattr(result, name) for name in also)]
+    found = [result for result in results if all(getattr(result, name) for name in also)]
+    if not found:
+        asked = "".join(f" --also {name}" for name in also)
+        print("What this page shows of trials is missing: none was done in time. Give it more `minutes`, or run")
+        print(f"python -m hmmlib trial --panel left --missing --preset {preset} --trials {trials}{asked}", end=" ")
+        print(f"--store {_here(stores.BEYOND)[0]}")
+    return found
