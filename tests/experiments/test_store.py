@@ -163,12 +163,12 @@ def test_each_committed_file_makes_sense_and_is_saved_to_the_same_bytes_and_none
     quick = set()
     for path in files:
         name, one = path.relative_to(STORE).as_posix(), load_result(path)
-        assert re.fullmatch(r"((beyond|choices)/)?[a-z-]+/[0-9a-f]{16}\.json", name)
+        assert re.fullmatch(r"((beyond|choices|refits)/)?[a-z-]+/[0-9a-f]{16}\.json", name)
         assert re.fullmatch(r"[0-9a-f]{12}", one.environment["commit"] or ""), "a tree with uncommitted changes"
         assert one.excess_loss > -0.02
         again = save_result(one, tmp_path)
         assert (again.name, again.read_bytes()) == (path.name, path.read_bytes())
-        assert ("choices" in path.parts) == (one.spec.seed >= 1000)
+        assert ("choices" in path.parts) == (1000 <= one.spec.seed < 3000)
         quick |= {one.spec} if name.startswith("quick/") else set()
     missing = {*panel_specs("quick", "left", 20), *panel_specs("quick", "right", 5)} - quick
     assert not missing, f"{len(missing)} are missing: python -m hmmlib trial --panel left --missing"

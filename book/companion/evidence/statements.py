@@ -18,7 +18,7 @@ SECTION_3, PROMPT = "notebooks/3-hmm", "notebooks/3-1-prompt"
 ATTENTION, MEMORY_PROMPT = "notebooks/4-1-attention-head", "notebooks/4-2-memory-prompt"
 APPENDIX_B, APPENDIX_C = "notebooks/appendix-b", "notebooks/appendix-c"
 APPENDIX_D, APPENDIX_D_3 = "notebooks/appendix-d", "notebooks/appendix-d-3"
-TUNED_PROMPT, SOLVABLE = "notebooks/tuned-prompts", "notebooks/solvable"
+SOLVABLE = "notebooks/solvable"
 
 CHECKS = vars(section_3) | vars(appendix_d1) | vars(appendix_d3) | vars(assumptions) | vars(ours)
 KINDS = {"Assumption": "asm", "Theorem": "thm", "Proposition": "prop", "Claim": "claim", "Lemma": "lem"}
@@ -175,7 +175,7 @@ STATEMENTS = (
     Statement("Several classes", SOLVABLE,
         "With independent columns of W, one head for each class ranks the classes of every possible x as μₖᵀp does.",
         "one rₓ for all classes", "ours-cor-O-5", least_share=0.4),  # one class may win on all short inputs
-    Statement("Relabelling", TUNED_PROMPT,
+    Statement("Relabelling", SOLVABLE,
         "|H||X| gated units output W p without a prompt, and R p with one, for any R that gives each state one "
         "token.",
         "the gates", "ours-prop-O-1"),
