@@ -81,8 +81,8 @@ def _of_project() -> tuple[Path, ...]:
 PROJECT = _of_project()
 """Where results are written and looked for when no store is named."""
 BEYOND, CHOICES, REFITS = (tuple(folder / name for folder in PROJECT) for name in ("beyond", "choices", "refits"))
-"""The same for trials of networks from another machine, for those by which settings were chosen, on other seeds, and for
-the paper's chains with later fits."""
+"""The same for trials of networks from another machine, for those by which settings were chosen, on other seeds, and
+for the paper's chains with later fits."""
 
 
 def as_store(store: Store) -> tuple[Path, ...]:
