@@ -145,7 +145,7 @@ def check_result(result: TrialResult) -> None:
             phases.add(one.phase)
             if name in result.added:
                 checked(name, one.kinds[name], value)
-            elif value is None and not name.startswith("built_"):
+            elif value is None and not name.startswith(("built_", "ladder_prompt")):
                 raise ValueError(f"{name} must be there for such a trial, not None")
     checked("environment", dict[Line, Line | int | None], result.environment)
     checked("environment", ENVIRONMENT, result.environment)
