@@ -35,7 +35,7 @@ from hmmlib.training.pretraining import pretrain
 from hmmlib.validation import of_type, one_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrialResult:
     """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase, in the
     call that finished it.
@@ -83,6 +83,11 @@ class TrialResult:
         if name in measurements.measured_names():
             return self.added.get(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        names = "head_accuracy", "prompt_accuracy", "attention_accuracy", "majority_rate"
+        shares = ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        return f"TrialResult({self.spec.preset}, n_states={self.spec.n_states}, seed={self.spec.seed}: {shares}, …)"
 
     @property
     def excess_loss(self) -> float:
