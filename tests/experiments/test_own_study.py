@@ -30,6 +30,7 @@ from hmmlib import (
     tune_prompt,
 )
 from hmmlib.__main__ import app
+from hmmlib.experiments.measurements import MEASUREMENTS, Measurement
 from hmmlib.experiments.results import as_table, share_learned
 from hmmlib.experiments.store import STORE, load_results, save_result
 from hmmlib.experiments.sweeps import run_missing
@@ -182,3 +183,14 @@ def test_stored_results_are_exported_as_a_table(tmp_path):
             assert (list(written), len(written)) == (list(read), 1)
             assert written.head_accuracy[0] == read.head_accuracy[0]
     assert "FILE must end in .csv or .parquet, not 'all.txt'" in " ".join(done.output.split())
+
+
+def test_ones_own_measurement_is_read_where_it_is_not_known(tmp_path):
+    Measurement("my_share")(lambda task: dict(my_share=0.25))
+    try:
+        save_result(run_trial(SPEC, parts=Parts(model=own_model)), tmp_path)
+    finally:
+        MEASUREMENTS.pop()
+    assert results("smoke", tmp_path).my_share.tolist() == [0.25]
+    (found,) = load_results("smoke", tmp_path)
+    assert load_results("smoke", save_result(found, tmp_path / "again").parents[1]) == [found]
