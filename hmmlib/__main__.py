@@ -1,4 +1,4 @@
-"""The command line: python -m hmmlib ledger | trial | sweep | info."""
+"""The command line: python -m hmmlib ledger | trial | sweep | export | info."""
 
 from __future__ import annotations
 
@@ -259,6 +259,28 @@ def sweep(
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmlib: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
     _conclude(outcome, specs)
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="FILE.csv or FILE.parquet, which is written")],
+    preset: Annotated[Literal[tuple(PRESETS)] | None, typer.Option(help="its results only")] = None,
+    store: Store = None,
+) -> None:
+    """Write the table of stored results, a row for each trial, as `hmmlib.results` gives it."""
+    from hmmlib.experiments.results import as_table
+    from hmmlib.experiments.store import PROJECT, load_results
+
+    with usage_errors():
+        if file.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"FILE must end in .csv or .parquet, not {file.name!r}")
+    presets = [preset] if preset else PRESETS
+    table = as_table(result for name in presets for result in load_results(name, store or PROJECT))
+    try:
+        table.to_csv(file, index=False) if file.suffix == ".csv" else table.to_parquet(file, index=False)
+    except ImportError:
+        raise SystemExit("hmmlib: parquet needs pyarrow: pip install pyarrow, or name a FILE.csv") from None
+    line(f"{len(table)} trials, {len(table.columns)} columns: {file}")
 
 
 @app.command()

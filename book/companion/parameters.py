@@ -64,7 +64,8 @@ def _message(item: dict) -> str:
     """One of pydantic's errors, with the parameter's name in front and what was given behind."""
     where = "".join(f"[{part}]" if isinstance(part, int) else part for part in item["loc"])
     given = "" if item["type"] == "missing" else f", not {item['input']!r}"
-    return f"parameter {where!r}: {item['msg']}{given}"
+    example = '; a list is given as "[4, 8]"' if item["type"] == "list_type" else ""
+    return f"parameter {where!r}: {item['msg']}{given}{example}"
 
 
 def check(namespace: dict, **declared) -> None:

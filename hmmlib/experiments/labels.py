@@ -41,6 +41,11 @@ class Task(NamedTuple):
         """Training, validation and test part of what has one entry for each sequence."""
         return values.split(self.sizes)
 
+    def has_labels_of_mu(self) -> bool:
+        """Whether the labels are those of μ, where μᵀ(posterior) ≥ 0: of others, what theory builds says nothing."""
+        fits = self.mu.shape == self.posteriors.shape[1:]
+        return fits and bool(((self.posteriors.to(self.mu) @ self.mu >= 0) == self.labels).all())
+
 
 def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") -> Tensor:
     """Task weights μ, (n,): the difference of the two rows of a 2 × n matrix with six standard normal entries.

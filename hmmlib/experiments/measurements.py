@@ -98,6 +98,23 @@ def masked_losses(spec: TrialSpec, model: HMM | MemoryHMM, network: Module, seed
     return dict(zip(("network_loss", "best_loss"), losses, strict=True))
 
 
+@Measurement(phase="exact model", frequency_loss=Amount)
+def frequency_loss(spec: TrialSpec, model: HMM | MemoryHMM) -> dict:
+    """The loss of always predicting a token by its frequency, nats: who has learned no more than that has this one."""
+    return dict(frequency_loss=entropy_of_frequencies(model, spec.document_length or spec.length))
+
+
+def entropy_of_frequencies(model: HMM | MemoryHMM, length: int) -> float:
+    """The entropy of the frequencies of tokens in texts of that length, nats."""
+    states = torch.stack([model.marginal(at) for at in range(1, length + 1)]).mean(0)
+    values = torch.ones(1, 1, dtype=model.dtype)  # P[M_j = m], (cells, |M|)
+    if isinstance(model, MemoryHMM):
+        joint = (model.memory.movedim(cell, 0) for cell in range(model.n_cells))
+        values = torch.stack([table.reshape(len(table), -1).sum(1) for table in joint])
+    weights = values.repeat_interleave(model.n_states // len(values), 0).T * states
+    return torch.special.entr(model.emission.flatten(1) @ weights.flatten()).sum().item()
+
+
 @Measurement("majority_rate", "redraws", phase="exact model")
 def balance(task: Task) -> dict:
     """The share of the more frequent test label, and how often μ was drawn again."""
@@ -171,20 +188,21 @@ class Built:
 class ExactTrial:
     """Test accuracies at one size |H|: of the more frequent label, of what was trained, and of what a theorem builds.
 
-    `theorem_3_3` and `theorem_3_6` are None where the assumption does not certainly hold; `refusal` is why.
-    `n_essential` is the size of the set H* of Theorem 3.6. `prompt` is the trained u.
+    `theorem_3_3` and `theorem_3_6` are None where the assumption does not certainly hold, and where the labels are not
+    those of the task's μ; `refusal` is why. `n_essential` is the size of the set H* of Theorem 3.6. `prompt` is the
+    trained u: None, with its accuracy, where P[H_0] is zero in some state, as (3.3) divides by it.
     """
 
     n_states: int
     seed: int
     majority: float
     head: float
-    prompt_and_head: float
+    prompt_and_head: float | None
     theorem_3_3: Built | None
     theorem_3_6: Built | None
     n_essential: int | None
     refusal: str
-    prompt: list[float]
+    prompt: list[float] | None
 
 
 def ladder_plan(preset: str) -> tuning.Tuning:
@@ -238,22 +256,26 @@ def tune_on_exact_outputs(
         return tuning.probs_behind_prompt(origin, posteriors, prompt)
 
     head = tuning.tune_head(train, train_labels, plan, seed)
-    prompt, head_behind = tuning.tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
-    essential = essential_states(origin, task.mu)
-    linear, refusal = built_if_certain(theory.head, model, task.mu)
-    prompted, _ = built_if_certain(theorem_3_6, origin, task.mu, essential) if essential else (None, "")
+    prompt = linear = prompted = None
+    if origin.initial.all():
+        prompt, head_behind = tuning.tune_exact_prompt(origin, train_posteriors, train_labels, plan, seed)
+    refusal = "the labels are not those of the task's μ"
+    if task.has_labels_of_mu():
+        essential = essential_states(origin, task.mu)
+        linear, refusal = built_if_certain(theory.head, model, task.mu)
+        prompted, _ = built_if_certain(theorem_3_6, origin, task.mu, essential) if essential else (None, "")
     share = labels.double().mean().item()
     return ExactTrial(
         n_states=model.n_states,
         seed=seed,
         majority=max(share, 1 - share),
         head=tuning.accuracy(head, test, labels),
-        prompt_and_head=tuning.accuracy(head_behind, behind(prompt), labels),
+        prompt_and_head=None if prompt is None else tuning.accuracy(head_behind, behind(prompt), labels),
         theorem_3_3=linear and Built.judge(linear, test, labels),
         theorem_3_6=prompted and Built.judge(prompted[1], behind(prompted[0]), labels),
         n_essential=prompted and len(essential),
         refusal=refusal,
-        prompt=prompt.tolist(),
+        prompt=None if prompt is None else prompt.tolist(),
     )
 
 
@@ -268,7 +290,7 @@ def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: 
     return dict(zip(LADDER, (found.head, found.prompt_and_head, *built), strict=True))
 
 
-@Measurement(vanilla=True, on_request=True, exact_prompt_accuracy=Share)
+@Measurement(vanilla=True, on_request=True, exact_prompt_accuracy=Share | None)
 def exact_prompt(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: Seeds) -> dict:
     """Accuracy behind one prompt vector on the exact Ḡ, tuned with the passes, batches and rates of the network's."""
     found = tune_on_exact_outputs(model, task, exact[:, 0], spec.tuning(), seeds["tuning"], spec.labels)

@@ -11,10 +11,10 @@ from importlib.resources import files
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas import DataFrame
 
-from hmmlib.experiments.presets import PANELS, PRESETS, TRIALS
+from hmmlib.experiments.measurements import entropy_of_frequencies
+from hmmlib.experiments.presets import PANELS, TRIALS
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import PROJECT, Store, load_results
 from hmmlib.experiments.trials import ORIGINAL, TrialResult, draw_model
@@ -24,6 +24,8 @@ MODEL_FIELDS = ("preset", "n_states", "seed", "n_memory")
 """Fields of a spec that `changes` does not name."""
 TEXT_FIELDS = (*MODEL_FIELDS, "n_tokens", "temperature", "permutations")
 """The fields of a spec that fix the model, which is drawn for `share_learned`."""
+CLEAR = 5
+"""Standard errors of a mean loss, at a deviation of one nat for each masked token."""
 
 
 def results(preset: str, folder: Store | None = None) -> DataFrame:
@@ -49,12 +51,11 @@ def results(preset: str, folder: Store | None = None) -> DataFrame:
 
 def as_table(results: Iterable[TrialResult]) -> DataFrame:
     """The same table of results that are at hand."""
-    usual, rows = {preset: vars(TrialSpec(preset)) for preset in PRESETS}, []
+    rows = []
     for result in results:
-        spec = vars(result.spec)
-        changes = {name: value for name, value in spec.items() if value != usual[spec["preset"]][name]}
-        words = " ".join(f"{name}={value}" for name, value in changes.items() if name not in MODEL_FIELDS)
-        row = spec | {"changes": words} | vars(result) | result.added
+        changes = result.spec.changes().items()
+        words = " ".join(f"{name}={value}" for name, value in changes if name not in MODEL_FIELDS)
+        row = vars(result.spec) | {"changes": words} | vars(result) | result.added
         rows.append({name: row[name] for name in row if name not in ("spec", "added")})
     first = [*(field.name for field in dataclasses.fields(TrialSpec)), "changes", *ORIGINAL]
     table = pd.json_normalize(rows).fillna(math.nan)
@@ -153,23 +154,22 @@ def share_learned(table: DataFrame) -> pd.Series:
     """The share of what there was to learn that the network of each trial has learned, a column for a table of results.
 
     It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the exact G's, and
-    below 0 where it is worse than those frequencies. The models are drawn for it: 2 to 20 ms each.
+    below 0 where it is worse than those frequencies. It is NaN where those two differ by less than CLEAR standard
+    errors of a loss, and for older results of a reader's own parts, which have not stored the first of the two. For
+    other older results the models are drawn again: 2 to 20 ms each.
     """
     positions = table.document_length.where(table.document_length > 0, table.length)
-    rows = zip(positions, *(table[name] for name in TEXT_FIELDS), strict=True)
-    guess = [_entropy_of_frequencies(*row) for row in rows]
-    return (guess - table.network_loss) / (guess - table.best_loss)
+    stored = table.get("frequency_loss", pd.Series(math.nan, table.index))
+    rows = zip(stored, table.own, positions, *(table[name] for name in TEXT_FIELDS), strict=True)
+    guess = [_frequency_loss(*row) if math.isnan(loss) and not own else loss for loss, own, *row in rows]
+    gap, masked = guess - table.best_loss, (table.length * table.masked).round().clip(lower=1) * table.evaluation
+    return ((guess - table.network_loss) / gap).where(gap > CLEAR / masked**0.5)
 
 
 @cache
-def _entropy_of_frequencies(positions: int, *of_one_text) -> float:
-    """Of the tokens of a trial's model, in nats, over so many positions of a text."""
-    spec = TrialSpec(**dict(zip(TEXT_FIELDS, of_one_text, strict=True)))
-    model = draw_model(spec)
-    states = torch.stack([model.marginal(at) for at in range(1, positions + 1)]).mean(0)
-    memory = model.memory if spec.n_memory > 1 else torch.ones(1, dtype=states.dtype)
-    emission = model.emission.reshape(spec.n_tokens, spec.n_memory, spec.n_states)
-    return torch.special.entr(torch.einsum("xmh,m,h->x", emission, memory, states)).sum().item()
+def _frequency_loss(length: int, *of_one_text) -> float:
+    """That of a trial of the library's own model."""
+    return entropy_of_frequencies(draw_model(TrialSpec(**dict(zip(TEXT_FIELDS, of_one_text, strict=True)))), length)
 
 
 def published(panel: str) -> DataFrame:

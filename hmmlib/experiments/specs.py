@@ -158,12 +158,16 @@ class TrialSpec:
     own: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$")] = field_added_later(default="")
 
     def __post_init__(self) -> None:
-        preset = PRESETS[one_of("preset", self.preset, PRESETS)]
+        preset, all_given = PRESETS[one_of("preset", self.preset, PRESETS)], FROM_PRESET not in vars(self).values()
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value is FROM_PRESET:
                 value = preset.get(field.name, field.metadata.get(ADDED_LATER, field.default))
             object.__setattr__(self, field.name, checked(field.name, TYPES[field.name], value))
+        others = [name for name, numbers in PRESETS.items() if numbers.items() <= vars(self).items()]
+        if all_given and others and self.preset not in others:
+            found = f"all numbers are those of {others[0]}, as dataclasses.replace hands them on"
+            raise ValueError(f"preset is {self.preset!r}, but {found}: use spec.replace(preset={self.preset!r})")
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
         if self.length < (needed := self.task_length + self.prompt_length):
@@ -175,6 +179,15 @@ class TrialSpec:
         """The fields that hash and files have: all but those that were added later and have their default."""
         later = {field.name: field.metadata.get(ADDED_LATER) for field in dataclasses.fields(self)}
         return {name: value for name, value in vars(self).items() if later[name] != value}
+
+    def changes(self) -> dict[str, int | float | str]:
+        """The fields that differ from those of TrialSpec(preset), with their values."""
+        usual = vars(_usual(self.preset))
+        return {name: value for name, value in vars(self).items() if value != usual[name]}
+
+    def replace(self, **changes) -> TrialSpec:
+        """The spec with other fields; of another preset, it has that one's numbers where it had its own preset's."""
+        return TrialSpec(**{"preset": self.preset} | self.changes() | changes)
 
     @property
     def hash(self) -> str:
@@ -204,6 +217,7 @@ class TrialSpec:
         return Tuning(self.epochs, self.tuning_batch, self.head_rate, self.prompt_rate, self.tuning_warmup)
 
 
+_usual = cache(TrialSpec)
 TYPES = get_type_hints(TrialSpec, include_extras=True)
 """The type of each field, in the order of the fields."""
 

@@ -146,7 +146,7 @@ def check_result(result: TrialResult) -> None:
             phases.add(one.phase)
             if name in result.added:
                 checked(name, one.kinds[name], value)
-            elif value is None and not name.startswith("built_"):
+            elif value is None and not name.startswith(("built_", "ladder_prompt")):
                 raise ValueError(f"{name} must be there for such a trial, not None")
     checked("environment", dict[Line, Line | int | None], result.environment)
     checked("environment", ENVIRONMENT, result.environment)
@@ -219,9 +219,12 @@ def load_result(path: Path) -> TrialResult:
 def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
     """All stored results of a preset, ordered by memory values, hidden states, then seed; `results` has their table.
 
-    Of several folders the first one's file counts. ValueError for an unknown preset, or a file that is no result.
+    Of several folders the first one's file counts. ValueError for an unknown preset, or a file that is no result;
+    FileNotFoundError for a single folder that is not there.
     """
     one_of("preset", preset, PRESETS)
+    if not isinstance(store, tuple) and not as_store(store)[0].exists():
+        raise FileNotFoundError(f"store must be a folder with results, and there is no {store}")
     folders = as_store(tuple(folder / preset for folder in as_store(store)))
     files = {path.name: path for folder in reversed(folders) for path in sorted(folder.glob("[0-9a-f]*.json"))}
     return sorted(map(load_result, files.values()), key=attrgetter("spec.n_memory", "spec.n_states", "spec.seed"))

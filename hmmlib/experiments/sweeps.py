@@ -35,6 +35,9 @@ from hmmlib.files import writable_folder
 from hmmlib.training import checkpoints
 from hmmlib.validation import integer, number, of_type
 
+FOR_GPUS = {"gpu", "paper", "released-code"}
+"""Presets whose trials take hours or days on a CPU."""
+
 
 @dataclass
 class Outcome:
@@ -250,12 +253,15 @@ def run_missing(
         ValueError: there is no such device, a trial fits on no node, or a file in the store is no result.
         KeyboardInterrupt: it was interrupted; notes say what is kept of the trials that were running.
     """
-    (backend.as_name if cluster else backend.pick)(device)
+    on_cpu = not cluster and backend.pick(device).type == "cpu"
+    backend.as_name(device)
     integer("workers", workers, 1)
     specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in specs))
     sweep = _Sweep(specs, (as_store(store), rerun, on_request(also)), log)
     networks = networks and writable_folder("networks", networks)
     trial = partial(run_or_measure, store=sweep.store, device=device, networks=networks, parts=parts)
+    if on_cpu and (large := sorted({spec.preset for spec in sweep.queue} & FOR_GPUS)):
+        log(f"{', '.join(large)} is for a GPU, and this runs on a CPU: a trial takes hours or days there")
     workers = min(workers, len(sweep.queue))
     if sweep.queue and cluster:
         cluster.connect(device)

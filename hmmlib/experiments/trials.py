@@ -35,7 +35,7 @@ from hmmlib.training.pretraining import pretrain
 from hmmlib.validation import of_type, one_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrialResult:
     """What a trial measured. Losses and divergence in nats; accuracies and rates as shares; `seconds` by phase, in the
     call that finished it.
@@ -83,6 +83,11 @@ class TrialResult:
         if name in measurements.measured_names():
             return self.added.get(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        names = "head_accuracy", "prompt_accuracy", "attention_accuracy", "majority_rate"
+        shares = ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        return f"TrialResult({self.spec.preset}, n_states={self.spec.n_states}, seed={self.spec.seed}: {shares}, …)"
 
     @property
     def excess_loss(self) -> float:
@@ -194,11 +199,13 @@ class Trial:
 
     @cached_property
     def model(self) -> HMM | MemoryHMM:
-        return (self.parts.model or draw_model)(self.spec)
+        model = (self.parts.model or draw_model)(self.spec)
+        return of_type("what Parts.model gives", model, HMM, MemoryHMM).to("cpu", torch.float64)
 
     @cached_property
     def task(self) -> labels.Task:
-        return (self.parts.task or draw_trial_task)(self.spec, self.model)
+        task = (self.parts.task or draw_trial_task)(self.spec, self.model)
+        return of_type("what Parts.task gives", task, labels.Task)
 
     @cached_property
     def exact(self) -> Tensor:
@@ -248,7 +255,8 @@ class Trial:
         (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
         spec, how = self.spec, (tokens, truth, self.spec.tuning(), self.seeds["tuning"])
         if self.parts.tuner:
-            return self.parts.tuner(readers.as_reader(self.network), *how, self.before_step)
+            tuned = self.parts.tuner(readers.as_reader(self.network), *how, self.before_step)
+            return of_type("what Parts.tuner gives", tuned, Tuned)
         return tune(spec.tuner, self.network, *how, spec.prompt_length, spec.prompt_start, spec.rank, self.before_step)
 
     @cached_property
@@ -321,9 +329,9 @@ def run_trial(
     asked = measurements.measurements_of(on_request(also))
     to_measure = [one for one in measurements.MEASUREMENTS if one in asked or not one.on_request]
     trial = Trial(spec, to_measure, on_progress, device, checkpoint, networks, parts)
+    _ = trial.exact  # where model and task do not fit each other, that is an error before the network is pretrained
     network = trial.network
     trial.end_phase("pretraining")
-    _ = trial.exact  # its seconds are the exact model's
     measured = trial.run_measurements()
     if bert.fingerprint(network) != measured["backbone"]:
         raise RuntimeError("tuning changed the network, which must stay frozen")

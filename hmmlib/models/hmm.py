@@ -179,7 +179,7 @@ class _Chain:
         return torch.zeros_like(self.initial).index_copy(0, closed, law)
 
     def sample(
-        self, n: int, length: int, seed: int | torch.Generator = 0, states: bool = True,
+        self, n: int, length: int, seed: int | torch.Generator, states: bool = True,
         dtype: torch.dtype = torch.int64,
     ) -> Sample:  # fmt: skip
         """Draw `n` independent sequences of `length` tokens. In a memory model each has a memory, drawn once and kept.
@@ -198,7 +198,7 @@ class _Chain:
         return Sample(*draw(*tables, known, length, generator, states, dtype), memory)
 
     def stream(
-        self, n: int, length: int, seed: int | torch.Generator = 0, block: int = 1024, dtype: torch.dtype = torch.int64
+        self, n: int, length: int, seed: int | torch.Generator, block: int = 1024, dtype: torch.dtype = torch.int64
     ) -> Iterator[Tensor]:
         """Draw the tokens of `n` sequences, and give out `block` of them at a time; the last block may be smaller.
 

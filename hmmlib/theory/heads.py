@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.models.hmm import unlift
-from hmmlib.validation import as_tensor, integer, number, of_shape
+from hmmlib.validation import as_labels, as_tensor, integer, number, of_shape
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -118,6 +118,13 @@ class LinearHead:
     def label(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Bool[Tensor, " n"]:
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs, length) >= 0
+
+    predict = label
+
+    def score(self, probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> float:
+        """The share of `labels` that `predict` gives. Scores b·p are what the head gives when it is called."""
+        found = self.predict(probs)
+        return (found == as_labels(labels, len(found)).to(found.device)).double().mean().item()
 
     def bound(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:
         """By how much a score may be off, (n,): rounding of `probs` and of the sum, and the error of the weights."""

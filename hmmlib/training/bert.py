@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the network; `max_length` counts positions, a prompt's included.
+    """Sizes of the network, by default those of the preset `quick`; `max_length` counts positions, a prompt's included.
 
     `width` must be a multiple of `heads`. `specials` is how many ids there are beside the tokens: the last of them is
     [MASK], and the others, if any, never occur.
     """
 
-    layers: int
-    width: int
-    heads: int
-    max_length: int
+    layers: int = 2
+    width: int = 64
+    heads: int = 2
+    max_length: int = 64
     dropout: float = 0.0
     specials: int = 1
 
@@ -85,7 +85,8 @@ def as_network(network) -> BertForMaskedLM:
             return network
         found += " with another vocabulary"
     wanted = "of type BertForMaskedLM, as build makes it"
-    raise TypeError(f"network must be {wanted}, not {found}: hmmlib.FromTransformers wraps others")
+    others = "hmmlib.FromTransformers reads others, which are trained with tools of their own"
+    raise TypeError(f"network must be {wanted}, not {found}: {others}")
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:

@@ -47,15 +47,16 @@ class Pretraining:
     With `documents`, the text is that many sequences of `document_length` tokens, cut into chunks of `length` and
     shuffled in each pass; without, every sequence is fresh and seen once. With `masking` "bert", 80% of the hidden
     positions show [MASK], 10% a random token and 10% their own. `precision` is one of `backend.PRECISIONS`.
+    Defaults are those of the preset `quick`.
     """
 
-    steps: int
-    batch: int
-    length: int
-    masked: float
-    learning_rate: float
-    muon_rate: float
-    warmup: int
+    steps: int = 400
+    batch: int = 64
+    length: int = 64
+    masked: float = 0.15
+    learning_rate: float = 5e-3
+    muon_rate: float = 0.02
+    warmup: int = 50
     clip: float = 0.0
     documents: int = 0
     document_length: int = 0

@@ -26,13 +26,18 @@ PAD = -2
 
 
 class Embedded(NamedTuple):
-    """Texts as word embeddings: `vectors` (n, L, width), what is `attended` to, (n, L), the place of the `first` token,
+    """Texts as word embeddings: `vectors` (n, L, width), what is `attended` to, (n, L), the place of each token, (T,),
     and the input `ids` (n, L) that the vectors belong to, if all of them have one."""
 
     vectors: Tensor
     attended: Tensor | None
-    first: int
+    places: Tensor
     ids: Tensor | None = None
+
+    @property
+    def first(self) -> int:
+        """The place of the first token."""
+        return int(self.places[0])
 
 
 class Reader:
@@ -40,10 +45,10 @@ class Reader:
 
     `module` is the network itself; `n_tokens` is X, and tokens are 0 … X - 1, MASK where one is hidden; `width` is that
     of word embeddings, and so of prompts; `longest` is how many positions there are; `causal` is whether the prediction
-    at a place depends on what stands before it only.
+    at a place depends on what stands before it only; `mask_behind` is as in `FromTransformers`.
     """
 
-    causal = False
+    causal = mask_behind = False
 
     def __init__(self, module: nn.Module):
         self.module, config = bert.as_network(module), module.config
@@ -66,7 +71,8 @@ class Reader:
 
     def embed_text(self, tokens: Tensor) -> Embedded:
         """Tokens (n, T) as word embeddings, on the network's device."""
-        return Embedded(self.module.get_input_embeddings()(bert.to_ids(self.module, tokens)), None, 0)
+        vectors = self.module.get_input_embeddings()(bert.to_ids(self.module, tokens))
+        return Embedded(vectors, None, torch.arange(vectors.shape[1], device=self.device))
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
         """Logits (n, k, X) over the tokens at places (n, k) of the L that are embedded; at all of them if None."""
@@ -83,26 +89,33 @@ class Reader:
         """
         embedded, within = self.embed_text(tokens), ""
         if prompt is not None and len(of_shape("prompt", prompt, (None, self.width))):
-            vectors, attended, first, _ = embedded
+            vectors, attended, places, _ = embedded
             vectors = torch.cat([prompt.to(vectors).expand(len(vectors), -1, -1), vectors], 1)
             attended = None if attended is None else F.pad(attended, (len(prompt), 0), value=True)
-            embedded, within = Embedded(vectors, attended, first + len(prompt)), f", {len(prompt)} of them for a prompt"
+            embedded, within = (
+                Embedded(vectors, attended, places + len(prompt)),
+                f", {len(prompt)} of them for a prompt",
+            )
         if (needed := embedded.vectors.shape[1]) > self.longest:
             raise ValueError(f"tokens need {needed} positions{within}, but the network has {self.longest}")
         return embedded
 
     def probs(self, tokens: Tensor, at: int = 0, prompt: Tensor | None = None) -> Tensor:
-        """The distribution over the tokens at position `at` of each text, (n, X), behind `prompt` (P, width)."""
+        """The distribution over the tokens at position `at` of each text, (n, X), behind `prompt` (P, width).
+
+        ValueError for a position that the texts do not have.
+        """
         embedded = self.embed(tokens, prompt)
-        places = torch.full((len(tokens), 1), embedded.first + at, device=self.device)
-        return self.logits(embedded, places).squeeze(1).softmax(-1)
+        place = embedded.places[integer("at", at, 0, len(embedded.places) - 1)]
+        return self.logits(embedded, place.expand(len(embedded.vectors), 1)).squeeze(1).softmax(-1)
 
 
 class FromTransformers(Reader):
     """A masked or causal language model of `transformers`, read through its own call.
 
     A causal model predicts the token at a place from what stands before it. At the first place of all it predicts
-    nothing: the distribution there is uniform, and there is no hidden state.
+    nothing: the distribution there is uniform, and there is no hidden state. So it needs `mask_behind` for texts that
+    begin with MASK, as those of tasks do.
 
     Args:
         module: the model, with a head over its vocabulary.
@@ -112,8 +125,11 @@ class FromTransformers(Reader):
         before, behind: ids that are put around each text, such as those of [CLS] and [SEP].
         pad: the id that stands for PAD; any will do, as nothing attends to it.
         causal: whether it is a causal model; if None, that is read off the name of its class.
+        mask_behind: whether texts that all begin with MASK are read with it behind their last token. The prediction of
+            a causal model for the first token is then what it predicts to follow the text.
 
-    TypeError for what is no such model, ValueError for ids that its vocabulary has not, or that stand for two things.
+    TypeError for what is no such model, or has no head over its vocabulary; ValueError for ids that its vocabulary
+    has not, or that stand for two things.
     """
 
     def __init__(
@@ -125,13 +141,16 @@ class FromTransformers(Reader):
         behind: Sequence[int] = (),
         pad: int | None = None,
         causal: bool | None = None,
+        mask_behind: bool = False,
     ):
         embeddings = getattr(module, "get_input_embeddings", lambda: None)()
         if not hasattr(module, "config") or not hasattr(embeddings, "weight"):
             raise TypeError(f"module must be a language model of transformers, not {type(module).__name__}")
         size, self.width = embeddings.weight.shape
         whole = module.get_base_model() if hasattr(module, "get_base_model") else module  # without what peft adds
-        self.module, self.longest = module, positions_for_text(module)
+        if getattr(whole, "get_output_embeddings", lambda: None)() is None:
+            raise TypeError(f"module must have a head over its vocabulary, as {type(whole).__name__} has not")
+        self.module, self.longest, self.mask_behind = module, positions_for_text(module), mask_behind
         self.causal = type(whole).__name__.endswith(("ForCausalLM", "LMHeadModel")) if causal is None else causal
         as_indices("tokens", tokens, size)
         if mask is None and not self.causal:
@@ -167,11 +186,18 @@ class FromTransformers(Reader):
         as_tokens(tokens.masked_fill(ends, MASK) if ends.any() else tokens, self.n_tokens)
         if (ends[:, :-1] & ~ends[:, 1:]).any() or ends[:, 0].any():
             raise ValueError("tokens may have PAD at the end of a text only, and not in all of it")
+        if ends.any() and self.moves_mask(tokens):
+            raise ValueError("tokens may have no PAD where MASK is moved behind the text, as mask_behind says")
         return tokens.long()
+
+    def moves_mask(self, tokens: Tensor) -> bool:
+        """Whether the first tokens of these texts are read behind the others."""
+        return self.mask_behind and bool((tokens[:, 0] == MASK).all())
 
     def input_ids(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """What the model's own call takes: input ids and attention mask, (n, L)."""
         tokens = self.check(tokens).to(self.device)
+        tokens = tokens.roll(-1, 1) if self.moves_mask(tokens) else tokens
         n, lengths, first = len(tokens), (tokens != PAD).sum(1), len(self.before)
         before, behind = (tokens.new_tensor(part).expand(n, -1) for part in (self.before, self.behind))
         ids = torch.cat([before, self.ids.to(self.device)[tokens], torch.full_like(behind, self.pad)], 1)
@@ -181,7 +207,8 @@ class FromTransformers(Reader):
 
     def embed_text(self, tokens: Tensor) -> Embedded:
         ids, attended = self.input_ids(tokens)
-        return Embedded(self.module.get_input_embeddings()(ids), attended, len(self.before), ids)
+        places = torch.arange(tokens.shape[1], device=self.device).roll(int(self.moves_mask(tokens)))
+        return Embedded(self.module.get_input_embeddings()(ids), attended, places + len(self.before), ids)
 
     def _call(self, embedded: Embedded, **options):
         """The model's own call: on ids where there are, as some models count positions by them."""
@@ -236,7 +263,7 @@ def masked_losses(
     logits = []
     for block, at in zip(masked.split(128), positions.split(128), strict=True):
         embedded = reader.embed(block)
-        logits.append(reader.logits(embedded, at.to(reader.device) + embedded.first).cpu())
+        logits.append(reader.logits(embedded, embedded.places[at.to(reader.device)]).cpu())
     exact = bert.gathered(masked_token_probs(model, masked), positions)
     best = -exact.gather(-1, target.unsqueeze(-1)).log().mean()
     return F.cross_entropy(torch.cat(logits).flatten(0, 1).double(), target.flatten()).item(), best.item()

@@ -29,15 +29,15 @@ PROMPT_STARTS = ("uniform", "vocabulary")
 
 @dataclass(frozen=True)
 class Tuning:
-    """Passes over the training examples, batch size, and AdamW's rates.
+    """Passes over the training examples, batch size, and AdamW's rates; by default those of the preset `quick`.
 
     Rates rise linearly over a share of the steps, `warmup`, and then fall linearly to zero.
     """
 
-    epochs: int
-    batch: int
-    head_rate: float
-    prompt_rate: float
+    epochs: int = 5
+    batch: int = 128
+    head_rate: float = 0.1
+    prompt_rate: float = 0.1
     warmup: float = 0.1
 
     def __post_init__(self) -> None:
@@ -56,9 +56,9 @@ def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) ->
     reader = as_reader(network)
     tokens = reader.check(tokens)
     reader.module.eval()
-    if at_mask and reader.causal:
+    if at_mask and reader.causal and not reader.mask_behind:
         same = "a causal model does not see the text behind the first token, and predicts there the same for all texts"
-        warnings.warn(f"{same}: use a masked language model, or Reader.probs at another position", stacklevel=3)
+        warnings.warn(f"{same}: read it with FromTransformers(…, mask_behind=True)", stacklevel=3)
     return reader, tokens
 
 
@@ -90,7 +90,7 @@ def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
     """The network's distributions at all positions, (n, T, X)."""
     reader, tokens = checked(network, tokens)
     blocks = (reader.embed(block) for block in tokens.split(512))
-    logits = (reader.logits(block, None)[:, block.first : block.first + tokens.shape[1]] for block in blocks)
+    logits = (reader.logits(block, None)[:, block.places] for block in blocks)
     return torch.cat([each.softmax(-1) for each in logits])
 
 
@@ -186,6 +186,8 @@ class TunedAttention(NamedTuple):
         """Labels (n,), bool: whether the score is ≥ 0."""
         return self(probs) >= 0
 
+    predict = label
+
 
 def tune_attention(
     probs: Tensor, labels: Tensor, plan: Tuning, seed: int, cells: int = 1, positions: bool = True
@@ -276,6 +278,6 @@ def tune_exact_prompt(
 
 
 def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -> float:
-    """The share of examples whose label the head gets right."""
+    """The share of examples whose label the head gets right: `head.score`, also of an attention head."""
     right = of_type("head", head, LinearHead, TunedAttention).label(probs)
     return (right == as_labels(labels, len(right)).to(right.device)).double().mean().item()

@@ -32,14 +32,14 @@ def full(kept):
 
 def test_all_of_it_is_there_and_is_stored_and_the_trial_is_as_without_it(full, tmp_path):
     """Storing checks that what is counted twice is the same."""
-    assert set(full.added) == set(ON_REQUEST)
+    assert set(full.added) == {"frequency_loss", *ON_REQUEST}
     assert not set(ON_REQUEST) & set(ORIGINAL)
     assert load_result(save_result(full, tmp_path)) == full
     assert full.probes["belief"].keys() == {"layer 0", "layer 1"}
     assert full.prompt_cuts["none"]["accuracy"] == full.prompt_accuracy
     assert {entry["certified but wrong"] for entry in full.certified.values()} == {0}
     plain = run_trial(SPEC)
-    assert (plain.added, numbers(plain)) == ({}, numbers(replace(full, added={})))
+    assert numbers(plain) == numbers(replace(full, added={"frequency_loss": full.frequency_loss}))
     for name in ("rain", "head_accuracy"):
         with pytest.raises(ValueError, match=rf"each of also must be one of .*text_kinds, .*, not '{name}'"):
             run_trial(SPEC, also=[name])
@@ -118,7 +118,8 @@ def test_a_rerun_keeps_what_was_asked_for_before_and_measures_again_what_another
     another = "0123456789abcdef"
     both = {"prompt_cuts": full.prompt_cuts, "solvable": full.solvable}
     after = asked_again({"prompt_cuts": full.prompt_cuts}, ["solvable"], True, library=another)
-    assert (after.added, after.environment["library"]) == (both, full.environment["library"])
+    assert after.added == {"frequency_loss": full.frequency_loss} | both
+    assert after.environment["library"] == full.environment["library"]
     source = f"2026-01-01, commit 0123456789ab, library {another}"
     noted = {"solvable measured": source, "prompt_cuts measured": source}
     solvable = full.solvable | {"votes apart": 1.0 - full.solvable["votes apart"]}
@@ -153,7 +154,7 @@ def test_a_folder_for_networks_that_is_none_is_refused_before_any_work(tmp_path)
 
 def test_memory_models_and_other_labels_have_what_theory_gives_them(full, kept, monkeypatch):
     of_memory = run_trial(replace(SPEC, n_memory=2), also=["solvable"])
-    assert of_memory.added == {"solvable": None}
+    assert of_memory.added == {"frequency_loss": of_memory.frequency_loss, "solvable": None}
     monkeypatch.setattr(trials, "pretrain", None)
     assert measure(of_memory, ["probes"]).probes is None, "no network is pretrained for it"
     for labels in ("before", "stepped"):

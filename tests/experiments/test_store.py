@@ -32,7 +32,8 @@ NAMES = [field.name for field in dataclasses.fields(TrialResult) if field.name !
 
 
 def test_a_result_survives_the_store(result, tmp_path, monkeypatch):
-    assert load_results("smoke", tmp_path / "nothing yet") == []
+    with pytest.raises(FileNotFoundError, match=r"store must be a folder .* there is no .*nothing yet"):
+        load_results("smoke", tmp_path / "nothing yet")
     assert not is_stored(SPEC, tmp_path)
     path = save_result(result, tmp_path)
     assert path == result_path(SPEC, tmp_path) == tmp_path / "smoke" / f"{SPEC.hash}.json"

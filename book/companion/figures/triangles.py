@@ -59,17 +59,20 @@ def draw_head(axes: Axes, head, colour: str = HEAD, style: str = "--", label: st
 
 
 def simplex(
-    points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray, names: Sequence[str] = ()
-) -> Figure:
+    points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray, names: Sequence[str] = (),
+    corners: Sequence[str] = TOKENS, crosses: str = "columns of W",
+) -> Figure:  # fmt: skip
     """Distributions over three tokens as points of a triangle, and the line b·p = 0 of a `head` with weights b, (3,).
 
     `points`, (n, 3), are coloured by `labels`, (n,). The columns of W, (3, S), are crosses, with or without `names`.
+    For distributions over something else, such as beliefs over three states, `corners` names the three, and `crosses`
+    says what `columns` are.
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
-    draw_triangle(axes, "")
+    draw_triangle(axes, "", corners)
     draw_points(axes, points, labels, 30)
     spots = np.asarray(columns).T @ TRIANGLE
-    axes.scatter(*spots.T, marker="x", color=INK, s=60, label="columns of W")
+    axes.scatter(*spots.T, marker="x", color=INK, s=60, label=crosses)
     for name, spot in zip(names, spots, strict=False):
         axes.annotate(name, spot, (7, 5), **COLUMN)
     draw_head(axes, head)
