@@ -171,12 +171,14 @@ class SoftmaxReadout(NamedTuple):
 def softmax_readout(features: Tensor, predictions: Tensor, seed: int = 0, starts: int = KEPT) -> SoftmaxReadout:
     """The `SoftmaxReadout` of features (n, d) that is nearest to predictions (n, X), in mean total variation.
 
-    The first of `starts` is zero; `seed` draws the others.
+    The first of `starts` is zero, the second the identity, which changes nothing where features are the logarithms of
+    predictions; `seed` draws the others.
     """
     features, predictions, generator = features.double(), predictions.double(), as_generator(seed)
     shape = starts - 1, predictions.shape[1]
     others = (torch.randn(*shape, *more, generator=generator).double() for more in (features.shape[1:], ()))
     begin = [torch.cat([torch.zeros_like(other[:1]), other]) for other in others]
+    begin[0][1], begin[1][1] = torch.eye(*begin[0].shape[1:]), 0
     return SoftmaxReadout(*nearest(lambda *raw: SoftmaxReadout(*raw)(features), begin, predictions))
 
 
