@@ -41,6 +41,9 @@ import os
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 if importlib.util.find_spec("hmmlib") is None:
     %pip install -q "hmmlib @ git+{address}@{tag}"
+    importlib.invalidate_caches()
+    if importlib.util.find_spec("hmmlib") is None:
+        raise SystemExit("hmmlib was not installed: is there a repository {address} with the tag {tag}?")
 """
 
 
