@@ -48,7 +48,7 @@ STYLES = {
     **dict.fromkeys(("nearest reweighting", "nearest fake token"), (SECOND, "^", "-")),
     **dict.fromkeys(("nearest relabelling", "new token distributions"), (FIRST, "D", "-")),
     **dict.fromkeys(("own error", "network's error without a prompt"), (SOFT, "x", ":")),
-    "both": (SOFT, "o", "-"), "no change (W p)": (INK, "v", ":"),
+    "both": (SOFT, "o", "-"), "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
     "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
 }  # fmt: skip
 """Colour, marker and dashes of each series that has a meaning of its own, the same on all pages."""
