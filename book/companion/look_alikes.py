@@ -45,6 +45,8 @@ PRETRAINING = dict(steps=2000, muon_rate=0.01, learning_rate=0.001)
 """In place of the preset's."""
 SCREENED, APART = 1500, 0.1
 """Texts on which a chain is screened, and how far one kind of change must be from all of the other kind."""
+RELABELLINGS = {"A": (0, 4, 2, 4, 4, 5), "C": (0, 2, 0, 2, 4, 5)}
+"""For each task, the states whose emission distributions the states take, so that a head can solve it."""
 ALSO = ["fit_distances", "label_follows", "label_follows_encoding", "text_kinds", "solvable", "probes"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -76,22 +78,27 @@ def look_alike_chain(seed: int) -> HMM:
     return HMM(transition, emission, HMM(transition, emission, even, columns=True).stationary(), columns=True)
 
 
+def masked_texts(chain: HMM, n: int, length: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Texts whose first token is masked, (n, length), and the beliefs about the state there, (n, 6)."""
+    tokens = chain.sample(n, length, seed).tokens
+    tokens[:, 0] = MASK
+    return tokens, posterior(chain, tokens, at=1)
+
+
 def is_decidable(chain: HMM, seed: int) -> bool:
     """Whether reweighting and relabelling are far apart on the exact model: no network is needed to say so.
 
-    The theorem's fake token for task A must be APART from every relabelling, and two relabellings from every
-    reweighting: one with which a head can solve A, and one with which it can solve C.
+    The theorem's fake token for task A must be APART from every relabelling, and both RELABELLINGS from every
+    reweighting.
     """
-    tokens = chain.sample(SCREENED, 33, seed).tokens
-    tokens[:, 0] = MASK
-    beliefs, emission = posterior(chain, tokens, at=1), chain.emission
+    (_, beliefs), emission = masked_texts(chain, SCREENED, 33, seed), chain.emission
     sources = torch.zeros(6, dtype=torch.float64)
     sources[list(SOURCES)] = 1
     theorem = Readout(emission, lemma_c_2(chain, sources))(beliefs)
     near = fit_readout(beliefs, theorem, emission, "free", seed=seed)
     if total_variation(near(beliefs), theorem).mean() < APART:
         return False
-    for columns in ((0, 4, 2, 4, 4, 5), (0, 2, 0, 2, 4, 5)):  # the states whose distributions the states take
+    for columns in RELABELLINGS.values():
         changed = beliefs @ emission[:, columns].T
         near = fit_readout(beliefs, changed, emission, "emission", True, seed)
         if total_variation(near(beliefs), changed).mean() < APART:
@@ -107,9 +114,8 @@ def decidable_seeds(first: int) -> Iterator[int]:
 def draw_task(spec: TrialSpec, chain: HMM) -> Task:
     """The task that the spec's `own` names, on texts whose first token is masked."""
     sizes = (spec.train, spec.validation, spec.test)
-    tokens = chain.sample(sum(sizes), spec.task_length, trial_seeds(spec.seed)["task"]).tokens
-    tokens[:, 0] = MASK
-    beliefs, mu = posterior(chain, tokens, at=1), torch.tensor(TASKS[spec.own], dtype=torch.float64)
+    tokens, beliefs = masked_texts(chain, sum(sizes), spec.task_length, trial_seeds(spec.seed)["task"])
+    mu = torch.tensor(TASKS[spec.own], dtype=torch.float64)
     return Task(tokens, beliefs @ mu >= 0, mu, 0, sizes, beliefs)
 
 
@@ -128,10 +134,10 @@ def network(spec: TrialSpec, chain: HMM) -> torch.nn.Module:
 PARTS = Parts(model=lambda spec: look_alike_chain(spec.seed), network=network, task=draw_task)
 
 
-def specs_of(seed: int, preset: str = "quick", **changes) -> list[TrialSpec]:
+def specs_of(seed: int) -> list[TrialSpec]:
     """The four trials of a chain."""
-    sizes = dict(n_states=6, n_tokens=6, seed=seed) | PRETRAINING | changes
-    return [TrialSpec(preset, **sizes, own=own, prompt_length=length) for own in TASKS for length in LENGTHS]
+    how = dict(n_states=6, n_tokens=6, seed=seed, **PRETRAINING)
+    return [TrialSpec("quick", **how, own=own, prompt_length=length) for own in TASKS for length in LENGTHS]
 
 
 @app.command()

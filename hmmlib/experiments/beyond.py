@@ -92,6 +92,14 @@ def means(values: Tensor, kinds: dict[str, Tensor]) -> dict[str, float | None]:
     return {"all": mean(values)} | {kind: mean(values[where]) for kind, where in kinds.items()}
 
 
+def labels_on(fitted: dict[str, Tensor], head: LinearHead, task: Task, behind: Tensor) -> dict[str, dict[str, float]]:
+    """For each fit of the predictions `behind` the prompt, the share of test labels of the tuned head that are right,
+    and that are as on these themselves."""
+    truths = {"right": task.split(task.labels)[2], "as behind the prompt": head.label(behind)}
+    given = {name: head.label(probs) for name, probs in fitted.items()}
+    return {name: {what: mean(each == truth) for what, truth in truths.items()} for name, each in given.items()}
+
+
 def by_certainty(beliefs: Tensor) -> dict[str, Tensor]:
     """Which texts are certain, and on which the belief is spread."""
     most = beliefs.amax(1)
@@ -159,9 +167,7 @@ def families_of_readouts(
     fits = fit_families(model, train, behind, FAMILIES, seeds["evaluation"], before_step)
     fitted = {family: fit(test) for family, fit in fits.items()}
     fitted["free"] = readouts.free_readout(train, behind, seeds["evaluation"])(test)
-    truths, labels = {"right": task.split(task.labels)[2], "as behind the prompt": tuned_head.label(g)}, {}
-    for family, probs in fitted.items():
-        labels[family] = {name: mean(tuned_head.label(probs) == truth) for name, truth in truths.items()}
+    labels = labels_on(fitted, tuned_head, task, g)
     fitted["constant"] = behind.mean(0).expand_as(g)
     distances = {name: total_variation(probs, g) for name, probs in fitted.items()}
     distances["floor"] = total_variation(untuned[2], test @ model.emission.T)

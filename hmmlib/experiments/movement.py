@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from hmmlib.experiments import measurements
-from hmmlib.experiments.beyond import FITTED, mean, means, requested_of_prompts
+from hmmlib.experiments.beyond import FITTED, RIGHT, labels_on, mean, means, requested_of_prompts
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.measurements import Seeds, Split
 from hmmlib.experiments.specs import Distance, Explained, Share, as_type
@@ -37,10 +37,7 @@ FITS = {
 OTHERS = "softmax of p", "softmax of log g0", "any function"
 """softmax(L p + b), softmax(M log g₀ + b), and a network of log p."""
 WEIGHED = "weights", "both"
-LEAST = 1e-6
-"""The least entry whose logarithm is taken."""
 BY_OPENNESS = {"all": Distance} | dict.fromkeys(OPENNESS, Distance | None)
-LABELS = {"right": Share, "as behind the prompt": Share}
 SWAPS = ("belief without the prompt", "rest without the prompt", "all without the prompt")
 DONATED = ("belief of another text", "rest of another text", "random part of another text")
 READ = ("posterior, without the prompt", "posterior", "reweighted posterior")
@@ -70,7 +67,7 @@ def fit_predictions(
         fit = fit_readout(train[:FITTED], wanted, model.emission, *family, seed)
         predicted[name], weights[name] = fit(test), fit.weights
         before_step()
-    logs = [part.clamp(min=LEAST).log() for part in (train[:FITTED], test, train_g0[:FITTED], test_g0)]
+    logs = [part.clamp(min=readouts.LEAST).log() for part in (train[:FITTED], test, train_g0[:FITTED], test_g0)]
     predicted["softmax of p"] = softmax_readout(train[:FITTED], wanted, seed)(test)
     predicted["softmax of log g0"] = softmax_readout(logs[2], wanted, seed)(logs[3])
     before_step()
@@ -82,7 +79,7 @@ def fit_predictions(
     phase="movement",
     fit_distances=dict.fromkeys((*FITS, *OTHERS), BY_OPENNESS),
     fit_distances_without_prompt=dict.fromkeys((*FITS, *OTHERS), BY_OPENNESS),
-    fit_labels=dict.fromkeys((*FITS, *OTHERS), LABELS),
+    fit_labels=dict.fromkeys((*FITS, *OTHERS), RIGHT),
     fit_weights=dict.fromkeys(WEIGHED, dict[str, Share]),
     openness=dict.fromkeys(OPENNESS, Share),
 )
@@ -102,15 +99,11 @@ def fits_of_movement(
     weights are c by state, the largest 1. `openness` is the share of texts of each kind.
     """
     kinds, found, how = by_openness(beliefs[2]), {}, (seeds["evaluation"], before_step)
-    truths = {"right": task.split(task.labels)[2], "as behind the prompt": tuned_head.label(prompted[2])}
     for name, outputs in (("fit_distances_without_prompt", untuned), ("fit_distances", prompted)):
         predicted, weights = fit_predictions(model, beliefs, untuned, outputs[0], *how)
         found[name] = {fit: means(total_variation(probs, outputs[2]), kinds) for fit, probs in predicted.items()}
-    labels = {fit: tuned_head.label(probs) for fit, probs in predicted.items()}
     return found | dict(
-        fit_labels={
-            fit: {what: mean(given == truth) for what, truth in truths.items()} for fit, given in labels.items()
-        },
+        fit_labels=labels_on(predicted, tuned_head, task, prompted[2]),
         fit_weights={name: {f"state {h}": c for h, c in enumerate(each.tolist())} for name, each in weights.items()},
         openness={kind: mean(where) for kind, where in kinds.items()},
     )
@@ -136,7 +129,7 @@ READS = dict[str, as_type(dict.fromkeys(READ, Explained))]
 @requested_of_prompts(
     label_follows=FOLLOWS,
     label_follows_encoding=FOLLOWS,
-    probe_reads=dict[str, as_type(dict.fromkeys(READ, Explained))],
+    probe_reads=READS,
 )
 def swapped_beliefs(
     model: HMM, task: Task, network: Module, beliefs: Split, tuned: Tuned, prompted: Split, seeds: Seeds

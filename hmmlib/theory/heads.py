@@ -24,6 +24,11 @@ class UnsureHead(UserWarning):
     """A head was built whose own error exceeds every score that it can give: each label would be a guess."""
 
 
+def share_right(found: Tensor, labels) -> float:
+    """The share of labels, (n,), that were found, (n,) bool."""
+    return (found == as_labels(labels, len(found)).to(found.device)).double().mean().item()
+
+
 def unit(dtype: torch.dtype, length: int = 1) -> float:
     """The relative error that a probability behind a text of that length, or a sum of numbers of one sign, may have.
 
@@ -123,8 +128,7 @@ class LinearHead:
 
     def score(self, probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> float:
         """The share of `labels` that `predict` gives. Scores b·p are what the head gives when it is called."""
-        found = self.predict(probs)
-        return (found == as_labels(labels, len(found)).to(found.device)).double().mean().item()
+        return share_right(self.predict(probs), labels)
 
     def bound(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:
         """By how much a score may be off, (n,): rounding of `probs` and of the sum, and the error of the weights."""

@@ -92,10 +92,8 @@ class Reader:
             vectors, attended, places, _ = embedded
             vectors = torch.cat([prompt.to(vectors).expand(len(vectors), -1, -1), vectors], 1)
             attended = None if attended is None else F.pad(attended, (len(prompt), 0), value=True)
-            embedded, within = (
-                Embedded(vectors, attended, places + len(prompt)),
-                f", {len(prompt)} of them for a prompt",
-            )
+            embedded = Embedded(vectors, attended, places + len(prompt))
+            within = f", {len(prompt)} of them for a prompt"
         if (needed := embedded.vectors.shape[1]) > self.longest:
             raise ValueError(f"tokens need {needed} positions{within}, but the network has {self.longest}")
         return embedded

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from hmmlib import backend
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.heads import LinearHead, share_right
 from hmmlib.theory.theorems import lemma_c_2
 from hmmlib.training.readers import Reader, as_reader
 from hmmlib.validation import as_generator, as_labels, as_tensor, integer, number, of_shape, of_type, one_of
@@ -279,5 +279,4 @@ def tune_exact_prompt(
 
 def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -> float:
     """The share of examples whose label the head gets right: `head.score`, also of an attention head."""
-    right = of_type("head", head, LinearHead, TunedAttention).label(probs)
-    return (right == as_labels(labels, len(right)).to(right.device)).double().mean().item()
+    return share_right(of_type("head", head, LinearHead, TunedAttention).label(probs), labels)
