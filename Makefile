@@ -114,7 +114,7 @@ lint: $(INSTALLED) ## check style and formatting
 serve: book ## build the book and serve it on http://127.0.0.1:8000
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
-pictures: book ## draw the README's pictures from the stored trials and the built book (needs Chromium)
+pictures: $(INSTALLED) ## draw the README's picture from the stored trials
 	$(BIN)/python book/readme_pictures.py
 
 executed: book ## collect the executed notebooks as GitHub and nbviewer show them, in build/viewers (needs Chromium)
