@@ -264,18 +264,16 @@ def sweep(
 @app.command()
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="FILE.csv or FILE.parquet, which is written")],
-    preset: Annotated[Literal[tuple(PRESETS)] | None, typer.Option(help="its results only")] = None,
+    preset: Annotated[Literal[tuple(PRESETS)] | None, typer.Option(help="its results in the main store only")] = None,
     store: Store = None,
 ) -> None:
     """Write the table of stored results, a row for each trial, as `hmmlib.results` gives it."""
-    from hmmlib.experiments.results import as_table
-    from hmmlib.experiments.store import PROJECT, load_results
+    from hmmlib.experiments.results import results
 
     with usage_errors():
         if file.suffix not in (".csv", ".parquet"):
             raise ValueError(f"FILE must end in .csv or .parquet, not {file.name!r}")
-    presets = [preset] if preset else PRESETS
-    table = as_table(result for name in presets for result in load_results(name, store or PROJECT))
+    table = results(preset, store)
     try:
         table.to_csv(file, index=False) if file.suffix == ".csv" else table.to_parquet(file, index=False)
     except ImportError:

@@ -6,30 +6,31 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 
 import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
-from hmmlib.experiments.measurements import entropy_of_frequencies
-from hmmlib.experiments.presets import PANELS, TRIALS
+from hmmlib.experiments.presets import PANELS, PRESETS, TRIALS
 from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import PROJECT, Store, load_results
-from hmmlib.experiments.trials import ORIGINAL, TrialResult, draw_model
+from hmmlib.experiments.store import BEYOND, CHOICES, PROJECT, REFITS, Store, load_results
+from hmmlib.experiments.trials import ORIGINAL, TrialResult
 from hmmlib.validation import one_of
 
 MODEL_FIELDS = ("preset", "n_states", "seed", "n_memory")
 """Fields of a spec that `changes` does not name."""
-TEXT_FIELDS = (*MODEL_FIELDS, "n_tokens", "temperature", "permutations")
-"""The fields of a spec that fix the model, which is drawn for `share_learned`."""
+STORES = {"main": PROJECT, "beyond": BEYOND, "choices": CHOICES, "refits": REFITS}
+"""The project's stores, as the column `store` names them."""
 CLEAR = 5
 """Standard errors of a mean loss, at a deviation of one nat for each masked token."""
 
 
-def results(preset: str, folder: Store | None = None) -> DataFrame:
-    """All stored results of a preset, a row for each trial: of mine/results and results/, or of another folder.
+def results(preset: str | None = None, folder: Store | None = None) -> DataFrame:
+    """Stored results, a row for each trial: of a preset those of mine/results and results/, or of another folder.
+
+    Without a preset they are those of all presets; without a folder too, those of all stores of the project, which the
+    column `store` names.
 
     Columns are the fields of `TrialSpec` and what was measured, by name; nested numbers have dotted names, such as
     `text_kinds.spread`, `seconds.pretraining` and `environment.device`. What a trial lacks is NaN. Derived columns:
@@ -38,6 +39,9 @@ def results(preset: str, folder: Store | None = None) -> DataFrame:
     - `changes`: the fields, but for model and seed, that are not the preset's own, such as "steps=100"; or "".
     - `gain`: prompt minus head in one trial, which share model, network and task.
     - `excess_loss`: how far the network's masked-token loss lies above the least there is, nats.
+    - `learned`: the share of what there was to learn that the network has learned. It is 0 where the loss is that of
+      always guessing by the frequencies of the tokens, 1 where it is the exact G's, and below 0 where it is worse than
+      those frequencies. It is NaN where those two differ by less than CLEAR standard errors of a loss.
 
     A mean with its 95% interval for each number of states:
 
@@ -46,7 +50,14 @@ def results(preset: str, folder: Store | None = None) -> DataFrame:
 
     Rows are ordered as `load_results` has them. ValueError for an unknown preset, or a file that is no result.
     """
-    return as_table(load_results(preset, PROJECT if folder is None else folder))
+    presets = PRESETS if preset is None else [preset]
+
+    def table(store: Store) -> DataFrame:
+        return as_table(one for name in presets for one in load_results(name, store))
+
+    if preset is None and folder is None:
+        return pd.concat([table(each).assign(store=name) for name, each in STORES.items()], ignore_index=True)
+    return table(PROJECT if folder is None else folder)
 
 
 def as_table(results: Iterable[TrialResult]) -> DataFrame:
@@ -61,10 +72,13 @@ def as_table(results: Iterable[TrialResult]) -> DataFrame:
     table = pd.json_normalize(rows).fillna(math.nan)
     table = DataFrame(table if rows else [], columns=list(dict.fromkeys([*first, *table])))
     table = table.sort_values(["n_memory", "n_states", "seed"], kind="stable", ignore_index=True)
+    guess = table.get("frequency_loss", pd.Series(math.nan, table.index))
+    gap, masked = guess - table.best_loss, (table.length * table.masked).round().clip(lower=1) * table.evaluation
     derived = {
         "size": table.n_memory * table.n_states,
         "gain": table.prompt_accuracy - table.head_accuracy,
         "excess_loss": table.network_loss - table.best_loss,
+        "learned": ((guess - table.network_loss) / gap).where(gap > CLEAR / masked**0.5),
     }
     return pd.concat([table, DataFrame(derived)], axis=1)
 
@@ -148,28 +162,6 @@ def difference_ci(one: Interval, other: Interval) -> Interval:
 def spec_of(row: pd.Series) -> TrialSpec:
     """The spec of a row of the table."""
     return TrialSpec(**{field.name: row[field.name] for field in dataclasses.fields(TrialSpec)})
-
-
-def share_learned(table: DataFrame) -> pd.Series:
-    """The share of what there was to learn that the network of each trial has learned, a column for a table of results.
-
-    It is 0 where the loss is that of always guessing by the frequencies of the tokens, 1 where it is the exact G's, and
-    below 0 where it is worse than those frequencies. It is NaN where those two differ by less than CLEAR standard
-    errors of a loss, and for older results of a reader's own parts, which have not stored the first of the two. For
-    other older results the models are drawn again: 2 to 20 ms each.
-    """
-    positions = table.document_length.where(table.document_length > 0, table.length)
-    stored = table.get("frequency_loss", pd.Series(math.nan, table.index))
-    rows = zip(stored, table.own, positions, *(table[name] for name in TEXT_FIELDS), strict=True)
-    guess = [_frequency_loss(*row) if math.isnan(loss) and not own else loss for loss, own, *row in rows]
-    gap, masked = guess - table.best_loss, (table.length * table.masked).round().clip(lower=1) * table.evaluation
-    return ((guess - table.network_loss) / gap).where(gap > CLEAR / masked**0.5)
-
-
-@cache
-def _frequency_loss(length: int, *of_one_text) -> float:
-    """That of a trial of the library's own model."""
-    return entropy_of_frequencies(draw_model(TrialSpec(**dict(zip(TEXT_FIELDS, of_one_text, strict=True)))), length)
 
 
 def published(panel: str) -> DataFrame:

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from pandas import DataFrame, Series
 
 from companion.figures.figures import FIRST, INK, SMALL, SOFT, finish, style
-from hmmlib.experiments.results import Interval, mean_ci, published, share_learned
+from hmmlib.experiments.results import Interval, mean_ci, published
 
 LEFT = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
 RIGHT = {"memory HMM + attention head": "attention_accuracy", "vanilla HMM + linear head": "head_accuracy"}
@@ -85,11 +85,10 @@ def ladder(results: DataFrame) -> Figure:
 def against_learned(results: DataFrame) -> Figure:
     """Accuracy of head and prompt against the share of what there was to learn that the network has learned."""
     figure, axes = plt.subplots(figsize=(5.4, 3.2))
-    learned = share_learned(results)
     for label, column in LEFT.items():
         colour, marker, _ = style(label)
         drawn = dict(s=16, color=colour, marker=marker, linewidth=0.5, edgecolor="white")
-        axes.scatter(learned, results[column], **drawn, label=label)
+        axes.scatter(results.learned, results[column], **drawn, label=label)
     x_label = "share learned (0: the tokens' frequencies, 1: the exact G)"
     axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)

@@ -17,7 +17,7 @@ from pandas import DataFrame
 from torch import Tensor
 
 from companion.figures.figure_3 import LEFT
-from hmmlib.experiments.results import published, share_learned, spec_of
+from hmmlib.experiments.results import published, spec_of
 from hmmlib.experiments.trials import draw_model, draw_trial_task
 from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -223,7 +223,6 @@ def trial_by_trial(results: DataFrame) -> Moving:
     of its weight in the task. The trials have one vocabulary.
     """
     trials = results[results.prompt_accuracy.notna()].sort_values(["size", "seed"], kind="stable")
-    trials = trials.assign(learned=share_learned(trials))
     paper = published("left").items()
     means = {series.split()[0]: [[n, point.mean] for n, point in points.items()] for series, points in paper}
     drawn = [_trial(row) for _, row in trials.iterrows()]
