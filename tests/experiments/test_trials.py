@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Literal, get_args
 
 import numpy as np
 import pytest
@@ -13,22 +12,10 @@ import torch
 import transformers
 from runs import TINY, numbers
 
-from hmmlib import (
-    HMM,
-    TrialSpec,
-    __version__,
-    backend,
-    masked_token_probs,
-    posterior,
-    pretrain,
-    random_hmm,
-    theorem_3_3,
-)
+from hmmlib import TrialSpec, __version__, backend, masked_token_probs, pretrain, random_hmm
 from hmmlib.experiments import labels, provenance, trials
-from hmmlib.experiments.labels import LABEL_RULES
 from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
-from hmmlib.experiments.specs import TYPES
-from hmmlib.experiments.store import check_result, load_result, save_result
+from hmmlib.experiments.store import check_result
 from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, environment, run_trial, trial_seeds
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.training import bert, readers, tuning
@@ -195,23 +182,3 @@ def test_every_choice_runs_repeats_and_matters(choice, fields):
     found = tried(**fields, **choice)
     assert numbers(found) == numbers(run_trial(found.spec)) != numbers(tried(**fields))
     assert np.isfinite([found.divergence, found.network_loss, found.best_loss]).all()
-
-
-def test_a_label_rule_added_later_is_a_few_lines(monkeypatch, tmp_path):
-    assert get_args(TYPES["labels"]) == tuple(LABEL_RULES)
-    monkeypatch.setitem(TYPES, "labels", Literal[(*LABEL_RULES, "ahead")])
-    ahead = labels.LabelRule(
-        hidden=False,
-        posterior=lambda model, observed: posterior(model, observed, at=1),  # P[H_1 | X_{1:T} = x]
-        head=theorem_3_3,
-        origin=lambda model: HMM(model.transition, model.emission, model.marginal(1), columns=True),
-    )
-    monkeypatch.setitem(LABEL_RULES, "ahead", ahead)
-    specs = [TrialSpec("smoke", **TINY, labels=word) for word in ("ahead", "before")]
-    model = draw_model(specs[0])
-    task, before = (draw_trial_task(spec, model) for spec in specs)
-    assert torch.equal(task.tokens, before.tokens)
-    assert torch.equal(task.posteriors, posterior(model, task.tokens[:, 1:], at=1))
-    assert not torch.equal(task.posteriors, before.posteriors)
-    for spec in (specs[0], replace(specs[0], n_memory=2)):
-        assert load_result(save_result(found := run_trial(spec), tmp_path)) == found
