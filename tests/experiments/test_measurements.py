@@ -166,15 +166,17 @@ def other_examples(spec, model):
     return task._replace(redraws=31, labels=torch.arange(109) % 4 == 0)
 
 
-def deeper(spec, model):
-    return build_network(replace(spec, own="", layers=3))
+OTHERS = Parts(
+    model=lambda spec: random_hmm(5, 4, 3),
+    task=other_examples,
+    network=lambda spec, model: build_network(replace(SPEC, layers=3)),
+)
 
 
-@pytest.mark.parametrize("fields", [dict(own="mine"), dict(tuner="prefix", rank=3), dict(tuner="lora", n_memory=2)])
+@pytest.mark.parametrize("fields", [dict(own="mine"), dict(tuner="prefix"), dict(tuner="lora", n_memory=2)])
 def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, tmp_path):
-    parts = Parts(model=lambda spec: random_hmm(5, 4, 3), task=other_examples, network=deeper)
     spec = replace(SPEC, **fields)
-    result = run_trial(spec, also=ON_REQUEST, parts=parts if spec.own else None)
+    result = run_trial(spec, also=ON_REQUEST, parts=OTHERS if spec.own else None)
     assert {*ON_REQUEST} <= {*result.added}
     assert load_result(save_result(result, tmp_path)) == result
     if spec.own:
@@ -186,8 +188,6 @@ def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, tm
 
 # The exact ladder: what is tuned on the exact model, and what the theorems build beside it.
 
-PLAN = Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
-
 
 def skewed(n_states, seed):
     """A model of appendix E but for its start and its temperature: the law of the labels then makes a difference."""
@@ -196,17 +196,14 @@ def skewed(n_states, seed):
     return HMM(chain.transition, chain.emission, weights / weights.sum(), columns=True)
 
 
-def judged(model, law, assumed, seed):
-    """An exact trial on a task drawn by one law, under the assumption that it was drawn by another."""
-    task = draw_task(model, 9, (300, 0, 400), seed, law)
-    return tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], PLAN, seed, assumed)
-
-
 @pytest.mark.parametrize(("law", "other"), [("masked", "before"), ("before", "masked")])
 def test_what_the_theorems_build_is_right_for_the_law_of_the_labels_and_not_for_the_other(law, other):
-    wrong = []
+    wrong, plan = [], Tuning(epochs=5, batch=64, head_rate=0.3, prompt_rate=0.1)
     for seed in range(6):
-        right, mistaken = (judged(skewed(4, seed), law, assumed, seed) for assumed in (law, other))
+        model = skewed(4, seed)
+        task = draw_task(model, 9, (300, 0, 400), seed, law)
+        given = model, task, masked_token_probs(model, task.tokens)[:, 0], plan, seed
+        right, mistaken = (tune_on_exact_outputs(*given, assumed) for assumed in (law, other))
         assert right.refusal == ""
         for built in (right.theorem_3_3, right.theorem_3_6):
             assert built.accuracy_decided == 1

@@ -1,6 +1,6 @@
 """What moves predictions and labels behind a tuned prompt: fits of planted predictions, and parts of hidden states."""
 
-import os
+from functools import partial
 
 import pytest
 import torch
@@ -24,31 +24,23 @@ def texts_of(chain, n=800, seed=0):
     return tokens
 
 
-def planted(seed, kind):
-    """Predictions W p changed by weights, by new columns, or by both, drawn by a seed."""
-    generator = torch.Generator().manual_seed(seed)
-    chain = look_alikes.look_alike_chain(seed)
-    weights, columns = torch.ones(6, dtype=torch.float64), chain.emission
+@pytest.mark.parametrize("kind", ["weights", "relabelled", "both"])
+def test_what_is_planted_is_found_again(kind):
+    """Predictions W p, changed by weights, by new columns, or by both."""
+    generator = torch.Generator().manual_seed(0)
+    weights, columns = torch.ones(6, dtype=torch.float64), CHAIN.emission
     if kind != "relabelled":
         weights = 10 ** -(3 * torch.rand(6, generator=generator).double())
     if kind != "weights":
         columns = torch.softmax(3 * torch.randn(6, 6, generator=generator).double(), 0)
-    beliefs = posterior(chain, texts_of(chain, 1200, seed), at=1)
-    wanted, plain = Readout(columns, weights)(beliefs), beliefs @ chain.emission.T
+    beliefs = posterior(CHAIN, texts_of(CHAIN, 1200), at=1)
+    wanted, plain = Readout(columns, weights)(beliefs), beliefs @ CHAIN.emission.T
     split = (part.split((800, 0, 400)) for part in (beliefs, plain))
-    predicted, _ = fit_predictions(chain, *split, wanted[:800], seed, lambda: None)
-    return {name: total_variation(probs, wanted[800:]).mean() for name, probs in predicted.items()}
-
-
-@pytest.mark.parametrize("kind", ["weights", "relabelled", "both"])
-@pytest.mark.parametrize("seed", range(5000, 5050 if os.environ.get("HMMLIB_SLOW") else 5001))
-def test_what_is_planted_is_found_again(seed, kind):
-    found = planted(seed, kind)
-    assert found[kind] < 0.005
-    assert found["both"] < 0.005
-    for other in {"weights", "relabelled"} - {kind}:
-        assert found[other] > found[kind] + 0.01
-    assert found["unchanged"] > found[kind] + 0.03
+    predicted, _ = fit_predictions(CHAIN, *split, wanted[:800], 0, lambda: None)
+    found = {name: total_variation(probs, wanted[800:]).mean() for name, probs in predicted.items()}
+    assert max(found[kind], found["both"]) < 0.005
+    for other, by in (("weights", 0.01), ("relabelled", 0.01), ("unchanged", 0.03)):
+        assert other == kind or found[other] > found[kind] + by
 
 
 def test_on_a_chain_of_look_alikes_one_task_has_a_fake_token_and_the_other_has_none():
@@ -78,15 +70,14 @@ def test_texts_by_how_open_they_leave_the_state():
 
 
 def test_projections_and_shared_variance():
-    draw = torch.Generator().manual_seed(0)
-    directions = torch.randn(8, 3, generator=draw, dtype=torch.float64)
+    draw = partial(torch.randn, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    directions = draw(8, 3)
     onto = projector(torch.cat([directions, directions @ torch.ones(3, 2).double()], 1))
     assert torch.allclose(onto @ directions, directions)
     assert torch.allclose(onto, onto.T @ onto)
     assert onto.trace().item() == pytest.approx(3)
-    values = torch.randn(50, 2, generator=draw, dtype=torch.float64)
+    values, other = draw(50, 2), draw(50, 2)
     assert shared_variance(3 * values + 1, values) == pytest.approx(1)
-    other = torch.randn(50, 2, generator=draw, dtype=torch.float64)
     both = torch.stack([(part - part.mean(0)).flatten() for part in (other, values)])
     assert shared_variance(other, values) == pytest.approx(torch.corrcoef(both)[0, 1].item() ** 2)
 

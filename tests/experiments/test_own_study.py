@@ -55,13 +55,6 @@ def test_no_theorem_is_built_for_labels_that_are_not_those_of_mu():
         assert (result.built_head_accuracy is not None, result.built_prompt_accuracy is not None) == (there, there)
 
 
-def test_a_draw_needs_a_seed():
-    model = random_hmm(3, 4, 0)
-    for draw in (model.sample, model.stream):
-        with pytest.raises(TypeError, match="seed"):
-            next(iter(draw(2, 3)))
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_model_whose_start_never_comes_again_runs_a_trial(dtype, tmp_path):
     def fitted(spec):
@@ -112,14 +105,16 @@ def test_a_causal_model_with_the_mask_behind_the_text_reads_what_follows_it():
         reader.probs(tokens)
 
 
-def test_what_a_reader_cannot_read_is_refused_in_its_own_words():
-    tokens = tiny_networks.inputs()
+def test_what_a_reader_cannot_read_or_train_is_refused_in_its_own_words():
     for at in (-1, 6):
         with pytest.raises(ValueError, match=f"at must be an integer from 0 to 5, not {at}"):
-            readers.Reader(tiny_networks.lively()).probs(tokens, at)
+            readers.Reader(tiny_networks.lively()).probs(tiny_networks.inputs(), at)
     headless = tiny_networks.model("BertForMaskedLM").bert
     with pytest.raises(TypeError, match="module must have a head over its vocabulary, as BertModel has not"):
         FromTransformers(headless, tiny_networks.TOKENS, tiny_networks.MASK_ID)
+    other = FromTransformers(tiny_networks.model("GPT2LMHeadModel"), tiny_networks.TOKENS)
+    with pytest.raises(TypeError, match="reads others, which are trained with tools of their own"):
+        hmmlib.pretrain(other, random_hmm(3, 4, 0), hmmlib.Pretraining(), 0)
 
 
 def test_a_head_predicts_and_scores_and_a_result_prints_in_a_line():
@@ -132,15 +127,11 @@ def test_a_head_predicts_and_scores_and_a_result_prints_in_a_line():
     assert len(printed) < 160
 
 
-def test_large_presets_without_a_gpu_say_so_and_a_network_of_another_kind_is_told_where_to_go(tmp_path):
-    told = []
-    how = dict(store=tmp_path, device="cpu", until=0.0)
+def test_large_presets_without_a_gpu_say_so(tmp_path):
+    told, how = [], dict(store=tmp_path, device="cpu", until=0.0)
     run_missing([TrialSpec("paper")], log=told.append, **how)
     assert told == ["paper is for a GPU, and this runs on a CPU: a trial takes hours or days there"]
     run_missing([SPEC.replace(own="")], log=pytest.fail, **how)
-    other = FromTransformers(tiny_networks.model("GPT2LMHeadModel"), tiny_networks.TOKENS)
-    with pytest.raises(TypeError, match="reads others, which are trained with tools of their own"):
-        hmmlib.pretrain(other, random_hmm(3, 4, 0), hmmlib.Pretraining(), 0)
 
 
 def test_stored_results_are_exported_as_a_table(call, tmp_path):

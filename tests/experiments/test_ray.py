@@ -12,11 +12,10 @@ from types import SimpleNamespace
 import pytest
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
+from hmmlib import TrialSpec, run_trial
 from hmmlib.experiments.executors import RayCluster
-from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, checkpoint_path
 from hmmlib.experiments.sweeps import describe
-from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
 pytestmark = pytest.mark.outside

@@ -1,6 +1,5 @@
 """The result store: files that survive, files that are refused, claims; what is committed; what code made a result."""
 
-import dataclasses
 import json
 import os
 import re
@@ -9,23 +8,21 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from record import slow
-from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored, with_memory
+from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 
 from hmmlib import TrialSpec, is_stored, load_result, load_results, panel_specs, result_path, save_result
 from hmmlib.experiments import provenance
 from hmmlib.experiments import store as of_store
 from hmmlib.experiments.provenance import LIBRARY, SOURCES, files_of, has_changed, stored_by
 from hmmlib.experiments.store import STORE, Claim, checkpoint_path
-from hmmlib.experiments.trials import TrialResult, run_trial, trial_seeds
+from hmmlib.experiments.trials import run_trial, trial_seeds
 
 pytestmark = pytest.mark.outside
 
 SPEC = TrialSpec("smoke", **TINY)
-NAMES = [field.name for field in dataclasses.fields(TrialResult) if field.name != "spec"]
 
 
 def test_a_result_survives_the_store(result, tmp_path, monkeypatch):
@@ -62,13 +59,13 @@ def test_what_is_no_result_is_refused_by_name_whoever_reads_it_and_no_claim_is_k
 
 def test_results_come_ordered_and_what_a_killed_writer_leaves_is_none(result, tmp_path):
     """That a file has its name only when it is whole is tried in tests/faults."""
-    order = [(m, n, seed) for m in (1, 2) for n in (2, 3, 10) for seed in (0, 1, 12)]
-    for n_memory, n_states, seed in reversed(order):
-        changed = replace(SPEC, n_memory=n_memory, n_states=n_states, seed=seed)
-        path = save_result(with_memory(result, changed), tmp_path)
+    specs = [replace(SPEC, n_states=n, seed=seed) for n in (2, 3, 10) for seed in (0, 1, 12)]
+    order = [replace(result, spec=spec, seeds=trial_seeds(spec.seed)) for spec in specs]
+    order.append(run_trial(replace(SPEC, n_states=2, n_memory=2)))
+    for one in reversed(order):
+        path = save_result(one, tmp_path)
     path.rename(path.with_name(f".{path.stem}.x.tmp"))
-    found = load_results("smoke", tmp_path)
-    assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order[1:]
+    assert load_results("smoke", tmp_path) == order[1:]
     assert load_results("quick", tmp_path) == []
 
 
@@ -110,21 +107,22 @@ def test_a_store_is_written_to_in_one_folder_and_read_in_all(result, tmp_path):
 
 def test_new_results_are_the_users_and_never_lie_where_the_library_is_installed(tmp_path, monkeypatch):
     """What is installed may be replaced; what lies beside a copied folder is still looked at where another is named."""
-    for beside, mine, theirs, with_named in (
-        ("pyproject.toml", "mine/results", ["results"], ["results"]),
-        ("hmmlib-9.9.dist-info", "data/hmmlib/results", [], []),
-        ("a copy", "results", [], ["results"]),
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for beside, named, folders in (
+        ("pyproject.toml", "", ["mine/results", "results"]),
+        ("pyproject.toml", "/somewhere", ["/somewhere", "results"]),
+        ("hmmlib-9.9.dist-info", "", [tmp_path / "data/hmmlib/results"]),
+        ("hmmlib-9.9.dist-info", "/somewhere", ["/somewhere"]),
+        ("a copy", "", ["results"]),
+        ("a copy", "/somewhere", ["/somewhere", "results"]),
     ):
         root = tmp_path / f"with {beside}"
-        root.mkdir()
+        root.mkdir(exist_ok=True)
         (root / beside).touch()
         monkeypatch.setattr(of_store, "ROOT", root)
         monkeypatch.setattr(of_store, "STORE", root / "results")
-        monkeypatch.setenv("XDG_DATA_HOME", str(root / "data"))
-        monkeypatch.delenv("HMMLIB_MINE", raising=False)
-        assert of_store._of_project() == (root / mine, *(root / name for name in theirs))
-        monkeypatch.setenv("HMMLIB_MINE", "/somewhere")
-        assert of_store._of_project() == (Path("/somewhere"), *(root / name for name in with_named))
+        monkeypatch.setenv("HMMLIB_MINE", named)
+        assert of_store._of_project() == tuple(root / folder for folder in folders)
 
 
 # The committed results.
@@ -139,7 +137,7 @@ def test_a_stored_trial_is_what_its_spec_gives(some):
     assert {one.spec.n_memory > 1 for one in chosen} == {False, True}
     for one in chosen:
         again = vars(run_trial(one.spec))
-        bounds = dict.fromkeys((name for name in NAMES if name.startswith(("exact_", "ladder_"))), 0.02)
+        bounds = dict.fromkeys((name for name in again if name.startswith(("exact_", "ladder_"))), 0.02)
         bounds |= dict(redraws=0, majority_rate=0, best_loss=1e-9, network_loss=0.1, divergence=0.1)
         for name, bound in bounds.items():
             assert again[name] == pytest.approx(getattr(one, name), abs=bound), name
@@ -223,11 +221,10 @@ def test_a_library_that_git_does_not_track_has_no_commit(tmp_path, monkeypatch):
     """Such as one in another repository, which is not the one that made its results; nor has any without git."""
     commit = provenance.git_commit.__wrapped__
     assert commit() is not None or not (LIBRARY.parent / ".git").exists()
-    (tmp_path / "hmmlib").mkdir()
     for words in ("init -q", "-c user.name=a -c user.email=b commit -q --allow-empty -m c"):
         subprocess.run(["git", "-C", tmp_path, *words.split()], check=True)
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(provenance, "LIBRARY", tmp_path / "hmmlib")
+        elsewhere.setattr(provenance, "LIBRARY", tmp_path)
         assert commit() is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit() is None

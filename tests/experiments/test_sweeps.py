@@ -10,13 +10,11 @@ import pytest
 from runs import TINY, numbers, stored
 from sweep_hooks import die_or_interrupt
 
-from hmmlib import backend
+from hmmlib import TrialSpec, backend, load_result, result_path, run_trial
 from hmmlib.experiments import executors, sweeps
 from hmmlib.experiments.executors import RayCluster
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path
+from hmmlib.experiments.store import Claim, checkpoint_path
 from hmmlib.experiments.sweeps import Outcome, deadline, describe, pace, run_missing, store_safely, summary
-from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
 pytestmark = pytest.mark.outside
