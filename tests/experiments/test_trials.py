@@ -157,6 +157,7 @@ def test_the_environment_by_its_values(monkeypatch):
 @pytest.mark.parametrize(
     ("choice", "fields"),
     [
+        (dict(places="repeated"), dict(n_states=8)),
         (dict(masking="bert", specials=5), {}),
         (dict(documents=3, document_length=60, dropout=0.1, clip=0.1), {}),
         (dict(labels="stepped"), dict(n_memory=2)),
