@@ -145,13 +145,6 @@ def test_where_another_network_comes_out_the_result_says_from_where_and_no_check
     assert not any(tmp_path.iterdir())
 
 
-def test_a_folder_for_networks_that_is_none_is_refused_before_any_work(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OSError, match=r"networks must be a folder where files can be written, not .*file: "):
-        run_missing([SPEC], store=tmp_path / "store", networks=tmp_path / "file")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_memory_models_and_other_labels_have_what_theory_gives_them(full, kept, monkeypatch):
     of_memory = run_trial(replace(SPEC, n_memory=2), also=["solvable"])
     assert of_memory.added == {"frequency_loss": of_memory.frequency_loss, "solvable": None}

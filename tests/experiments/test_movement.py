@@ -1,6 +1,6 @@
 """What moves predictions and labels behind a tuned prompt: fits of planted predictions, and parts of hidden states."""
 
-import os
+from functools import partial
 
 import pytest
 import torch
@@ -18,37 +18,29 @@ CHAIN = look_alikes.look_alike_chain(1002)
 MU_A, MU_C = map(torch.tensor, look_alikes.TASKS.values())
 
 
-def texts_of(chain, n=800, seed=0):
-    tokens = chain.sample(n, 33, seed).tokens
+def texts(n=800, seed=0):
+    tokens = CHAIN.sample(n, 33, seed).tokens
     tokens[:, 0] = MASK
     return tokens
 
 
-def planted(seed, kind):
-    """Predictions W p changed by weights, by new columns, or by both, drawn by a seed."""
-    generator = torch.Generator().manual_seed(seed)
-    chain = look_alikes.look_alike_chain(seed)
-    weights, columns = torch.ones(6, dtype=torch.float64), chain.emission
+@pytest.mark.parametrize("kind", ["weights", "relabelled", "both"])
+def test_what_is_planted_is_found_again(kind):
+    """Predictions W p, changed by weights, by new columns, or by both."""
+    generator = torch.Generator().manual_seed(0)
+    weights, columns = torch.ones(6, dtype=torch.float64), CHAIN.emission
     if kind != "relabelled":
         weights = 10 ** -(3 * torch.rand(6, generator=generator).double())
     if kind != "weights":
         columns = torch.softmax(3 * torch.randn(6, 6, generator=generator).double(), 0)
-    beliefs = posterior(chain, texts_of(chain, 1200, seed), at=1)
-    wanted, plain = Readout(columns, weights)(beliefs), beliefs @ chain.emission.T
+    beliefs = posterior(CHAIN, texts(1200), at=1)
+    wanted, plain = Readout(columns, weights)(beliefs), beliefs @ CHAIN.emission.T
     split = (part.split((800, 0, 400)) for part in (beliefs, plain))
-    predicted, _ = fit_predictions(chain, *split, wanted[:800], seed, lambda: None)
-    return {name: total_variation(probs, wanted[800:]).mean() for name, probs in predicted.items()}
-
-
-@pytest.mark.parametrize("kind", ["weights", "relabelled", "both"])
-@pytest.mark.parametrize("seed", range(5000, 5050 if os.environ.get("HMMLIB_SLOW") else 5001))
-def test_what_is_planted_is_found_again(seed, kind):
-    found = planted(seed, kind)
-    assert found[kind] < 0.005
-    assert found["both"] < 0.005
-    for other in {"weights", "relabelled"} - {kind}:
-        assert found[other] > found[kind] + 0.01
-    assert found["unchanged"] > found[kind] + 0.03
+    predicted, _ = fit_predictions(CHAIN, *split, wanted[:800], 0, lambda: None)
+    found = {name: total_variation(probs, wanted[800:]).mean() for name, probs in predicted.items()}
+    assert max(found[kind], found["both"]) < 0.005
+    for other, by in (("weights", 0.01), ("relabelled", 0.01), ("unchanged", 0.03)):
+        assert other == kind or found[other] > found[kind] + by
 
 
 def test_on_a_chain_of_look_alikes_one_task_has_a_fake_token_and_the_other_has_none():
@@ -56,7 +48,7 @@ def test_on_a_chain_of_look_alikes_one_task_has_a_fake_token_and_the_other_has_n
     states = essential_states(CHAIN, MU_A)
     assert set(states) == {0, 2, 4, 5}
     prompt, head = theorem_3_6(CHAIN, MU_A, states)
-    beliefs = posterior(CHAIN, texts_of(CHAIN), at=1)
+    beliefs = posterior(CHAIN, texts(), at=1)
     predicted = tuning.probs_behind_prompt(CHAIN, beliefs, prompt)
     assert (head.label(predicted) == (beliefs @ MU_A.double() >= 0)).all()
     assert isinstance(separating_head(CHAIN, MU_C), Impossible)
@@ -64,10 +56,10 @@ def test_on_a_chain_of_look_alikes_one_task_has_a_fake_token_and_the_other_has_n
 
 def test_a_chain_whose_texts_reveal_the_state_is_not_decidable(monkeypatch):
     """There a relabelling fits everything. The seeds that pass and fail are as they were when trials were stored."""
-    assert look_alikes.is_decidable(CHAIN, 1002)
-    assert not look_alikes.is_decidable(look_alikes.look_alike_chain(3000), 3000)
+    chain = look_alikes.look_alike_chain
+    assert [look_alikes.is_decidable(chain(seed), seed) for seed in (1002, 3000)] == [True, False]
     monkeypatch.setattr(look_alikes, "MIXTURE", (0.98, 0.01, 0.01))
-    assert not look_alikes.is_decidable(look_alikes.look_alike_chain(1002), 1002)
+    assert not look_alikes.is_decidable(chain(1002), 1002)
 
 
 def test_texts_by_how_open_they_leave_the_state():
@@ -78,15 +70,14 @@ def test_texts_by_how_open_they_leave_the_state():
 
 
 def test_projections_and_shared_variance():
-    draw = torch.Generator().manual_seed(0)
-    directions = torch.randn(8, 3, generator=draw, dtype=torch.float64)
+    draw = partial(torch.randn, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    directions = draw(8, 3)
     onto = projector(torch.cat([directions, directions @ torch.ones(3, 2).double()], 1))
     assert torch.allclose(onto @ directions, directions)
     assert torch.allclose(onto, onto.T @ onto)
     assert onto.trace().item() == pytest.approx(3)
-    values = torch.randn(50, 2, generator=draw, dtype=torch.float64)
+    values, other = draw(50, 2), draw(50, 2)
     assert shared_variance(3 * values + 1, values) == pytest.approx(1)
-    other = torch.randn(50, 2, generator=draw, dtype=torch.float64)
     both = torch.stack([(part - part.mean(0)).flatten() for part in (other, values)])
     assert shared_variance(other, values) == pytest.approx(torch.corrcoef(both)[0, 1].item() ** 2)
 
@@ -95,7 +86,7 @@ def test_projections_and_shared_variance():
 def test_logits_with_the_hidden_states_of_another_text_are_that_texts_after_the_last_layer_only(depth):
     network = bert.build(bert.Shape(2, 16, 2, 24), 6, 0).eval()
     with torch.no_grad():
-        one, other = (network.get_input_embeddings()(texts_of(CHAIN, 5, seed).clamp(min=0)[:, :20]) for seed in (1, 2))
+        one, other = (network.get_input_embeddings()(texts(5, seed).clamp(min=0)[:, :20]) for seed in (1, 2))
         states = [bert.hidden_at(network, each, 3)[depth] for each in (one, other)]
         places = torch.full((5, 1), 3)
         own, others = (bert.logits_at(network, each, places).squeeze(1) for each in (one, other))

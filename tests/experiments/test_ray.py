@@ -10,14 +10,12 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-from record import slow
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
+from hmmlib import TrialSpec, run_trial
 from hmmlib.experiments.executors import RayCluster
-from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import Claim, checkpoint_path
 from hmmlib.experiments.sweeps import describe
-from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
 pytestmark = pytest.mark.outside
@@ -101,41 +99,27 @@ def test_a_killed_workers_trial_is_run_again_an_interrupt_keeps_checkpoints_and_
     shutil.rmtree(folder)
 
 
-@slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Ray listens on loopback by itself")
-def test_a_true_ray_that_would_listen_on_all_addresses_is_not_started():
-    """In short: with another Ray, in the test below."""
-    code = "import ray\nfrom hmmlib.experiments.executors import RayCluster\nRayCluster().connect('cpu')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, check=False)
-    assert done.returncode == 1
-    assert "OSError: Ray was imported before and would listen beyond this machine" in done.stderr
-
-
 def test_a_ray_that_would_listen_on_all_addresses_or_has_no_node_that_is_large_enough_is_not_used(monkeypatch):
-    began, exceptions, util = [], SimpleNamespace(RayError=OSError), SimpleNamespace()
-    fake = SimpleNamespace(init=lambda **how: began.append(how), nodes=list, exceptions=exceptions, shutdown=str)
-    fake.util = util
-    monkeypatch.setitem(sys.modules, "ray", fake)
+    began, util = [], SimpleNamespace()
+    fake = dict(init=lambda **how: began.append(how["include_dashboard"]), nodes=list, shutdown=str, util=util)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(exceptions=SimpleNamespace(RayError=OSError), **fake))
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    for address, said, times in (("10.0.0.1", "Ray was imported before", 0), ("127.0.0.1", "no node has the 5 ", 1)):
+    for address, said, started in (("10.0.0.1", "Ray was imported before", []), ("127.0.0.1", "no node has ", [False])):
         util.get_node_ip_address = lambda address=address: address
         with pytest.raises((OSError, ValueError), match=said):
             RayCluster(cpus=5).connect("cpu")
-        assert [how["include_dashboard"] for how in began] == [False] * times
+        assert began == started
 
 
-@pytest.mark.parametrize(
-    ("nodes", "cpus", "gpus", "expected"),
-    [
+def test_how_many_trials_fit_on_the_nodes_of_a_cluster():
+    for nodes, cpus, gpus, expected in (
         ([{"CPU": 2.0}, {"CPU": 2.0}], 1.5, 0, 2),
         ([{"CPU": 2.0}, {"CPU": 2.0}], 3, 0, 0),
         ([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}], 1, 1, 2),
         ([{"CPU": 16.0, "GPU": 1.0}], 1, 0.1, 10),
         ([{"GPU": 3.0}], 1, 1, 0),
-        ([], 1, 0, 0),
-    ],
-)
-def test_how_many_trials_fit_on_the_nodes_of_a_cluster(nodes, cpus, gpus, expected):
-    cluster, alive = RayCluster(None, cpus, gpus), [{"Alive": True, "Resources": node} for node in nodes]
-    cluster.ray = SimpleNamespace(nodes=lambda: [*alive, {"Alive": False, "Resources": {"CPU": 9.0}}])
-    assert cluster.workers == expected
+    ):
+        cluster, alive = RayCluster(None, cpus, gpus), [{"Alive": True, "Resources": node} for node in nodes]
+        dead = {"Alive": False, "Resources": {"CPU": 9.0}}
+        cluster.ray = SimpleNamespace(nodes=lambda known=(*alive, dead): known)
+        assert cluster.workers == expected

@@ -5,7 +5,6 @@ import re
 import secrets
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -56,15 +55,6 @@ echo "sweep $RAY_AUTH_MODE ${{#RAY_AUTH_TOKEN}} $*" >> "$NOTES"
 """Of Slurm, which runs here what is to run on a node; of Ray; of a sweep that waits until Ray is on both nodes."""
 
 
-def free_job() -> int:
-    """A job number whose port is free."""
-    while True:
-        number = secrets.randbelow(10_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.2", 20_000 + number)):
-                return number
-
-
 @pytest.fixture
 def job(tmp_path):
     """Run the script as Slurm would, with stand-ins: (return code, output, what they noted). It leaves nobody."""
@@ -77,7 +67,7 @@ def job(tmp_path):
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
         own = dict(NOTES=notes, ADDRESS="127.0.0.2", RAY_TMPDIR=mark, OMP_NUM_THREADS=1)
-        own |= dict(SLURM_JOB_NODELIST="tux[1-2]", SLURM_JOB_ID=free_job(), SLURM_CPUS_PER_TASK=1)
+        own |= dict(SLURM_JOB_NODELIST="tux[1-2]", SLURM_JOB_ID=secrets.randbelow(10_000), SLURM_CPUS_PER_TASK=1)
         own |= dict(PATH=f"{folder}:{os.environ['PATH']}", BIN=folder if "ray" in programs else BIN)
         call = ["bash", ROOT / "book" / "slurm" / "sweep.sbatch", *map(str, arguments)]
         streams = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=400)

@@ -10,13 +10,11 @@ import pytest
 from runs import TINY, numbers, stored
 from sweep_hooks import die_or_interrupt
 
-from hmmlib import backend
+from hmmlib import TrialSpec, backend, load_result, result_path, run_trial
 from hmmlib.experiments import executors, sweeps
 from hmmlib.experiments.executors import RayCluster
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import Claim, as_store, checkpoint_path, load_result, result_path
+from hmmlib.experiments.store import Claim, checkpoint_path
 from hmmlib.experiments.sweeps import Outcome, deadline, describe, pace, run_missing, store_safely, summary
-from hmmlib.experiments.trials import run_trial
 from hmmlib.training import checkpoints
 
 pytestmark = pytest.mark.outside
@@ -78,16 +76,6 @@ def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undistu
     assert not any((tmp_path / "smoke" / ".unfinished").iterdir())
 
 
-def test_a_time_box_that_is_over_runs_nothing(results, tmp_path, monkeypatch):
-    store_safely(results[0], tmp_path)
-    outcome = run_missing(SPECS, tmp_path, until=0.0, log=str)
-    assert outcome == Outcome(left=HASHES[1:], stored=HASHES[:1])
-    monkeypatch.setattr(sweeps, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    assert (deadline(None), deadline(2), deadline(0)) == (float("inf"), 120, 0)
-    with pytest.raises(ValueError, match="max-minutes must be a number of 0 or more, not -1"):
-        deadline(-1)
-
-
 def test_failing_trials_are_reported_and_the_rest_goes_on(tmp_path):
     """Also where the loss stays a number and what is measured of the network does not."""
     specs, lines = [*(replace(SPECS[1], learning_rate=rate) for rate in (1e30, 1e3)), SPECS[1]], []
@@ -107,35 +95,18 @@ def test_bad_arguments_are_refused_before_any_work(tmp_path):
     for call, arguments, error in (
         (run, dict(device="quantum", cluster=RayCluster()), "device must be one of"),
         (run, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
+        (run, dict(networks=__file__), f"networks must be a folder where files can be written, not {__file__}: "),
         (RayCluster, dict(cpus=0), "cpus must be more than 0"),
-        (RayCluster, dict(cpus=float("nan")), "cpus must be a number of 0 or more, not nan"),
         (RayCluster, dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
         (RayCluster, dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
+        (deadline, dict(minutes=-1), "max-minutes must be a number of 0 or more, not -1"),
     ):
         with pytest.raises((ValueError, OSError), match=error):
             call(**arguments)
     assert not any(tmp_path.iterdir())
 
 
-def test_a_result_that_cannot_be_stored_is_rescued(results, tmp_path, monkeypatch):
-    save, store = sweeps.save_result, tmp_path / "store"
-
-    def full(result, where):
-        if where == as_store(store):
-            raise OSError("no space left")
-        return save(result, where)
-
-    monkeypatch.setattr(sweeps, "save_result", full)
-    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
-    rescued = result_path(SPECS[0], tmp_path / "elsewhere" / "hmmlib-rescued")
-    with pytest.raises(OSError, match=f"no space left; the finished result is kept in {rescued}"):
-        run_missing(SPECS, store, log=str)
-    assert numbers(load_result(rescued)) == numbers(results[0])
-    assert stored(store) == {}
-    assert Claim.take(SPECS[0], store) is not None
-
-
-def test_what_is_said_of_trials_and_of_the_time_left_at_their_pace(results, tmp_path):
+def test_what_is_said_of_trials_and_of_the_time_left_at_their_pace(results, tmp_path, monkeypatch):
     head, prompt = results[0].head_accuracy, results[0].prompt_accuracy
     assert summary(results[0]).startswith(f"head {head:.1%}, prompt {prompt:.1%}")
     assert "prompt" not in summary(replace(results[0], prompt_accuracy=None))
@@ -145,6 +116,8 @@ def test_what_is_said_of_trials_and_of_the_time_left_at_their_pace(results, tmp_
     assert pace(SPECS, tmp_path, [60, 120], 1) == "[1 of 4 stored, about 4 min left]"  # three trials of 90 seconds
     assert pace(SPECS, tmp_path, [60, 120], 3) == "[1 of 4 stored, about 2 min left]"
     assert pace(SPECS[:1], tmp_path, [60], 1) == "[1 of 1 stored]"
+    monkeypatch.setattr(sweeps, "time", SimpleNamespace(monotonic=lambda: 10.0))
+    assert (deadline(None), deadline(2), deadline(0)) == (float("inf"), 130, 10)
 
 
 def test_a_killed_worker_costs_its_trial_alone_and_an_interrupt_leaves_checkpoints(

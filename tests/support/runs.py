@@ -9,10 +9,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hmmlib.experiments.measurements import MEASUREMENTS
-from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import load_result
-from hmmlib.experiments.trials import TrialResult, trial_seeds
+from hmmlib.experiments.trials import TrialResult
 
 TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
 """A trial of a tenth of a second."""
@@ -29,15 +27,6 @@ ENVIRONMENT.pop("RAY_ADDRESS", None)
 def numbers(result: TrialResult) -> dict:
     """All of a result but what may differ from run to run."""
     return {name: getattr(result, name) for name in MEASURED}
-
-
-def with_memory(result: TrialResult, spec: TrialSpec) -> TrialResult:
-    """The result of a vanilla model as a memory model's of that spec could be: without what those do not have."""
-    has = [one for one in MEASUREMENTS if one.has(spec)]
-    names, phases = {name for one in has for name in one.names}, {"pretraining", *(one.phase for one in has)}
-    lost = dict.fromkeys({name for one in MEASUREMENTS for name in one.names if name in MEASURED} - names)
-    seconds = {phase: value for phase, value in result.seconds.items() if phase in phases}
-    return dataclasses.replace(result, spec=spec, seeds=trial_seeds(spec.seed), seconds=seconds, **lost)
 
 
 def stored(store: Path) -> dict[str, dict]:
