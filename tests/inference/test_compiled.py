@@ -25,12 +25,6 @@ MODELS = {
     "two cells": sparse_memory_hmm(3, 4, 4, 2, 0.3, n_cells=2),
     "one value": sparse_memory_hmm(1, 5, 4, 3, 0.3),
     "appendix E": random_memory_hmm(5, 4, 6, 4),
-    "rare memory": MemoryHMM(
-        [[0.5, 0.25], [0.5, 0.75]],
-        np.random.default_rng(0).dirichlet([0.3] * 3, (3, 2)).transpose(2, 0, 1),
-        [1.0, 0.0],
-        [1e-300, 0.0, 1.0],
-    ),
 }
 
 

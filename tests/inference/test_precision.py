@@ -66,7 +66,6 @@ def test_the_scale_is_part_of_a_checkpoint(tmp_path):
     for run in runs:
         run.step()
     assert fingerprint(first.network) == fingerprint(second.network)
-    np.testing.assert_array_equal(first.losses[:5], second.losses[:5])
 
 
 @cuda

@@ -111,51 +111,41 @@ def error(found, expected):
     return abs(found - expected).max() if ((found == 0) == (expected == 0)).all() else np.inf
 
 
-def worst(family, module):
-    """Largest error in some random models."""
-    largest = 0.0
-    for seed in range(MODELS):
-        asked, expected = case(family, seed)
-        for name, found in answers(module, *asked).items():
-            assert found.shape == expected[name].shape
-            largest = max(largest, error(found, expected[name]))
-    return largest
-
-
-@pytest.mark.parametrize("loops", [True, False], ids=["loops", "torch"])
+@pytest.mark.parametrize("way", ["loops", "torch", "as printed"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_fast_path_gives_the_sum_over_all_paths(family, loops, monkeypatch):
-    if not loops:
+def test_each_way_gives_the_sum_over_all_paths(family, way, monkeypatch):
+    if way == "torch":
         monkeypatch.setattr(messages, "compiled_loops", lambda: None)
         monkeypatch.setattr(messages, "BLOCK", 50)  # one to four sequences at a time
-    assert worst(family, messages) <= 1e-12
+    for seed in range(MODELS):
+        asked, expected = case(family, seed)
+        for name, found in answers(reference if way == "as printed" else messages, *asked).items():
+            assert found.shape == expected[name].shape
+            assert error(found, expected[name]) <= 1e-12, (seed, name)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_so_do_the_formulas_as_printed_and_tau_is_the_joint_probability_of_state_and_evidence(family):
-    assert worst(family, reference) <= 1e-12
-    impossible = possible = 0
+def test_tau_is_the_joint_probability_of_state_and_evidence(family):
+    possible = []
     for seed in range(MODELS):
         (model, _, _, free), expected = case(family, seed)
         assert error(reference.tau(model, free[0]), expected["tau"]) <= 1e-12 * max(1, expected["tau"].max()), seed
-        likelihood = expected["log_likelihood"]
-        impossible, possible = impossible + (likelihood == 0).sum(), possible + (likelihood > 0).sum()
-    assert possible > MODELS
-    assert impossible > 0 or "sparse" not in family
+        possible += (expected["log_likelihood"] > 0).tolist()
+    assert sum(possible) > MODELS
+    assert not all(possible) or "sparse" not in family
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if "sparse" in family])
 def test_what_is_possible_given_others_is_where_the_sum_over_all_paths_is_positive(family):
-    seen = {True: 0, False: 0}
+    seen = []
     for seed in range(MODELS):
         (model, tokens, prompts, _), expected = case(family, seed)
-        names = ["latent_given_others", *(f"latent_given_others behind {len(prompt)}" for prompt in prompts)]
-        for name, prompt in zip(names, [None, *prompts], strict=True):
-            found = messages.possible_given_others(model, tokens, prompt)
+        for prompt in (None, *prompts):
+            found = messages.possible_given_others(model, tokens, prompt).numpy()
+            name = "latent_given_others" if prompt is None else f"latent_given_others behind {len(prompt)}"
             assert np.array_equal(found, expected[name] > 0), (seed, name)
-            for one in seen:
-                seen[one] += int((found == one).sum())
-    assert min(seen.values()) > 100
+            seen += found.ravel().tolist()
+    assert 100 < sum(seen) < len(seen) - 100
 
 
 @pytest.mark.parametrize("module", [reference, messages], ids=["as printed", "fast"])

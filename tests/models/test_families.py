@@ -124,7 +124,6 @@ def test_parity_models_are_stationary_and_say_nothing_but_by_pairs_of_tokens(n):
     ("family", "sizes"),
     [
         (hmmlib.random_hmm, (3, 4, 0, math.inf)),
-        (hmmlib.random_memory_hmm, (3, 4, 4, 0, 1, True)),
         (hmmlib.dependent_hmm, (1, 3)),
         (hmmlib.essential_hmm, (3, 2, 3)),
         (hmmlib.recoverable_memory_hmm, (1, 2, 2, 3, 1)),

@@ -32,7 +32,6 @@ ROWS, FROM_ROWS = r"off by 0.4; its rows do\. ", r".* HMM\.from_rows\("
         ({"emission": np.ones((1, 3))}, r"emission must have shape \(…, 2\) to match initial"),
         ({"emission": TABLE}, "emission must have 2 dimensions"),
         ({"memory": 1.0}, r"memory must have one axis of 2 values .* not shape \(\)"),
-        ({"memory": [0.5, 0.5], "emission": GOOD["emission"]}, "emission must have 3 dimensions"),
         ({"memory": np.float32([0.5, 0.5])}, "must share one dtype"),
         ({"memory": np.full((2, 2, 2), 1 / 8)}, "2 hidden states do not divide among 3 memory cells"),
     ],

@@ -1,8 +1,6 @@
 """Models of hmmlearn and dynamax, there and back: both libraries find the same, and their own training goes on."""
 
 import logging
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,13 +97,3 @@ def test_parameters_of_dynamax_are_float32_unless_jax_is_set_to_64_bits_and_of_o
     several = params._replace(emissions=params.emissions._replace(probs=np.full((2, 3, 4), 0.25)))
     with pytest.raises(ValueError, match=r"^params\.emissions\.probs must have .* one dimension, not \(2, 3, 4\)$"):
         HMM.from_dynamax(several)
-
-
-@pytest.mark.parametrize("package", ["hmmlearn", "dynamax"])
-def test_a_package_that_is_missing_is_named(package, monkeypatch):
-    for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ModuleNotFoundError, match=package):
-        getattr(HMM, f"from_{package}")(SimpleNamespace())
-    with pytest.raises(ModuleNotFoundError, match=package):
-        getattr(HMM.from_rows(*drawn_model(0)), f"to_{package}")()
