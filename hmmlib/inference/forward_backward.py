@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 MAX_EXPONENT = {torch.float64: 1000, torch.float32: 120}
 """Exponents of two that a float surely has, and its inverse too."""
-IMPOSSIBLE = torch.iinfo(torch.int64).min // 2
-"""The exponent of zero, where exponents are compared."""
 
 Message = tuple[Tensor, Tensor]
 """Mantissas (n, K, S) and exponents of two (n, K, 1)."""
@@ -73,7 +71,7 @@ def both_passes(
 
     forward = one_pass(initial.expand(rows[0].shape), rows[:-1], transition.T.contiguous())
     # From ones at the end, with A for its transpose: no division by P[H_i], which may be zero.
-    backward = one_pass(torch.ones_like(rows[0]), rows[:0:-1], transition.contiguous())
+    backward = one_pass(rows[0], rows[:0:-1], transition.contiguous())
     return forward, backward[::-1]
 
 
@@ -98,19 +96,20 @@ def aggregated_messages(
     v = evidence.to(model.dtype).transpose(0, 1).unflatten(2, (-1, model.n_states))
     scale = exponent_of(v.amax((2, 3), keepdim=True))
     rows = [torch.ones_like(v[0]), *scaled(v, -scale)]
-    passes = both_passes(model.transition, model.initial, rows, rescaled)
+    forward, backward = both_passes(model.transition, model.initial, rows, rescaled)
     tau, exponents = [], []
-    for (f, before), (b, after), row in zip(*(part[at] for part in (*passes, rows)), strict=True):
-        tau.append(f * b * row if own else f * b)  # (C.1)
+    for i in range(*at.indices(len(rows))):
+        (f, before), (b, after) = forward[i], backward[i]
+        tau.append(f * b * rows[i] if own else f * b)  # (C.1)
         exponents.append(before + after)
-    scale = torch.cat([torch.zeros_like(scale[:1]), scale]).to(torch.int64)
+    scale = torch.cat([torch.zeros_like(scale[:1]), scale])
     scale = scale.sum(0) - (0 if own else scale[at])
     tau, exponent = rescaled(torch.stack(tau), torch.stack(exponents) + scale)
     if isinstance(model, MemoryHMM):  # P[M] times the message given M; all values then get the exponent of the largest
         prior = model.memory.reshape(-1, 1)
         size = exponent + exponent_of(prior)
         possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior > 0)
-        exponent = torch.where(possible, size, IMPOSSIBLE).amax(2, keepdim=True)
-        exponent = torch.where(exponent == IMPOSSIBLE, 0, exponent)
+        least = size.amin(2, keepdim=True)
+        exponent = torch.where(possible, size, least).amax(2, keepdim=True)
         tau = tau * scaled(scaled(prior, -exponent_of(prior)), size - exponent)  # (D.3)
-    return tau.flatten(2).transpose(0, 1), exponent.squeeze(2).transpose(0, 1)
+    return tau.flatten(2).transpose(0, 1), exponent.flatten(2).transpose(0, 1)

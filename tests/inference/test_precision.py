@@ -41,17 +41,15 @@ def test_gradients_in_sixteen_bits_are_near_those_in_thirty_two(kind, bound):
 
 
 def test_a_loss_scaled_out_of_range_is_skipped_and_scaled_back():
-    network, _ = one_batch("cpu")
-    run = Run(network, MODEL, PLAN, 1)
+    run = Run(network := build(SHAPE, 6, 0), MODEL, PLAN, 1)
     run.gradients = Gradients(network, torch.float16)
     run.gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
     before = fingerprint(network)
     run.step()
     assert fingerprint(network) == before, "a step with infinite gradients must not move the weights"
     assert run.gradients.scaler.get_scale() < 2.0**40
-    for _ in range(11):
-        run.gradients.scaler.update(2.0**10)
-        run.step()
+    run.gradients.scaler.update(2.0**10)
+    run.step()
     assert fingerprint(network) != before
 
 
@@ -68,7 +66,6 @@ def test_the_scale_is_part_of_a_checkpoint(tmp_path):
     for run in runs:
         run.step()
     assert fingerprint(first.network) == fingerprint(second.network)
-    np.testing.assert_array_equal(first.losses[:5], second.losses[:5])
 
 
 @cuda

@@ -1,13 +1,11 @@
 """Models of hmmlearn and dynamax, there and back: both libraries find the same, and their own training goes on."""
 
 import logging
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from peer_models import categorical, drawn_model, parameters, texts_for
+from peer_models import drawn_model, parameters, texts_for
 
 from hmmlib import log_likelihood, posteriors
 from hmmlib.models.hmm import HMM
@@ -20,9 +18,8 @@ def fitted(seed):
     """A model that hmmlearn has fitted to six texts, and these with two of any tokens, which it may find impossible."""
     rows = drawn_model(seed)
     texts = HMM.from_rows(*rows).sample(6, 10, seed).tokens.numpy()
-    made = pytest.importorskip("hmmlearn.hmm").CategoricalHMM(
-        1 + seed % 5, n_features=rows[2].shape[1], n_iter=5, random_state=seed
-    )
+    kind, given = pytest.importorskip("hmmlearn.hmm").CategoricalHMM, dict(n_iter=5, random_state=seed)
+    made = kind(1 + seed % 5, n_features=rows[2].shape[1], **given)
     others = np.random.default_rng(seed).integers(0, rows[2].shape[1], (2, 10))
     return made.fit(texts.reshape(-1, 1), [10] * 6), np.concatenate([texts, others])
 
@@ -67,13 +64,9 @@ def test_the_training_of_hmmlearn_goes_on():
     assert after.score(data, lengths) > before
 
 
-def test_what_is_no_fitted_model_of_hmmlearn():
-    module, wrong = pytest.importorskip("hmmlearn.hmm"), categorical()
-    wrong.transmat_ = wrong.transmat_ * 2
+def test_a_model_that_is_not_fitted_is_refused():
     with pytest.raises(ValueError, match="CategoricalHMM instance is not fitted"):
-        HMM.from_hmmlearn(module.CategoricalHMM(2))
-    with pytest.raises(ValueError, match="transmat must have rows"):
-        HMM.from_hmmlearn(wrong)
+        HMM.from_hmmlearn(pytest.importorskip("hmmlearn.hmm").CategoricalHMM(2))
 
 
 def test_models_of_dynamax_keep_their_likelihoods_there_and_back():
@@ -86,13 +79,11 @@ def test_models_of_dynamax_keep_their_likelihoods_there_and_back():
             ours = HMM.from_dynamax(params)
             assert ours.dtype == torch.float64
             sizes.add(ours.n_states)
-            texts = texts_for(rows, seed)[2:4]
+            text = texts_for(rows, seed)[2]
             made, back = ours.to_dynamax()
-            for text, found in zip(texts, log_likelihood(ours, texts).tolist(), strict=True):
-                for one in (params, back):
-                    assert float(made.marginal_log_prob(one, text[:, None])) == pytest.approx(found, abs=1e-10)
-            states = made.smoother(params, texts[0][:, None]).smoothed_probs
-            np.testing.assert_allclose(posteriors(ours, texts[:1])[0, 1:, :3], states, atol=1e-11)
+            for one in (params, back):
+                found = float(made.marginal_log_prob(one, text[:, None]))
+                assert found == pytest.approx(log_likelihood(ours, text[None]).item(), abs=1e-10)
             np.testing.assert_array_equal(back.transitions.transition_matrix, params.transitions.transition_matrix)
             np.testing.assert_array_equal(back.emissions.probs, params.emissions.probs)
             np.testing.assert_allclose(back.initial.probs, params.initial.probs, rtol=1e-12)
@@ -106,13 +97,3 @@ def test_parameters_of_dynamax_are_float32_unless_jax_is_set_to_64_bits_and_of_o
     several = params._replace(emissions=params.emissions._replace(probs=np.full((2, 3, 4), 0.25)))
     with pytest.raises(ValueError, match=r"^params\.emissions\.probs must have .* one dimension, not \(2, 3, 4\)$"):
         HMM.from_dynamax(several)
-
-
-@pytest.mark.parametrize("package", ["hmmlearn", "dynamax"])
-def test_a_package_that_is_missing_is_named(package, monkeypatch):
-    for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ModuleNotFoundError, match=package):
-        getattr(HMM, f"from_{package}")(SimpleNamespace())
-    with pytest.raises(ModuleNotFoundError, match=package):
-        getattr(HMM.from_rows(*drawn_model(0)), f"to_{package}")()

@@ -1,8 +1,6 @@
 """Models in rows: the law of texts stays what it was, of how many states, and when the orientation is asked."""
 
-import itertools
 import warnings
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,16 +12,6 @@ from peer_models import drawn_model, likelihoods, texts_for
 from hmmlib import UnclearOrientation, log_likelihood, random_hmm
 from hmmlib.models.families import dependent_hmm, essential_hmm, regular_hmm, sparse_hmm
 from hmmlib.models.hmm import HMM
-
-
-def fractions(array):
-    """The numbers of an array, as they are."""
-    return np.vectorize(Fraction, otypes=[object])(np.asarray(array, float))
-
-
-def law(model, length=3):
-    """The log-probability of each text of a length."""
-    return log_likelihood(model, list(itertools.product(range(model.n_tokens), repeat=length)))
 
 
 def assert_the_same_law(rows, model, tolerance=1e-12):
@@ -38,7 +26,8 @@ def test_there_is_one_state_more_only_where_no_start_before_exists():
         start, table, _ = rows = drawn_model(seed, zeros=0.0)
         if len(start) > 4:
             continue
-        exact = sympy.Matrix(fractions(table).T).LUsolve(sympy.Matrix(fractions(start)))
+        left, right = (sympy.Matrix(array).applyfunc(sympy.Rational) for array in (table.T, start))
+        exact = left.LUsolve(right)
         exists = min(exact) > -1e-14  # of a start that was made by a step, the q is found up to rounding
         assert HMM.from_rows(*rows).n_states == len(start) + (not exists), seed
         counts[exists] += 1
@@ -151,17 +140,13 @@ ASKED = {
     "one of two": (EVEN, ROUND, STEEP, "emission"),
     "only the start": (EVEN, EVEN, STEEP, "transition and emission"),
 }
-SILENT = {
-    "columns that are none in rows": (LEANS, WIDE, FLAT),
-    "the same by rows": (EVEN, EVEN, FLAT),
-    "a symmetric transition beside columns": (EVEN, WIDE, STEEP),
-    "a symmetric emission beside columns": (LEANS, EVEN, STEEP),
-}
+SILENT = [(LEANS, WIDE, FLAT), (EVEN, EVEN, FLAT), (EVEN, WIDE, STEEP), (LEANS, EVEN, STEEP)]
+"""Columns that are none in rows; the same by rows; a symmetric transition, or emission, beside columns."""
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("name", ASKED)
-def test_what_sums_to_1_both_ways_is_asked_about_where_the_model_is_made_and_is_another_model(name, kind):
+def test_what_sums_to_1_both_ways_is_asked_about_where_the_model_is_made(name, kind):
     *arrays, named = ASKED[name]
     message = f"^rows and columns of {named} sum to 1, .*columns=True.*from_rows"
     with pytest.warns(UnclearOrientation, match=message) as asked:
@@ -172,21 +157,15 @@ def test_what_sums_to_1_both_ways_is_asked_about_where_the_model_is_made_and_is_
         said = HMM(*map(kind, arrays), columns=True).to(dtype=model.dtype)
         HMM.from_rows(*model.to_rows())
     assert torch.equal(said.transition, model.transition)
-    *tables, start = arrays
-    turned = [np.transpose(part) if part is ROUND else part for part in tables]
-    other = HMM(*turned, start, columns=True) if ROUND in arrays else HMM.from_rows(start, *tables)
-    assert (law(said) - law(other)).abs().max() > 0.01
 
 
 def test_what_is_clear_is_not_asked_about_nor_any_model_that_the_library_draws():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = {name: HMM(*arrays) for name, arrays in SILENT.items()}
+        for arrays in SILENT:
+            HMM(*arrays)
         for seed in range(5):
             mixed = random_hmm(5, 5, seed).to(dtype=torch.float32)
             sparse_hmm(2, 2, seed, 0.8), dependent_hmm(3, 3, seed), essential_hmm(4, 3, 2, seed)
             assert (mixed.transition.sum(1) - 1).abs().max() < 1e-6  # appendix E mixes permutations
             assert not torch.equal(mixed.transition, mixed.transition.T)
-    transition, emission, start = SILENT["the same by rows"]  # all sums allow both readings, which are one model
-    by_rows = HMM.from_rows(start, transition, emission)
-    np.testing.assert_allclose(law(found["the same by rows"]), law(by_rows), rtol=1e-14)

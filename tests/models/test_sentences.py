@@ -43,8 +43,6 @@ def test_the_sentence_of_the_example_goes_in_and_out_and_says_its_memory():
     ("text", "message"),
     [
         ("the cows rolled", "'cows' is not one of the model's 80 words; near matches: cow"),
-        ("the pastur", "'pastur' .* near matches: pasture"),
-        ("the cow, happily", "'cow,'"),
         ("the xyzzy", "'xyzzy' is not one of the model's 80 words; near matches: none"),
         ("  ", "the text has no words"),
     ],
@@ -62,7 +60,6 @@ def test_samples_keep_to_the_grammar_and_say_their_memory():
         assert len(text.split()) == 60
         begins = {sentence.split()[0] for sentence in text.split(" . ")[1:]}  # the first may begin in the middle
         assert begins <= {"the", "a", "."}
-    assert sum(text.startswith(("the ", "a ")) for text, _ in texts) > 190
     tokens = torch.cat([TOY.encode(text) for text, _ in texts])
     for cell, names in enumerate(VALUES):
         truth = torch.tensor([names.index(memory[cell]) for _, memory in texts])
@@ -76,13 +73,9 @@ def test_the_farm_is_stationary_and_its_nouns_are_recoverable_and_difficult_cats
     assert log_likelihood(easy.model, easy.encode("a yard")) == -torch.inf  # after it comes the animal's noun
     assert assumption_4_4(easy.model)
     assert assumption_4_4(hard.model)
-    # Small words do not tell the animal, nor do two nouns three places.
-    assert [bool(assumption_4_2(easy.model, *place)) for place in ((0, [0]), (0, [1]), (1, [0]))] == [
-        True,
-        False,
-        False,
-    ]
-    assert not assumption_4_2(hard.model, 0, [0])
+    assert assumption_4_2(easy.model, 0, [0])
+    for model, cell, part in ((easy.model, 0, 1), (easy.model, 1, 0), (hard.model, 0, 0)):
+        assert not assumption_4_2(model, cell, [part])  # nor do small words tell the animal, or two nouns three places
     assert assumption_d_5(hard.model, [1.0, -1.0, 0.0], 0, [0])
     assert not assumption_d_5(hard.model, [1.0, -1.0, 0.5], 0, [0])
     assert memory_posterior(hard.model, hard.encode("cat a a")).tolist() == [[0, 0, 1]]
