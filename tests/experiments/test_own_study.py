@@ -3,6 +3,7 @@
 import math
 import re
 import warnings
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -13,9 +14,10 @@ from support import tiny_networks
 
 import hmmlib
 from hmmlib import HMM, FromTransformers, Parts, TrialSpec, draw_trial_task, random_hmm, results, run_trial
-from hmmlib.experiments.results import as_table, share_learned
+from hmmlib.experiments.results import as_table
 from hmmlib.experiments.store import STORE, load_results, save_result
 from hmmlib.experiments.sweeps import run_missing
+from hmmlib.experiments.trials import draw_model
 from hmmlib.training import readers, tuning
 
 SPEC = TrialSpec("smoke", own="mine", **TINY)
@@ -28,21 +30,18 @@ def own_model(spec=SPEC):
     return HMM(STEPS, TOKENS, START)
 
 
-def test_the_share_learned_is_that_of_the_trial_s_own_model(tmp_path):
+def test_the_share_learned_is_that_of_the_trial_s_own_model():
     result = run_trial(SPEC, parts=Parts(model=own_model))
     often = torch.stack([own_model().emission @ own_model().marginal(at) for at in range(1, SPEC.length + 1)]).mean(0)
     assert result.frequency_loss == pytest.approx(torch.special.entr(often).sum().item())
-    save_result(result, tmp_path)
-    table = as_table(load_results("smoke", tmp_path))
     gap = result.frequency_loss - result.best_loss
-    shares = [share_learned(table.assign(evaluation=sequences))[0] for sequences in (1, 10**6)]
-    assert shares == [pytest.approx(math.nan, nan_ok=True), pytest.approx(1 - result.excess_loss / gap)]
-    assert share_learned(table.drop(columns="frequency_loss")).isna().all(), "another model would be drawn for it"
-    for n_memory in (1, 2):  # the library's own models are drawn again
-        one = run_trial(TrialSpec("smoke", n_memory=n_memory, temperature=0.2, **TINY))
-        row = as_table([one]).assign(evaluation=10**6)
-        drawn = share_learned(row.drop(columns="frequency_loss"))
-        assert share_learned(row).tolist() == pytest.approx(drawn.tolist())
+    specs = (SPEC.replace(evaluation=sequences) for sequences in (1, 10**6))
+    few, many = as_table(replace(result, spec=spec) for spec in specs).learned
+    assert math.isnan(few)
+    assert many == pytest.approx(1 - result.excess_loss / gap)
+    spec = TrialSpec("smoke", n_memory=2, temperature=0.2, **TINY)
+    counts = draw_model(spec).sample(20_000, spec.length, 0).tokens.flatten().bincount().double()
+    assert run_trial(spec).frequency_loss == pytest.approx(torch.special.entr(counts / counts.sum()).sum(), abs=0.005)
 
 
 def test_no_theorem_is_built_for_labels_that_are_not_those_of_mu():

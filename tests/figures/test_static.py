@@ -8,7 +8,7 @@ from companion.figures import figure_3, figures, triangles
 from companion.figures.figure_3 import LADDER, LEFT, RIGHT
 from companion.figures.triangles import TRIANGLE
 
-from hmmlib.experiments.results import mean_ci, published, results, share_learned
+from hmmlib.experiments.results import mean_ci, published, results
 from hmmlib.experiments.store import STORE
 from hmmlib.models.sentences import farm
 from hmmlib.theory.separation import Impossible, fit_or_refute
@@ -172,7 +172,7 @@ def test_what_explains_figure_3_draws_the_means_and_the_trials():
     close(points(figure_3.gains(VANILLA).axes[0])["mean with its 95% interval"], sizes.gain.mean().reset_index())
     dots = points(figure_3.against_learned(VANILLA).axes[0])
     for label, column in LEFT.items():
-        close(dots[label], np.transpose([share_learned(VANILLA), VANILLA[column]]))
+        close(dots[label], VANILLA[["learned", column]])
     ladder = points(figure_3.ladder(VANILLA).axes[0])
     for label, column in LADDER.items():
         close(ladder[label][:, 1], sizes[column].mean().dropna())
