@@ -91,9 +91,12 @@ def test_a_network_of_build_gives_the_same_through_either_reader_also_behind_a_p
     assert isinstance(own, Reader)
     assert as_reader(through) is through
     prompt = torch.randn(2, own.width, generator=torch.Generator().manual_seed(0))
-    for read in (all_probs_at_mask, all_hidden_at_mask):
-        for more in ((), (prompt,)):
-            torch.testing.assert_close(read(own, tokens, *more), read(through, tokens, *more), rtol=1e-3, atol=1e-4)
+    tokens[::2, 3] = MASK
+    for read in (all_probs, all_probs_at_mask, all_hidden_at_mask):
+        for more in ((), (prompt,)) if read is not all_probs else ((),):
+            found = read(own, tokens, *more)
+            torch.testing.assert_close(found, read(through, tokens, *more), rtol=1e-3, atol=1e-4)
+            assert not found.requires_grad
     framed = FromTransformers(network, range(4), mask=4, before=[1])
     assert framed.embed(TEXTS[1:2], prompt).first == 3
     assert framed.embed(TEXTS[1:2], prompt).attended.tolist() == [[True] * 7 + [False] * 2]
