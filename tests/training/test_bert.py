@@ -46,23 +46,10 @@ def test_build_follows_its_shape_and_leaves_the_global_generator_alone():
     assert (config.max_position_embeddings, config.vocab_size, config.intermediate_size) == (9, 6, 32)
 
 
-@pytest.mark.parametrize(("layers", "specials"), [(1, 1), (3, 2)])
 @torch.no_grad()
-def test_logits_at_chosen_places_are_those_of_the_whole_network_and_the_mask_is_the_last_id(layers, specials):
-    network = lively(layers=layers, specials=specials, **SIZES)
-    assert to_ids(network, torch.tensor([[0, 4, MASK]])).tolist() == [[0, 4, 4 + specials]]
-    (ids, words), positions = embedded(network), torch.tensor([[0, 11], [3, 3], [7, 2], [1, 4], [10, 5], [8, 6]])
-    whole = network(input_ids=ids).logits[..., :-1]  # [MASK] is never predicted
-    assert whole.shape == (6, 12, 4 + specials)
-    np.testing.assert_allclose(logits_at(network, words, None), whole, **CLOSE)
-    some = logits_at(network, words, positions)
-    np.testing.assert_allclose(some, whole[torch.arange(6)[:, None], positions], **CLOSE)
-    assert (whole - whole.roll(1, 1)).abs().max() > 1  # places differ
-
-
-@torch.no_grad()
-def test_dropout_is_as_in_transformers_also_at_chosen_places():
-    network = lively(dropout=0.3, layers=2, **SIZES)
+def test_logits_are_those_of_transformers_with_and_without_dropout_and_the_mask_is_the_last_id():
+    network = lively(dropout=0.3, layers=3, specials=2, **SIZES)
+    assert to_ids(network, torch.tensor([[0, 4, MASK]])).tolist() == [[0, 4, 6]]
     (ids, words), drawn = embedded(network), []
     for training, seed in ((True, 1), (True, 2), (False, 1), (False, 2)):
         network.train(training)
@@ -70,10 +57,12 @@ def test_dropout_is_as_in_transformers_also_at_chosen_places():
             torch.manual_seed(seed)
             found = logits_at(network, words, places)
             torch.manual_seed(seed)
-            np.testing.assert_allclose(found, network(input_ids=ids).logits[..., :5], **CLOSE)
+            np.testing.assert_allclose(found, network(input_ids=ids).logits[..., :6], **CLOSE)
         drawn.append(found)
     assert (drawn[0] - drawn[1]).abs().max() > 1
     assert torch.equal(drawn[2], drawn[3])
+    some = torch.tensor([[0, 11], [3, 3], [7, 2], [1, 4], [10, 5], [8, 6]])
+    np.testing.assert_allclose(logits_at(network, words, some), found[torch.arange(6)[:, None], some], **CLOSE)
 
 
 def test_the_fingerprint_changes_with_any_one_weight():

@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 import torch
-from record import slow
 from runs import CHANGES, TINY, command_at_step, numbers
 from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
@@ -165,23 +164,3 @@ def test_a_command_that_is_broken_off_goes_on_to_the_same_result(sent, tmp_path,
     assert call(*words)[0] == 0
     assert numbers(load_result(result_path(SPEC, tmp_path))) == undisturbed_trial
     assert not any(checkpoint_path(SPEC, tmp_path).parent.iterdir())
-
-
-@slow
-def test_an_interrupt_of_a_notebooks_kernel_ends_the_trial_in_it(tmp_path):
-    from jupyter_client.manager import start_new_kernel
-
-    path = tmp_path / "one.safetensors"
-    code = f"""
-import os, pathlib, signal
-from hmmlib import TrialSpec, run_trial
-interrupt = lambda phase, share: os.kill(os.getpid(), signal.SIGINT) if share == 0.5 else None
-run_trial(TrialSpec("smoke", **{TINY}), interrupt, checkpoint=pathlib.Path({str(path)!r}))
-"""
-    manager, client = start_new_kernel()
-    try:
-        reply = client.execute_interactive(code, output_hook=lambda message: None, timeout=120)
-    finally:
-        manager.shutdown_kernel(now=True)
-    assert reply["content"].get("ename") == "KeyboardInterrupt"
-    assert checkpoints.facts_at(path)["done"] == "3"
