@@ -73,8 +73,6 @@ def test_bert_shows_a_tenth_as_it_is_and_a_tenth_at_random():
     random = shown[step > 0]
     frequency = torch.bincount(random, minlength=n_tokens) / len(random)
     np.testing.assert_allclose(frequency, 1 / n_tokens, atol=5 * math.sqrt(0.16 / len(random)))
-    place = torch.where(shown == MASK, 0, 1).reshape(2000, 12).double().mean(0)  # at every place alike
-    np.testing.assert_allclose(place, 0.2, atol=5 * math.sqrt(0.16 / 2000))
 
 
 @pytest.mark.parametrize(("masking", "specials"), [("always", 1), ("bert", 5)])
@@ -162,7 +160,7 @@ def test_pretraining_moves_the_loss_towards_the_least_there_is():
 
 @pytest.mark.parametrize("muon_rate", [0.0, 0.04])
 def test_pretraining_moves_every_weight_and_leaves_the_global_generator_alone(muon_rate):
-    """Also where it is broken off; and a network that tuning has frozen is trained like any other, with dropout."""
+    """A network that tuning has frozen is trained like any other, with dropout."""
     model, plan = random_hmm(3, 5, 1), replace(SHORT, muon_rate=muon_rate)
     fresh, *networks = (build(replace(SHAPE, dropout=0.2), 5, 0) for _ in range(3))
     networks[1].eval().requires_grad_(False)
@@ -175,10 +173,6 @@ def test_pretraining_moves_every_weight_and_leaves_the_global_generator_alone(mu
     assert fingerprint(networks[0]) == fingerprint(networks[1])
     for (name, before), after in zip(fresh.named_parameters(), networks[0].parameters(), strict=True):
         assert not torch.equal(before, after), name
-    torch.manual_seed(6)
-    with pytest.raises(ZeroDivisionError):
-        pretrain(fresh, model, plan, 1, lambda step, loss: 1 / 0)
-    assert torch.equal(torch.rand(3), expected)
 
 
 @pytest.mark.parametrize(
