@@ -21,12 +21,10 @@ import tables
 import tried
 import with_trainer
 from contest import GIB, Contestant, contest
-from typer.testing import CliRunner
 
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.trials import build_network, draw_model, trial_seeds
 from hmmlib.training import pretraining
-from hmmlib.training.tuning import all_probs_at_mask, tune_head
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKES = {"PYTHONPATH": str(ROOT / "tests" / "support")}
@@ -99,24 +97,9 @@ def test_rows_are_made_once_until_something_changes(tmp_path, monkeypatch):
     made, row = [], {"contestants": [{"name": "a", "peer": True, "versions": {"numpy": "2"}}]}
     for state, calls in (("one", 1), ("one", 1), ("two", 2)):
         rows = run.Rows("a", False, state)
-        assert rows(lambda: made.append(1) or row, states=3) == {
-            "states": 3,
-            "contestants": [{"name": "a", "peer": True}],
-        }
-        assert len(made) == calls
-        assert rows.versions == {"ours": {}, "peers": {"numpy": "2"}}
-
-
-def test_an_unknown_benchmark_is_refused_and_each_table_has_one():
-    app = run.typer.Typer()
-    app.command()(run.main)
-    done = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, ["posterior"])
-    assert done.exit_code == 2
-    assert "there is no benchmark 'posterior'; there are posteriors" in " ".join(done.stderr.split())
-    assert run.BENCHMARKS.keys() == tables.TABLES.keys()
-
-
-# Pretraining, tuning and learning curves
+        found = rows(lambda: made.append(1) or row, states=3)
+        assert found == {"states": 3, "contestants": [{"name": "a", "peer": True}]}
+        assert (len(made), rows.versions) == (calls, {"ours": {}, "peers": {"numpy": "2"}})
 
 
 @pytest.fixture
@@ -175,23 +158,12 @@ def test_runs_of_the_curves_are_asked_for_once_each_trained_and_measured(monkeyp
     assert row["least"] > 0
 
 
-def test_both_ways_to_tune_a_head_find_the_same_weights():
-    trial = dict(preset="smoke", train=64)
-    spec, network, tokens, labels = networks.parts(trial, 64)
-    expected = tune_head(all_probs_at_mask(network, tokens), labels, spec.tuning(), trial_seeds(0)["tuning"]).weights
-    for cached in (True, False):
-        call, pick = networks.head(trial, 64, spec.epochs, cached)
-        np.testing.assert_allclose(pick(call()), expected, atol=1e-5)
-
-
-# Tables
-
-
 @pytest.mark.parametrize("module", [tables, tried], ids=["benchmarks", "tests"])
 def test_the_readme_has_the_tables_of_what_is_stored(module):
     assert module.README.read_text(encoding="utf8") == module.readme()
 
 
-@pytest.mark.parametrize("name", ["posteriors", "memory", "sampling", "pretraining", "tuning"])
-def test_in_the_stored_contests_all_results_agree(name):
-    assert {row["agree"] for row in tables.load(name)["rows"] if "agree" in row} <= {True, None}
+def test_each_table_has_a_benchmark_and_in_the_stored_contests_all_results_agree():
+    assert run.BENCHMARKS.keys() == tables.TABLES.keys()
+    for name in ("posteriors", "memory", "sampling", "pretraining", "tuning"):
+        assert {row["agree"] for row in tables.load(name)["rows"] if "agree" in row} <= {True, None}

@@ -17,7 +17,6 @@ from hmmlib.validation import MASK
 
 pytestmark = pytest.mark.outside
 
-SHAPE = Shape(layers=1, width=16, heads=2, max_length=12)
 SIZES = dict(n_tokens=5, max_length=12)
 CLOSE = dict(atol=1e-3, rtol=1e-4)
 
@@ -30,90 +29,65 @@ def embedded(network, n=6, length=12):
 
 
 def test_as_many_positions_are_hidden_in_every_sequence_and_each_as_often():
-    for share, count in ((0.15, 6), (0.5, 20), (1.0, 40), (0.001, 1), (0.19, 8)):
-        _, positions = mask_some(torch.zeros(200, 40, dtype=torch.long), share, torch.Generator().manual_seed(1))
-        hidden = torch.zeros(200, 40).scatter(1, positions, 1)
-        assert positions.shape == (200, count)
+    for share, count in ((0.15, 6), (1.0, 40), (0.001, 1), (0.19, 8)):
+        masked, _ = mask_some(torch.zeros(200, 40, dtype=torch.long), share, torch.Generator().manual_seed(1))
+        hidden = (masked == MASK).double()
         assert (hidden.sum(1) == count).all()
         np.testing.assert_allclose(hidden.mean(0), count / 40, atol=5 * math.sqrt(0.25 / 200))
 
 
-def test_build_follows_its_seed_and_leaves_the_global_generator_alone():
+def test_build_follows_its_shape_and_leaves_the_global_generator_alone():
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    network, again, other = build(SHAPE, 5, 0), build(SHAPE, 5, 0), build(SHAPE, 5, 1)
-    assert torch.equal(torch.rand(3), expected)
-    assert fingerprint(network) == fingerprint(again) != fingerprint(other)
     config = build(Shape(layers=3, width=8, heads=4, max_length=9), 5, 0).config
+    assert torch.equal(torch.rand(3), expected)
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (3, 8, 4)
     assert (config.max_position_embeddings, config.vocab_size, config.intermediate_size) == (9, 6, 32)
 
 
-@pytest.mark.parametrize(("layers", "specials"), [(1, 1), (3, 2)])
 @torch.no_grad()
-def test_logits_at_chosen_places_are_those_of_the_whole_network_and_the_mask_is_the_last_id(layers, specials):
-    network = lively(layers=layers, specials=specials, **SIZES)
-    assert to_ids(network, torch.tensor([[0, 4, MASK]])).tolist() == [[0, 4, 4 + specials]]
-    (ids, words), positions = embedded(network), torch.tensor([[0, 11], [3, 3], [7, 2], [1, 4], [10, 5], [8, 6]])
-    whole = network(input_ids=ids).logits[..., :-1]  # [MASK] is never predicted
-    assert whole.shape == (6, 12, 4 + specials)
-    np.testing.assert_allclose(logits_at(network, words, None), whole, **CLOSE)
-    some = logits_at(network, words, positions)
-    np.testing.assert_allclose(some, whole[torch.arange(6)[:, None], positions], **CLOSE)
-    assert (whole - whole.roll(1, 1)).abs().max() > 1  # places differ
-
-
-@torch.no_grad()
-def test_dropout_is_as_in_transformers_also_at_chosen_places():
-    network = lively(dropout=0.3, layers=2, **SIZES)
+def test_logits_are_those_of_transformers_with_and_without_dropout_and_the_mask_is_the_last_id():
+    network = lively(dropout=0.3, layers=3, specials=2, **SIZES)
+    assert to_ids(network, torch.tensor([[0, 4, MASK]])).tolist() == [[0, 4, 6]]
     (ids, words), drawn = embedded(network), []
-    for training, seed in ((True, 1), (True, 2), (False, 1), (False, 2)):
+    for training, seed in ((True, 1), (True, 2), (False, 3)):
         network.train(training)
         for places in (None, torch.arange(12).expand(6, -1)):
             torch.manual_seed(seed)
             found = logits_at(network, words, places)
             torch.manual_seed(seed)
-            np.testing.assert_allclose(found, network(input_ids=ids).logits[..., :5], **CLOSE)
+            np.testing.assert_allclose(found, network(input_ids=ids).logits[..., :6], **CLOSE)
         drawn.append(found)
     assert (drawn[0] - drawn[1]).abs().max() > 1
-    assert torch.equal(drawn[2], drawn[3])
+    some = torch.tensor([[0, 11], [3, 3], [7, 2], [1, 4], [10, 5], [8, 6]])
+    np.testing.assert_allclose(logits_at(network, words, some), found[torch.arange(6)[:, None], some], **CLOSE)
 
 
 def test_the_fingerprint_changes_with_any_one_weight():
-    network = build(SHAPE, 5, 0)
-    prints, parameters = {fingerprint(network)}, list(network.parameters())
-    assert len(next(iter(prints))) == 16
+    network = build(Shape(layers=1, width=16, heads=2, max_length=12), 5, 0)
+    prints, parameters = [fingerprint(network), fingerprint(as_reader(network))], list(network.parameters())
     for parameter in parameters:
-        entries = parameter.data.view(-1)
-        old = entries[-1].item()
-        entries[-1] = -old if old else 1e-30
-        prints.add(fingerprint(network))
-        entries[-1] = old
-    assert len(prints) == len(parameters) + 1
-    assert fingerprint(network) == fingerprint(as_reader(network)) in prints
+        parameter.data.view(-1)[-1] += 1e-3
+        prints.append(fingerprint(network))
+    assert len(set(prints)) == len(parameters) + 1
 
 
 def test_the_losses_are_means_without_dropout_and_the_least_is_that_of_the_exact_conditional():
-    """Over 12 sequences, with the exact loss summed over all paths, and over more than are computed at once."""
+    """Over more sequences than are computed at once; the exact loss is summed over all paths."""
     model, network = sparse_hmm(3, 4, 0), lively()
-    for n in (12, 1100):
-        drawn, reported = torch.Generator().manual_seed(9), masked_losses(network, model, n, 5, 0.4, 9)
-        assert masked_losses(lively(dropout=0.3).train(), model, n, 5, 0.4, 9) == reported
-        tokens = model.sample(n, 5, drawn).tokens
-        masked, positions = mask_some(tokens, 0.4, drawn)
-        with torch.no_grad():
-            logits = network(input_ids=to_ids(network, masked)).logits[..., :4].double()
-        logits = logits.gather(1, positions[..., None].expand(-1, -1, 4))
-        target = tokens.gather(1, positions)
-        expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten()).item()
-        assert reported[0] == pytest.approx(expected, rel=1e-5)
-        if n == 12:
-            best = []
-            for k in range(n):
-                paths = Enumeration(model.transition, model.emission, model.initial, model.embed(masked[k : k + 1])[0])
-                best += [-math.log(normalised(paths.masked_token(i + 1))[tokens[k, i]]) for i in positions[k].tolist()]
-            assert reported[1] == pytest.approx(np.mean(best), rel=1e-12)
+    drawn, reported = torch.Generator().manual_seed(9), masked_losses(network, model, 140, 5, 0.4, 9)
+    assert masked_losses(lively(dropout=0.3).train(), model, 140, 5, 0.4, 9) == reported
+    tokens = model.sample(140, 5, drawn).tokens
+    masked, positions = mask_some(tokens, 0.4, drawn)
+    with torch.no_grad():
+        logs = network(input_ids=to_ids(network, masked)).logits[..., :4].double().log_softmax(-1)
+    hidden, best = masked == MASK, []
+    assert reported[0] == pytest.approx(-logs[hidden, tokens[hidden]].mean().item(), rel=1e-5)
+    for text, shown, places in zip(tokens, masked, positions.tolist(), strict=True):
+        paths = Enumeration(model.transition, model.emission, model.initial, model.embed(shown[None])[0])
+        best += [-math.log(normalised(paths.masked_token(i + 1))[text[i]]) for i in places]
+    assert reported[1] == pytest.approx(np.mean(best), rel=1e-12)
 
 
 @pytest.mark.parametrize("cut", [(), (1,), (2,), (1, 2)])
@@ -134,9 +108,6 @@ def test_hidden_states_are_those_of_transformers_and_a_cut_is_an_attention_mask(
     assert words.grad[:, 3:].any()
 
 
-# Devices
-
-
 def machine(monkeypatch, cuda=0, mps=False, bf16=True):
     """Pretend to a machine with that many GPUs."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
@@ -151,7 +122,6 @@ def machine(monkeypatch, cuda=0, mps=False, bf16=True):
     [
         (dict(), ["cpu"], ["cuda", "cuda:0", "cuda:7", "mps"]),
         (dict(mps=True), ["mps", "cpu"], ["cuda", "cuda:0"]),
-        (dict(cuda=1), ["cuda", "cpu", "cuda:0"], ["cuda:1", "mps"]),
         (dict(cuda=2, mps=True), ["cuda", "cpu", "cuda:1", "mps"], ["cuda:2", "cuda:7"]),
     ],
 )
@@ -163,7 +133,7 @@ def test_devices_that_a_machine_has_and_the_best_of_them(has, present, absent, m
     for name in absent:
         with pytest.raises(ValueError, match=f"device '{name}' is not on this machine, which has {kinds}$"):
             backend.pick(name)
-    for name in ("gpu", "", "CPU", "cuda:x", "auto:1", "cuda:-1", None, 0, torch.device("cpu")):
+    for name in ("gpu", "CPU", "cuda:x", "auto:1", "cuda:-1", None, torch.device("cpu")):
         with pytest.raises(ValueError, match="device must be one of auto, cpu, cuda, mps, or cuda:N, not"):
             backend.pick(name)
 

@@ -6,7 +6,7 @@ import torch
 from companion.evidence.enumeration import Enumeration, normalised
 
 from hmmlib.experiments import labels
-from hmmlib.experiments.labels import NONZERO, REDRAWS, draw_mu, draw_task
+from hmmlib.experiments.labels import REDRAWS, draw_mu, draw_task
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM
@@ -28,7 +28,7 @@ def test_weights_are_the_difference_of_two_rows_with_six_normal_entries_at_disti
     for seed in range(300):
         mu = draw_mu(n_states, torch.Generator().manual_seed(seed))
         assert mu.shape == (n_states,)
-        assert len(drawn[-1]) == count == min(NONZERO, entries)
+        assert len(drawn[-1]) == count
         used += mu != 0
         if n_states == 1:
             assert mu.abs().item() == (drawn[-1][0] - drawn[-1][1]).abs().item()
@@ -70,22 +70,17 @@ def by_enumeration(model, tokens, law):
     "make", [lambda seed: sparse_hmm(3, 4, seed, 0.3), lambda seed: sparse_memory_hmm(3, 2, 4, seed)]
 )
 def test_labels_are_those_of_the_posterior_by_enumeration(law, make):
-    both = set()
     for seed in range(12):
         model = make(seed)
         task = draw_task(model, 5, (10, 4, 6), seed, law)
-        assert task.tokens.shape == (20, 5)
-        assert (task.tokens[:, 0] == MASK).all()
-        assert (task.tokens[:, 1:] >= 0).all()
-        expected = [by_enumeration(model, row, law) for row in task.tokens]
+        assert (task.tokens == MASK).sum(0).tolist() == [20, 0, 0, 0, 0]
+        expected = np.stack([by_enumeration(model, row, law) for row in task.tokens])
         np.testing.assert_allclose(task.posteriors, expected, atol=1e-12)
-        for row, label in zip(expected, task.labels, strict=True):
-            if abs(row @ task.mu.numpy()) > 1e-12:
-                assert label.item() == (row @ task.mu.numpy() >= 0)
+        scores = expected @ task.mu.numpy()
+        clear = abs(scores) > 1e-12
+        np.testing.assert_array_equal(task.labels.numpy()[clear], scores[clear] > 0)
         assert task.redraws == REDRAWS or 0 < task.labels[:10].sum() < 10
-        both.update(task.labels.tolist())
         assert [len(part) for part in task.split(task.labels)] == [10, 4, 6]
-    assert both == {True, False}
 
 
 @pytest.mark.parametrize("model", [random_hmm(4, 6, 2), random_memory_hmm(3, 4, 6, 2)])
@@ -96,9 +91,8 @@ def test_texts_and_weights_follow_the_seed_and_the_law(model):
     laws = {"masked": model.sample(50, 6, 1).tokens[:, 1:]}
     laws["before"] = laws["stepped"] = model.sample(50, 5, 1).tokens
     for law, text in laws.items():
-        one, again, other = (draw_task(model, 6, (40, 5, 5), seed, law) for seed in (1, 1, 2))
+        one, other = (draw_task(model, 6, (40, 5, 5), seed, law) for seed in (1, 2))
         assert torch.equal(one.tokens[:, 1:], text)
-        assert torch.equal(one.mu, again.mu)
         assert not torch.equal(other.mu, one.mu)
 
 

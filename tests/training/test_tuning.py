@@ -1,15 +1,17 @@
-"""Heads, prompts and attention heads on a frozen network: what is read of it, what is trained, and what is learned.
+"""Heads, prompts and attention heads on a frozen network: what is trained, and what is learned.
 
 Tuning is held against a second way: AdamW and its schedule written out, on scores that are computed otherwise.
 """
 
 import re
 import warnings
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from good_calls import PRETRAINING, call
 from record import tried
 from tiny_networks import inputs, lively
 
@@ -17,21 +19,9 @@ from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import AttentionHead, LinearHead
-from hmmlib.training.bert import Shape, build, fingerprint, to_ids
-from hmmlib.training.pretraining import Pretraining, pretrain
-from hmmlib.training.tuning import (
-    TunedAttention,
-    Tuning,
-    accuracy,
-    all_probs,
-    all_probs_at_mask,
-    initial_prompt,
-    probs_behind_prompt,
-    tune_attention,
-    tune_exact_prompt,
-    tune_head,
-    tune_prompt,
-)
+from hmmlib.training import tuning
+from hmmlib.training.bert import fingerprint
+from hmmlib.training.tuning import Tuning, all_probs_at_mask, initial_prompt, tune_exact_prompt, tune_head, tune_prompt
 from hmmlib.validation import MASK
 
 PLAN = Tuning(epochs=3, batch=16, head_rate=0.1, prompt_rate=0.05)
@@ -48,42 +38,6 @@ LABELS = TOKENS[:, 1] >= 2
 @pytest.fixture
 def network():
     return lively()
-
-
-# What is read of a network
-
-
-def test_outputs_are_those_of_transformers_own_call_and_a_prompt_comes_before_the_sequence(network):
-    tokens, words = inputs(1100), network.get_input_embeddings().weight.detach()  # more than are computed at once
-    tokens[::2, 3] = MASK
-    ids = to_ids(network, tokens)
-    with torch.no_grad():
-        whole = network(input_ids=ids).logits[..., :4].softmax(-1)
-        longer = torch.cat([torch.tensor([[2, 0]]).expand(1100, -1), ids], 1)
-        behind = network(input_ids=longer).logits[:, 2, :4].softmax(-1)
-    found, bare = all_probs(network, tokens), all_probs_at_mask(network, tokens)
-    prompted = all_probs_at_mask(network, tokens, words[[2, 0]])
-    for ours, theirs in ((found, whole), (bare, whole[:, 0]), (prompted, behind)):
-        assert ours.shape == theirs.shape
-        assert not ours.requires_grad
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    assert torch.equal(bare, all_probs_at_mask(network, tokens, initial_prompt(network, 0, 0)))
-    assert torch.equal(prompted, all_probs_at_mask(network, tokens, words[[2, 0]].double()))
-    assert (all_probs_at_mask(network, tokens, words[[0, 2]]) - prompted).abs().max() > 0.01
-
-
-def test_dropout_is_off(network):
-    drops = lively(dropout=0.5)
-    assert fingerprint(drops) == fingerprint(network)
-    for call in (
-        lambda net: all_probs_at_mask(net, TOKENS),
-        lambda net: all_probs(net, TOKENS),
-        lambda net: tune_prompt(net, TOKENS, LABELS, 2, PLAN, 5)[0],
-    ):
-        assert torch.equal(call(drops.train()), call(network))
-
-
-# Tuning by hand
 
 
 def by_hand(score, parts, rates, examples, labels, plan, seed):
@@ -133,32 +87,32 @@ def test_a_tuned_attention_head_is_that_of_steps_by_hand_on_the_soft_head_of_the
     def score(p, key, value, place=None):
         """Each cell is the paper's head, relaxed: embeddings of ones, two coordinates, of which the query sees one."""
         query, ones = torch.tensor([1.0, 0.0]).double(), torch.ones(*p.shape[:2], 1).double()
-        place = torch.zeros(4, cells).double() if place is None else place
-        return sum(
-            AttentionHead(query, torch.stack([k, 0 * k]), v[None], ones[0, 0], torch.stack([b, 0 * b], 1)).soft(
-                p, ones, 1
-            )
-            for k, v, b in zip(key.T, value.T, place.T, strict=True)
-        )
+        total, place = 0, torch.zeros(4, cells).double() if place is None else place
+        for k, v, b in zip(key.T, value.T, place.T, strict=True):
+            head = AttentionHead(query, torch.stack([k, 0 * k]), v[None], ones[0, 0], torch.stack([b, 0 * b], 1))
+            total = total + head.soft(p, ones, 1)
+        return total
 
     start = torch.randn(5, cells, generator=torch.Generator().manual_seed(2)) / 5
     parts = [torch.zeros(5, cells).double(), start.double(), torch.zeros(4, cells).double()]
     parts = parts if positions else parts[:2]
     want = by_hand(score, parts, [plan.head_rate] * 3, probs, labels, plan, 2)
-    found = tune_attention(probs, labels, plan, 2, cells, positions)
+    found = tuning.tune_attention(probs, labels, plan, 2, cells, positions)
     for name, part in zip(("key", "value", "positions"), want, strict=False):
         np.testing.assert_allclose(getattr(found, name), part, rtol=1e-5, atol=1e-9)
     assert positions or not found.positions.any()
     assert {(part.dtype, part.requires_grad) for part in found} == {(torch.float64, False)}
     np.testing.assert_allclose(found(probs), score(probs, *want), rtol=1e-4, atol=1e-8)
-    single = tune_attention(probs.float(), labels, plan, 2, cells, positions)
+    with pytest.raises(ValueError, match=r"probs must have shape \(any, 4, 5\), not \(20, 3, 5\)"):
+        found(probs[:, 1:])
+    single = tuning.tune_attention(probs.float(), labels, plan, 2, cells, positions)
     assert {part.dtype for part in (*single, single(probs))} == {torch.float32}
     if cells == 1 and positions:
-        assert all(map(torch.equal, found, tune_attention(probs, labels, plan, 2)))
+        assert all(map(torch.equal, found, tuning.tune_attention(probs, labels, plan, 2)))
 
 
 @pytest.mark.parametrize("start", ["uniform", "vocabulary"])
-def test_a_tuned_prompt_is_that_of_steps_by_hand(network, start):
+def test_a_tuned_prompt_is_that_of_steps_by_hand_without_dropout(network, start):
     tokens, plan = inputs(20), PLANS[0]
     labels = tokens[:, 1] >= 2
 
@@ -169,7 +123,7 @@ def test_a_tuned_prompt_is_that_of_steps_by_hand(network, start):
 
     parts = [torch.zeros(4), initial_prompt(network, 3, 5, start)]
     weights, prompt = by_hand(score, parts, [plan.head_rate, plan.prompt_rate], tokens, labels, plan, 5)
-    found, head = tune_prompt(network, tokens, labels, 3, plan, 5, start)
+    found, head = tune_prompt(lively(dropout=0.5).train(), tokens, labels, 3, plan, 5, start)
     np.testing.assert_allclose(head.weights, weights, atol=1e-4)
     np.testing.assert_allclose(found, prompt, atol=1e-3)
     assert ((found - parts[1]).abs().amax(1) > 0.01).all()
@@ -197,21 +151,17 @@ def test_a_tuned_exact_prompt_is_that_of_steps_by_hand(plan):
     assert (prompt.dtype, prompt.requires_grad, head.weights.requires_grad) == (torch.float64, False, False)
     single = MODEL.to(dtype=torch.float32)
     prompt, _ = tune_exact_prompt(single, BELIEFS, labels, plan, 4)
-    assert prompt.dtype == probs_behind_prompt(single, BELIEFS, prompt).dtype == torch.float32
+    assert prompt.dtype == tuning.probs_behind_prompt(single, BELIEFS, prompt).dtype == torch.float32
     either_way = HMM([[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5], columns=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tune_exact_prompt(either_way, BELIEFS[:, :2], labels, plan, 4)
 
 
-# Prompts
-
-
-@pytest.mark.parametrize("prompt", [[1.0, 0.0, 0.5], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-def test_outputs_behind_an_exact_prompt_are_those_of_messages(prompt):
-    prompt = torch.tensor(prompt).double()
-    want = masked_token_probs(MODEL, BEHIND_A_MASK, prompt)[:, 1]
-    np.testing.assert_allclose(probs_behind_prompt(MODEL, BELIEFS, prompt), want, atol=1e-13)
+def test_outputs_behind_an_exact_prompt_are_those_of_messages():
+    for prompt in torch.tensor([[1.0, 0.0, 0.5], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]).double():
+        want = masked_token_probs(MODEL, BEHIND_A_MASK, prompt)[:, 1]
+        np.testing.assert_allclose(tuning.probs_behind_prompt(MODEL, BELIEFS, prompt), want, atol=1e-13)
 
 
 def test_a_prompt_starts_as_the_generator_draws_it_and_one_of_words_takes_each_as_often(network):
@@ -226,24 +176,17 @@ def test_a_prompt_starts_as_the_generator_draws_it_and_one_of_words_takes_each_a
     assert fingerprint(network) == before
 
 
-@pytest.mark.parametrize("start", ["uniform", "vocabulary"])
-def test_prompt_tuning_without_a_prompt_is_head_tuning(network, start):
-    prompt, head = tune_prompt(network, TOKENS, LABELS, 0, PLAN, 5, start)
+def test_prompt_tuning_without_a_prompt_is_head_tuning(network):
+    prompt, head = tune_prompt(network, TOKENS, LABELS, 0, PLAN, 5)
     assert prompt.shape == (0, 16)
-    assert torch.equal(head.weights, tune_head(all_probs_at_mask(network, TOKENS), LABELS, PLAN, 5).weights)
-    assert not torch.equal(head.weights, tune_prompt(network, TOKENS, LABELS, 1, PLAN, 5, start)[1].weights)
+    probs = all_probs_at_mask(lively(dropout=0.5).train(), TOKENS)
+    assert torch.equal(head.weights, tune_head(probs, LABELS, PLAN, 5).weights)
 
 
-def test_a_tick_comes_before_each_batch_and_may_end_the_tuning(network):
+def test_what_a_tick_raises_ends_the_tuning_and_leaves_a_network_that_can_be_trained(network):
     with pytest.raises(KeyboardInterrupt):
         tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=mock.Mock(side_effect=[0, 0, KeyboardInterrupt]))
     assert all(parameter.requires_grad for parameter in network.parameters())
-    ticked, _ = tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=(tick := mock.Mock()))
-    assert tick.call_count == 3 * 3  # 3 passes over 40 examples, 16 a batch
-    assert torch.equal(ticked, tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5)[0]), "and it repeats"
-
-
-# Heads
 
 
 def test_tuning_that_diverges_is_an_error():
@@ -254,44 +197,37 @@ def test_tuning_that_diverges_is_an_error():
 
 def test_accuracy_and_a_score_of_zero_is_label_1():
     probs = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.5, 0.5], [0.6, 0.4]])
-    attention = TunedAttention(torch.zeros(2, 1), torch.tensor([[1.0], [-1.0]]), torch.zeros(1, 1))
+    attention = tuning.TunedAttention(torch.zeros(2, 1), torch.tensor([[1.0], [-1.0]]), torch.zeros(1, 1))
     for head, given in ((LinearHead([1.0, -1.0]), probs), (attention, probs[:, None])):
         assert head.label(given).tolist() == [True, False, True, True]
-        assert accuracy(head, given, torch.tensor([True, False, True, False])) == 0.75
-        assert accuracy(head, given, torch.tensor([False, True, False, False])) == 0.0
+        assert tuning.accuracy(head, given, torch.tensor([True, False, True, False])) == 0.75
+        assert tuning.accuracy(head, given, torch.tensor([False, True, False, False])) == 0.0
 
 
 # Arguments that a user may get wrong; those of one type or value for all functions are in tests/bad_input
 
-PROBS, TWO = torch.full((2, 4), 0.25), torch.tensor([True, False])
-HMM_3_4 = random_hmm(3, 4, 0)
-TRAIN = dict(steps=2, batch=2, length=6, masked=0.2, learning_rate=1e-3, muon_rate=0.0, warmup=1)
-PROMPT = dict(network=lively(), tokens=TOKENS[:2], labels=TWO, prompt_length=2, plan=PLAN, seed=0)
-RUN = dict(network=build(Shape(1, 8, 2, 8), 4, 0), model=HMM_3_4, plan=Pretraining(**TRAIN), seed=0)
-HEAD = dict(probs=PROBS, labels=TWO, plan=PLAN, seed=0)
-EXACT = dict(model=HMM_3_4, posteriors=torch.full((2, 3), 1 / 3), labels=TWO, plan=PLAN, seed=0)
+PROBS = torch.full((2, 4), 0.25)
 WRONG = [
-    (Tuning, dict(epochs=1, batch=4, head_rate=0.1, prompt_rate=0.1), "warmup", 1.5, "from 0 to 1, not 1.5"),
-    (Pretraining, TRAIN, "masked", 1.5, "from 0 to 1, not 1.5"),
-    (Pretraining, TRAIN, "masking", "never", "always, bert, not 'never'"),
-    (Pretraining, TRAIN, "precision", "double", "single, half, float16, not 'double'"),
-    (pretrain, RUN, "model", random_hmm(3, 5, 0), "at most 4 tokens, as the network has words, not 5"),
-    (pretrain, RUN, "plan", Pretraining(**TRAIN | dict(length=9)), "at most 8, as the network is, not 9"),
-    (tune_prompt, PROMPT, "prompt_length", 5, "need 11 positions, 5 of them for a prompt, but the network has 10"),
-    (tune_prompt, PROMPT, "start", "other", "uniform, vocabulary, not 'other'"),
-    (tune_head, HEAD, "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
-    (tune_attention, HEAD, "probs", PROBS, "3 dimensions, not shape (2, 4)"),
-    (tune_exact_prompt, EXACT, "posteriors", PROBS, "shape (any, 3), not (2, 4)"),
-    (TunedAttention(*torch.ones(2, 5, 1), torch.ones(7, 1)), {}, "probs", PROBS, "shape (any, 7, 5), not (2, 4)"),
-    (accuracy, dict(head=LinearHead([1.0] * 4), probs=PROBS), "labels", [True], "shape (2,), not (1,)"),
-    (accuracy, dict(probs=PROBS, labels=TWO), "head", max, "type LinearHead or TunedAttention, not builtin_function"),
+    ("Tuning", "warmup", 1.5, "from 0 to 1, not 1.5"),
+    ("Pretraining", "masked", 1.5, "from 0 to 1, not 1.5"),
+    ("Pretraining", "masking", "never", "always, bert, not 'never'"),
+    ("Pretraining", "precision", "double", "single, half, float16, not 'double'"),
+    ("pretrain", "model", random_hmm(3, 5, 0), "at most 4 tokens, as the network has words, not 5"),
+    ("pretrain", "plan", replace(PRETRAINING, length=9), "at most 8, as the network is, not 9"),
+    ("tune_prompt", "prompt_length", 6, "need 9 positions, 6 of them for a prompt, but the network has 8"),
+    ("tune_prompt", "start", "other", "uniform, vocabulary, not 'other'"),
+    ("tune_head", "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
+    ("tune_attention", "probs", PROBS, "3 dimensions, not shape (2, 4)"),
+    ("tune_exact_prompt", "posteriors", PROBS, "shape (any, 3), not (2, 4)"),
+    ("accuracy", "labels", [True], "shape (2,), not (1,)"),
+    ("accuracy", "head", max, "type LinearHead or TunedAttention, not builtin_function"),
 ]
 
 
 @tried("arguments of functions")
-@pytest.mark.parametrize(("call", "good", "name", "bad", "message"), WRONG)
-def test_a_bad_argument_is_named_with_what_was_found_and_what_is_accepted(call, good, name, bad, message):
+@pytest.mark.parametrize(("function", "name", "bad", "message"), WRONG)
+def test_a_bad_argument_is_named_with_what_was_found_and_what_is_accepted(function, name, bad, message):
     with pytest.raises((TypeError, ValueError)) as caught:
-        call(**good | {name: bad})
+        call(function, **{name: bad})
     assert re.search(rf"\b{name.removesuffix('_length')}\b", str(caught.value))
     assert message in str(caught.value)
