@@ -8,8 +8,7 @@ import pytest
 import scipy.linalg
 import torch
 
-from hmmlib.models.appendix_e import random_memory_hmm
-from hmmlib.models.families import recoverable_memory_hmm, sparse_hmm, sparse_memory_hmm
+from hmmlib.models.families import recoverable_memory_hmm, sparse_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import (
     AssumptionError,
@@ -29,9 +28,8 @@ from hmmlib.theory.assumptions import (
 
 HOLDS, FAILS, CLOSE = Verdict.HOLDS, Verdict.FAILS, Verdict.CLOSE
 EPS = 2.0**-52
-HALF, SWAP, TURN = [[0.0, 0.5], [1.0, 0.5]], [[0, 1], [1, 0]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-TWO_THREE = [[0, 0.5, 1], [1, 0, 0], [0, 0.5, 0]]  # cycles of two and of three states; and of two and of four
-TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]
+HALF, TURN = [[0.0, 0.5], [1.0, 0.5]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]  # cycles of two and of four states
 
 
 @pytest.mark.parametrize(
@@ -39,9 +37,7 @@ TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]
     [
         (HALF, [0.5, 0.5], (True, True, 1, 2, 2), "is irreducible of period 1; P[H_0] is positive on 2 of 2 states"),
         (HALF, [1, 0], (False, True, 1, 1, 2), "is irreducible of period 1; P[H_0] is positive on 1 of 2 states"),
-        (SWAP, [0.5, 0.5], (False, True, 2, 2, 2), "irreducible of period 2; P[H_0] is positive on 2 of 2 states"),
         (TURN, [0.5, 0.5, 0], (False, True, 3, 2, 3), "irreducible of period 3; P[H_0] is positive on 2 of 3 states"),
-        (TWO_THREE, [0.5, 0.25, 0.25], (True, True, 1, 3, 3), "of period 1; P[H_0] is positive on 3 of 3 states"),
         (TWO_FOUR, [0.25] * 4, (False, True, 2, 4, 4), "of period 2; P[H_0] is positive on 4 of 4 states"),
         (np.eye(2), [0.5, 0.5], (False, False, 0, 2, 2), "the chain is reducible; P[H_0] is positive on 2 of 2 states"),
     ],
@@ -137,30 +133,10 @@ def test_essential_states_are_found_wherever_one_of_all_sets_will_do():
         mu = np.random.default_rng(seed).choice([0.0, 1.0, -2.0], size=n)
         mu[seed % n] = 1.0
         sets = [list(which) for size in range(1, n + 1) for which in combinations(range(n), size)]
-        answer = essential_states(model, mu)
-        assert (answer is not None) == any(assumption_3_5(model, mu, which).holds for which in sets), seed
-        if answer is not None:
-            found += 1
-            assert answer == sorted(answer)
-            assert assumption_3_5(model, mu, answer).holds
+        good = [which for which in sets if assumption_3_5(model, mu, which).holds]
+        assert essential_states(model, mu) in (good or [None]), seed
+        found += bool(good)
     assert 10 < found < 50
-
-
-def test_recoverable_columns_are_these_columns_of_the_emission_table():
-    model = sparse_memory_hmm(3, 6, 5, seed=1, zeros=0.0, n_cells=2)  # three syntax states in each cell
-    table = model.emission.numpy()
-    first, second = ([(m, h) for h in states for m in range(3)] for states in (range(3), range(3, 6)))
-    for cell, syntax, values, own, others in [
-        (1, [0, 2], None, [(m, 3 + s) for s in (0, 2) for m in range(3)], [(m, 4) for m in range(3)] + first),
-        (1, [1], [0, 2], [(0, 4), (2, 4)], [(0, 3), (2, 3), (0, 5), (2, 5), *first]),
-        (0, [0], [1], [(1, 0)], [(1, 1), (1, 2), *second]),
-    ]:
-        for found, want in zip(recoverable_columns(model, cell, syntax, values), (own, others), strict=True):
-            np.testing.assert_array_equal(found, np.stack([table[:, m, h] for m, h in want], 1))
-    own, rest = recoverable_columns(random_memory_hmm(2, 2, 4, 0), 0, [0, 1])
-    assert (own.shape, rest.shape, rest.dtype) == ((4, 4), (4, 0), torch.float64)
-    with pytest.raises(ValueError, match=r"^each of values must"):
-        recoverable_columns(model, 1, [1], [3])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -224,4 +200,6 @@ def test_assumption_4_5_is_about_one_cell_and_spans_along_the_axes_turn_by_nothi
     model = MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), np.full((2, 2), 0.25))
     with pytest.raises(ValueError, match=r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"):
         assumption_4_5(model, [1.0, -1.0], [0])
+    with pytest.raises(ValueError, match=r"^each of values must be an integer from 0 to 1, not 2$"):
+        recoverable_columns(model, 1, [1], [2])
     assert assumption_d_5(model, [0.0, 1.0], 0, [0]).angle_error == 8 * EPS
