@@ -19,7 +19,6 @@ from hmmlib.theory.theorems import claim_b_1, ground_truth
 FAMILIES = {
     "non-degenerate": lambda seed: hmmlib.non_degenerate_hmm(1 + seed % 6, 1 + seed % 6 + seed % 3, seed),
     "no zeros": lambda seed: hmmlib.non_degenerate_hmm(2 + seed % 7, 10, seed, zeros=0.0),
-    "gap 1e-2": lambda seed: hmmlib.nearly_dependent_hmm(2 + seed % 4, 7, 1e-2, seed),
     "gap 1e-6": lambda seed: hmmlib.nearly_dependent_hmm(2 + seed % 4, 7, 1e-6, seed),
     "appendix E": lambda seed: hmmlib.random_hmm(1 + seed % 10, 10, seed),
 }
@@ -113,18 +112,6 @@ def test_attention_heads_on_long_inputs_and_several_cells(shape, length, with_pr
         assert seen["many"] > 3, seen
         if with_prompt and shape in ("one cell", "two cells, all syntax states"):
             assert seen["excluded"] > 0, seen
-
-
-def test_an_input_that_the_prompt_excludes_gets_its_label():
-    """μᵀP[M | x] is exactly 0 there, the label 1; a score that is a rounding error, here -4e-18, may be negative."""
-    model, cell, syntax, kept = hmmlib.recoverable_memory_hmm(2, 3, 2, 2, 2, 169, 0.7, True)
-    mu = -abs(weights_on(kept, 3, 0))
-    prompt, head = hmmlib.theorem_4_6(model, mu, cell, syntax)
-    tokens = model.sample(20, 3, 169).tokens
-    tokens = tokens[hmmlib.concentrated(model, tokens, cell, syntax).any(1)]
-    tokens = tokens[[forward_backward(model, x, prompt).chance == 0 for x in tokens.tolist()]]
-    assert len(tokens) > 0
-    assert head.label(masked_token_probs(model, tokens, prompt), prompted(model, prompt, tokens)).all()
 
 
 @BOTH
@@ -280,15 +267,6 @@ def test_broken_assumptions_are_named():
             theorem(*given)
         assert not caught.value.report
         assert isinstance(caught.value, ValueError)
-
-
-def test_a_prompt_can_do_what_a_head_alone_cannot():
-    """A value outside supp(μ) emits like a mixture of the two others: 4.2 is broken, 4.5 is not."""
-    model = MemoryHMM([[1.0]], [[[0.75], [0.25], [0.5]], [[0.25], [0.75], [0.5]]], [1.0], [0.5, 0.25, 0.25])
-    task = [1.0, -2.0, 0.0], 0, [0]
-    with pytest.raises(assumptions.AssumptionError, match=r"Assumption 4\.2"):
-        hmmlib.theorem_4_3(model, *task)
-    assert checked(model, *task, True, mixed_inputs(model, 6, 0))["within"] > 0
 
 
 def test_the_cell_is_the_first_unless_another_is_named_and_what_does_not_fit_is_refused():
