@@ -114,21 +114,6 @@ def test_there_is_one_stationary_distribution_for_one_closed_class_and_it_stays(
     np.testing.assert_allclose(other.stationary(), found[turned], rtol=bound, atol=LOST[model.dtype])
 
 
-def tables(model):
-    """Everything that a model is made of, a distribution in each column."""
-    parts = [model.transition, model.emission.flatten(1), model.initial[:, None]]
-    return parts + ([model.memory.reshape(-1, 1)] if isinstance(model, MemoryHMM) else [])
-
-
-@for_all(model=models())
-def test_in_float32_a_model_is_the_same_up_to_rounding_and_its_columns_sum_to_one(model):
-    for rough, exact in zip(tables(model.to(dtype=torch.float32)), tables(model), strict=True):
-        bound = (len(rough) + 2) * torch.finfo(torch.float32).eps
-        assert rough.dtype == torch.float32
-        assert ((rough.sum(0) - 1).abs() <= bound).all()
-        np.testing.assert_allclose(rough, exact, rtol=bound, atol=torch.finfo(torch.float32).tiny)
-
-
 # Draws
 
 

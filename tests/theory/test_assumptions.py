@@ -8,30 +8,14 @@ import pytest
 import scipy.linalg
 import torch
 
-from hmmlib.models.appendix_e import random_memory_hmm
-from hmmlib.models.families import recoverable_memory_hmm, sparse_hmm, sparse_memory_hmm
+import hmmlib
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.assumptions import (
-    AssumptionError,
-    Verdict,
-    assumption_3_1,
-    assumption_3_2,
-    assumption_3_5,
-    assumption_4_2,
-    assumption_4_4,
-    assumption_4_5,
-    assumption_d_5,
-    essential_states,
-    exact_rank,
-    independence,
-    recoverable_columns,
-)
+from hmmlib.theory.assumptions import AssumptionError, Verdict, exact_rank, independence, recoverable_columns
 
 HOLDS, FAILS, CLOSE = Verdict.HOLDS, Verdict.FAILS, Verdict.CLOSE
 EPS = 2.0**-52
-HALF, SWAP, TURN = [[0.0, 0.5], [1.0, 0.5]], [[0, 1], [1, 0]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
-TWO_THREE = [[0, 0.5, 1], [1, 0, 0], [0, 0.5, 0]]  # cycles of two and of three states; and of two and of four
-TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]
+HALF, TURN = [[0.0, 0.5], [1.0, 0.5]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]  # cycles of two and of four states
 
 
 @pytest.mark.parametrize(
@@ -39,17 +23,15 @@ TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]
     [
         (HALF, [0.5, 0.5], (True, True, 1, 2, 2), "is irreducible of period 1; P[H_0] is positive on 2 of 2 states"),
         (HALF, [1, 0], (False, True, 1, 1, 2), "is irreducible of period 1; P[H_0] is positive on 1 of 2 states"),
-        (SWAP, [0.5, 0.5], (False, True, 2, 2, 2), "irreducible of period 2; P[H_0] is positive on 2 of 2 states"),
         (TURN, [0.5, 0.5, 0], (False, True, 3, 2, 3), "irreducible of period 3; P[H_0] is positive on 2 of 3 states"),
-        (TWO_THREE, [0.5, 0.25, 0.25], (True, True, 1, 3, 3), "of period 1; P[H_0] is positive on 3 of 3 states"),
         (TWO_FOUR, [0.25] * 4, (False, True, 2, 4, 4), "of period 2; P[H_0] is positive on 4 of 4 states"),
         (np.eye(2), [0.5, 0.5], (False, False, 0, 2, 2), "the chain is reducible; P[H_0] is positive on 2 of 2 states"),
     ],
 )  # fmt: skip
 def test_regularity_is_reported_whole(transition, initial, found, summary):
     table = np.eye(len(initial))
-    report = assumption_3_2(HMM(transition, table, initial, columns=True))
-    assert report == assumption_3_2(MemoryHMM(transition, table[:, None], initial, [1.0]))
+    report = hmmlib.assumption_3_2(HMM(transition, table, initial, columns=True))
+    assert report == hmmlib.assumption_3_2(MemoryHMM(transition, table[:, None], initial, [1.0]))
     assert (report.holds, report.irreducible, report.period, report.start_support, report.n_states) == found
     assert bool(report) is found[0]
     assert report.assumption == "Assumption 3.2 (regularity)"
@@ -67,7 +49,6 @@ def test_regularity_is_reported_whole(transition, initial, found, summary):
     ("columns", "verdict", "rank", "smallest", "largest"),
     [
         ([[3, 0, 0], [0, 5, 0], [0, 0, 4], [0, 0, 0]], HOLDS, 3, 3.0, 5.0),
-        ([[2, 0], [0, 0.5]], HOLDS, 2, 0.5, 2.0),
         ([[2, 0, 0], [0, 1, 0]], FAILS, 2, 0.0, 2.0),
         ([[0, 0], [0, 0], [0, 0]], FAILS, 0, 0.0, 0.0),
     ],
@@ -91,18 +72,18 @@ def test_ranks_are_judged_by_the_rounding_of_the_columns_and_exactly_however_sma
     smallest = torch.tensor([[1.0, 2.0**-1074], [0.0, 2.0**-1074]], dtype=torch.float64)
     assert (exact_rank(smallest), exact_rank(smallest[:1].repeat(2, 1))) == (2, 1)
     plain = HMM(HALF, [[0.75, 0.25], [0.25, 0.75]], [0.5, 0.5])
-    assert assumption_3_1(plain) == independence("Assumption 3.1 (non-degeneracy)", plain.emission)
+    assert hmmlib.assumption_3_1(plain) == independence("Assumption 3.1 (non-degeneracy)", plain.emission)
 
 
 def test_a_stationary_start_is_reported_whole():
-    third = assumption_4_4(HMM(HALF, np.eye(2), [1 / 3, 2 / 3]))
+    third = hmmlib.assumption_4_4(HMM(HALF, np.eye(2), [1 / 3, 2 / 3]))
     assert third.holds
     assert third.drift < 1e-15
-    assert third.regularity == assumption_3_2(HMM(HALF, np.eye(2), [1 / 3, 2 / 3]))
-    half = assumption_4_4(HMM(HALF, np.eye(2), [0.5, 0.5]))
+    assert third.regularity == hmmlib.assumption_3_2(HMM(HALF, np.eye(2), [1 / 3, 2 / 3]))
+    half = hmmlib.assumption_4_4(HMM(HALF, np.eye(2), [0.5, 0.5]))
     assert (half.assumption, half.verdict, half.drift) == ("Assumption 4.4 (stationarity)", FAILS, 0.5)
     assert str(half) == f"{half.regularity}; A P[H_0] differs from P[H_0] by a factor of up to 1 + 0.5"
-    still = assumption_4_4(HMM(np.eye(2), np.eye(2), [0.5, 0.5]))  # stationary, but not regular
+    still = hmmlib.assumption_4_4(HMM(np.eye(2), np.eye(2), [0.5, 0.5]))  # stationary, but not regular
     assert (still.holds, still.drift) == (False, 0.0)
 
 
@@ -116,12 +97,11 @@ STILL = np.array([[1.0, 0, 0], [1.0, 0, 0], [0.3, 0.3, 0.4]]).T  # from 0 and 1 
         (MIXED, [1, -1, 0], [1, 0], True, ((), (0,), ()), "[]; states of H* that no step surely into H* reaches: []"),
         (MIXED, [1, 0, 1], [0, 1], False, ((2,), (0,), ()), "[2]; states of H* that no step"),
         (MIXED, [1, 0, 0], [0], False, ((), (), (0,)), "[]; states of H* that no step surely into H* reaches: [0]"),
-        (MIXED, [1, 1, 1], [0], False, ((1, 2), (), (0,)), "[1, 2]; states of H* that no step"),
         (STILL, [1, 0, 0], [0, 1], False, ((), (0, 1), (1,)), "reaches: [1]"),
     ],
 )
 def test_essential_states_are_reported_whole(chain, mu, essential, holds, rest, words):
-    report = assumption_3_5(HMM(chain, np.eye(3), np.full(3, 1 / 3)), mu, essential)
+    report = hmmlib.assumption_3_5(HMM(chain, np.eye(3), np.full(3, 1 / 3)), mu, essential)
     assert (report.assumption, report.holds) == ("Assumption 3.5 (relaxed non-degeneracy)", holds)
     assert (report.uncovered, report.sources, report.unreached) == rest
     assert report.columns == independence("columns of W at H*", torch.eye(3).double()[:, essential])
@@ -132,49 +112,29 @@ def test_essential_states_are_reported_whole(chain, mu, essential, holds, rest, 
 def test_essential_states_are_found_wherever_one_of_all_sets_will_do():
     found = 0
     for seed in range(60):
-        model = sparse_hmm(2 + seed % 3, 2 + seed % 2, seed, zeros=0.6)
+        model = hmmlib.sparse_hmm(2 + seed % 3, 2 + seed % 2, seed, zeros=0.6)
         n = model.n_states
         mu = np.random.default_rng(seed).choice([0.0, 1.0, -2.0], size=n)
         mu[seed % n] = 1.0
         sets = [list(which) for size in range(1, n + 1) for which in combinations(range(n), size)]
-        answer = essential_states(model, mu)
-        assert (answer is not None) == any(assumption_3_5(model, mu, which).holds for which in sets), seed
-        if answer is not None:
-            found += 1
-            assert answer == sorted(answer)
-            assert assumption_3_5(model, mu, answer).holds
+        good = [which for which in sets if hmmlib.assumption_3_5(model, mu, which).holds]
+        assert hmmlib.essential_states(model, mu) in (good or [None]), seed
+        found += bool(good)
     assert 10 < found < 50
-
-
-def test_recoverable_columns_are_these_columns_of_the_emission_table():
-    model = sparse_memory_hmm(3, 6, 5, seed=1, zeros=0.0, n_cells=2)  # three syntax states in each cell
-    table = model.emission.numpy()
-    first, second = ([(m, h) for h in states for m in range(3)] for states in (range(3), range(3, 6)))
-    for cell, syntax, values, own, others in [
-        (1, [0, 2], None, [(m, 3 + s) for s in (0, 2) for m in range(3)], [(m, 4) for m in range(3)] + first),
-        (1, [1], [0, 2], [(0, 4), (2, 4)], [(0, 3), (2, 3), (0, 5), (2, 5), *first]),
-        (0, [0], [1], [(1, 0)], [(1, 1), (1, 2), *second]),
-    ]:
-        for found, want in zip(recoverable_columns(model, cell, syntax, values), (own, others), strict=True):
-            np.testing.assert_array_equal(found, np.stack([table[:, m, h] for m, h in want], 1))
-    own, rest = recoverable_columns(random_memory_hmm(2, 2, 4, 0), 0, [0, 1])
-    assert (own.shape, rest.shape, rest.dtype) == ((4, 4), (4, 0), torch.float64)
-    with pytest.raises(ValueError, match=r"^each of values must"):
-        recoverable_columns(model, 1, [1], [3])
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_recovery_is_reported_as_scipy_says(seed):
     sizes = 1 + seed // 6, 3, 2, 1 + seed % 2, 3 - seed % 2
-    model, cell, syntax, values = recoverable_memory_hmm(*sizes, seed, zeros=0.2)
+    model, cell, syntax, values = hmmlib.recoverable_memory_hmm(*sizes, seed, zeros=0.2)
     mu = np.zeros(3)
     mu[values] = 1.0
     columns, rest = (part.numpy() for part in recoverable_columns(model, cell, syntax, values))
-    reports = {"D.5": assumption_d_5(model, mu, cell, syntax)}
+    reports = {"D.5": hmmlib.assumption_d_5(model, mu, cell, syntax)}
     if model.n_cells == 1:
-        reports["4.5"] = assumption_4_5(model, mu, syntax)
+        reports["4.5"] = hmmlib.assumption_4_5(model, mu, syntax)
     if len(values) == 3:
-        reports["4.2"] = assumption_4_2(model, cell, syntax)
+        reports["4.2"] = hmmlib.assumption_4_2(model, cell, syntax)
     rank, angle, condition = 0, np.pi / 2, np.linalg.cond(columns)
     if rest.shape[1]:
         basis, angle = scipy.linalg.orth(rest), scipy.linalg.subspace_angles(columns, rest).min()
@@ -198,14 +158,15 @@ def even(emission):
 
 def test_spans_that_meet_break_recovery_though_the_columns_are_independent():
     model = even([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 0]])  # the third column is the mean of the first two
-    report = assumption_4_2(model, 0, [0, 1])
+    report = hmmlib.assumption_4_2(model, 0, [0, 1])
     assert (report.columns.holds, report.holds, report.rest_rank, report.condition) == (True, False, 1, math.inf)
     assert report.angle == pytest.approx(0, abs=1e-7)
-    assert assumption_4_2(model, 0, [0]).angle == pytest.approx(0, abs=1e-7)  # of two others, which span the first
+    assert hmmlib.assumption_4_2(model, 0, [0]).angle == pytest.approx(0, abs=1e-7)  # the two others span the first
     # Others whose rank is within rounding leave open only what depends on them.
     others = np.array([[0.1, 0.1, 0.8]]) + 2.0**-56 * np.array([[0, 0, 0], [1, -1, 0]])
     for second, verdict in (([0.05, 0.9, 0.05], CLOSE), ([0.9, 0.05, 0.05], FAILS)):
-        assert assumption_4_2(even(np.stack([[0.9, 0.05, 0.05], second, *others], 1)), 0, [0, 1]).verdict is verdict
+        model = even(np.stack([[0.9, 0.05, 0.05], second, *others], 1))
+        assert hmmlib.assumption_4_2(model, 0, [0, 1]).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -215,7 +176,7 @@ def test_a_uniform_start_may_drift_by_the_rounding_of_its_sums(drift, verdict):
     """That is 4 · 4 · 2⁻⁵² = 2⁻⁴⁸ of each share here."""
     transition = torch.full((4, 4), 0.25, dtype=torch.float64)
     transition[:2] += drift / 4 * torch.tensor([[1.0], [-1.0]])
-    report = assumption_4_4(HMM(transition, np.eye(4), [0.25] * 4))
+    report = hmmlib.assumption_4_4(HMM(transition, np.eye(4), [0.25] * 4))
     assert (report.verdict, report.drift) == (verdict, drift)
 
 
@@ -223,5 +184,7 @@ def test_assumption_4_5_is_about_one_cell_and_spans_along_the_axes_turn_by_nothi
     table = torch.eye(8, dtype=torch.float64).reshape(8, 2, 4)
     model = MemoryHMM(np.full((4, 4), 0.25), table, np.full(4, 0.25), np.full((2, 2), 0.25))
     with pytest.raises(ValueError, match=r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"):
-        assumption_4_5(model, [1.0, -1.0], [0])
-    assert assumption_d_5(model, [0.0, 1.0], 0, [0]).angle_error == 8 * EPS
+        hmmlib.assumption_4_5(model, [1.0, -1.0], [0])
+    with pytest.raises(ValueError, match=r"^each of values must be an integer from 0 to 1, not 2$"):
+        recoverable_columns(model, 1, [1], [2])
+    assert hmmlib.assumption_d_5(model, [0.0, 1.0], 0, [0]).angle_error == 8 * EPS

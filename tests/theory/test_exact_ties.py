@@ -108,8 +108,7 @@ def count(name, ties, to_the_end=True):
 @pytest.mark.parametrize("name", TIES)
 def test_no_label_is_wrong_at_a_tie_or_beside_one(name):
     seen = count(name, TIES[name])
-    print(name, dict(seen))  # with pytest -rP
-    assert (seen["wrong"], seen["sure ties"], seen["guessed"]) == (0, 0, 0)
+    assert (seen["wrong"], seen["sure ties"], seen["guessed"]) == (0, 0, 0), seen
     assert seen["others"] > seen["ties"] / 2
 
 

@@ -42,8 +42,6 @@ def test_the_weights_and_labels_of_a_linear_head():
             head(wrong)
     for wrong, message in [
         (dict(weights=[[1.0, 2.0]]), "weights must have 1 dimension, not shape"),
-        (dict(weights=[]), "weights is empty"),
-        (dict(weights=[np.inf]), "weights must be finite"),
         (dict(weights=[1.0], condition=-1), "condition must be a number of 0 or more, not -1$"),
         (dict(weights=[1.0, 2.0], error=[0.0]), r"error must have shape \(2,\), not \(1,\)$"),
         (dict(weights=[1.0], error=[np.nan]), "error must be finite"),
@@ -92,24 +90,20 @@ def evidence(*shape, seed=0):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("n_positions", [0, 1, 3, 5, 9])
-def test_the_head_is_4_2_position_by_position(n_positions):
+@pytest.mark.parametrize("n_positions", [0, 3, 5, 9])
+def test_the_head_is_4_1_and_4_2_in_index_notation(n_positions):
     for seed in range(3):
         head = random_head(n_positions, seed=seed)
         probs, embeddings = distributions(4, 5, 4, seed=seed), evidence(4, 5, 6, seed=seed)
-        every = head.scores(probs), head.values(probs, embeddings), head.attended(probs), head(probs, embeddings)
-        beta = torch.cat([head.positions, torch.zeros(5, 4)])
-        for k, (found, values, attended, score) in enumerate(zip(*every, strict=True)):
-            keys = [head.key.numpy() @ p.numpy() + beta[i].numpy() for i, p in enumerate(probs[k])]
-            scores = [head.query.numpy() @ key for key in keys]
-            read = [(head.value.numpy() @ p.numpy()) * v.numpy() for p, v in zip(probs[k], embeddings[k], strict=True)]
-            want = [head.output.numpy() @ part for part in read]
-            np.testing.assert_allclose(found, scores, atol=1e-13)
-            np.testing.assert_allclose(values, want, atol=1e-13)
-            best = int(np.argmax(scores))
-            assert attended.nonzero().flatten().tolist() == [best]
-            assert score.item() == pytest.approx(want[best], abs=1e-12)
-            assert head.label(probs, embeddings)[k].item() == (want[best] >= 0)
+        beta = np.vstack([head.positions, np.zeros((5, 4))])[:5]
+        scores = np.einsum("a,ax,kix->ki", head.query, head.key, probs) + beta @ head.query.numpy()
+        values = np.einsum("r,rx,kix,kir->ki", head.output, head.value, probs, embeddings)
+        best = np.eye(5, dtype=bool)[scores.argmax(1)]
+        np.testing.assert_allclose(head.scores(probs), scores, atol=1e-13)
+        np.testing.assert_allclose(head.values(probs, embeddings), values, atol=1e-13)
+        assert head.attended(probs).tolist() == best.tolist()
+        np.testing.assert_allclose(head(probs, embeddings), values[best], atol=1e-12)
+        assert head.label(probs, embeddings).tolist() == (values[best] >= 0).tolist()
 
 
 def scoring(scores, error=0.0, dtype=torch.float64):
@@ -122,17 +116,12 @@ def scoring(scores, error=0.0, dtype=torch.float64):
 @pytest.mark.parametrize(
     ("scores", "error", "expected"),
     [
-        ([1.0, 1.0 + 1e-15, 1.0 - 2e-15], 0.0, [0, 1, 2]),
-        ([0.0, 0.0, 0.0], 0.0, [0, 1, 2]),
-        ([1e-15, 0.0, -1e-3], 0.0, [0]),
-        ([1e-15, 0.0, -1e-3], 1e-15, [0, 1]),
         ([-3.0, -2.0, -2.0], 0.0, [1, 2]),
         ([-1e6, 1.0, 1.0 - 1e-15], 0.0, [1, 2]),
         # The most that may be a tie: of three positions each score may be off by 16 + 3 rounding units of its size, and
         # by the key's error.
         ([1.0, 1.0 - 37 * 2.0**-52, 0.5], 0.0, [0, 1]),
         ([1.0, 1.0 - 39 * 2.0**-52, 0.5], 0.0, [0]),
-        ([0.25, 0.25 - 2.0**-47, 0.0], 0.0, [0]),
         ([8.0, 8.0 - 0.99 * 2.0**-44, 0.5], 0.0, [0, 1]),
         ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-43, [0, 1]),
         ([1.0, 1.0 - 2.0**-42, 0.5], 2.0**-44, [0]),
@@ -158,37 +147,27 @@ def test_ties_in_float32_and_behind_long_texts():
     assert head.attended(probs[:, :3]).sum() == 1
 
 
-@pytest.mark.parametrize(
-    ("error", "drift", "units", "zero"),
-    [
-        (0, 0, 37, True), (0, 0, 39, False), (999, 0, 2035, True), (999, 0, 2037, False), (0, 100, 437, True),
-        (0, 100, 439, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("error", "drift", "most"), [(0, 0, 38), (999, 0, 2036), (0, 100, 438)])
 @pytest.mark.parametrize("mass", [1.0, 0.5])
-def test_values_within_rounding_of_their_terms_are_zero(error, drift, units, zero, mass):
+def test_values_within_rounding_of_their_terms_are_zero(error, drift, most, mass):
     """Two terms of 1/2 that cancel but for rounding units: no value up to 16 + 3 a term, 2 * drift, and its error."""
-    gap = units * EPS
-    value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
-    parts = torch.zeros(3).double(), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])
-    head = AttentionHead(*parts, value_error=[error * EPS] * 2, drift=drift * EPS)
-    found = head.values(torch.full((2, 3, 1), mass), torch.full((2, 3, 2), 0.5))
-    np.testing.assert_allclose(found, np.full((2, 3), 0.0 if zero else mass * gap / 2), rtol=1e-12)
+    for gap, zero in (((most - 1) * EPS, True), ((most + 1) * EPS, False)):
+        value = torch.tensor([[1 + gap], [1.0]], dtype=torch.float64)
+        parts = torch.zeros(3).double(), torch.zeros(3, 1), value, torch.tensor([1.0, -1.0])
+        head = AttentionHead(*parts, value_error=[error * EPS] * 2, drift=drift * EPS)
+        found = head.values(torch.full((2, 3, 1), mass), torch.full((2, 3, 2), 0.5))
+        np.testing.assert_allclose(found, np.full((2, 3), 0.0 if zero else mass * gap / 2), rtol=1e-12)
 
 
-def test_distributions_of_zero_score_zero():
-    """A position whose other tokens are impossible has the zero vector: its score and its value are 0."""
-    head, probs, embeddings = random_head(n_positions=1), distributions(2, 3, 4), evidence(2, 3, 6)
-    probs[:, 1] = 0
-    assert (head.scores(probs)[:, 1] == 0).all()
-    assert (head.values(probs, embeddings)[:, 1] == 0).all()
-    assert torch.isfinite(head(0 * probs, embeddings)).all()
-    assert (head(0 * probs, 0 * embeddings) == 0).all()
-    assert head.label(0 * probs, 0 * embeddings).all()
+def test_where_nothing_is_possible_the_score_is_zero_and_the_label_one():
+    head, nothing = random_head(), torch.zeros(2, 3, 4).double()
+    for embeddings in (evidence(2, 3, 6), torch.zeros(2, 3, 6)):
+        assert head(nothing, embeddings).tolist() == [0, 0]
+        assert head.label(nothing, embeddings).all()
 
 
 @pytest.mark.parametrize("n_cells", [1, 2, 3])
-def test_lifted_and_plain_embeddings_give_equal_values(n_cells):
+def test_lifted_and_plain_embeddings_give_equal_values_and_others_are_refused(n_cells):
     model, cell, syntax, _ = recoverable_memory_hmm(n_cells, 2, 2, 1, 2, 0, 0.7, True)
     head, tokens = theorem_4_3(model, [1.0, -2.0], cell, syntax), model.sample(5, 4, 0).tokens
     probs, plain = masked_token_probs(model, tokens), model.embed(tokens)
@@ -199,6 +178,11 @@ def test_lifted_and_plain_embeddings_give_equal_values(n_cells):
     # Any lifted vector counts as its mean over the cells that a state does not look up.
     free = evidence(*lifted.shape)
     np.testing.assert_allclose(head.values(probs, free), head.values(probs, model.unlift(free)), atol=1e-12)
+    width, widest = plain.shape[2], lifted.shape[2]
+    message = rf"embeddings must have shape \(5, 4, {width}\), or {widest} as its last entry, not \(5, 4,"
+    for wrong in {width // 2, 2 * width, 4 * width} - {widest}:
+        with pytest.raises(ValueError, match=message):
+            head.values(probs, evidence(5, 4, wrong))
 
 
 def test_the_soft_head_becomes_the_head():
@@ -270,26 +254,12 @@ def test_what_no_left_inverse_can_give_is_in_the_bound_of_the_states_that_it_is_
 
 
 def test_distributions_and_embeddings_that_are_refused():
-    head, probs = random_head(), distributions(2, 3, 4)
-    for shape, message in [
-        ((2, 4, 6), r"embeddings must have shape \(2, 3, 6\).*, not \(2, 4, 6\)"),
-        ((1, 3, 6), r"embeddings must have shape \(2, 3, 6\).*, not \(1, 3, 6\)"),
-        ((3, 6), "embeddings must have 3 dimensions, not shape"),
+    head, probs, fitting = random_head(), distributions(2, 3, 4), evidence(2, 3, 6)
+    for call, message in [
+        (lambda: head.values(probs, fitting[:1]), r"embeddings must have shape \(2, 3, 6\).*, not \(1, 3, 6\)"),
+        (lambda: head.values(probs, fitting[0]), "embeddings must have 3 dimensions, not shape"),
+        (lambda: head(probs[:, 0], fitting), r"probs must have shape \(any, any, 4\), not \(2, 4\)$"),
+        (lambda: head.soft(probs, fitting, -1), "sharpness must be a number of 0 or more, not -1$"),
     ]:
-        with pytest.raises(ValueError, match=message):
-            head.values(probs, torch.ones(shape))
-    with pytest.raises(ValueError, match=r"^probs must have shape \(any, any, 4\), not \(2, 4\)$"):
-        head(probs[:, 0], evidence(2, 3, 6))
-    with pytest.raises(ValueError, match=r"^sharpness must be a number of 0 or more, not -1$"):
-        head.soft(probs, evidence(2, 3, 6), -1)
-
-
-@pytest.mark.parametrize(("n_cells", "widths"), [(1, [8]), (2, [8, 16])])
-def test_embeddings_are_plain_or_lifted_for_this_number_of_cells(n_cells, widths):
-    head, probs = random_head(n_cells=n_cells, n_states=4), distributions(1, 3, 4)
-    for width in widths:
-        assert head.values(probs, evidence(1, 3, width)).shape == (1, 3)
-    message = rf"embeddings must have shape \(1, 3, 8\), or {widths[-1]} as its last entry, not \(1, 3,"
-    for width in {4, 8, 12, 16, 32} - set(widths):
-        with pytest.raises(ValueError, match=message):
-            head.values(probs, evidence(1, 3, width))
+        with pytest.raises(ValueError, match=f"^{message}"):
+            call()
