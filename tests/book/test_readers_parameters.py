@@ -2,11 +2,8 @@
 there is no time for trials it says what is missing."""
 
 import jupytext
-import numpy as np
 import pytest
 from built_book import ROOT
-from companion.figures import triangles
-from companion.parameters import ParameterError, Sizes, check
 
 
 def run(name: str, **parameters) -> None:
@@ -24,6 +21,7 @@ def run(name: str, **parameters) -> None:
     [
         ("gallery", {"seed": 5}),
         ("2-setting", {"seed": 3, "instances": 1}),
+        ("5-2-head-vs-prompt", {"seed": 7, "hidden_sizes": [4], "trials": 1}),
         ("5-3-memory-vs-vanilla", {"trials": 1, "memory_sizes": [2, 3]}),
     ],
 )
@@ -38,15 +36,3 @@ def test_without_time_for_a_trial_the_page_says_what_is_missing_and_the_command_
     _, command = printed.split("\npython -m hmmlib ")
     code, out, _ = call(*command.split("\n")[0].split(), "--max-minutes", "0")
     assert (code, "0 run" in out) == (0, True)
-
-
-def test_a_list_that_is_given_otherwise_is_shown_how():
-    with pytest.raises(ParameterError, match=r"""parameter 'sizes': .*, not '4,8'; a list is given as "\[4, 8\]"$"""):
-        check({"sizes": "4,8"}, sizes=Sizes)
-
-
-def test_a_triangle_of_beliefs_names_its_corners_and_crosses():
-    thirds = np.eye(3)
-    (axes,) = triangles.simplex(thirds, [True, False, True], thirds, [1, -1, 0], (), ("p", "q", "r"), "states").axes
-    assert {"p", "q", "r"} <= {text.get_text() for text in axes.texts}
-    assert "states" in axes.get_legend_handles_labels()[1]

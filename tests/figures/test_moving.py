@@ -45,11 +45,10 @@ def first_impossible(model, tokens) -> int:
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_condition_as_in_hmmlib(seed, js):
     model, mu, prompt, head, x, figure = prompt_figure(seed)
-    draw = torch.rand(2, 4, generator=draws(seed), dtype=torch.float64)
-    draw[1, seed % 4] = 0
-    prompts = [prompt, torch.zeros_like(prompt), *draw]
+    draw = torch.rand(4, generator=draws(seed), dtype=torch.float64)
+    draw[seed % 4] = 0
+    prompts, labels = [prompt, torch.zeros_like(prompt), draw], hmmlib.ground_truth(model, mu, x) >= 0
     found = js([["prompt", "compute", [figure.data, u.tolist()]] for u in prompts])
-    labels = hmmlib.ground_truth(model, mu, x) >= 0
     for u, result in zip(prompts, found, strict=True):
         points, gap = result["points"], hmmlib.masked_token_probs(model, behind_a_gap(x), u)[:, 1]
         close([p["latent"] for p in points], hmmlib.latent_given_others(model, behind_a_gap(x), u)[:, 1])
@@ -105,13 +104,11 @@ def test_points_behind_weights_and_other_emissions_are_the_readout_of_hmmlib(js,
 
 
 def test_the_best_head_parts_what_can_be_parted_and_no_more(js):
-    rng = np.random.default_rng(0)
-    points, same = rng.dirichlet(np.ones(3), 80), [[0.2, 0.3, 0.5]] * 10
-    apart, mixed = points @ [1.0, -0.4, -0.1] > 0.1, rng.random(80) < 0.5
-    cases = [*((points.tolist(), labels.tolist()) for labels in (apart, mixed)), (same, [True] * 7 + [False] * 3)]
-    apart, mixed, alike = (found["right"] for found in js([["fake_token", "best", case] for case in cases]))
-    assert 40 <= mixed < 70 < 79 <= apart
-    assert alike == 7
+    points = np.random.default_rng(0).dirichlet(np.ones(3), 80)
+    apart = (points.tolist(), (points @ [1.0, -0.4, -0.1] > 0.1).tolist())
+    alike = ([[0.2, 0.3, 0.5]] * 10, [True] * 7 + [False] * 3)
+    apart, alike = (found["right"] for found in js([["fake_token", "best", case] for case in (apart, alike)]))
+    assert (apart >= 79, alike) == (True, 7)
 
 
 # Messages, one after the other

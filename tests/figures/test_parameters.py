@@ -4,7 +4,6 @@ from pathlib import Path
 
 import papermill
 import pytest
-import yaml
 from companion.parameters import Count, ParameterError, Preset, Seed, Sizes, check
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +34,8 @@ def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_
     [
         ({"seed": -1}, "parameter 'seed': Input should be greater than or equal to 0, not -1"),
         ({"seed": "abc"}, "parameter 'seed': Input should be a valid integer, .*, not 'abc'"),
-        ({"seed": 1.5}, "parameter 'seed': .*integer.*, not 1.5"),
         ({"seed": True}, "parameter 'seed': .*must be a number, not True"),
-        ({"sizes": "4,30"}, "parameter 'sizes': Input should be a valid list, not '4,30'; a list"),
+        ({"sizes": "4,30"}, r"""'sizes': Input should be a valid list, not '4,30'; a list is given as "\[4, 8\]"$"""),
         ({"sizes": [4, 0]}, r"parameter 'sizes\[1\]': Input should be greater than or equal to 1, not 0"),
         ({"sizes": []}, r"parameter 'sizes': List should have at least 1 item .*, not \[\]"),
         ({"preset": "qiuck"}, "parameter 'preset': Input should be 'smoke', 'quick', 'laptop'.*, not 'qiuck'"),
@@ -60,18 +58,8 @@ def test_a_name_that_is_wrong_in_the_notebooks_own_cell_is_found_and_a_mended_ce
         check(names, **DECLARED)
 
 
-NOTEBOOK, HOW = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb", dict(progress_bar=False, cwd=ROOT)
-
-
 def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path):
     """It costs 3 seconds: only a run shows that papermill, which merely warns, is stopped."""
+    notebook, how = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb", dict(progress_bar=False, cwd=ROOT)
     with pytest.raises(papermill.PapermillExecutionError, match="unknown parameter 'seeed': did you mean 'seed'"):
-        papermill.execute_notebook(NOTEBOOK, tmp_path / "out.ipynb", dict(seeed=7), **HOW)
-
-
-def test_papermill_runs_the_experiment_with_values_from_a_file_and_another_seed(tmp_path):
-    """It costs 10 seconds: what a page asserts of its own numbers must not end a run with others."""
-    given = yaml.safe_load((ROOT / "parameters" / "smoke.yaml").read_text()) | dict(seed=7, hidden_sizes=[4], trials=1)
-    made = papermill.execute_notebook(NOTEBOOK, tmp_path / "out.ipynb", given, **HOW)
-    shown = [output.get("data", {}).get("text/html", "") for cell in made.cells for output in cell.get("outputs", [])]
-    assert any("4 states, seed 7<" in table for table in shown)
+        papermill.execute_notebook(notebook, tmp_path / "out.ipynb", dict(seeed=7), **how)
