@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import sys
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import inputs
@@ -84,7 +82,6 @@ def test_every_value_is_read_as_it_looks_and_every_notebook_takes_every_preset(t
     [
         ("run 2-sett mine.yaml", "argument NAME: invalid choice: '2-sett' (choose from"),
         ("run 2-setting mine.yaml --out run.html", "--out must be a file *.ipynb, not run.html"),
-        ("execute quik", "argument PRESET: invalid choice: 'quik' (choose from"),
         ("execute quick --jobs 0", "--jobs must be at least 1, not 0"),
     ],
 )
@@ -170,28 +167,6 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure_or_a_change(projec
         pipeline.check_ledger(1)
     main.write_text("x = 1\n")
     assert not pipeline.ledger_up_to_date(), "as it was when it last went well, but it has failed since"
-
-
-# Jobs side by side; one that fails is in tests/faults/test_build_faults.py
-
-
-def test_jobs_run_side_by_side_and_fill_no_more_than_the_slots():
-    context = get_context("fork")
-    filled, turn, pair = context.Value("i", 0), context.Condition(), context.Barrier(2)
-
-    def job(slots: int) -> None:
-        with turn:
-            filled.value += slots
-            turn.notify_all()
-            crowded = turn.wait_for(lambda: filled.value > 2, 0.5)  # time for one too many to begin
-        if slots == 1:
-            pair.wait(60)
-        with turn:
-            filled.value -= slots
-        sys.exit(crowded)
-
-    jobs = [side_by_side.Job(f"{k}", partial(job, slots), slots) for k, slots in enumerate((2, 1, 1, 2))]
-    assert side_by_side.run(jobs, 2) == []
 
 
 def test_a_request_to_end_ends_what_is_running(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from browser import barriers, faults
 from built_book import ROOT
 from playwright.sync_api import expect
-from record import slow
 
 pytestmark = built_book.needed(chromium=True)
 
@@ -20,10 +19,8 @@ G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
 """The letter G in a formula."""
 
 
-@pytest.mark.parametrize("width", [pytest.param(1280, marks=slow), 390])
-def test_notation_panel(view, width):
-    """The quick one: on a phone."""
-    watched = view(width)
+def test_notation_panel(view):
+    watched = view(390)
     page = watched.open("notebooks/3-hmm.html")
     button, panel = page.get_by_role("button", name="Notation", exact=True), page.get_by_role("dialog", name="Notation")
     for press in (button.click, lambda: button.press("Enter")):
@@ -129,20 +126,15 @@ def test_a_click_sorts_numbers_as_numbers_and_words_as_words(view, tmp_path):
     rows = table.locator("tbody tr").all_inner_texts()
     for k, (name, ascending) in enumerate(SORTED.items()):
         cells, button = table.locator(f"tbody td:nth-child({k + 1})"), table.get_by_role("button", name=name)
-        before = cells.all_inner_texts()
+        descending = sorted(ascending[::-1], key=lambda text: text in ("–", ""))  # nothing comes last
+        before, orders = cells.all_inner_texts(), {"ascending": ascending, "descending": descending}
+        for key, (order, texts) in zip(("Enter", "Space"), orders.items(), strict=True):
+            button.press(key)
+            assert table.locator(f"th[aria-sort={order}]").all_inner_texts() == [name], "by one column"
+            assert cells.all_inner_texts() == [text for text in texts for _ in range(2)]
+            assert sorted(table.locator("tbody tr").all_inner_texts()) == sorted(rows), "rows stay whole"
         button.click()
-        assert table.locator("th[aria-sort=ascending]").all_inner_texts() == [name], "by one column"
-        assert cells.all_inner_texts() == [text for text in ascending for _ in range(2)]
-        assert sorted(table.locator("tbody tr").all_inner_texts()) == sorted(rows), "rows stay whole"
-        button.press("Enter")
-        assert table.locator("th[aria-sort=descending]").all_inner_texts() == [name]
-        told, nothing = ([text for text in ascending if (text in ("–", "")) == empty] for empty in (False, True))
-        assert cells.all_inner_texts() == [text for text in told[::-1] + nothing for _ in range(2)], (
-            "nothing comes last"
-        )
-        button.press("Space")
-        assert table.locator("th[aria-sort]").count() == 0
-        assert cells.all_inner_texts() == before
+        assert (table.locator("th[aria-sort]").count(), cells.all_inner_texts()) == (0, before)
 
 
 @pytest.mark.parametrize(("name", "labelled"), [("book/notation", False), ("book/ledger", True)])
@@ -166,12 +158,10 @@ def test_on_a_phone_the_last_column_of_a_wide_table_can_be_reached_and_its_first
     assert any(beyond)
 
 
-@pytest.mark.parametrize("width", [1280, pytest.param(390, marks=slow)])
-def test_the_ledger_is_filtered_by_ruling_kind_and_words(view, width):
-    """The quick one: on a desktop."""
+def test_the_ledger_is_filtered_by_ruling_kind_and_words(view):
     entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
     everything = [entry["name"] for entry in entries]
-    page = view(width).open("book/ledger.html")
+    page = view().open("book/ledger.html")
     form = page.get_by_role("form", name="Filter the ledger")
 
     def shown() -> list[str]:
