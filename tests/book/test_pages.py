@@ -115,7 +115,3 @@ def test_every_name_at_the_root_has_one_entry_on_a_page_and_its_statement_leads_
     assert set() < {*leading.values()} <= {known.name for known in STATEMENTS}
     for name, statement in leading.items():
         assert name in reference.CONSTRUCTS or reference.function_of(statement) == name
-    assert reference.statement_of("theorem_9_9") is reference.statement_of("posterior") is None
-    assert reference.marked_up("P[X_i | X_-i], H* and `n_tokens`; `posterior`, (|S*|, M)") == (
-        r"P[X_i \| X\_-i], H\* and ``n_tokens``; :py:obj:`~hmmlib.posterior`, (\|S\*\|, M)"
-    )

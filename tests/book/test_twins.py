@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -50,10 +49,8 @@ def test_a_twin_is_what_its_source_gives_plain_and_listed_and_papermill_describe
     calls = [node for node in ast.walk(ast.parse(code)) if getattr(getattr(node, "func", None), "id", "") == "check"]
     assert {word.arg for word in calls[0].keywords} <= shown.keys()
     assert all(one["inferred_type_name"] not in (None, "None") and one["help"] for one in shown.values()), shown
-    solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
-    numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", markdown)
-    assert numbers == re.findall(r"<summary>Solution (\d+)", markdown) == [str(k + 1) for k in range(len(solutions))]
-    assert all(any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))) for code in solutions)
+    exercises = re.findall(r"\*\*Exercise (\d+)\.\*\*", markdown)
+    assert exercises == re.findall(r"<summary>Solution (\d+)", markdown)
 
 
 def kept(project) -> list[Path]:
@@ -123,13 +120,10 @@ def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, 
     text = notebook.with_suffix(".md")
     assert jupytext.read(text).cells[0].source == nbformat.read(notebook, 4).cells[0].source
     assert "Updating" not in sync(notebook, project.path), "alike from the beginning; the project's own are no pair"
-    other = Path(shutil.copytree(notebook.parent, project.root / "mine" / "other")) / "a.ipynb"
-    for path in (text, other):
-        path.write_text(path.read_text().replace("seed: int = ", "seed: int = 7"))
-        os.utime(path, (time.time() + 600,) * 2)
-    sync(text, other)
+    text.write_text(text.read_text().replace("seed: int = ", "seed: int = 7"))
+    os.utime(text, (time.time() + 600,) * 2)
+    sync(text)
     assert "seed: int = 7" in notebook.read_text()
-    assert "seed: int = 7" in other.with_suffix(".md").read_text()
     text.unlink()
     mine = notebook.read_bytes()
     pipeline.write_copies()

@@ -17,8 +17,6 @@ def test_html_holds_everything_asks_for_nothing_and_no_words_can_leave_its_scrip
         assert re.findall(r'\bid="([^"]*)"', html.split("<script>")[0]) == [f"moving-{name}"]
         (written,) = re.findall(r"hmmMoving\.kit\.start\(.*?, .*?, (\{.*\})\);\n</script>", html)
         assert json.loads(written) == json.loads(json.dumps(figure.data)), "numbers travel unrounded"
-        assert len(html.replace(written, "").encode()) < 23_500
-        assert not re.findall(r"^\s*(?://|/?\*).*", html, re.MULTILINE), "a page carries no comments"
 
 
 @pytest.fixture(scope="module")
