@@ -1,6 +1,7 @@
 """The book's own Sphinx extensions: formulas, and pictures of other pages."""
 
 import json
+import re
 from itertools import count
 from types import SimpleNamespace
 
@@ -51,6 +52,4 @@ def test_a_picture_of_another_page_is_found_by_what_it_shows_or_else_there_is_a_
     made("F")
     (tmp_path / "one.ipynb").write_text('{"cells": [')
     made("F")
-    assert len(warned) == 3
-    for said, words in zip(warned, ("0 pictures that begin 'Six'", "2 pictures that", "no executed"), strict=True):
-        assert words in said
+    assert re.fullmatch(".*0 pictures that begin 'Six'.*\n.*2 pictures that.*\n.*no executed.*", "\n".join(warned))

@@ -77,18 +77,15 @@ def test_every_value_is_read_as_it_looks_and_every_notebook_takes_every_preset(t
         assert inputs.read_parameters(path, every)["preset"] == path.stem
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_the_command_line_names_what_is_wrong(monkeypatch, capsys):
+    for words, message in (
         ("run 2-sett mine.yaml", "argument NAME: invalid choice: '2-sett' (choose from"),
         ("run 2-setting mine.yaml --out run.html", "--out must be a file *.ipynb, not run.html"),
         ("execute quick --jobs 0", "--jobs must be at least 1, not 0"),
-    ],
-)
-def test_the_command_line_names_what_is_wrong(words, message, monkeypatch, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        command(monkeypatch, *words.split())
-    assert message in capsys.readouterr().err
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            command(monkeypatch, *words.split())
+        assert message in capsys.readouterr().err
 
 
 # From notebook to executed copy

@@ -35,14 +35,12 @@ def test_notation_panel(view):
 
 def test_cards_on_hovering_and_on_focus_also_from_a_folder_of_any_name(view):
     watched = view(home="from a folder")
-    box = watched.open("notebooks/3-hmm.html").locator("[id='paper-thm-3-3']")
-    words = max(re.split(r"\n|\s{2,}", box.locator("p").nth(1).inner_text()), key=len).strip()[:40]
     page = watched.open("notebooks/3-1-prompt.html")
     card = page.get_by_role("tooltip")
     expect(card).to_have_count(0)
     page.locator(THEOREM).first.hover()
     expect(card).to_contain_text("Theorem 3.3")
-    expect(card).to_contain_text(words)
+    expect(card).to_contain_text("there is one vector")
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
     page.locator(G).first.hover()
@@ -62,9 +60,6 @@ def test_cards_on_tapping_and_a_link_whose_card_cannot_come_still_leads_there(vi
     assert page.url.endswith("notebooks/3-1-prompt.html"), "a first tap shows the card and does not leave the page"
     page.locator("article h1").first.tap()
     expect(card).to_be_hidden()
-    page.locator(G).first.tap()
-    expect(card).to_contain_text("masked language model")
-    page.locator("article h1").first.tap()
     page.locator(THEOREM).first.tap()
     card.get_by_role("link", name="Go there").tap()
     page.wait_for_url("**/3-hmm.html#paper-thm-3-3")

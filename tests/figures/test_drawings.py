@@ -86,18 +86,6 @@ def test_the_chain_has_its_states_and_tokens(masked, highlight):
     assert [f">{key}<" in picture.svg for key in ("masked token", "in question")] == [bool(masked), bool(highlight)]
 
 
-def test_what_is_trained_and_what_is_frozen_and_what_is_tuned_stands_where_it_acts():
-    layers = {f"{name} layer {k}" for name in ("prompt", "prefix", "LoRA") for k in (1, 2)}
-    for name, trained, frozen, highlighted in (
-        ("prompt", {"X_1", "b"}, {"G"}, {"H_2"}),
-        ("setting", {"u", "b"}, {"G"}, {"H_0"}),
-        ("tuners", {"prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2"}, layers, set()),
-    ):
-        states = {node: group.get("data-state") for node, group in nodes(ALL[name]).items()}
-        for state, expected in (("trained", trained), ("frozen", frozen), ("highlighted", highlighted)):
-            assert {node for node in states if states[node] == state} == expected, (name, state)
-
-
 @pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2)])
 def test_each_token_sees_the_cell_that_its_state_names(lookups, n_cells):
     picture = drawings.memory_cells(lookups, n_cells)

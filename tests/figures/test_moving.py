@@ -66,8 +66,7 @@ def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left
     model, mu = three_states()
     data = interactive.nearly_dependent_columns(model, mu, "abc", merge, size).data
     x, noise = torch.tensor(data["inputs"]), torch.tensor(data["noise"], dtype=torch.float64)
-    assert 0.9 < noise.std() / size < 1.1
-    assert data["refuted"] == refuted
+    assert (data["refuted"], 0.9 < noise.std() / size < 1.1) == (refuted, True)
     gaps = [1.0, 0.2, 0.01, 1e-4, 0.0]
     for gap, result in zip(gaps, js([["columns", "compute", [data, gap]] for gap in gaps]), strict=True):
         emission = model.emission.clone()
@@ -201,7 +200,6 @@ def test_softmax_goes_to_the_shared_maximum_and_does_not_overflow(js):
         close(result["weights"], (norm / unit * head.scores(g)).softmax(1)[0])
         close(result["output"], head.soft(g, embedded, norm / unit)[0])
         close(result["exact"], head(g, embedded)[0])
-    assert max(found[0]["weights"]) < 0.13
     assert sum(data["attended"]) == 2
     close(found[-1]["weights"], np.array(data["attended"]) / 2)
     assert js([["softmax", "softmax", [[1.0, 1.0, 0.5], 1e300]]]) == [[0.5, 0.5, 0]]
@@ -215,7 +213,6 @@ def test_a_text_becomes_tokens_or_a_clear_message(js):
         (WORDS, "zebra cow", "Not in this language: zebra. It has 6 words: a, the, cow, horse, barn and field."),
         (WORDS, "cow gnu, zebra [mask]", "gnu, zebra and [mask]"),
         (WORDS, "the ho", "can become horse"),
-        (WORDS, "the ho ", "Not in this language: ho"),
         (WORDS, "  ", "Write a text"),
         (WORDS, "cow " * 11, "At most 10 words fit here, and these are 11."),
         (hmmlib.sentences().words, "zebra", "It has 80 words, such as "),
@@ -253,9 +250,8 @@ def test_beliefs_are_those_of_hmmlib(js):
 def test_what_moves_is_what_two_digits_show_and_the_likeliest_come_first(js):
     near = [{"cells": [[0.5 + 0.001 * n, 0.5 - 0.001 * n]]} for n in (0, 3, 10)]
     calls = [["beliefs", "moved", [[{"name": "a"}], other, near[0]]] for other in near[1:]]
-    assert js(calls) == [[], ["a"]]
-    shares = [0.1, 0.0, 0.3, 0.3 + 1e-12, 0.2]
-    assert js([["beliefs", "largest", [shares, most]] for most in (2, 9)]) == [[2, 3], [2, 3, 4, 0]]
+    calls += [["beliefs", "largest", [[0.1, 0.0, 0.3, 0.3 + 1e-12, 0.2], most]] for most in (2, 9)]
+    assert js(calls) == [[], ["a"], [2, 3], [2, 3, 4, 0]]
 
 
 def test_trials_are_told_with_their_chains_and_tasks_and_the_tokens_that_states_of_both_signs_favour(js):

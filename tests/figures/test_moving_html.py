@@ -70,7 +70,6 @@ def test_the_message_of_each_step_is_explained_and_a_masked_word_changes_what_co
     for name, at in ("Back", "5 of 8"), ("All", "8 of 8"), ("Next", "8 of 8"), ("Reset", "0 of 8"), ("Back", "0 of 8"):
         press(figure, name)
         assert step.inner_text() == at
-    assert (masked.inner_text(), shown.inner_text()) == ("mask", "rain")
 
 
 def test_a_reader_steps_through_a_text_goes_on_with_an_offered_word_and_writes_what_cannot_be(page):
@@ -92,8 +91,6 @@ def test_a_reader_steps_through_a_text_goes_on_with_an_offered_word_and_writes_w
     assert (offers.count(), figure.locator(".views.stale[aria-hidden=true]").count()) == (0, 1)
     press(figure, "Reset")
     assert (field.input_value(), slider.input_value()) == ("a cow the barn", "1")
-    page.locator("#moving-attention input").fill("a a cow")
-    assert "“a” cannot follow “a”" in page.locator("#moving-attention .says").inner_text()
 
 
 def test_a_trial_is_chosen_by_either_of_its_marks(page):

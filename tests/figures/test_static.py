@@ -78,7 +78,6 @@ def test_tables_have_their_numbers_beside_each_other():
     assert one.yaxis_inverted()
     (axes,) = figures.columns_of_w(farm(), [(0, 0), (1, 0)], unseen=[(2, 0)]).axes
     close(axes.collections[0].get_array()[:, 4], farm().model.emission[:, 1, 1])
-    assert texts(axes.get_yticklabels()) == farm().words
     assert texts(axes.get_xticklabels())[:4] == ["dog", "hen", "cat", "dog"]
     assert [patch.get_x() for patch in axes.patches] == [-0.5, 0.5]
     assert [list(line.get_xdata()) for line in axes.lines][-2:] == [[1.5, 2.5]] * 2
@@ -89,9 +88,8 @@ def test_strips_have_each_label_on_its_side():
     (axes,) = figures.strips(rows, "share", {"one": [], "two": [0.3, 0.8]}, {"one": 0.15}).axes
     assert points(axes)["where the head cuts"][:, 0].tolist() == [0.15, 0.15]
     above, below, *_, crosses = (marks.get_offsets() for marks in axes.collections)
-    assert above[:, 0].tolist() == [0.2, 0.9]
+    assert (above[:, 0].tolist(), crosses.tolist()) == ([0.2, 0.9], [[0.3, 1], [0.8, 1]])
     assert above[:, 1].max() < 0 < below[:, 1].min()  # the axis of the rows points down
-    assert crosses.tolist() == [[0.3, 1], [0.8, 1]]
 
 
 def test_triangles_have_points_of_both_labels_their_columns_and_the_line_of_the_head():
