@@ -40,8 +40,8 @@ def test_what_was_checked_is_one_line(capsys):
 
 
 def test_numbers_and_sets_are_short():
-    assert tables.digits([[0.25, -0.0], [-1e-15, -2.0]]) == ["0.250", "0.000", "0.000", "-2.000"]
-    assert [tables.as_set([0, 1, 1], 1), tables.as_set([0], 1)] == ["{2, 3}", "{}"]
+    assert tables.digits([[0.25, -1e-15]]) == ["0.250", "0.000"]
+    assert [tables.as_set([0, 1, 1]), tables.as_set([0])] == ["{2, 3}", "{}"]
     numbers = {0: "0", 89.0: "90", 0.00138: "0.001", -0.55: "-0.6", 9999: "1·10⁴", 3.6e-5: "4·10⁻⁵"}
     assert {value: one_digit(value) for value in numbers} == numbers
     assert tables.subscripts("P[H_0 = a], β_1, Ḡ_2(x), H_10") == "P[H₀ = a], β₁, Ḡ₂(x), H_10"
