@@ -85,9 +85,6 @@ def test_checks_find_faults(view, tmp_path):
         assert not [*faults(page), *barriers(page), *watched.wrong, *page.evaluate(SCROLLS)]
 
 
-# Themes, and no scripts
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, theme):
     def ground(page) -> list[int]:
@@ -170,8 +167,6 @@ def test_search_finds_statements_equations_and_words_by_keyboard_too(view):
     page.locator("#search-results .search li").first.wait_for()
     page.wait_for_load_state("networkidle")  # the excerpts of the pages found
 
-
-# Paper
 
 CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].filter(e => e.checkVisibility()
   && !e.closest('mjx-container *, svg *') && /auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX)

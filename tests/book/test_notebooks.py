@@ -30,9 +30,6 @@ def command(monkeypatch, *words) -> None:
     pipeline.main()
 
 
-# Parameters
-
-
 @tried("files and folders")
 @pytest.mark.parametrize(
     ("content", "words"),
@@ -86,9 +83,6 @@ def test_the_command_line_names_what_is_wrong(monkeypatch, capsys):
         with pytest.raises(SystemExit, match="2"):
             command(monkeypatch, *words.split())
         assert message in capsys.readouterr().err
-
-
-# From notebook to executed copy
 
 
 def test_a_run_lands_whole_or_not_at_all(project, monkeypatch):

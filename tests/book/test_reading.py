@@ -12,10 +12,8 @@ from playwright.sync_api import expect
 pytestmark = built_book.needed(chromium=True)
 
 PHONE = dict(width=390, has_touch=True, is_mobile=True)
-THEOREM = "article a[href$='3-hmm.html#paper-thm-3-3']"
-"""Mentions of Theorem 3.3 on another page than its own."""
-G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'
-"""The letter G in a formula."""
+THEOREM = "article a[href$='3-hmm.html#paper-thm-3-3']"  # its mentions on another page than its own
+G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'  # the letter in a formula
 
 
 def test_notation_panel(view):

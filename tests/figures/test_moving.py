@@ -110,9 +110,6 @@ def test_the_best_head_parts_what_can_be_parted_and_no_more(js):
     assert (apart >= 79, alike) == (True, 7)
 
 
-# Messages, one after the other
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_messages_come_one_by_one_with_their_sums_and_are_those_of_hmmlib(seed, js):
     model = hmmlib.sparse_hmm(2, 2 + seed % 3, seed, 0.3 * (seed % 2)) if seed else weather()[0]
@@ -143,9 +140,6 @@ def test_messages_come_one_by_one_with_their_sums_and_are_those_of_hmmlib(seed, 
     start = np.array(places[0]["tau"])
     close(start.sum(), hmmlib.log_likelihood(model, x).exp().item())
     close(start / start.sum(), hmmlib.posterior(model, x)[0])
-
-
-# Attention
 
 
 def test_attention_is_that_of_hmmlib(js):
@@ -203,9 +197,6 @@ def test_softmax_goes_to_the_shared_maximum_and_does_not_overflow(js):
     assert sum(data["attended"]) == 2
     close(found[-1]["weights"], np.array(data["attended"]) / 2)
     assert js([["softmax", "softmax", [[1.0, 1.0, 0.5], 1e300]]]) == [[0.5, 0.5, 0]]
-
-
-# Words that a reader writes
 
 
 def test_a_text_becomes_tokens_or_a_clear_message(js):
