@@ -4,7 +4,6 @@ show executed ones, on a branch of their own: figures as pictures, outputs besid
 import ast
 import base64
 import io
-import json
 import os
 import re
 import shutil
@@ -23,10 +22,9 @@ import viewers
 from browser import ADVICE, executable
 from built_book import ROOT
 from companion.figures.interactive import Moving
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from packaging.requirements import Requirement
 from PIL import Image
-from record import slow
 
 import notebooks as pipeline
 
@@ -109,16 +107,6 @@ def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_librar
         assert (code, words in said) == (2, True)
 
 
-@slow
-def test_a_notebook_of_the_book_runs_as_in_colab():
-    """The quick one: the good notebook, above."""
-    call = [sys.executable, ROOT / "book" / "colab.py", "2-setting", "--preset", "smoke"]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    executed = nbformat.read(ROOT / "build" / "colab" / "notebooks" / "2-setting" / "2-setting.ipynb", 4)
-    assert "injected-parameters" in json.dumps(executed)
-
-
 # GitHub and nbviewer
 
 SVG = (
@@ -149,14 +137,12 @@ def test_outputs_come_to_the_code_that_gave_them_and_a_run_of_other_code_is_refu
         cells = [new_code_cell(source, outputs=[new_output("stream", text=f"of {source}")]) for source in sources]
         for cell in cells:
             cell.metadata.tags = [pipeline.INJECTED] * (cell.source == "injected")
-        return new_notebook(cells=[new_markdown_cell("# Text"), *cells])
+        return new_notebook(cells=cells)
 
     made = viewers.merged(notebook("a", "b"), notebook("a", "injected", "b"), None)
-    assert [cell.source for cell in made.cells] == ["# Text", "a", "b"]
-    assert [cell.outputs[0].text for cell in made.cells[1:]] == ["of a", "of b"]
-    for other in (("a",), ("a", "c"), ("b", "a"), ("a", "seed = 3", "b")):
-        with pytest.raises(ValueError, match="executed with other code"):
-            viewers.merged(notebook("a", "b"), notebook(*other), None)
+    assert [(cell.source, cell.outputs[0].text) for cell in made.cells] == [("a", "of a"), ("b", "of b")]
+    with pytest.raises(ValueError, match="executed with other code"):
+        viewers.merged(notebook("a", "b"), notebook("a", "seed = 3", "b"), None)
 
 
 def test_all_notebooks_are_collected_and_lead_to_each_other(monkeypatch, tmp_path):
@@ -189,7 +175,7 @@ def test_the_branch_is_what_the_folder_holds_and_nothing_else_changes(tmp_path, 
     (checkout / ".gitignore").write_text("build/\n")
     for words in ("add .", "commit -m first", "remote add origin ../origin.git", "push origin main"):
         git(checkout, words)
-    for names in ([], ["README.md", "a.ipynb", "b.ipynb"], ["README.md", "b.ipynb"]):
+    for names in ([], ["a.ipynb", "b.ipynb"], ["b.ipynb"]):
         (folder / "a.ipynb").unlink(missing_ok=True)
         for name in names:
             (folder / name).write_text(f"{name} of {len(names)}\n")
@@ -199,5 +185,4 @@ def test_the_branch_is_what_the_folder_holds_and_nothing_else_changes(tmp_path, 
             assert git(origin, "ls-tree --name-only -r executed").split() == names
             assert git(origin, "show executed:b.ipynb") == f"b.ipynb of {len(names)}"
             assert git(origin, "rev-list --count executed") == git(origin, "rev-list --count main") == "1"
-        assert git(checkout, "status --porcelain") == ""
-        assert git(checkout, "branch --list").split() == ["*", "main"]
+        assert git(checkout, "status --porcelain") + git(checkout, "branch --list") == "* main"

@@ -1,6 +1,7 @@
 """The book's own Sphinx extensions: formulas, and pictures of other pages."""
 
 import json
+import re
 from itertools import count
 from types import SimpleNamespace
 
@@ -11,12 +12,10 @@ from bs4 import BeautifulSoup
 from companion.figures.interactive import Moving
 
 
-def test_formulas_become_drawings_with_their_glyphs_and_a_typesetter_that_dies_is_an_error():
+def test_formulas_become_drawings_and_a_typesetter_that_dies_is_an_error():
     typesetter = mathematics.Typesetter({"P": r"\mathrm{P}"})
     drawn = BeautifulSoup(typesetter.typeset(r"\bar G_i(x) = \P[X_i]"), "html.parser")
     assert drawn.find("mjx-assistive-mml").get_text().startswith("G¯i(x)=P[Xi]")
-    outlines = BeautifulSoup(typesetter.glyphs(str(drawn)), "html.parser")
-    assert {path["id"] for path in outlines.find_all("path")} == {use["href"][1:] for use in drawn.find_all("use")}
     assert all("merror" in typesetter.typeset(wrong) for wrong in (r"\frac{1}{", r"\suppp(x)"))
     assert "<text" not in typesetter.typeset(r"\mathbb 1(x)"), "the indicator does not depend on the reader's fonts"
     typesetter.process.kill()
@@ -53,6 +52,4 @@ def test_a_picture_of_another_page_is_found_by_what_it_shows_or_else_there_is_a_
     made("F")
     (tmp_path / "one.ipynb").write_text('{"cells": [')
     made("F")
-    assert len(warned) == 3
-    for said, words in zip(warned, ("0 pictures that begin 'Six'", "2 pictures that", "no executed"), strict=True):
-        assert words in said
+    assert re.fullmatch(".*0 pictures that begin 'Six'.*\n.*2 pictures that.*\n.*no executed.*", "\n".join(warned))

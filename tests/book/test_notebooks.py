@@ -1,12 +1,10 @@
 """Notebooks: parameters are checked before anything is run; each is run again only when something it depends on has
 changed, and a failure is loud. What happens where a kernel or a build dies is in tests/faults/test_build_faults.py."""
 
-import inspect
 import os
+import re
 import signal
 import sys
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import inputs
@@ -17,7 +15,6 @@ from built_book import ROOT
 from companion.pages import EQUATIONS
 from record import tried
 
-import hmmlib
 import notebooks as pipeline
 
 pytestmark = pytest.mark.outside
@@ -33,9 +30,6 @@ def command(monkeypatch, *words) -> None:
     pipeline.main()
 
 
-# Parameters
-
-
 @tried("files and folders")
 @pytest.mark.parametrize(
     ("content", "words"),
@@ -44,10 +38,8 @@ def command(monkeypatch, *words) -> None:
         ('"seed\\nimport os\\nx": 1\n', r"no parameter can be named 'seed\nimport"),
         ("seed: 3\nseed: 4\n", "a parameter stands in it twice"),
         (b"preset: sm\xf6ke\n", "can't decode byte 0xf6"),
-        ("seed: [3\n", "expected ',' or ']'"),
         ("seed: !!python/object:os.system {}\n", "could not determine a constructor"),
         ("- preset\n", "it must have lines `name: value`, not ['preset']"),
-        (f"seed: {'9' * 5000}\n", "4300 digits"),
         (f"seed: {'[' * 5000}\n", "recursion"),
         (None, "No such file or directory"),
     ],
@@ -62,9 +54,7 @@ def test_a_parameter_file_that_is_none_is_named_with_what_is_wrong_and_runs_noth
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(SystemExit, match="2"):
         command(monkeypatch, "run", "2-setting", path, "--out", out)
-    message = capsys.readouterr().err
-    assert f"{path} is no parameter file: " in message
-    assert words in message
+    assert re.search(f"{path} is no parameter file: .*{re.escape(words)}", capsys.readouterr().err)
     assert out.read_text() == "mine"
     assert {one.name for one in tmp_path.iterdir()} <= {"out.ipynb", "mine.yaml"}
 
@@ -84,22 +74,15 @@ def test_every_value_is_read_as_it_looks_and_every_notebook_takes_every_preset(t
         assert inputs.read_parameters(path, every)["preset"] == path.stem
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_the_command_line_names_what_is_wrong(monkeypatch, capsys):
+    for words, message in (
         ("run 2-sett mine.yaml", "argument NAME: invalid choice: '2-sett' (choose from"),
         ("run 2-setting mine.yaml --out run.html", "--out must be a file *.ipynb, not run.html"),
-        ("execute quik", "argument PRESET: invalid choice: 'quik' (choose from"),
         ("execute quick --jobs 0", "--jobs must be at least 1, not 0"),
-    ],
-)
-def test_the_command_line_names_what_is_wrong(words, message, monkeypatch, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        command(monkeypatch, *words.split())
-    assert message in capsys.readouterr().err
-
-
-# From notebook to executed copy
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            command(monkeypatch, *words.split())
+        assert message in capsys.readouterr().err
 
 
 def test_a_run_lands_whole_or_not_at_all(project, monkeypatch):
@@ -128,8 +111,7 @@ def test_a_notebook_is_run_once_and_new_text_reaches_its_page(project):
         edited(path, "A claim", "A theorem")
     assert pipeline.up_to_date(project.path, project.values)
     now = nbformat.read(project.copy, 4)
-    assert "# A theorem" in now.cells[0].source
-    assert now.cells[1:] == ran.cells[1:]
+    assert ("# A theorem" in now.cells[0].source, now.cells[1:]) == (True, ran.cells[1:])
 
 
 def test_the_key_follows_what_the_notebook_depends_on(project):
@@ -152,14 +134,8 @@ def test_the_key_follows_what_the_notebook_depends_on(project):
     for code in ("from hmmlib import thing", "import hmmlib", "from hmmlib import *"):
         names = {path.name for path in inputs.reached(project.root, code)}
         assert names == {"__init__.py", "x.py", "y.py", "unread.py", "store.py", "x.js"}
-
-
-def test_a_name_of_the_library_itself_reaches_the_module_where_it_is_made_and_little_else():
-    for name in set(hmmlib.__all__) - {"MASK"}:
-        made = Path(inspect.getsourcefile(inspect.unwrap(getattr(hmmlib, name))))
-        assert made in inputs.reached(ROOT, f"from hmmlib import {name}"), name
-    found = inputs.reached(ROOT, "from hmmlib import theorem_3_6, posterior")
-    assert not {"training", "experiments"} & {path.parent.name for path in found if path.suffix == ".py"}
+    found = {path.parent.name for path in inputs.reached(ROOT, "from hmmlib import posterior") if path.suffix == ".py"}
+    assert {"inference", "training", "experiments"} & found == {"inference"}, "a name stands for its own module"
 
 
 def test_the_ledger_is_checked_once_and_again_after_a_failure_or_a_change(project, monkeypatch):
@@ -182,28 +158,6 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure_or_a_change(projec
         pipeline.check_ledger(1)
     main.write_text("x = 1\n")
     assert not pipeline.ledger_up_to_date(), "as it was when it last went well, but it has failed since"
-
-
-# Jobs side by side; one that fails is in tests/faults/test_build_faults.py
-
-
-def test_jobs_run_side_by_side_and_fill_no_more_than_the_slots():
-    context = get_context("fork")
-    filled, turn, pair = context.Value("i", 0), context.Condition(), context.Barrier(2)
-
-    def job(slots: int) -> None:
-        with turn:
-            filled.value += slots
-            turn.notify_all()
-            crowded = turn.wait_for(lambda: filled.value > 2, 0.5)  # time for one too many to begin
-        if slots == 1:
-            pair.wait(60)
-        with turn:
-            filled.value -= slots
-        sys.exit(crowded)
-
-    jobs = [side_by_side.Job(f"{k}", partial(job, slots), slots) for k, slots in enumerate((2, 1, 1, 2))]
-    assert side_by_side.run(jobs, 2) == []
 
 
 def test_a_request_to_end_ends_what_is_running(tmp_path):

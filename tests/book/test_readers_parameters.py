@@ -1,12 +1,68 @@
-"""A page runs to its end with a reader's parameters: what it asserts of data it asserts at its defaults only, and where
-there is no time for trials it says what is missing."""
+"""A wrong name, type or value of a notebook's parameter stops its run and is named, with what is accepted. With a
+reader's good ones a page runs to its end: what it asserts of data it asserts at its defaults only, and where there is
+no time for trials it says what is missing."""
 
 import jupytext
-import numpy as np
+import papermill
 import pytest
 from built_book import ROOT
-from companion.figures import triangles
-from companion.parameters import ParameterError, Sizes, check
+from companion.parameters import Count, ParameterError, Preset, Seed, Sizes, check
+
+DECLARED = {"preset": Preset, "seed": Seed, "sizes": Sizes, "instances": Count}
+CELL = "# Parameters: change them here\npreset: str = 'quick'\nseed: int = 0\nsizes = [4, 10]\ninstances: int"
+
+
+def namespace(given: dict, *cells: str) -> dict:
+    """A notebook's globals after its own cell of parameters, papermill's where values are given, and other cells."""
+    injected = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    values = {"preset": "quick", "seed": 0, "sizes": [4, 10], "instances": 0}
+    return {"In": ["", CELL, *[injected] * bool(given), *cells], **values, **given}
+
+
+def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_says_so(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda markdown: shown.append(markdown.data))
+    check(namespace({}), **DECLARED)
+    assert not shown
+    names = namespace(dict(seed="7", sizes="[30]", instances=5e3), "result = 3")  # which is no parameter
+    check(names, **DECLARED)
+    assert [repr(names[name]) for name in ("seed", "sizes", "instances")] == ["7", "[30]", "5000"]
+    assert ":** `seed` is 7 instead of 0, `sizes` is [30] instead of [4, 10]. So " in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seed": -1}, "parameter 'seed': Input should be greater than or equal to 0, not -1"),
+        ({"seed": True}, "parameter 'seed': .*must be a number, not True"),
+        ({"sizes": "4,30"}, r"""'sizes': Input should be a valid list, not '4,30'; a list is given as "\[4, 8\]"$"""),
+        ({"sizes": [4, 0]}, r"parameter 'sizes\[1\]': Input should be greater than or equal to 1, not 0"),
+        ({"sizes": []}, r"parameter 'sizes': List should have at least 1 item .*, not \[\]"),
+        ({"preset": "qiuck"}, "parameter 'preset': Input should be 'smoke', 'quick', 'laptop'.*, not 'qiuck'"),
+        ({"instances": None}, "parameter 'instances': Input should be a valid integer, not None"),
+        ({"preset": 3, "seeed": 7}, "^unknown parameter 'seeed': did you mean 'seed'.* seed.*; parameter 'preset'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_accepted_and_nothing_is_changed(given, message):
+    before = dict(names := namespace(given))
+    with pytest.raises(ParameterError, match=message):
+        check(names, **DECLARED)
+    assert names == before
+
+
+def test_a_name_that_is_wrong_in_the_notebooks_own_cell_is_found_and_a_mended_cell_forgiven():
+    names = namespace({"sed": 1}, CELL)
+    check(names, **DECLARED)
+    names["In"].append(CELL.replace("seed:", "seeed:"))
+    with pytest.raises(ParameterError, match="unknown parameter 'seeed': did you mean 'seed'"):
+        check(names, **DECLARED)
+
+
+def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path):
+    """It costs 3 seconds: only a run shows that papermill, which merely warns, is stopped."""
+    notebook, how = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb", dict(progress_bar=False, cwd=ROOT)
+    with pytest.raises(papermill.PapermillExecutionError, match="unknown parameter 'seeed': did you mean 'seed'"):
+        papermill.execute_notebook(notebook, tmp_path / "out.ipynb", dict(seeed=7), **how)
 
 
 def run(name: str, **parameters) -> None:
@@ -24,6 +80,7 @@ def run(name: str, **parameters) -> None:
     [
         ("gallery", {"seed": 5}),
         ("2-setting", {"seed": 3, "instances": 1}),
+        ("5-2-head-vs-prompt", {"seed": 7, "hidden_sizes": [4], "trials": 1}),
         ("5-3-memory-vs-vanilla", {"trials": 1, "memory_sizes": [2, 3]}),
     ],
 )
@@ -38,15 +95,3 @@ def test_without_time_for_a_trial_the_page_says_what_is_missing_and_the_command_
     _, command = printed.split("\npython -m hmmlib ")
     code, out, _ = call(*command.split("\n")[0].split(), "--max-minutes", "0")
     assert (code, "0 run" in out) == (0, True)
-
-
-def test_a_list_that_is_given_otherwise_is_shown_how():
-    with pytest.raises(ParameterError, match=r"""parameter 'sizes': .*, not '4,8'; a list is given as "\[4, 8\]"$"""):
-        check({"sizes": "4,8"}, sizes=Sizes)
-
-
-def test_a_triangle_of_beliefs_names_its_corners_and_crosses():
-    thirds = np.eye(3)
-    (axes,) = triangles.simplex(thirds, [True, False, True], thirds, [1, -1, 0], (), ("p", "q", "r"), "states").axes
-    assert {"p", "q", "r"} <= {text.get_text() for text in axes.texts}
-    assert "states" in axes.get_legend_handles_labels()[1]

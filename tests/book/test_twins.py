@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -19,22 +18,6 @@ from faults import no_longer_than
 
 import notebooks as pipeline
 
-GITHUB = "https://" + "github.com/someone/something"
-COLAB = "https://colab.research.google." + "com/github/someone/something"
-
-PLAIN = {
-    "by {prf:ref}`paper-thm-3-3` and {eq}`paper-eq-B-1`": "by Theorem 3.3 and (B.1)",
-    "read {cite}`lester2021power`; {cite:t}`lester2021power`": "read (Lester et al., 2021); Lester et al. (2021)",
-    "a {term}`left inverse`, {term}`heads <head>`": "a left inverse, heads",
-    r"$\P[X] + \Pr(x)$, $\supp(\mu)$": r"$\mathrm{P}[X] + \Pr(x)$, $\operatorname{supp}(\mu)$",
-    "$$\nx\n$$ (paper-eq-3-1)": "$$\nx\n\\tag{3.1}\n$$",
-    ":::{prf:theorem} A\n:label: paper-thm-3-3\n\nIt holds.\n:::": "> **Theorem 3.3** (A).\n>\n> It holds.",
-    "::::{dropdown} A\n:::{prf:proof}\nB\n:::\n::::": (
-        "<details>\n<summary>A</summary>\n\n**Proof.** B ∎\n\n</details>"
-    ),
-    "[p](../book/notation.md)": f"[p]({GITHUB}/blob/main/book/notation.md)",
-    "[h](3-hmm.ipynb#x)": f"[h]({COLAB}/blob/main/notebooks/3-hmm.ipynb#x)",
-}
 REFUSED = {
     ":::{dropdown} More\ntext": "not closed: dropdown More",
     "see {doc}`3-hmm`": "a notebook can use the roles prf:ref",
@@ -44,12 +27,10 @@ REFUSED = {
 }
 
 
-def test_markdown_becomes_what_any_viewer_shows_and_what_none_can_show_is_refused():
-    for text, expected in PLAIN.items():
-        assert portable.plain(text, GITHUB, "main") == expected
+def test_what_no_viewer_can_show_is_refused():
     for text, words in REFUSED.items():
         with pytest.raises(ValueError, match=words):
-            portable.plain(text, GITHUB, "main")
+            portable.plain(text, "https://a.example", "main")
 
 
 @pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
@@ -63,16 +44,13 @@ def test_a_twin_is_what_its_source_gives_plain_and_listed_and_papermill_describe
     title = re.escape(re.search("^# (.+)$", source.read_text(), re.MULTILINE)[1])
     link = rf"^- \[{title}\]\(\S+/notebooks/{source.stem}\.ipynb\)$"
     assert re.search(link, (ROOT / "book" / "reproduce.md").read_text(), re.MULTILINE), "its title, linked to Colab"
-    _, parameters, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
+    _, _, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
     shown = papermill.inspect_notebook(str(twin))
     calls = [node for node in ast.walk(ast.parse(code)) if getattr(getattr(node, "func", None), "id", "") == "check"]
     assert {word.arg for word in calls[0].keywords} <= shown.keys()
     assert all(one["inferred_type_name"] not in (None, "None") and one["help"] for one in shown.values()), shown
-    assert all(len(line) <= 78 for line in parameters.splitlines())
-    solutions = [cell.source for cell in cells if "solution" in cell.metadata.get("tags", [])]
-    numbers = re.findall(r"\*\*Exercise (\d+)\.\*\*", markdown)
-    assert numbers == re.findall(r"<summary>Solution (\d+)", markdown) == [str(k + 1) for k in range(len(solutions))]
-    assert all(any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code))) for code in solutions)
+    exercises = re.findall(r"\*\*Exercise (\d+)\.\*\*", markdown)
+    assert exercises == re.findall(r"<summary>Solution (\d+)", markdown)
 
 
 def kept(project) -> list[Path]:
@@ -142,13 +120,10 @@ def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, 
     text = notebook.with_suffix(".md")
     assert jupytext.read(text).cells[0].source == nbformat.read(notebook, 4).cells[0].source
     assert "Updating" not in sync(notebook, project.path), "alike from the beginning; the project's own are no pair"
-    other = Path(shutil.copytree(notebook.parent, project.root / "mine" / "other")) / "a.ipynb"
-    for path in (text, other):
-        path.write_text(path.read_text().replace("seed: int = ", "seed: int = 7"))
-        os.utime(path, (time.time() + 600,) * 2)
-    sync(text, other)
+    text.write_text(text.read_text().replace("seed: int = ", "seed: int = 7"))
+    os.utime(text, (time.time() + 600,) * 2)
+    sync(text)
     assert "seed: int = 7" in notebook.read_text()
-    assert "seed: int = 7" in other.with_suffix(".md").read_text()
     text.unlink()
     mine = notebook.read_bytes()
     pipeline.write_copies()

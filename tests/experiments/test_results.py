@@ -38,7 +38,8 @@ def test_a_row_for_each_trial_and_a_column_for_each_number(quick, tmp_path):
         changes = {name: str(value) for name, value in vars(result.spec).items() if value != usual[name]}
         assert dict(word.split("=") for word in row.changes.split()) == changes
     assert quick.n_memory.is_monotonic_increasing
-    save_result(dataclasses.replace(load_results("smoke", STORE)[0], added={"rain": {"in May": 0.5}}), tmp_path)
+    one = load_results("smoke", STORE)[0]
+    save_result(dataclasses.replace(one, added=one.added | {"rain": {"in May": 0.5}}), tmp_path)
     assert results("smoke", tmp_path)["rain.in May"].tolist() == [0.5], "a measurement of the reader's own"
     assert len(results("gpu", tmp_path)) == 0
 

@@ -24,10 +24,10 @@ def js(tmp_path_factory):
     driver.write_text(DRIVER)
 
     folder = Path(interactive.__file__).parent / "moving"
-    scripts = sorted((path.name for path in folder.glob("*.js") if path.name != "kit.js"), reverse=True)
+    scripts = sorted((path.name for path in folder.glob("*.js")), reverse=True)  # writing.js before beliefs.js
 
     def run(calls):
-        how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)  # writing.js before beliefs.js
+        how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)
         finished = node([str(driver), str(folder), *scripts], return_completed_process=True, **how)
         assert finished.returncode == 0, finished.stderr
         return json.loads(finished.stdout)

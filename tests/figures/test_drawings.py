@@ -10,7 +10,6 @@ from companion.figures import drawings, figures
 from matplotlib.colors import to_rgb
 
 ALL = {
-    "two states": drawings.hidden_chain(["", "rain", "rain", "sun"], masked=[1], highlight=[0]),
     "five steps": drawings.hidden_chain(["0", "1", "?", "2", "1"], masked=[3], highlight=[3]),
     "one step": drawings.hidden_chain(["sailor"]),
     "prompt": drawings.prompt_chain(),
@@ -54,23 +53,19 @@ def contrast(one: str, other: str) -> float:
 
 
 def test_nothing_sticks_out_and_texts_are_apart_and_large_enough_on_a_phone(phone):
-    page, _ = phone("".join(picture.svg for picture in ALL.values()))
-    assert page.evaluate(GEOMETRY) == []
+    page, wrong = phone("".join(picture._repr_svg_() for picture in ALL.values()))
+    assert [*page.evaluate(GEOMETRY), *wrong()] == []
     bad = [drawings.label(340, 10, "sticking out"), drawings.label(50, 30, "one", 9), drawings.label(55, 35, "other")]
     page, _ = phone(drawings.drawing(bad, 60, "All that can be wrong.").svg)
     assert page.evaluate(GEOMETRY) == ["outside", "small", "one upon other"]
 
 
-def test_a_drawing_has_a_name_and_its_marks_and_those_of_the_static_figures_can_be_seen_on_white_and_on_dark():
+def test_the_marks_of_drawings_and_of_static_figures_can_be_seen_on_white_and_on_dark():
     for picture in ALL.values():
         svg = ElementTree.fromstring(picture._repr_svg_())
-        assert (svg.get("role"), svg.get("aria-label")) == ("img", picture.alt)
         assert {e.get("fill") for e in svg.iter() if e.tag.endswith("}text")} == {"currentColor"}  # the page's own
         marks = {e.get(name) for e in svg.iter() for name in ("fill", "stroke")} - {None, "none", "currentColor"}
         assert min(contrast(mark, ground) for mark in marks for ground in ("#ffffff", "#14181e", "#121212")) >= 3
-    for ink, ground in (("#22303c", "#ffffff"), ("#dfe5ea", "#121212")):
-        most = figures.SHADE * np.array(to_rgb(ink)) + (1 - figures.SHADE) * np.array(to_rgb(ground))
-        assert contrast(ink, most) >= 4.5, "a number on the darkest square"
     css = (Path(figures.__file__).parents[2] / "_static" / "companion.css").read_text()
     rules = re.findall("html.*--label-1.*", css)
     light, dark, printed = (dict(re.findall(r"--([\w-]+): (#\w+)", rule)) for rule in rules)
@@ -88,20 +83,6 @@ def test_the_chain_has_its_states_and_tokens(masked, highlight):
     assert {name: ("".join(g.itertext()), g.get("data-state")) for name, g in nodes(picture).items()} == expected
     assert picture.svg.count("<polygon") == 8  # an arrow into each state but the first, and into each token
     assert [f">{key}<" in picture.svg for key in ("masked token", "in question")] == [bool(masked), bool(highlight)]
-
-
-def test_what_is_trained_and_what_is_frozen_and_what_is_tuned_stands_where_it_acts():
-    layers = {f"{name} layer {k}" for name in ("prompt", "prefix", "LoRA") for k in (1, 2)}
-    for name, trained, frozen, highlighted in (
-        ("prompt", {"X_1", "b"}, {"G"}, {"H_2"}),
-        ("setting", {"u", "b"}, {"G"}, {"H_0"}),
-        ("tuners", {"prompt 0", "prefix 1", "prefix 2", "LoRA 1", "LoRA 2"}, layers, set()),
-    ):
-        states = {node: group.get("data-state") for node, group in nodes(ALL[name]).items()}
-        for state, expected in (("trained", trained), ("frozen", frozen), ("highlighted", highlighted)):
-            assert {node for node in states if states[node] == state} == expected, (name, state)
-    arrows = re.findall(rf'<polygon [^>]*fill="{drawings.TRAINED}"', ALL["tuners"].svg)
-    assert len(arrows) == 2  # into the layers of the prefix; LoRA is added with a plus
 
 
 @pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2)])

@@ -58,10 +58,6 @@ def test_bars_lines_and_points_are_those_of_their_numbers():
     (axes,) = figures.curve([1, 2], {"a": [3, 4], "b": [5, 6]}, "x", "y", log="y").axes
     close([*points(axes).values()], [[[1, 3], [2, 4]], [[1, 5], [2, 6]]])
     assert (axes.get_xscale(), axes.get_yscale()) == ("linear", "log")
-    (axes,) = figures.losses([1, 2], [0.9, 0.5], {"least": 0.3}).axes
-    assert [list(line.get_ydata()) for line in axes.lines] == [[0.9, 0.5], [0.3, 0.3]]
-    (axes,) = figures.scatter([1, 2], [4, 3], "x", "y", diagonal=True).axes
-    close([*points(axes).values()], [[[1, 1], [4, 4]], [[1, 4], [2, 3]]])
     (axes,) = figures.dependencies({"a": (0, 0), "b": (1, 2)}, [("a", "b")]).axes
     (arrow,) = [text for text in axes.texts if not text.get_text()]
     assert (arrow.get_position(), arrow.xy, texts(axes.texts)) == ((0, 0), (1, 2), ["a", "b"])
@@ -74,7 +70,6 @@ def test_tables_have_their_numbers_beside_each_other():
     assert texts(figure.axes[0].get_yticklabels()) == ["(prior)", *words]
     for axes, cell in zip(figure.axes, "abc", strict=True):
         assert (axes.get_xlabel(), texts(axes.texts)) == (cell, [".33"] * 36)
-        assert axes.texts[0].get_fontsize() >= 9.5
         left, middle, right = (text.get_window_extent() for text in axes.texts[:3])
         assert left.x1 < middle.x0 < middle.x1 < right.x0
     table = np.array([[0.25, 0.0], [1.0, 0.5]])
@@ -83,7 +78,6 @@ def test_tables_have_their_numbers_beside_each_other():
     assert one.yaxis_inverted()
     (axes,) = figures.columns_of_w(farm(), [(0, 0), (1, 0)], unseen=[(2, 0)]).axes
     close(axes.collections[0].get_array()[:, 4], farm().model.emission[:, 1, 1])
-    assert texts(axes.get_yticklabels()) == farm().words
     assert texts(axes.get_xticklabels())[:4] == ["dog", "hen", "cat", "dog"]
     assert [patch.get_x() for patch in axes.patches] == [-0.5, 0.5]
     assert [list(line.get_xdata()) for line in axes.lines][-2:] == [[1.5, 2.5]] * 2
@@ -94,18 +88,18 @@ def test_strips_have_each_label_on_its_side():
     (axes,) = figures.strips(rows, "share", {"one": [], "two": [0.3, 0.8]}, {"one": 0.15}).axes
     assert points(axes)["where the head cuts"][:, 0].tolist() == [0.15, 0.15]
     above, below, *_, crosses = (marks.get_offsets() for marks in axes.collections)
-    assert above[:, 0].tolist() == [0.2, 0.9]
+    assert (above[:, 0].tolist(), crosses.tolist()) == ([0.2, 0.9], [[0.3, 1], [0.8, 1]])
     assert above[:, 1].max() < 0 < below[:, 1].min()  # the axis of the rows points down
-    assert crosses.tolist() == [[0.3, 1], [0.8, 1]]
 
 
 def test_triangles_have_points_of_both_labels_their_columns_and_the_line_of_the_head():
     shares, labels = np.vstack([np.eye(3), [0.2, 0.3, 0.5]]), [True, False, True, False]
-    (axes,) = triangles.simplex(shares, labels, np.eye(3)[:, :2], [1.0, -0.5, -0.5]).axes
+    (axes,) = triangles.simplex(shares, labels, np.eye(3)[:, :2], [1.0, -0.5, -0.5], "pq", "xyz", "states").axes
     drawn, spots = points(axes), shares @ TRIANGLE
     close(drawn["label 1"], spots[[0, 2]])
     close(drawn["label 0"], spots[[1, 3]])
-    close(drawn["columns of W"], spots[:2])
+    close(drawn["states"], spots[:2])
+    assert texts(axes.texts) == [*"xyzpq"]
     close(drawn["the head's line b·p = 0"], [[1 / 3, 2 / 3, 0], [1 / 3, 0, 2 / 3]] @ TRIANGLE)
     (axes,) = triangles.simplex(shares, labels, np.eye(3), [1.0, 1.0, 1.0]).axes
     assert "the head's line b·p = 0" not in points(axes), "a head of one sign has no line there"
@@ -132,13 +126,12 @@ def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
     assert isinstance(refuted, Impossible)
     panels = {"without": shares, "with": np.vstack([shares[:4], np.zeros(3)])}
     figure = triangles.simplex_with_prompt(panels, labels, np.eye(3), "abc", [0, 1], [1.0, -1.0, 0.0], refuted)
-    before, detail, behind, _ = figure.axes
-    star = "label 0 inside label 1"
-    close([points(axes)[star][0] for axes in (before, detail)], [inside @ TRIANGLE] * 2)
-    assert star not in points(behind)
-    drawn, outline = corners @ TRIANGLE, max((line.get_xydata() for line in detail.lines), key=len)
-    close(np.unique(outline.round(9), axis=0), np.unique(drawn.round(9), axis=0))
-    assert [len(points(axes)["label 0"]) for axes in (before, behind)] == [2, 1], "an impossible input has no point"
+    before, detail, behind, _ = map(points, figure.axes)
+    star, outline = "label 0 inside label 1", max((line.get_xydata() for line in figure.axes[1].lines), key=len)
+    close([before[star][0], detail[star][0]], [inside @ TRIANGLE] * 2)
+    close(np.unique(outline.round(9), axis=0), np.unique((corners @ TRIANGLE).round(9), axis=0))
+    assert star not in behind
+    assert (len(before["label 0"]), len(behind["label 0"])) == (2, 1), "an impossible input has no point"
 
 
 def test_wrong_beliefs_are_those_whose_signs_differ():
@@ -152,8 +145,6 @@ def test_wrong_beliefs_are_those_whose_signs_differ():
         np.testing.assert_array_equal(np.any(shaded, axis=0)[sure], wrong[sure])
     (axes,) = triangles.wrong_beliefs([1, -1, 0.5], {"twice": [2, -2, 1]}, "xyz").axes
     assert not axes.patches
-    for line in axes.lines[1:]:
-        close(line.get_xydata(), [[0.5, 0.5, 0], [0, 1 / 3, 2 / 3]] @ TRIANGLE)
 
 
 @pytest.mark.parametrize(("name", "series", "table"), [("left", LEFT, VANILLA), ("right", RIGHT, RESULTS)])
@@ -176,9 +167,6 @@ def test_what_explains_figure_3_draws_the_means_and_the_trials():
     ladder = points(figure_3.ladder(VANILLA).axes[0])
     for label, column in LADDER.items():
         close(ladder[label][:, 1], sizes[column].mean().dropna())
-    heads = sizes.head_accuracy
-    (axes,) = figure_3.lines({"head": heads.agg(mean_ci)}, "x", "y", log=True).axes
-    close(points(axes)["head"], heads.mean().reset_index())
 
 
 def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair_and_no_name_on_another():
@@ -190,8 +178,7 @@ def test_a_plane_has_a_point_for_each_group_of_a_size_and_the_published_pair_and
     pair = [published("left")[name][30] for name in LEFT]
     close(points(axes)["published means"], [[one.mean for one in pair]])
     close(axes.patches[0].get_bbox().get_points(), [[p.low for p in pair], [p.high for p in pair]])
-    assert "first" in texts(axes.texts)
-    assert not {"the same", "none"} & {*texts(axes.texts)}
+    assert {"first", "the same", "none"} & {*texts(axes.texts)} == {"first"}
 
 
 def test_dots_have_a_line_for_each_row_and_a_mark_for_each_series():
@@ -200,5 +187,4 @@ def test_dots_have_a_line_for_each_row_and_a_mark_for_each_series():
     close(points(axes)["a"], [[0.2, -1 / 6]])
     close(points(axes)["b"], [[0.5, 1 / 6], [0.7, 7 / 6]])
     assert [one.low, one.high] in [list(line.get_xdata()) for line in axes.lines]
-    assert texts(axes.get_yticklabels()) == ["first", "second"]
-    assert axes.yaxis_inverted()
+    assert (texts(axes.get_yticklabels()), axes.yaxis_inverted()) == (["first", "second"], True)

@@ -18,12 +18,10 @@ from hmmlib.theory.assumptions import assumption_4_2
 def test_a_difference_is_the_largest_of_any_entry_and_is_bounded():
     ones = np.ones((2, 3))
     assert difference((ones, ones), (ones, ones + 4e-16)) == "4e-16"
-    assert difference((ones, ones)) == "0"
     assert difference((ones, ones + 1e-11), bound=1e-10) == "1e-11"
     for pairs, message in (
         ([(ones, ones), (ones, ones + 1e-11)], "differ by 1e-11, which is above 1e-12"),
         ([(ones, ones * np.nan)], "differ by nan"),
-        ([], "nothing is compared"),
         ([([], [])], "nothing is compared"),
     ):
         with pytest.raises(AssertionError, match=message):
@@ -42,10 +40,9 @@ def test_what_was_checked_is_one_line(capsys):
 
 
 def test_numbers_and_sets_are_short():
-    assert tables.digits([[0.25, -0.0], [-1e-15, -2.0]]) == ["0.250", "0.000", "0.000", "-2.000"]
-    assert [tables.as_set([0, 1, 1], 1), tables.as_set([0], 1)] == ["{2, 3}", "{}"]
-    numbers = {0: "0", 89.0: "90", 499: "500", 0.00138: "0.001", 0.55: "0.6", 1.1e7: "1·10⁷", 3.6e-5: "4·10⁻⁵"}
-    numbers |= {9999: "1·10⁴", -0.5: "-0.5"}
+    assert tables.digits([[0.25, -1e-15]]) == ["0.250", "0.000"]
+    assert [tables.as_set([0, 1, 1]), tables.as_set([0])] == ["{2, 3}", "{}"]
+    numbers = {0: "0", 89.0: "90", 0.00138: "0.001", -0.55: "-0.6", 9999: "1·10⁴", 3.6e-5: "4·10⁻⁵"}
     assert {value: one_digit(value) for value in numbers} == numbers
     assert tables.subscripts("P[H_0 = a], β_1, Ḡ_2(x), H_10") == "P[H₀ = a], β₁, Ḡ₂(x), H_10"
 
