@@ -15,12 +15,8 @@ from hmmlib.training.checkpoints import load
 
 NAN, INF = math.nan, math.inf
 INDICES = [[0, 9], [-1], [], [0, 0], [0.5], ["0"], 0, None]
-SHARES = [-0.1, 1.5, NAN, "0.4", True]
 COUNTS = [0, -1, 1.5, "3", NAN, True]
-SEEDS = [-1, 1.5, True, "0", 2**63]
-MODELS = ["a model", None, 3]
 ARRAYS = ["words", None, [[1.0], [1.0, 2.0]], np.array([1j])]
-PARAMETERS = ["words", "like NaN"]
 PLANNED = [-1, NAN, "a"]
 PROBABILITIES = [*ARRAYS, "like NaN", "like -1", "like infinity"]
 """A text that begins with "like" stands for the good value with one entry replaced."""
@@ -32,16 +28,16 @@ BAD = {
     "essential": INDICES,
     "syntax": INDICES,
     "recovery": [None, "theta"],
-    **dict.fromkeys(("zeros", "noise", "gap"), SHARES),
+    **{key: [-0.1, 1.5, NAN, "0.4", True] for key in ("zeros", "noise", "gap")},
     **dict.fromkeys(("n_states", "n_tokens", "n_memory", "n_cells", "n_syntax", "n_recoverable"), COUNTS),
     **dict.fromkeys(("n_essential", "values", "permutations", "n", "length"), COUNTS),
     "at": [-1, 9, 0.5, None],
     "i": [-1, 0.5, None],
-    **dict.fromkeys(("seed", "generator"), SEEDS),
+    **{key: [-1, 1.5, True, "0", 2**63] for key in ("seed", "generator")},
     "sizes": ["6, 2, 4", None, [6, 2], [6, 2, 4, 0], [0, 2, 4], [6, -1, 4], [6, 0.5, 4]],
     "places": ["anywhere", None],
     "plan": ["a plan", None],
-    "model": MODELS,
+    "model": ["a model", None, 3],
     "network": ["a network", torch.nn.Linear(2, 2)],
     "spec": ["smoke", None],
     "head": ["a head", None],
@@ -51,7 +47,7 @@ BAD = {
     **dict.fromkeys(("probs", "embeddings"), PROBABILITIES),
     "posteriors": ["p", None],
     "evidence": ["p", None, torch.ones(2, 3)],
-    **dict.fromkeys(("weights", "query", "key", "value", "output", "positions"), PARAMETERS),
+    **{key: ["words", "like NaN"] for key in ("weights", "query", "key", "value", "output", "positions")},
     "labels": [[0, 2], [True], ["a", "b"], [1.0, NAN], None],
     "device": ["quantum", "cuda:99", 0],
     "dtype": [torch.float16, torch.int64, "float32"],

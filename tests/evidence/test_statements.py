@@ -129,22 +129,38 @@ def test_several_processes_give_what_one_gives():
 # The command
 
 
-def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("made", "words", "expected"),
+    [
+        ("", "", "ledger.json"),
+        ("mine", "", "mine/ledger.json"),
+        ("../mine", "", "ledger.json"),  # further up: it is not used
+        ("", "--out deep/ledger.json", "deep/ledger.json"),
+    ],
+)
+def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another(
+    made, words, expected, tmp_path, monkeypatch
+):
     honest = [run(statement, 5, 0) for statement in (EASY, find("Proposition D.1"))]
     monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: honest)
-    out = tmp_path / "deep" / "ledger.json"
-    done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
-    assert done.exit_code == 0, done.output
-    assert "Proposition D.1, slip: with" in done.output
-    content = json.loads(out.read_text())
-    assert [entry["name"] for entry in content["entries"]] == ["Proposition 3.4", "Proposition D.1"]
-    assert content["entries"][1]["printed"] == FAILS
-    assert len(content["equations"]) == 20
-    out.unlink()
-    honest[0] = replace(honest[0], printed=FAILS)
-    done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", "--out", str(out)])
-    assert (done.exit_code, out.exists(), out.with_suffix(".changed.json").exists()) == (1, False, True)
-    assert "Proposition 3.4: holds, as printed fails (on record: holds)" in done.output.replace("\n", " ")
+    (here := tmp_path / "here").mkdir()
+    (here / made).mkdir(exist_ok=True)
+    monkeypatch.chdir(here)
+    for name, code, printed in (
+        (expected, 0, "Proposition D.1, slip: with"),
+        (expected.replace(".json", ".changed.json"), 1, "Proposition 3.4: holds, as printed fails (on record: holds)"),
+    ):
+        done = CliRunner().invoke(command_line.app, ["ledger", "--instances", "5", *words.split()])
+        assert (done.exit_code, printed in done.output.replace("\n", " ")) == (code, True), done.output
+        content = json.loads((here / name).read_text())
+        assert [(entry["name"], entry["printed"]) for entry in content["entries"]] == [
+            (EASY.name, FAILS if code else HOLDS),
+            ("Proposition D.1", FAILS),
+        ]
+        assert len(content["equations"]) == 20
+        assert [path for path in tmp_path.rglob("*.json")] == [here / name]
+        (here / name).unlink()
+        honest[0] = replace(honest[0], printed=FAILS)
 
 
 def test_each_row_is_printed_whole_in_80_columns_and_a_residual_that_is_no_number_is_null(tmp_path, monkeypatch):

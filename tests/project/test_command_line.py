@@ -20,7 +20,7 @@ from hmmlib import backend, terminal
 from hmmlib.experiments.executors import RayCluster
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path, save_result
-from hmmlib.experiments.sweeps import Outcome, describe, run_missing
+from hmmlib.experiments.sweeps import Outcome, describe
 from hmmlib.experiments.trials import environment, run_trial
 
 SMALL = {name: value for name, value in TINY.items() if name != "n_states"}
@@ -75,29 +75,21 @@ def test_the_version_and_what_a_result_depends_on(call):
 # What fails
 
 
-@tried("command lines")
-@pytest.mark.parametrize("words", [["trial", "--n-states", 4], [*MISSING, "left"], ["sweep", "--panel", "left"]])
-def test_a_damaged_result_is_one_line_and_exit_code_1(words, call, tmp_path, monkeypatch):
-    run_missing([spec := TrialSpec("smoke", n_states=4, **SMALL)], tmp_path, log=str)
-    path = result_path(spec, tmp_path)
-    damaged = path.read_text().replace('"n_states": 4', '"n_states": 5')
-    path.write_text(damaged)
-    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
-    one_line(call(*words, *SMOKE, tmp_path), f"{path} is no readable result")
-    assert path.read_text() == damaged
-    assert [file.name for file in path.parent.glob("*.json")] == [path.name]
-
-
-def test_what_cannot_be_run_is_one_line(call, tmp_path, monkeypatch):
+def test_what_cannot_be_run_is_one_line_and_exit_code_1_before_the_work(call, tmp_path, monkeypatch):
     claim = Claim.take(spec := TrialSpec("smoke", 10, 0, 1, **SMALL), tmp_path)
     one_line(call("trial", *SMOKE, tmp_path), f"{describe(spec)} is being run by another process")
     claim.release()
-    monkeypatch.setitem(sys.modules, "ray", None)
-    one_line(call("sweep", "--panel", "left", *SMOKE, tmp_path), "pip install 'hmmlib[sweep]'")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ray", None)
+        one_line(call("sweep", "--panel", "left", *SMOKE, tmp_path), "pip install 'hmmlib[sweep]'")
     monkeypatch.setattr("companion.evidence.ledger.run_all", lambda *_, **__: pytest.fail("the work was begun"))
-    (tmp_path / "notes.txt").write_text("mine")
-    one_line(call("ledger", "--instances", 1, "--out", tmp_path / "notes.txt" / "ledger.json"), "notes.txt")
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
+    path = result_path(spec, tmp_path)
+    path.write_text("mine")
+    one_line(call("ledger", "--out", path / "ledger.json"), path.name)
+    for words in (["trial"], [*MISSING, "left"], ["sweep", "--panel", "left"]):
+        one_line(call(*words, *SMOKE, tmp_path), f"{path} is no readable result")
+    assert (path.read_text(), [*path.parent.glob("*.json")]) == ("mine", [path])
 
 
 @pytest.mark.parametrize(
