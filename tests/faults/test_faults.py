@@ -194,8 +194,7 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
             run(SPECS, store, log=str)
     assert run_missing(SPECS[:1], store, log=str) == Outcome(stored=[SPECS[0].hash])
-    twice = gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str)
-    assert twice == [results[0]], "an interval counts each trial once"
+    assert gather([SPECS[0]] * 2, math.inf, "cpu", store, str) == [results[0]], "an interval counts each trial once"
     capsys.readouterr()  # what was stored before
     one_line(call(*SMALL, store / "other"), "Read-only file system", str(store / "other"))
     survived("store read-only", 3)
