@@ -19,7 +19,6 @@ COUNTS = [0, -1, 1.5, "3", NAN, True]
 ARRAYS = ["words", None, [[1.0], [1.0, 2.0]], np.array([1j])]
 PLANNED = [-1, NAN, "a"]
 PROBABILITIES = [*ARRAYS, "like NaN", "like -1", "like infinity"]
-"""A text that begins with "like" stands for the good value with one entry replaced."""
 BAD = {
     "tokens": [[[0, 99]], [[-2, 0]], [[0.5, 1.0]], [[True]], [0, 1], [[0, 1], [2]], [["a"]], None],
     "prompt": [[0.5], [[0.5] * 3], [NAN] * 3, [-0.5] * 3, "u", []],
@@ -63,24 +62,16 @@ BAD = {
     **dict.fromkeys(("epochs", "batch", "head_rate", "prompt_rate", "warmup"), PLANNED),
     **dict.fromkeys(("steps", "masked", "learning_rate", "muon_rate", "clip", "documents"), PLANNED),
 }
-OTHER_WORDS = {
-    "mu": "labels|mu",
-    "generator": "seed",
-    "posteriors": "posteriors|belief",
-    "device": "device|on this machine",
-}
+OTHER_WORDS = {"mu": "labels|mu", "generator": "seed", "posteriors": "posteriors|belief", "device": "device|machine"}
 """Arguments that a message may call by another name, as patterns."""
 
 
 def spoiled(good, value):
-    """The value to be given: "like NaN" is the good array with NaN as its first entry."""
-    words = {"like NaN": NAN, "like -1": -1.0, "like infinity": INF}
-    if isinstance(value, str) and value == "like 0":
-        return np.zeros_like(np.asarray(good, dtype=float))
-    if not (isinstance(value, str) and value in words):
+    """The value to be given: "like NaN" is the good array with NaN as its first entry, "like 0" that with zeros."""
+    if not (isinstance(value, str) and value.startswith("like ")):
         return value
     array = np.array(good.tolist() if isinstance(good, torch.Tensor) else good, dtype=float)
-    array.reshape(-1)[0] = words[value]
+    array.reshape(-1)[: None if value == "like 0" else 1] = float(value.removeprefix("like "))
     return array
 
 
