@@ -62,6 +62,7 @@ REFUSED += [
 @pytest.mark.parametrize(("words", "said"), [(words, said) for words, *said in REFUSED])
 def test_bad_calls_are_refused_with_exit_code_2(words, said, call, tmp_path, monkeypatch):
     monkeypatch.setattr("hmmlib.experiments.store.PROJECT", (tmp_path / "mine", tmp_path / "store"))
+    monkeypatch.setattr("companion.evidence.ledger.run_all", lambda *_, **__: pytest.fail("the work was begun"))
     usage_error(call(*words.split()), *said)
     assert not any(tmp_path.iterdir())
 
