@@ -1,5 +1,6 @@
 """Checks that could fail: one sign, one index or one factor wrong in what a check relies on turns its verdict."""
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from companion.evidence.random_models import instances, memory_instances, ours, 
 from companion.evidence.random_models.instances import Printed
 from companion.evidence.statements import find
 from damages import instead
+from sixty import RUN, applied
 
 from hmmlib.inference import messages
 from hmmlib.theory import assumptions as predicates
@@ -133,3 +135,10 @@ def checks_only(statement):
 def test_the_check_notices(name, what, damage, monkeypatch):
     damage(monkeypatch)
     assert any(run(checks_only(find(name)), *attempt).verdict == FAILS for attempt in ATTEMPTS)
+
+
+def test_each_of_sixty_mistakes_still_meets_its_line_and_most_have_changed_a_verdict():
+    for row in RUN["damages"]:
+        ast.parse(applied(row))
+    assert len({row["words"] for row in RUN["damages"]}) == len(RUN["damages"]) == 60
+    assert sum(bool(row["noticed"]) for row in RUN["damages"]) >= 54

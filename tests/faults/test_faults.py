@@ -118,16 +118,11 @@ def test_a_disk_that_fills_up_while_a_checkpoint_is_written_costs_nothing(tmp_pa
 
 
 def test_a_full_disk_ends_the_command_in_one_line_and_it_goes_on_when_there_is_room(results, call, disk, survived):
-    """A disk that is smaller than a checkpoint, then a larger one that is full, then one with room."""
-    store = disk(kib=100)
-    path = checkpoint_path(SPECS[0], store)
-    said = f"no checkpoint could be written to {path}: ", "No space left on device"
-    one_line(call(*SMALL, store), *said)
+    store = disk(kib=4000)
+    path, filler = checkpoint_path(SPECS[0], store), fill(store)
+    one_line(call(*SMALL, store), f"no checkpoint could be written to {path}: ", "No space left on device")
+    survived("disk full")
     assert list(path.parent.iterdir()) == []
-    disk(kib=4000)
-    filler = fill(store)
-    one_line(call(*SMALL, store), *said)
-    survived("disk full", 2)
     filler.unlink()
     code, _, err = call(*SMALL, store)
     assert (code, err, stored(store)) == (0, "", {f"{SPECS[0].hash}.json": numbers(results[0])})
@@ -194,8 +189,7 @@ def test_a_store_that_cannot_be_written_is_named_before_anything_is_computed(
         with pytest.raises(OSError, match=f"Read-only file system: '{store / 'smoke'}"):
             run(SPECS, store, log=str)
     assert run_missing(SPECS[:1], store, log=str) == Outcome(stored=[SPECS[0].hash])
-    twice = gather([SPECS[0], SPECS[0]], math.inf, "cpu", store, str)
-    assert twice == [results[0]], "an interval counts each trial once"
+    assert gather([SPECS[0]] * 2, math.inf, "cpu", store, str) == [results[0]], "an interval counts each trial once"
     capsys.readouterr()  # what was stored before
     one_line(call(*SMALL, store / "other"), "Read-only file system", str(store / "other"))
     survived("store read-only", 3)

@@ -1,7 +1,5 @@
-"""Data stay data: nothing is unpickled, no text from a file or a parameter is run, nobody else is let in, and `make
-install` takes no file whose hash is not in the lock."""
+"""Data stay data: nothing is unpickled, no text is run, nobody else is let in, and `make install` checks hashes."""
 
-import ast
 import hashlib
 import json
 import os
@@ -15,8 +13,6 @@ from zipfile import ZipFile
 import pytest
 import torch
 import yaml
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
 from record import slow
 
 from hmmlib.experiments.store import load_result, load_results
@@ -72,17 +68,11 @@ class Mark:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.fixture
-def mark(tmp_path):
-    """Where a folder appears as soon as something is unpickled."""
-    yield tmp_path / "mark"
-    assert not (tmp_path / "mark").exists(), "it was unpickled"
-
-
 @pytest.mark.parametrize(
     "write", [lambda path, mark: path.write_bytes(pickle.dumps(mark)), lambda path, mark: torch.save({"w": mark}, path)]
 )
-def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write, mark, tmp_path):
+def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write, tmp_path):
+    mark = tmp_path / "mark"
     path = tmp_path / "one.safetensors"
     write(path, Mark(mark))
     with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over: ."):
@@ -94,23 +84,7 @@ def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write,
     for load in (lambda: load_result(path), lambda: load_results("smoke", tmp_path)):
         with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
             load()
-
-
-# Text that is given as a parameter
-
-NOTEBOOK = str(ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb")
-
-
-@pytest.mark.parametrize(
-    "text", ["'); __import__('os').mkdir('mark'); ('", '0\r\u2028\nimport os\nos.mkdir("m")', "a\\"]
-)
-def test_papermill_writes_a_value_as_a_literal(text):
-    for value in (text, [1, text], {text: [text]}):
-        cells = parameterize_notebook(load_notebook_node(NOTEBOOK), dict(seed=value)).cells
-        (cell,) = (cell for cell in cells if "injected-parameters" in cell.metadata.tags)
-        (statement,) = ast.parse(cell.source).body
-        assert ast.unparse(statement.targets) == "seed"
-        assert ast.literal_eval(statement.value) == value
+    assert not mark.exists(), "it was unpickled"
 
 
 # Who is let in
@@ -118,15 +92,15 @@ def test_papermill_writes_a_value_as_a_literal(text):
 
 def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_the_book_is_served_on_loopback_alone():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
-    permissions = {name: job["permissions"] for name, job in jobs.items() if "permissions" in job}
-    assert permissions == {"publish": {"pages": "write", "id-token": "write"}, "executed": {"contents": "write"}}
-    publish = ".ci/publish-executed build/viewers"
+    may = {"publish": {"pages": "write", "id-token": "write"}, "executed": {"contents": "write"}}
     for name, job in jobs.items():
-        assert not any("${{" in step.get("run", "") for step in job["steps"])
+        commands = {step["run"] for step in job["steps"] if "run" in step}
+        assert job.get("permissions") == may.get(name)
+        assert "${{" not in "".join(commands)
         assert all(step.get("uses", "actions/").startswith("actions/") for step in job["steps"])
-        if name in permissions:
+        if name in may:
             assert job["if"] == "github.ref == 'refs/heads/main' && github.event_name != 'pull_request'"
-            assert {step.get("run", publish) for step in job["steps"]} == {publish}
+            assert commands <= {".ci/publish-executed build/viewers"}
         else:
             assert job["steps"][0]["with"] == {"persist-credentials": False}
     assert "-m http.server 8000 --bind 127.0.0.1 " in (ROOT / "Makefile").read_text()
@@ -160,27 +134,19 @@ def install(folder: Path, lock: dict[str, tuple[str, str]]) -> tuple[int, str, l
     return done.returncode, done.stderr, sorted(there)
 
 
-def test_a_file_with_another_hash_is_refused_and_nothing_installed(tmp_path):
-    b, torch = wheel(tmp_path, "b", "1.0"), wheel(tmp_path, "torch", "2.13.0+cpu")
-    wheel(tmp_path, "a", "1.0")
-    code, said, there = install(tmp_path, {"a": ("1.0", OTHER), "b": ("1.0", b), "torch": ("2.13.0", torch)})
-    assert (code != 0, there) == (True, [])
-    assert "DO NOT MATCH THE HASHES" in said
-    assert "a==1.0" in said
-
-
-@slow
-def test_torch_comes_by_its_hash_or_where_the_lock_cannot_know_the_build_by_its_version_and_nothing_is_built(tmp_path):
-    """In `make test`, the test above stands for this one."""
-    a, torch = wheel(tmp_path, "a", "1.0"), wheel(tmp_path, "torch", "2.13.0")
-    lock = {"a": ("1.0", a), "torch": ("2.13.0", torch)}
-    assert install(tmp_path, lock) == (0, "", ["a-1.0", "torch-2.13.0"])
-    (other := tmp_path / "other").mkdir()
-    a, _ = wheel(other, "a", "1.0"), wheel(other, "torch", "2.13.0+cpu")
-    gpu = {"nvidia-cublas": ("1.0", OTHER), "triton": ("1.0", OTHER)}
-    code, _, there = install(other, {"a": ("1.0", a), "torch": ("2.13.0", OTHER), **gpu})
-    assert (code, there) == (0, ["a-1.0", "torch-2.13.0+cpu"])
-    (tmp_path / "a-1.0-py3-none-any.whl").unlink()
-    (source := tmp_path / "a-1.0.tar.gz").write_bytes(b"what would be unpacked")
-    code, said, _ = install(tmp_path, lock | {"a": ("1.0", hashlib.sha256(source.read_bytes()).hexdigest())})
-    assert (code != 0, "No matching distribution found for a==1.0" in said) == (True, True)
+@pytest.mark.parametrize(
+    ("build", "known", "installed"),
+    [
+        ("2.13.0", True, []),
+        ("2.13.0+cpu", False, []),
+        pytest.param("2.13.0+cpu", True, ["a-1.0", "torch-2.13.0+cpu"], marks=slow),
+    ],
+)
+def test_no_file_of_another_hash_is_installed_but_a_build_of_torch_by_its_version(build, known, installed, tmp_path):
+    """The lock cannot know the hashes of builds for one kind of machine, nor what only other builds need."""
+    wheel(tmp_path, "torch", build)
+    a = wheel(tmp_path, "a", "1.0")
+    lock = {"a": ("1.0", a if known else OTHER), "torch": ("2.13.0", OTHER)}
+    code, said, there = install(tmp_path, lock | ({"triton": ("1.0", OTHER)} if "+" in build else {}))
+    assert (code == 0, there) == (bool(installed), installed)
+    assert ("DO NOT MATCH THE HASHES" in said) == (not installed)
