@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from record import slow
-from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored, with_memory
+from runs import CHANGES, ENVIRONMENT, TINY, numbers, stored
 
 from hmmlib import TrialSpec, is_stored, load_result, load_results, panel_specs, result_path, results, save_result
 from hmmlib.experiments import provenance
@@ -70,10 +70,11 @@ def test_what_is_no_folder_is_no_empty_store(tmp_path):
 
 def test_results_come_ordered_and_what_a_killed_writer_leaves_is_none(result, tmp_path):
     """That a file has its name only when it is whole is tried in tests/faults."""
+    by_memory = {1: result, 2: run_trial(replace(SPEC, n_memory=2), device="cpu")}
     order = [(m, n, seed) for m in (1, 2) for n in (2, 3, 10) for seed in (0, 1, 12)]
     for n_memory, n_states, seed in reversed(order):
         changed = replace(SPEC, n_memory=n_memory, n_states=n_states, seed=seed)
-        path = save_result(with_memory(result, changed), tmp_path)
+        path = save_result(replace(by_memory[n_memory], spec=changed, seeds=trial_seeds(seed)), tmp_path)
     path.rename(path.with_name(f".{path.stem}.x.tmp"))
     found = load_results("smoke", tmp_path)
     assert [(r.spec.n_memory, r.spec.n_states, r.spec.seed) for r in found] == order[1:]

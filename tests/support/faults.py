@@ -3,19 +3,13 @@
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-
-def heeding() -> None:
-    """As in a terminal, also where these tests run in the background of a shell, which lets all ignore an interrupt."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -65,11 +59,8 @@ def disk(tmp_path) -> Iterator[Disk]:
 def fill(folder: Path) -> Path:
     """Leave no room on a disk: the file that takes it."""
     filler = folder / "filler"
-    with open(filler, "wb", buffering=0) as file:
-        for size in (65536, 4096, 512, 1):
-            with suppress(OSError):
-                while True:
-                    file.write(bytes(size))
+    filler.unlink(missing_ok=True)
+    filler.write_bytes(bytes(shutil.disk_usage(folder).free))
     return filler
 
 

@@ -9,10 +9,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hmmlib.experiments.measurements import MEASUREMENTS
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import load_result
-from hmmlib.experiments.trials import TrialResult, trial_seeds
+from hmmlib import backend
+from hmmlib.experiments.store import is_stored, load_result
+from hmmlib.experiments.trials import TrialResult
 
 TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
 """A trial of a tenth of a second."""
@@ -29,15 +28,6 @@ ENVIRONMENT.pop("RAY_ADDRESS", None)
 def numbers(result: TrialResult) -> dict:
     """All of a result but what may differ from run to run."""
     return {name: getattr(result, name) for name in MEASURED}
-
-
-def with_memory(result: TrialResult, spec: TrialSpec) -> TrialResult:
-    """The result of a vanilla model as a memory model's of that spec could be: without what those do not have."""
-    has = [one for one in MEASUREMENTS if one.has(spec)]
-    names, phases = {name for one in has for name in one.names}, {"pretraining", *(one.phase for one in has)}
-    lost = dict.fromkeys({name for one in MEASUREMENTS for name in one.names if name in MEASURED} - names)
-    seconds = {phase: value for phase, value in result.seconds.items() if phase in phases}
-    return dataclasses.replace(result, spec=spec, seeds=trial_seeds(spec.seed), seconds=seconds, **lost)
 
 
 def stored(store: Path) -> dict[str, dict]:
@@ -86,3 +76,13 @@ def soon(condition, seconds: float = 20.0) -> bool:
     while not (true := condition()) and time.monotonic() < end:
         time.sleep(0.02)
     return bool(true)
+
+
+def die_or_interrupt(store, spec, phase, share):
+    """What two processes do after the second of their four steps. That of seed 1 is killed, with its checkpoint not yet
+    written; that of seed 3 waits until seed 0 is stored, and sends Ctrl-C to the process that began it."""
+    if share == 0.5 and spec.seed == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if share == 0.5 and spec.seed == 3 and soon(lambda: is_stored(dataclasses.replace(spec, seed=0), store), 300):
+        os.kill(os.getppid(), signal.SIGINT)
+        soon(lambda: backend.Interrupts.asked, 300)
