@@ -46,12 +46,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """What starts processes first, as it takes long, and the folders of EARLY in their order."""
-    ranks = {name: rank for rank, name in enumerate(EARLY)}
-
-    def order(item) -> tuple[bool, int]:
-        return item.get_closest_marker("outside") is None, ranks.get(item.path.parent.name, len(EARLY))
-
-    items.sort(key=order)
+    ranks = dict.fromkeys((item.path.parent.name for item in items), len(EARLY)) | {n: k for k, n in enumerate(EARLY)}
+    items.sort(key=lambda item: (item.get_closest_marker("outside") is None, ranks[item.path.parent.name]))
 
 
 def pytest_runtest_setup(item):
