@@ -26,12 +26,8 @@ def chromium() -> Iterator[Browser]:
     """The system's Chromium without a window; FileNotFoundError where there is none."""
     if (path := executable()) is None:
         raise FileNotFoundError(ADVICE)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as browser:
+        yield browser
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
@@ -49,13 +45,11 @@ class Files(http.server.SimpleHTTPRequestHandler):
 def served(folder: Path) -> Iterator[str]:
     """The address, on this machine only, at which the files of a folder are served."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=folder)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+        threading.Thread(target=server.serve_forever).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/"
         finally:
             server.shutdown()
-            thread.join()
 
 
 WRONG = {
