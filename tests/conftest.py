@@ -50,15 +50,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: (item.get_closest_marker("outside") is None, ranks[item.path.parent.name]))
 
 
-def pytest_runtest_setup(item):
-    for marker in item.iter_markers("tried"):
-        item.user_properties.append((f"bad inputs: {marker.args[0]}", 1))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """A property says for how many examples it has held."""
+    """A test of a table of bad inputs says that it is one; a property, for how many examples it has held."""
     yield
+    item.user_properties += [(f"bad inputs: {marker.args[0]}", 1) for marker in item.iter_markers("tried")]
     if examples := getattr(item.function, "held", 0):
         item.user_properties.append((f"properties: {item.function.__name__}", examples))
 

@@ -6,8 +6,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 import torch
-from integers import UNIT, ratio, whole
-from witness import forward_backward
+from witness import UNIT, forward_backward, ratio, whole
 
 from hmmlib.inference import messages
 from hmmlib.models.appendix_e import random_hmm
