@@ -92,7 +92,7 @@ mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=tests/support
 mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.theory.heads*", JOBS=2
 	build/mutmut/bin/python tests/support/mutation.py begin
 	set -f; $(OF_MUTANTS) build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
-	$(OF_MUTANTS) build/mutmut/bin/python tests/support/mutation.py store $(or $(JOBS),1)
+	$(OF_MUTANTS) build/mutmut/bin/python tests/support/mutation.py store
 
 damages: $(INSTALLED) ## put sixty mistakes into the library, one at a time, and see which the ledger alone notices
 	$(BIN)/python tests/support/sixty.py

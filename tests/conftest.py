@@ -46,23 +46,15 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """What starts processes first, as it takes long, and the folders of EARLY in their order."""
-    ranks = {name: rank for rank, name in enumerate(EARLY)}
-
-    def order(item) -> tuple[bool, int]:
-        return item.get_closest_marker("outside") is None, ranks.get(item.path.parent.name, len(EARLY))
-
-    items.sort(key=order)
-
-
-def pytest_runtest_setup(item):
-    for marker in item.iter_markers("tried"):
-        item.user_properties.append((f"bad inputs: {marker.args[0]}", 1))
+    ranks = dict.fromkeys((item.path.parent.name for item in items), len(EARLY)) | {n: k for k, n in enumerate(EARLY)}
+    items.sort(key=lambda item: (item.get_closest_marker("outside") is None, ranks[item.path.parent.name]))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """A property says for how many examples it has held."""
+    """A test of a table of bad inputs says that it is one; a property, for how many examples it has held."""
     yield
+    item.user_properties += [(f"bad inputs: {marker.args[0]}", 1) for marker in item.iter_markers("tried")]
     if examples := getattr(item.function, "held", 0):
         item.user_properties.append((f"properties: {item.function.__name__}", examples))
 

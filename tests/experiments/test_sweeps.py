@@ -7,8 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from runs import TINY, numbers, stored
-from sweep_hooks import die_or_interrupt
+from runs import TINY, die_or_interrupt, numbers, stored
 
 from hmmlib import TrialSpec, backend, load_result, result_path, run_trial
 from hmmlib.experiments import executors, sweeps

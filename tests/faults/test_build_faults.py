@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from faults import heeding
 from record import slow
 from runs import ENVIRONMENT, relatives, soon
 
@@ -122,6 +122,7 @@ def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_righ
     """Two jobs are at work, a in a cell that waits. The next build begins at once, as an impatient reader's does.
     A kill stands in `make test` for the slow interrupt."""
     (project.root / "a.act").write_text(WAIT)
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # the background of a shell ignores an interrupt
     how_run = dict(env=project.environment, text=True, preexec_fn=heeding, stderr=subprocess.PIPE)
     running = subprocess.Popen(project.call, stdout=subprocess.DEVNULL, **how_run)
     assert soon((project.root / "waiting").exists, 120)

@@ -7,9 +7,8 @@ import pytest
 import torch
 from hypothesis import assume
 from hypothesis import strategies as st
-from integers import UNIT, ratio, whole
 from strategies import HARD, LOST, MILD, agree, agree_in_size, answers, for_all, prompted, rounding
-from witness import forward_backward, of_cell
+from witness import UNIT, forward_backward, of_cell, ratio, whole
 
 from hmmlib.inference import messages
 from hmmlib.models.hmm import MemoryHMM

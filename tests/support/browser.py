@@ -1,12 +1,12 @@
 """What tests in a browser share: the system's Chromium, a server of a folder, and the faults that a page shows."""
 
 import contextlib
-import http.server
 import os
 import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
@@ -26,36 +26,20 @@ def chromium() -> Iterator[Browser]:
     """The system's Chromium without a window; FileNotFoundError where there is none."""
     if (path := executable()) is None:
         raise FileNotFoundError(ADVICE)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
-        try:
-            yield browser
-        finally:
-            browser.close()
-
-
-class Files(http.server.SimpleHTTPRequestHandler):
-    """Serves files and says nothing, also when a browser hangs up early."""
-
-    def handle(self):
-        with contextlib.suppress(ConnectionError):
-            super().handle()
-
-    def log_message(self, *_):
-        pass
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as browser:
+        yield browser
 
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address, on this machine only, at which the files of a folder are served."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=folder)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    handler = partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}/"
         finally:
             server.shutdown()
-            thread.join()
 
 
 WRONG = {

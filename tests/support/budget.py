@@ -10,7 +10,7 @@ import json
 import resource
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,6 @@ TESTS = Path(__file__).resolve().parents[1]
 FILE = TESTS / "budget.json"
 ROOM = 1.25
 LAUNCHES = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
-NOTHING = {"seconds": 0, "launches": 0, "lines": 0}
 
 
 def slowness() -> float:
@@ -37,9 +36,9 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def lines() -> dict[str, int]:
+def lines() -> Counter[str]:
     """How many lines the files of each folder have; those beside the folders count as `support`."""
-    found = defaultdict(int)
+    found = Counter()
     for path in TESTS.rglob("*.py"):
         folder = path.relative_to(TESTS).parts[0]
         found["support" if folder.endswith(".py") else folder] += path.read_bytes().count(b"\n")
@@ -48,12 +47,9 @@ def lines() -> dict[str, int]:
 
 def exceeded(folder: str, spent: dict[str, float]) -> list[str]:
     """What of a folder's numbers is more than 125% of the budget's."""
-    allowed = json.loads(FILE.read_text()).get(folder, NOTHING)
-    return [
-        f"{what}: {number:,.0f}, not {allowed[what]:,}"
-        for what, number in spent.items()
-        if number > ROOM * allowed[what]
-    ]
+    allowed = Counter(json.loads(FILE.read_text()).get(folder))
+    more = [what for what, number in spent.items() if number > ROOM * allowed[what]]
+    return [f"{what}: {spent[what]:,.0f}, not {allowed[what]:,}" for what in more]
 
 
 class Budget:
@@ -61,7 +57,7 @@ class Budget:
 
     def __init__(self, hold: bool):
         self.hold, self.launches, self.slow = hold, 0, slowness()
-        self.spent = defaultdict(lambda: dict(NOTHING))
+        self.spent = defaultdict(Counter)
         sys.addaudithook(self.count)
 
     def count(self, event: str, _: tuple) -> None:
@@ -70,24 +66,21 @@ class Budget:
     def pytest_runtest_logstart(self):
         self.before = processor_seconds(), self.launches
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item, call):
-        report = yield
         if call.when == "teardown":  # fixtures have been set up and torn down
             seconds, launches = (processor_seconds() - self.before[0]) / self.slow, self.launches - self.before[1]
-            report.user_properties.append(("budget", (item.path.parent.name, seconds, launches)))
-        return report
+            item.user_properties.append(("budget", (item.path.parent.name, dict(seconds=seconds, launches=launches))))
 
     def pytest_runtest_logreport(self, report):
         if report.when == "teardown":
-            folder, seconds, launches = dict(report.user_properties)["budget"]
-            self.spent[folder]["seconds"] += seconds
-            self.spent[folder]["launches"] += launches
+            folder, spent = dict(report.user_properties)["budget"]
+            self.spent[folder].update(spent)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session):
         for folder, number in lines().items():
-            self.spent[folder]["lines"] = number
+            self.spent[folder].update(lines=number)
         if self.hold and session.exitstatus == 0 and any(exceeded(*one) for one in self.spent.items()):
             session.exitstatus = 1
 

@@ -1,5 +1,7 @@
 """What tests of the constructions of Theorems 3.6, 4.3 and 4.6 share: inputs, and scores beside the witness's."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -12,11 +14,6 @@ from hmmlib.validation import MASK
 
 def behind_gap(tokens):
     return torch.cat([torch.full_like(tokens[:, :1], MASK), tokens], 1)
-
-
-def read_3_6(model, prompt, tokens):
-    """Ḡ_2 of (u, ones, e(x)), (n, X)."""
-    return masked_token_probs(model, behind_gap(tokens), prompt)[:, 1]
 
 
 def mixed_inputs(model, length, seed, n=6):
@@ -44,69 +41,63 @@ def weights_on(kept, length, seed):
     return mu
 
 
-def scaled(score, target, factor, bound):
-    """The score is the target times a positive factor."""
-    assert factor > 0
-    assert abs(score.item() - factor * target) <= bound * factor, (score.item(), factor * target)
+def scaled(target, factor, bound):
+    """The target times a factor, within a bound that grows with it."""
+    return pytest.approx(factor * target, rel=0, abs=bound * factor)
 
 
 def check_3_6(model, mu, essential, tokens):
     """How many inputs were possible, and how many of these behind the prompt: scores with their factor, one by one."""
     mu = torch.as_tensor(mu, dtype=torch.float64)
     prompt, head = theorem_3_6(model, mu, essential)
-    probs, truth = read_3_6(model, prompt, tokens), ground_truth(model, mu, tokens)
-    scores, labels = head(probs), head.label(probs)
-    bound = 1e-13 * head.condition * max(1.0, float((head.weights).norm()))
-    seen = [0, 0]
-    for k, x in enumerate(tokens.tolist()):
+    probs, truth = masked_token_probs(model, behind_gap(tokens), prompt)[:, 1], ground_truth(model, mu, tokens)
+    bound, seen = 1e-13 * head.condition * max(1.0, head.weights.norm().item()), [0, 0]
+    of_each = (part.tolist() for part in (tokens, truth, head(probs), head.label(probs)))
+    for x, said, score, label in zip(*of_each, strict=True):
         alone, hat = forward_backward(model, x), forward_backward(model, [MASK, *x], prompt)
         target = share(alone.start, alone.chance) @ mu.numpy()
-        assert truth[k].item() == pytest.approx(target, abs=1e-12)
+        assert said == pytest.approx(target, abs=1e-12)
         seen[0] += alone.chance > 0
         seen[1] += alone.chance > 0 and hat.chance > 0
         if alone.chance == 0:
-            assert scores[k] == 0 or hat.chance > 0
+            assert score == 0 or hat.chance > 0
         elif hat.chance == 0:
-            assert (scores[k].item(), bool(labels[k]), target) == (0, True, 0)
+            assert (score, label, target) == (0, True, 0)
         else:
-            scaled(scores[k], target, alone.chance / hat.chance, bound)
+            assert score == scaled(target, alone.chance / hat.chance, bound)
     return seen
 
 
 def check_4(model, mu, cell, syntax, tokens, prompt, head):
     """Scores of an attention head with their factors, one input at a time. Counts of what was met. With a prompt the
     factor is that of the prompt's process: its scale is left to the caller."""
-    mu = torch.as_tensor(mu, dtype=torch.float64)
-    probs = masked_token_probs(model, tokens, *(() if prompt is None else (prompt,)))
-    embeddings = model.embed(tokens) if prompt is None else prompted(model, prompt, tokens)
-    scores, attended = head(probs, embeddings), head.attended(probs)
-    truth, found = ground_truth(model, mu, tokens, cell), concentrated(model, tokens, cell, syntax)
-    hat_found = None if prompt is None else concentrated(model, tokens, cell, syntax, prompt)
+    mu, given = torch.as_tensor(mu, dtype=torch.float64), () if prompt is None else (prompt,)
+    probs = masked_token_probs(model, tokens, *given)
+    scores = head(probs, prompted(model, prompt, tokens) if given else model.embed(tokens)).tolist()
+    truth, found = ground_truth(model, mu, tokens, cell).tolist(), concentrated(model, tokens, cell, syntax).tolist()
+    hat_found, attended = concentrated(model, tokens, cell, syntax, *given).tolist(), head.attended(probs).tolist()
     states, size = [cell * model.n_syntax + s for s in syntax], max(1.0, mu.abs().max().item())
-    bound = 1e-12 * head.condition * size
-    seen = {"within": 0, "many": 0, "outside": 0, "excluded": 0}
-    assert torch.isfinite(scores).all()
+    bound, seen = 1e-12 * head.condition * size, Counter()
+    assert np.isfinite(scores).all()
     for k, x in enumerate(tokens.tolist()):
-        hat = alone = forward_backward(model, x)
+        alone, hat = forward_backward(model, x), forward_backward(model, x, *given)
         target = share(of_cell(model, alone.memory, cell), alone.chance) @ mu.numpy()
-        assert truth[k].item() == pytest.approx(target, abs=1e-12 * size)
-        sure = surely(alone, states)
-        assert alone.chance == 0 or found[k].tolist() == sure.tolist()
+        assert truth[k] == pytest.approx(target, abs=1e-12 * size)
+        sure, hat_sure = surely(alone, states), surely(hat, states)
+        assert alone.chance == 0 or found[k] == sure.tolist()
         seen["within" if (within := alone.chance > 0 and sure.any()) else "outside"] += 1
         if not within:
             continue
-        if prompt is not None:
-            hat = forward_backward(model, x, prompt)
-            hat_sure = surely(hat, states) & (np.arange(len(x) + 1) > 0)
-            assert hat_found[k].tolist() == hat_sure.tolist()
+        if given:
+            hat_sure[0] = False
+            assert hat_found[k] == hat_sure.tolist()
             if hat.chance == 0:
                 seen["excluded"] += 1
                 assert target == 0
                 assert scores[k] == 0, "whose label is 1"
                 continue
             assert not (sure & ~hat_sure[1:]).any()
-            sure = hat_sure
-        assert attended[k].tolist() == sure.tolist()
-        seen["many"] += sure.sum() > 1
-        scaled(scores[k], target, (alone.chance / hat.left[sure]).mean(), bound)
+        assert attended[k] == hat_sure.tolist()
+        seen["many"] += hat_sure.sum() > 1
+        assert scores[k] == scaled(target, (alone.chance / hat.left[hat_sure]).mean(), bound)
     return seen

@@ -3,19 +3,12 @@
 import os
 import resource
 import shutil
-import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-
-def heeding() -> None:
-    """As in a terminal, also where these tests run in the background of a shell, which lets all ignore an interrupt."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -54,8 +47,6 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Disk]:
     """A Disk that is taken away after the test."""
-    if not (sys.platform.startswith("linux") and shutil.which("mount")):
-        pytest.skip("no disk can be mounted: this is not Linux, or there is no `mount`")
     made = Disk(tmp_path / "disk")
     yield made
     while os.path.ismount(made.folder):
@@ -65,11 +56,8 @@ def disk(tmp_path) -> Iterator[Disk]:
 def fill(folder: Path) -> Path:
     """Leave no room on a disk: the file that takes it."""
     filler = folder / "filler"
-    with open(filler, "wb", buffering=0) as file:
-        for size in (65536, 4096, 512, 1):
-            with suppress(OSError):
-                while True:
-                    file.write(bytes(size))
+    filler.unlink(missing_ok=True)
+    filler.write_bytes(bytes(shutil.disk_usage(folder).free))
     return filler
 
 

@@ -16,15 +16,10 @@ def draws(seed: int) -> torch.Generator:
 
 
 def prompt_figure(seed=0):
-    """A model of four states, its task, prompt, head and inputs, and their figure; for seed 0 those of Section 3.1."""
-    if seed == 0:
-        transition = [[0, 0, 0.6, 0.6], [0, 0, 0.4, 0.2], [0.7, 0.2, 0, 0], [0.3, 0.8, 0, 0.2]]
-        model = hmmlib.HMM(transition, [[0.5, 0.3, 0.3, 0.7], [0.1, 0.6, 0.7, 0.3], [0.4, 0.1, 0, 0]], [0.25] * 4)
-        mu, essential = torch.tensor([1.0, -1, 0, 0], dtype=torch.float64), [0, 1]
-    else:
-        model, essential = hmmlib.essential_hmm(4, 3, 2 + seed % 2, seed)
-        mu = torch.zeros(4, dtype=torch.float64)
-        mu[essential] = torch.randn(len(essential), generator=draws(seed), dtype=torch.float64)
+    """A model of four states, its task, prompt, head and inputs, and their figure."""
+    model, essential = hmmlib.essential_hmm(4, 3, 2 + seed % 2, seed)
+    mu = torch.zeros(4, dtype=torch.float64)
+    mu[essential] = torch.randn(len(essential), generator=draws(seed), dtype=torch.float64)
     prompt, head = hmmlib.theorem_3_6(model, mu, essential)
     x = torch.tensor(list(product(range(3), repeat=4)))
     x = x[hmmlib.log_likelihood(model, x) > -torch.inf]
@@ -40,11 +35,8 @@ def three_states():
 
 def weather():
     """The two states of the page on Section 2, and the names of its tokens."""
-    return hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5]), [
-        "sun",
-        "cloud",
-        "rain",
-    ]
+    model = hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5])
+    return model, ["sun", "cloud", "rain"]
 
 
 def language():

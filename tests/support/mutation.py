@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 
 SECONDS = 10
@@ -65,9 +66,7 @@ def pytest_collection_modifyitems(config, items):
     seconds = json.loads(Path("mutmut-stats.json").read_text())["duration_by_test"]
     noticed = Counter((NOTICED / mutated()).read_text().splitlines() if (NOTICED / mutated()).exists() else [])
     items.sort(key=lambda item: (-noticed[item.nodeid], seconds[item.nodeid]))
-    spent, kept = 0.0, 0
-    while kept < len(items) and spent + seconds[items[kept].nodeid] <= SECONDS:
-        spent, kept = spent + seconds[items[kept].nodeid], kept + 1
+    kept = sum(spent <= SECONDS for spent in accumulate(seconds[item.nodeid] for item in items))
     config.hook.pytest_deselected(items=items[kept:])
     items[:] = items[:kept]
     signal.alarm(10 * PATIENCE * SECONDS)
@@ -80,7 +79,7 @@ def pytest_runtest_logreport(report):
     if report.failed and mutated():
         NOTICED.mkdir(exist_ok=True)
         with open(NOTICED / mutated(), "a") as file:
-            file.write(f"{report.nodeid}\n")
+            print(report.nodeid, file=file)
 
 
 # The command
@@ -119,7 +118,7 @@ def left_out(path: Path) -> list[str]:
     return sorted(node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.decorator_list)
 
 
-def failing_unchanged(found: dict[Path, dict[str, str]], jobs: int) -> list[str]:
+def failing_unchanged(found: dict[Path, dict[str, str]]) -> list[str]:
     """Functions whose tests fail also where nothing is changed: run as for a mutant, of a number that none has.
 
     Where a mutant survived, they have passed.
@@ -131,20 +130,12 @@ def failing_unchanged(found: dict[Path, dict[str, str]], jobs: int) -> list[str]
     functions = sorted({of(name) for name in tried} - {of(name) for name, end in tried.items() if end == "survived"})
     tests = json.loads(Path("mutants/mutmut-stats.json").read_text())["tests_by_mangled_function_name"]
     setup_source_paths()
-    runner, failing = get_mutant_runner(jobs), []
+    runner, failing = get_mutant_runner(1), []
     runner.startup()
-
-    def take() -> None:
-        one = runner.wait_for_result()
-        failing.extend([of(one.mutant_name)] if one.exit_code != 0 else [])
-
     for function in functions:
-        while not runner.has_capacity():
-            take()
         runner.submit(f"{function}__mutmut_0", tests[function], 10**6, 0)
-    runner.signal_work_complete()
-    while runner.pending_count():
-        take()
+        if runner.wait_for_result().exit_code != 0:
+            failing.append(function)
     runner.shutdown()
     return failing
 
@@ -159,10 +150,10 @@ def begin() -> None:
         BEGUN.write_text(head.stdout.strip())
 
 
-def store(jobs: int) -> None:
+def store() -> None:
     """The results of each module of which some mutant was tried; the others keep what is stored, with its commit."""
     stored = json.loads(STORED.read_text()) if STORED.exists() else {"modules": {}}
-    modules = {name: {"commit": stored["commit"], **part} for name, part in stored["modules"].items()}
+    modules = stored["modules"]
     reasons = {(m["function"], m["change"]): m["reason"] for part in modules.values() for m in part["alive"]}
     commit, found = BEGUN.read_text(), ended()
     for path, ends in found.items():
@@ -173,7 +164,7 @@ def store(jobs: int) -> None:
             modules[path.stem] = part
             without = sum(not mutant["reason"] for mutant in living)
             print(f"{path.stem:12}{tried:5} of {len(ends)} tried; {len(living)} alive, {without} without a reason")
-    if failing := failing_unchanged(found, jobs):
+    if failing := failing_unchanged(found):
         sys.exit(f"not stored: the tests of these functions fail also where nothing is changed: {', '.join(failing)}")
     if subprocess.run(["git", "diff", "--quiet", commit, "--", *MADE_OF], check=False).returncode != 0:
         sys.exit(f"not stored: files are no longer those of {commit[:7]}. Commit, remove mutants/, run again")
@@ -184,4 +175,4 @@ def store(jobs: int) -> None:
 
 
 if __name__ == "__main__":
-    begin() if sys.argv[1] == "begin" else store(int(sys.argv[2]))
+    begin() if sys.argv[1] == "begin" else store()

@@ -34,13 +34,10 @@ def texts_for(model, seed, n=6, length=6):
 def likelihoods(model, texts):
     """By the forward algorithm in rows: p_1 B_{·x_1}, and then a step and a token, again and again."""
     start, table, words = map(np.asarray, model)
-    found = []
-    for text in texts:
-        belief = start * words[:, text[0]]
-        for token in text[1:]:
-            belief = belief @ table * words[:, token]
-        found.append(belief.sum())
-    return np.array(found)
+    beliefs = start * words.T[texts[:, 0]]
+    for tokens in texts.T[1:]:
+        beliefs = beliefs @ table * words.T[tokens]
+    return beliefs.sum(1)
 
 
 def categorical(model=None):

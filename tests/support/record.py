@@ -55,15 +55,7 @@ def where() -> dict:
 
 class Record:
     def __init__(self, path: Path):
-        self.path, self.reports, self.where, self.began = path, [], where(), time.monotonic()
-
-    def pytest_runtest_logreport(self, report):
-        if report.when == "call" or report.skipped:  # a test is skipped before its call or in it
-            self.reports.append(report)
-
-    def pytest_collectreport(self, report):
-        if report.skipped:  # a whole file
-            self.reports.append(report)
+        self.path, self.where, self.began = path, where(), time.monotonic()
 
     def pytest_terminal_summary(self, terminalreporter, exitstatus, config):
         ways = ("ignore", "ignore_glob", "collectonly", "keyword", "markexpr", "deselect", "lf")
@@ -72,10 +64,10 @@ class Record:
             why = "only some tests were run" if some else "not everything passed"
             terminalreporter.write_line(f"{self.path} is left as it was: {why}")
             return
-        passed = [report for report in self.reports if report.passed]
-        skipped = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in self.reports if report.skipped]
+        passed, skipped = (terminalreporter.stats.get(how, []) for how in ("passed", "skipped"))
+        reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
         found = {**self.where, "seconds": round(time.monotonic() - self.began), "passed": len(passed)}
-        found |= {"skipped": dict(Counter(skipped)), **counted(passed)}
+        found |= {"skipped": dict(reasons), **counted(passed)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
         terminalreporter.write_line(f"what was tried stands in {self.path}")

@@ -1,23 +1,22 @@
 """What tests of trials, stores and sweeps share: tiny trials, their numbers, and commands that end at a step."""
 
-import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from hmmlib.experiments.store import load_result
+from hmmlib import backend
+from hmmlib.experiments.store import is_stored, load_result
 from hmmlib.experiments.trials import TrialResult
 
 TINY = dict(n_states=3, n_tokens=4, steps=4, batch=8, train=40, validation=20, test=60, evaluation=20, epochs=1)
 """A trial of a tenth of a second."""
 CHANGES = [part for name, value in TINY.items() if name != "n_states" for part in ("--set", f"{name}={value}")]
 """The same as TINY for a command, but for --n-states."""
-_ASIDE = ("spec", "seconds", "environment")
-MEASURED = [field.name for field in dataclasses.fields(TrialResult) if field.name not in _ASIDE]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "RAY_worker_niceness": "0"}
 """One thread, as in the tests' own process, so that numbers are the same to the last bit; and Ray's workers as nice as
 others: at 15, as Ray has it, they would hardly run beside busy processes."""
@@ -26,7 +25,7 @@ ENVIRONMENT.pop("RAY_ADDRESS", None)
 
 def numbers(result: TrialResult) -> dict:
     """All of a result but what may differ from run to run."""
-    return {name: getattr(result, name) for name in MEASURED}
+    return {name: value for name, value in vars(result).items() if name not in ("spec", "seconds", "environment")}
 
 
 def stored(store: Path) -> dict[str, dict]:
@@ -75,3 +74,13 @@ def soon(condition, seconds: float = 20.0) -> bool:
     while not (true := condition()) and time.monotonic() < end:
         time.sleep(0.02)
     return bool(true)
+
+
+def die_or_interrupt(store, spec, phase, share):
+    """What two processes do after the second of their four steps. That of seed 1 is killed, with its checkpoint not yet
+    written; that of seed 3 waits until seed 0 is stored, and sends Ctrl-C to the process that began it."""
+    if share == 0.5 and spec.seed == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if share == 0.5 and spec.seed == 3 and soon(lambda: is_stored(replace(spec, seed=0), store), 300):
+        os.kill(os.getppid(), signal.SIGINT)
+        soon(lambda: backend.Interrupts.asked, 300)

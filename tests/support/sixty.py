@@ -21,12 +21,13 @@ LEDGER = f"""
 import json, torch
 from companion.evidence import ledger
 torch.set_num_threads(1)
-found = {{}}
+found = {{"noticed": [], "stopped": []}}
 for statement in ledger.STATEMENTS:
     try:
-        found[statement.name] = ledger.run(statement, {RUN["instances"]}, {RUN["seed"]}).as_recorded
-    except Exception as error:
-        found[statement.name] = type(error).__name__
+        if not ledger.run(statement, {RUN["instances"]}, {RUN["seed"]}).as_recorded:
+            found["noticed"].append(statement.name)
+    except Exception:
+        found["stopped"].append(statement.name)
 print(json.dumps(found))
 """
 
@@ -49,9 +50,7 @@ def verdicts(damage: dict | None) -> dict[str, list[str]]:
         own = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'book'}", "OMP_NUM_THREADS": "1"}
         call = [sys.executable, "-c", LEDGER]
         done = subprocess.run(call, env=own, cwd=folder, capture_output=True, text=True, check=False)
-    found = {"": done.stderr.splitlines()[-1]} if done.returncode else json.loads(done.stdout)
-    stopped = [name for name, as_recorded in found.items() if isinstance(as_recorded, str)]
-    return {"noticed": [name for name, as_recorded in found.items() if as_recorded is False], "stopped": stopped}
+    return {"noticed": [], "stopped": [""]} if done.returncode else json.loads(done.stdout)
 
 
 def main() -> None:

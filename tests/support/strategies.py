@@ -14,12 +14,10 @@ from hmmlib.inference import messages
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import MASK
 
-COMMON = settings(
-    deadline=None, database=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile("quick", COMMON, max_examples=25, derandomize=True)
-settings.register_profile("thorough", COMMON, max_examples=1000, print_blob=True)
-settings.load_profile("thorough" if SLOW else "quick")
+HOW = dict(deadline=None, database=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow])
+HOW |= dict(max_examples=1000, print_blob=True) if SLOW else dict(max_examples=25, derandomize=True)
+settings.register_profile("tests", **HOW)
+settings.load_profile("tests")
 
 
 def for_all(**drawn):

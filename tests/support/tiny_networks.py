@@ -6,25 +6,17 @@ import transformers
 from hmmlib.training.bert import Shape, build
 from hmmlib.validation import MASK
 
-_LAYERS = dict(vocab_size=40, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
-_SIZES = dict(**_LAYERS, hidden_size=16, max_position_embeddings=24)
-_SPECIAL = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
-MODELS = {
-    "BertForMaskedLM": _SIZES,
-    "RobertaForMaskedLM": _SIZES | _SPECIAL,
-    "MPNetForMaskedLM": _SIZES,
-    "DistilBertForMaskedLM": dict(
-        vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=24
-    ),
-    "AlbertForMaskedLM": dict(**_SIZES, embedding_size=8),
-    "ElectraForMaskedLM": dict(**_SIZES, embedding_size=16),
-    "ModernBertForMaskedLM": dict(**_SIZES, **_SPECIAL, cls_token_id=1, sep_token_id=2),
-    "GPT2LMHeadModel": dict(
-        vocab_size=40, n_embd=16, n_layer=2, n_head=2, n_positions=24, bos_token_id=1, eos_token_id=2
-    ),
-    "LlamaForCausalLM": _SIZES,
-}
-"""Models of `transformers` with 24 positions, and what their configuration is made of."""
+_LAYERS = dict(num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, hidden_dim=32)
+_SIZES = dict(vocab_size=40, hidden_size=16, embedding_size=8, max_position_embeddings=24)
+CONFIGURATION = dict(
+    **_LAYERS, **_SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2
+)
+"""With 24 positions. Who calls a size by another name knows these names too; what a model does not have, it ignores."""
+MODELS = [
+    f"{name}ForMaskedLM" for name in ("Bert", "Roberta", "MPNet", "DistilBert", "Albert", "Electra", "ModernBert")
+]
+MODELS += ["GPT2LMHeadModel", "LlamaForCausalLM"]
+"""Models of `transformers`."""
 TOKENS, MASK_ID, CLS, SEP = [7, 31, 12, 9], 4, 1, 2
 """Ids that they are read with."""
 
@@ -41,7 +33,7 @@ def model(name):
     """One of MODELS, with random weights."""
     torch.manual_seed(0)
     kind = getattr(transformers, name)
-    return spread(kind(kind.config_class(**MODELS[name])), 8)
+    return spread(kind(kind.config_class(**CONFIGURATION)), 8)
 
 
 def lively(dropout=0.0, n_tokens=4, **sizes):

@@ -5,6 +5,11 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 README = TESTS / "README.md"
+TRIED = {
+    "bad inputs": "Bad input that was refused",
+    "faults": "Faults that were survived",
+    "properties": "Properties, and for how many examples each held",
+}
 MARK = "<!-- What follows is written by `python tests/support/tried.py`. -->\n"
 
 
@@ -26,9 +31,9 @@ def run(name: str) -> tuple:
 def mutants(found: dict) -> list[tuple]:
     rows = []
     for name, module in found["modules"].items():
-        tried, commit = module["mutants"] - module.get("not checked", 0), module.get("commit", found["commit"])
+        tried = module["mutants"] - module.get("not checked", 0)
         dead = tried - len(module["alive"])
-        rows.append((name, commit[:12], tried, dead, f"{dead / max(tried, 1):.1%}", len(module["left out"])))
+        rows.append((name, module["commit"][:12], tried, dead, f"{dead / max(tried, 1):.1%}", len(module["left out"])))
     return rows
 
 
@@ -49,12 +54,7 @@ def readme() -> str:
         table("Mutants", modules, mutants(changed)),
         table(mistakes, ["mistake", "in", "statements of another verdict"], map(damage, broken["damages"])),
     ]
-    for kind, title in (
-        ("bad inputs", "Bad input that was refused"),
-        ("faults", "Faults that were survived"),
-        ("properties", "Properties, and for how many examples each held"),
-    ):
-        parts.append(table(title, [kind, "times"], tried[kind].items()))
+    parts += [table(title, [kind, "times"], tried[kind].items()) for kind, title in TRIED.items()]
     return README.read_text(encoding="utf8").split(MARK)[0] + MARK + "".join(parts)
 
 

@@ -1,6 +1,8 @@
 """A witness for single inputs: one forward and one backward pass for each value of the memory, in NumPy, unscaled. In
 floats, or in any numbers that add and multiply: Python's integers are exact, zeros and ones say what is possible."""
 
+import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +10,19 @@ import numpy as np
 from hmmlib.inference.messages import lifted_size
 from hmmlib.models.hmm import HMM
 from hmmlib.validation import MASK
+
+UNIT = 2**1074
+"""Every float is a multiple of 1 / UNIT."""
+
+
+def whole(values):
+    """Floats times UNIT, as Python integers: sums and products of them are exact."""
+    return np.vectorize(lambda value: int(Fraction(value) * UNIT), otypes=[object])(np.asarray(values))
+
+
+def ratio(values, total):
+    """Floats from Python integers of any size; 0 for 0 alone, the smallest float for what rounds to it."""
+    return [(v / total or math.ulp(0.0)) if v else 0.0 for v in values]  # Python rounds the quotient of integers once
 
 
 class Pass(NamedTuple):

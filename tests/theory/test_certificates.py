@@ -9,9 +9,8 @@ import dyadic
 import numpy as np
 import pytest
 import torch
-from integers import whole
 from scipy.optimize import linprog
-from witness import forward_backward
+from witness import forward_backward, whole
 
 from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.families import essential_hmm, nearly_dependent_hmm, non_degenerate_hmm

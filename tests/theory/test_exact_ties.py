@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 from constructions import behind_gap
-from integers import whole
 from record import SLOW
-from witness import forward_backward, surely
+from witness import forward_backward, surely, whole
 
 from hmmlib.inference.messages import masked_token_probs, prompted
 from hmmlib.models.appendix_e import random_memory_hmm

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 import torch
 from companion.evidence.exact.rational import rank as rational_rank
-from integers import whole
 from record import SLOW
-from witness import forward_backward
+from witness import forward_backward, whole
 
 import hmmlib
 from hmmlib.inference.messages import masked_token_probs, prompted
