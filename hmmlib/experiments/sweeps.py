@@ -87,7 +87,7 @@ def pace(specs: Sequence[TrialSpec], store: Store | Path, seconds: Sequence[floa
     if stored == len(specs) or not seconds:
         return f"[{stored} of {len(specs)} stored]"
     minutes = (len(specs) - stored) * sum(seconds) / len(seconds) / max(1, workers) / 60
-    return f"[{stored} of {len(specs)} stored, about {minutes:.0f} min left]"
+    return f"[{stored} of {len(specs)} stored, {f'about {minutes:.0f}' if minutes >= 1 else 'less than 1'} min left]"
 
 
 def store_safely(result: TrialResult, store: Store | str | Path) -> Path:

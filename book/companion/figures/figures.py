@@ -45,9 +45,8 @@ STYLES = {
     **dict.fromkeys(("vanilla HMM + linear head", "vanilla, linear head"), (SOFT, "s", "--")),
     "first state, 28 states": (SOFT, "s", "-"),
     "probe on the hidden state": (INK, "x", "-"), "probe, fresh weights": (SOFT, "v", ":"),
-    **dict.fromkeys(("nearest reweighting", "nearest fake token"), (SECOND, "^", "-")),
-    **dict.fromkeys(("nearest relabelling", "new token distributions"), (FIRST, "D", "-")),
-    **dict.fromkeys(("own error", "network's error without a prompt"), (SOFT, "x", ":")),
+    "nearest reweighting": (SECOND, "^", "-"), "nearest relabelling": (FIRST, "D", "-"),
+    "network's error without a prompt": (SOFT, "x", ":"),
     "both": (SOFT, "o", "-"), "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
     "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
 }  # fmt: skip

@@ -181,9 +181,12 @@ def triangles(panels: dict[str, tuple], labels: Sequence[bool], columns: dict[st
             axis.scatter(*spots.T, marker="x", color=INK, s=44, label="a state's distribution")
             alike = [[j for j, other in enumerate(spots) if np.allclose(spot, other)] for spot in spots]
             for k, same in enumerate(alike):
-                if same[0] == k:  # equal crosses have one label, to the left
-                    where = ((-7, 5), "right") if len(same) > 1 else ((7, 5 - 15 * (k % 2)), "left")
-                    axis.annotate(", ".join(names[j] for j in same), spots[k], where[0], ha=where[1], **COLUMN)
+                if same[0] == k:  # equal crosses have one name, on the side away from the nearest other cross
+                    others = np.delete(spots, same, 0)
+                    away = spots[k] - min(others, key=lambda other: np.linalg.norm(other - spots[k]))
+                    place = dict(ha="left" if away[0] > 0 else "right", va="center")
+                    at = 9 * away / np.linalg.norm(away)
+                    axis.annotate(", ".join(names[j] for j in same), spots[k], at, **place, **COLUMN)
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     return finish(figure, 3)
