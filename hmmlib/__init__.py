@@ -46,7 +46,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
 # 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.

@@ -78,7 +78,7 @@ def folder(text: str) -> Path:
 
 Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="size of everything")]
 Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="the points of that panel of Figure 3")]
-Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; as many as in the paper if left out")]
+Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; if left out 1, of a panel as many as in the paper")]
 SIZE = "with --panel: only its points of this |M||H|; may stand more than once"
 Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help=SIZE)]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the trial, of a panel its first")]
@@ -90,12 +90,12 @@ ALSO = "a measurement on request, such as probes; `all` for every one but on_the
 Also = Annotated[list[str] | None, typer.Option(help=ALSO)]
 Networks = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here")]
 Rerun = Annotated[bool, typer.Option("--rerun", help="run again what another state of the library has stored")]
-CHANGE = "another field of the spec, such as steps=1100"
+CHANGE = "another field of the spec, such as steps=1100, or several values: steps=400,1100"
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=CHANGE)]
 
 
 def _fields(changes: list[str] | None) -> dict:
-    """`NAME=VALUE` pairs as fields of a TrialSpec; its own checks judge name and value."""
+    """`NAME=VALUE,…` pairs as fields for `grid`; the spec's own checks judge name and values."""
     from hmmlib.experiments.specs import as_field
 
     fields = {}
@@ -107,7 +107,7 @@ def _fields(changes: list[str] | None) -> dict:
             raise ValueError(f"--set takes the other fields: {name} has its own option, or is the panel's")
         if name in fields:
             raise ValueError(f"--set takes each field once, but {name} is there twice")
-        fields[name] = as_field(name, text)
+        fields[name] = [as_field(name, value) for value in text.split(",")]
     return fields
 
 
@@ -142,7 +142,7 @@ def _conclude(outcome, specs) -> None:
 @app.command()
 @exit_code_130_if_interrupted()
 def trial(
-    n_states: Annotated[int | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
+    n_states: Annotated[list[int] | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
     n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
     seed: Seed = 0,
     preset: Preset = "quick",
@@ -152,7 +152,7 @@ def trial(
     missing: Annotated[
         bool, typer.Option("--missing", help="run what the store lacks of a panel, on this machine")
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, help="with --missing: processes side by side")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="processes side by side")] = 1,
     max_minutes: Minutes = None,
     device: Device = "auto",
     store: Store = None,
@@ -161,9 +161,11 @@ def trial(
     networks: Networks = None,
     rerun: Rerun = False,
 ) -> None:
-    """Run one trial, or with --panel and --missing all that the store lacks. What is stored is not run again."""
+    """Run one trial, or several: all that the store lacks of a panel (--panel, --missing), or of all combinations of
+    values (--n-states 6 --n-states 12 --set steps=400,1100). What is stored is not run again.
+    """
     from hmmlib.backend import pick
-    from hmmlib.experiments.specs import TrialSpec, panel_specs
+    from hmmlib.experiments.specs import grid, panel_specs
     from hmmlib.experiments.sweeps import describe, run_missing
 
     with usage_errors():
@@ -171,15 +173,16 @@ def trial(
             raise ValueError("--missing and --panel left|right go together")
         if missing and (n_states or n_memory):
             raise ValueError("a panel has its own --n-states and --n-memory")
-        if not missing and (trials or size or workers > 1):
-            raise ValueError("--trials, --size and --workers are for --missing")
+        if size and not missing:
+            raise ValueError("--size is for --missing")
         pick(device)
         how = _how(store, device, max_minutes, rerun, also, networks)
         fields = _fields(changes)
         if missing:
             specs = panel_specs(preset, panel, trials or TRIALS[panel], sizes=size or None, first_seed=seed, **fields)
         else:
-            specs = [TrialSpec(preset, n_states or 10, seed, n_memory or 1, **fields)]
+            sizes = dict(n_states=n_states or 10, n_memory=n_memory or 1)
+            specs = grid(preset, trials or 1, first_seed=seed, **sizes, **fields)
     if workers > 1:  # each process writes for itself
         outcome = run_missing(specs, workers=workers, on_progress=trial_once_a_minute, **how)
     else:
@@ -189,7 +192,7 @@ def trial(
                 update(f"{describe(spec)}: {phase} {share:.0%}")
 
             outcome = run_missing(specs, on_progress=show, **how)
-    if missing or outcome.failed:
+    if len(specs) > 1 or outcome.failed:
         _conclude(outcome, specs)
     else:
         _conclude_one(outcome, specs[0], how["store"])

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from itertools import product
 from typing import Annotated, Literal, get_type_hints
 
 import numpy as np
@@ -231,17 +232,41 @@ def panel_specs(
 ) -> list[TrialSpec]:
     """The specs of a panel, or of its points with these |M||H|: one trial of each point, then the second of each.
 
-    Seeds count up from `first_seed`; `changes` are other fields. ValueError for an unknown panel, a size that no point
-    has, and where TrialSpec raises it; TypeError for what the panel itself fixes.
+    Seeds count up from `first_seed`; `changes` are other fields, as `grid` takes them. ValueError for an unknown panel,
+    a size that no point has, and where TrialSpec raises it; TypeError for what the panel itself fixes.
     """
     points = PANELS[one_of("panel", panel, PANELS)]
     there = {point["n_memory"] * point["n_states"] for point in points}
     if other := set(sizes or ()) - there:
         raise ValueError(f"sizes of panel {panel} are {', '.join(map(str, sorted(there)))}, not {min(other)}")
     points = [point for point in points if sizes is None or point["n_memory"] * point["n_states"] in sizes]
+    chosen = _combinations(changes)
+    return [
+        TrialSpec(preset, seed=seed, **point, **change)
+        for seed in _seeds(first_seed, trials)
+        for change in chosen
+        for point in points
+    ]
+
+
+def grid(preset: str = "quick", trials: int = 1, *, first_seed: int = 0, **fields) -> list[TrialSpec]:
+    """The specs of all combinations of fields, each a value or a list of values: one trial of each, then the second.
+
+    `grid(n_states=[6, 12], prompt_length=[0, 5])` has four. Seeds count up from `first_seed`. ValueError where
+    TrialSpec raises it; TypeError for what is no field of a spec.
+    """
+    chosen = _combinations(fields)
+    return [TrialSpec(preset, seed=seed, **one) for seed in _seeds(first_seed, trials) for one in chosen]
+
+
+def _combinations(fields: dict) -> list[dict]:
+    values = (value if isinstance(value, list) else [value] for value in fields.values())
+    return [dict(zip(fields, one, strict=True)) for one in product(*values)]
+
+
+def _seeds(first_seed: int, trials: int) -> range:
     first = integer("first_seed", first_seed, 0)
-    seeds = range(first, first + integer("trials", trials, 1, MOST_TRIALS))
-    return [TrialSpec(preset, seed=seed, **point, **changes) for seed in seeds for point in points]
+    return range(first, first + integer("trials", trials, 1, MOST_TRIALS))
 
 
 def as_field(name: str, text: str) -> int | float | str:

@@ -32,6 +32,8 @@ FORMAT = 2
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "results"
 """Where the committed results lie in a checkout of the project."""
+PACKAGED = "hmmlib/results"
+"""Where they lie beside what is installed, of which they are part."""
 TYPES = get_type_hints(TrialResult, include_extras=True)
 del TYPES["spec"], TYPES["added"]
 """The type of each field that every result's file has under its name."""
@@ -66,13 +68,13 @@ def _of_project() -> tuple[Path, ...]:
     """The user's own folder, which HMMLIB_MINE may name, then the project's.
 
     In a checkout those are mine/results, which git ignores, and the committed results. What is installed may be
-    replaced, so there it is the system's place for a user's data. Beside a copied folder `hmmlib` it is `results`.
+    replaced, so there it is the system's place for a user's data, then the results that came with it. Beside a copied folder `hmmlib` it is `results`.
     """
     named = os.environ.get("HMMLIB_MINE")
     if any(ROOT.glob("hmmlib-*.dist-info")):
         from platformdirs import user_data_path  # what is installed has it
 
-        return (Path(named or user_data_path("hmmlib", appauthor=False) / "results"),)
+        return Path(named or user_data_path("hmmlib", appauthor=False) / "results"), ROOT / PACKAGED
     if named or (ROOT / "pyproject.toml").is_file():
         return Path(named or ROOT / "mine" / "results"), STORE
     return (STORE,)

@@ -10,7 +10,7 @@ from companion.figures.live import changed
 
 from hmmlib import Pretraining, Shape, Tuning
 from hmmlib.experiments.presets import PRESETS
-from hmmlib.experiments.specs import TYPES, TrialSpec, as_field, panel_specs
+from hmmlib.experiments.specs import TYPES, TrialSpec, as_field, grid, panel_specs
 
 CHOICES = {name: get_args(of) for name, of in TYPES.items() if get_origin(of) is Literal}
 """What the fields that are words can be."""
@@ -104,6 +104,10 @@ def test_panels_are_those_of_the_paper_and_one_trial_of_each_point_comes_before_
         for first, fields in ((0, {}), (1000, dict(steps=7))):
             rounds = [TrialSpec("smoke", n, first + k, m, **fields) for k in range(3) for m, n in sizes]
             assert panel_specs("smoke", panel, 3, first_seed=first, **fields) == rounds
+    every = [(n, steps) for n in (2, 3) for steps in (5, 7)]
+    rounds = [TrialSpec("smoke", n, seed, steps=steps) for seed in (4, 5) for n, steps in every]
+    assert grid("smoke", 2, first_seed=4, n_states=[2, 3], steps=[5, 7]) == rounds
+    assert panel_specs("smoke", "left", 1, sizes=[4], steps=[5, 7]) == grid("smoke", n_states=4, steps=[5, 7])
     beside = [8, 8, 12, 12, 20, 20, 28, 28]  # a memory model beside a vanilla one
     assert [spec.size for spec in panel_specs("smoke", "right", 1)] == beside
 

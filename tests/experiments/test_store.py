@@ -111,8 +111,8 @@ def test_new_results_are_the_users_and_never_lie_where_the_library_is_installed(
     for beside, named, folders in (
         ("pyproject.toml", "", ["mine/results", "results"]),
         ("pyproject.toml", "/somewhere", ["/somewhere", "results"]),
-        ("hmmlib-9.9.dist-info", "", [tmp_path / "data/hmmlib/results"]),
-        ("hmmlib-9.9.dist-info", "/somewhere", ["/somewhere"]),
+        ("hmmlib-9.9.dist-info", "", [tmp_path / "data/hmmlib/results", of_store.PACKAGED]),
+        ("hmmlib-9.9.dist-info", "/somewhere", ["/somewhere", of_store.PACKAGED]),
         ("a copy", "", ["results"]),
         ("a copy", "/somewhere", ["/somewhere", "results"]),
     ):

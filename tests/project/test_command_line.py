@@ -49,9 +49,9 @@ REFUSED = [
     ("ledger --out /dev/null", "/dev/null is no regular file; name a file"),
 ]
 LEAST = {"trial --n-states": 1, "trial --n-memory": 1, "trial --seed": 0, "trial --max-minutes": 0}
-LEAST |= {"trial --panel left --missing --workers": 1, "ledger --instances": 1, "ledger --seed": 0}
+LEAST |= {"trial --workers": 1, "ledger --instances": 1, "ledger --seed": 0}
 LEAST |= {"sweep --panel left --trials": 1, "sweep --panel left --cpus": 0.01, "sweep --panel left --gpus": 0}
-REFUSED += [(f"trial --{name} 3", "--trials, --size and --workers are for") for name in ("trials", "size", "workers")]
+REFUSED += [("trial --size 3", "--size is for --missing"), ("trial --set steps=1,two", "steps: Input should be")]
 REFUSED += [
     (f"{words} {least - 1}", f"'{words.split()[-1]}'", f"greater than or equal to {least}")
     for words, least in LEAST.items()

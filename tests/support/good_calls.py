@@ -99,7 +99,7 @@ good("tune_attention", probs=PROBS, cells=1)
 good("tune_prompt", tokens=torch.tensor(TOKENS), prompt_length=2)
 good("tune_exact_prompt", posteriors=torch.eye(3).double()[:2])
 good("exact_trial", n_states=2)
-good("panel_specs", panel="left", trials=1)
+good("panel_specs grid", panel="left", trials=1)
 
 
 def call(name: str, **changed):
