@@ -78,7 +78,8 @@ def folder(text: str) -> Path:
 
 Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="size of everything")]
 Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="the points of that panel of Figure 3")]
-Trials = Annotated[int | None, typer.Option(min=1, help="trials of each point; if left out 1, of a panel as many as in the paper")]
+TRIALS_OF_POINT = "trials of each point; if left out 1, of a panel as many as in the paper"
+Trials = Annotated[int | None, typer.Option(min=1, help=TRIALS_OF_POINT)]
 SIZE = "with --panel: only its points of this |M||H|; may stand more than once"
 Sizes = Annotated[list[int] | None, typer.Option("--size", min=1, help=SIZE)]
 Seed = Annotated[int, typer.Option(min=0, help="seed of the trial, of a panel its first")]

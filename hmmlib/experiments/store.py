@@ -68,7 +68,8 @@ def _of_project() -> tuple[Path, ...]:
     """The user's own folder, which HMMLIB_MINE may name, then the project's.
 
     In a checkout those are mine/results, which git ignores, and the committed results. What is installed may be
-    replaced, so there it is the system's place for a user's data, then the results that came with it. Beside a copied folder `hmmlib` it is `results`.
+    replaced, so there it is the system's place for a user's data, then the results that came with it. Beside a copied
+    folder `hmmlib` it is `results`.
     """
     named = os.environ.get("HMMLIB_MINE")
     if any(ROOT.glob("hmmlib-*.dist-info")):
