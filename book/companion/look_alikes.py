@@ -4,6 +4,8 @@ Six states emit six tokens; states 0 and 1 have one emission distribution, 2 and
 open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, which excludes states 1 and 3 (Theorem 3.6).
 Task C weighs the look-alikes with opposite signs, which no fake token and head can solve.
 
+With shuffled labels a prompt has nothing to learn: the control.
+
     python -m companion.look_alikes --seed 3000 --chains 20
 """
 
@@ -34,6 +36,8 @@ from hmmlib.validation import MASK, as_generator
 
 TASKS = {"look-alikes-a": (1.0, 0.0, -1.0, 0.0, 0.0, 0.0), "look-alikes-c": (1.0, -1.0, 0.5, -0.5, 0.0, 0.0)}
 """μ of each task, by the name that its trials have in their field `own`."""
+SHUFFLED = "look-alikes-shuffled"
+"""The same of trials whose labels are those of A, shuffled over all texts."""
 LENGTHS = (1, 20)
 """Lengths of prompts."""
 MIXTURE, JITTER, NOISE, SHARP = (0.6, 0.25, 0.15), 0.2, 0.03, 0.95
@@ -115,8 +119,11 @@ def draw_task(spec: TrialSpec, chain: HMM) -> Task:
     """The task that the spec's `own` names, on texts whose first token is masked."""
     sizes = (spec.train, spec.validation, spec.test)
     tokens, beliefs = masked_texts(chain, sum(sizes), spec.task_length, trial_seeds(spec.seed)["task"])
-    mu = torch.tensor(TASKS[spec.own], dtype=torch.float64)
-    return Task(tokens, beliefs @ mu >= 0, mu, 0, sizes, beliefs)
+    mu = torch.tensor(TASKS.get(spec.own, TASKS["look-alikes-a"]), dtype=torch.float64)
+    labels = beliefs @ mu >= 0
+    if spec.own == SHUFFLED:
+        labels = labels[torch.randperm(len(labels), generator=as_generator(spec.seed))]
+    return Task(tokens, labels, mu, 0, sizes, beliefs)
 
 
 @lru_cache(maxsize=1)
@@ -135,9 +142,10 @@ PARTS = Parts(model=lambda spec: look_alike_chain(spec.seed), network=network, t
 
 
 def specs_of(seed: int) -> list[TrialSpec]:
-    """The four trials of a chain."""
+    """The four trials of a chain, and the control."""
     how = dict(n_states=6, n_tokens=6, seed=seed, **PRETRAINING)
-    return [TrialSpec("quick", **how, own=own, prompt_length=length) for own in TASKS for length in LENGTHS]
+    pairs = [(own, length) for own in TASKS for length in LENGTHS]
+    return [TrialSpec("quick", **how, own=own, prompt_length=length) for own, length in (*pairs, (SHUFFLED, 20))]
 
 
 @app.command()
@@ -147,8 +155,10 @@ def main(
     store: Annotated[Path | None, typer.Option(help="result store; if left out that of mine/results/beyond")] = None,
 ) -> None:
     """Run the trials that are missing, chain by chain."""
-    specs = [spec for one in islice(decidable_seeds(seed), chains) for spec in specs_of(one)]
-    run_missing(specs, store or BEYOND, also=ALSO, parts=PARTS)
+    for one in islice(decidable_seeds(seed), chains):
+        *tasks, control = specs_of(one)
+        run_missing(tasks, store or BEYOND, also=ALSO, parts=PARTS)
+        run_missing([control], store or BEYOND, also=ALSO[:1], parts=PARTS)
 
 
 if __name__ == "__main__":
