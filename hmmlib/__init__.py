@@ -23,6 +23,7 @@ as does the book's page *Reference*. What to call, by task:
     Read a network of your own           FromTransformers
     Tune on a frozen network             tune_head, tune_prompt, tune_attention, tune, accuracy
     Run a trial, also of your parts      TrialSpec, run_trial, Parts
+    Run many, with measurements of yours grid, run_missing, Measurement
     Read stored results                  results, mean_ci, load_result
 
 The code lives in rooms, each of which uses only those above it:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import reprlib
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -38,7 +39,10 @@ Split = tuple[Tensor, Tensor, Tensor]
 class Measurement:
     """A function that measures, the phase to which its seconds are counted, and which trials have it.
 
-    As a decorator, it adds the function to MEASUREMENTS: that gives these names, and those of `kinds`.
+    As a decorator, it adds the function to MEASUREMENTS: that gives a dict of these names, and those of `kinds`, and
+    asks by the names of its parameters for what a trial has: spec, seeds, model, task, exact (the exact G, (n, T, X)),
+    beliefs, network, outputs (its predictions, (n, T, X)), untuned and prompted (those at the mask, without and with
+    what is tuned), tuned and tuned_head. A function of the same name takes the place of an earlier one.
 
     Args:
         phase: the function's own name if left out.
@@ -47,9 +51,13 @@ class Measurement:
         on_request: whether a trial makes it only where one of its names is asked for.
         kinds: NAME=KIND is what a name may hold where a trial has it: a type of `specs`, or a dict of kinds, for a
             table with just these names.
+
+    TypeError for a decorator without names, ValueError for a name that another measurement gives.
     """
 
     def __init__(self, *names: str, phase="", vanilla=False, prompts=False, on_request=False, **kinds):
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
         self.kinds = dict.fromkeys(names, Anything) | {name: as_type(kind) for name, kind in kinds.items()}
         self.names = tuple(self.kinds)
         self.phase, self.vanilla, self.prompts, self.on_request = phase, vanilla, prompts, on_request
@@ -57,8 +65,22 @@ class Measurement:
     def __call__(self, function: Callable[..., dict[str, float | int | str | dict | None]]) -> Callable:
         self.function, self.stages = function, tuple(inspect.signature(function).parameters)
         self.phase = self.phase or function.__name__.replace("_", " ")
-        MEASUREMENTS.append(self)
+        called = function.__module__, function.__qualname__.replace("<lambda>", repr(function))
+        others = [one for one in MEASUREMENTS if (one.function.__module__, one.function.__qualname__) != called]
+        if taken := {name for one in others for name in one.names}.intersection(self.names):
+            raise ValueError(f"{', '.join(sorted(taken))}: another measurement gives that, so take another name")
+        MEASUREMENTS[:] = [*others, self]
         return function
+
+    def checked(self, found: dict) -> dict:
+        """What the function gave, of the kinds declared. ValueError, which names the function, for anything else."""
+        who = f"the measurement {self.function.__name__}"
+        if not isinstance(found, dict) or found.keys() != {*self.names}:
+            raise ValueError(f"{who} must give a dict with {', '.join(self.names)}, not {reprlib.repr(found)}")
+        for name, value in found.items():
+            if isinstance(value, Tensor):
+                raise ValueError(f"{who} must give numbers, not a tensor: {name} needs .item()")
+        return found
 
     def has(self, spec: TrialSpec) -> bool:
         """Whether trials of such a spec have it."""

@@ -13,13 +13,11 @@ import pandas as pd
 from pandas import DataFrame
 
 from hmmlib.experiments.presets import PANELS, PRESETS, TRIALS
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import MODEL_FIELDS, TrialSpec
 from hmmlib.experiments.store import BEYOND, CHOICES, PROJECT, REFITS, Store, load_results
 from hmmlib.experiments.trials import ORIGINAL, TrialResult
 from hmmlib.validation import one_of
 
-MODEL_FIELDS = ("preset", "n_states", "seed", "n_memory")
-"""Fields of a spec that `changes` does not name."""
 STORES = {"main": PROJECT, "beyond": BEYOND, "choices": CHOICES, "refits": REFITS}
 """The project's stores, as the column `store` names them."""
 CLEAR = 5

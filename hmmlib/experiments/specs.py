@@ -218,6 +218,8 @@ class TrialSpec:
         return Tuning(self.epochs, self.tuning_batch, self.head_rate, self.prompt_rate, self.tuning_warmup)
 
 
+MODEL_FIELDS = ("preset", "n_states", "seed", "n_memory")
+"""Fields that every line and table has; others are named where they differ."""
 _usual = cache(TrialSpec)
 TYPES = get_type_hints(TrialSpec, include_extras=True)
 """The type of each field, in the order of the fields."""
@@ -253,14 +255,20 @@ def grid(preset: str = "quick", trials: int = 1, *, first_seed: int = 0, **field
     """The specs of all combinations of fields, each a value or a list of values: one trial of each, then the second.
 
     `grid(n_states=[6, 12], prompt_length=[0, 5])` has four. Seeds count up from `first_seed`. ValueError where
-    TrialSpec raises it; TypeError for what is no field of a spec.
+    TrialSpec raises it, for what is no field of a spec, and for a field without a value.
     """
+    if "seed" in fields:
+        raise ValueError("seed counts up from first_seed, for so many trials: give these two")
     chosen = _combinations(fields)
     return [TrialSpec(preset, seed=seed, **one) for seed in _seeds(first_seed, trials) for one in chosen]
 
 
 def _combinations(fields: dict) -> list[dict]:
-    values = (value if isinstance(value, list) else [value] for value in fields.values())
+    values = [[value] if np.ndim(value) == 0 else list(value) for value in fields.values()]
+    for name, found in zip(fields, values, strict=True):
+        one_of("field", name, TYPES)
+        if not found:
+            raise ValueError(f"{name} must have at least one value")
     return [dict(zip(fields, one, strict=True)) for one in product(*values)]
 
 

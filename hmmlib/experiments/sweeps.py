@@ -6,6 +6,7 @@ store, and a worker elsewhere need not see it.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections import deque
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from hmmlib import backend
 from hmmlib.experiments.executors import GRACE, InThisProcess, RayCluster, SideBySide, TimeUp, reason_of
-from hmmlib.experiments.specs import TrialSpec
+from hmmlib.experiments.specs import MODEL_FIELDS, TYPES, TrialSpec
 from hmmlib.experiments.store import (
     PROJECT,
     Claim,
@@ -58,10 +59,11 @@ def deadline(minutes: float | None) -> float:
     return float("inf") if minutes is None else time.monotonic() + 60 * number("max-minutes", minutes, 0)
 
 
-def describe(spec: TrialSpec) -> str:
-    """A spec in a few words."""
+def describe(spec: TrialSpec, also: Iterable[str] = ()) -> str:
+    """A spec in a few words, with `also` these fields."""
     memory = f"|M| = {spec.n_memory}, " if spec.n_memory > 1 else ""
-    return f"{spec.preset} {memory}|H| = {spec.n_states}, seed {spec.seed}"
+    more = "".join(f", {name} {getattr(spec, name)}" for name in also)
+    return f"{spec.preset} {memory}|H| = {spec.n_states}, seed {spec.seed}{more}"
 
 
 def summary(result: TrialResult) -> str:
@@ -145,6 +147,8 @@ class _Sweep:
         self.outcome, self.queue, self.seconds = Outcome(), deque(), []
         self.claims: dict[TrialSpec, tuple[Claim, float]] = {}
         self.futures: dict[Future, TrialSpec] = {}
+        values = {name: {getattr(spec, name) for spec in specs} for name in TYPES}
+        self.differ = [name for name in TYPES if name not in MODEL_FIELDS and len(values[name]) > 1]
         for spec in specs:
             if is_stored(spec, *required):
                 self.outcome.stored.append(spec.hash)
@@ -209,12 +213,12 @@ class _Sweep:
                     continue
                 self.outcome.failed[spec.hash] = reason_of(error)
                 if len(self.specs) > 1:
-                    self.log(f"{describe(spec)} failed: {reason_of(error)}")
+                    self.log(f"{describe(spec, self.differ)} failed: {reason_of(error)}")
             else:
                 self.outcome.ran.append(spec.hash)
                 self.seconds.append(time.monotonic() - start)
                 among = pace(self.specs, self.store, self.seconds, len(self.claims)) if len(self.specs) > 1 else ""
-                self.log(f"{describe(spec)}: {summary(result)} {among}".rstrip())
+                self.log(f"{describe(spec, self.differ)}: {summary(result)} {among}".rstrip())
             del self.claims[spec]
             claim.release()
 
@@ -246,7 +250,8 @@ def run_missing(
         networks: a folder for pretrained networks, as `run_trial` has it; each node of a cluster has its own.
         cluster: where to run, as many trials at once as it has room for, in place of this machine.
         on_status: called about once a second with the state of the sweep; in this process after each trial.
-        parts: what of each trial is one's own, as `run_trial` has it.
+        parts: what of each trial is one's own, as `run_trial` has it. With several workers its functions must stand in
+            a module. The store knows them by the spec's `own` alone: what is stored is not run again for a changed one.
 
     Raises:
         OSError: a result cannot be written, or no cluster answers; everything finished is kept, the message says where.
@@ -267,6 +272,18 @@ def run_missing(
         cluster.connect(device)
         sweep.run(cluster, trial, until, on_status)
     elif sweep.queue:
+        if workers > 1 and parts:
+            _check_importable(parts)
         executor = SideBySide(workers) if workers > 1 else InThisProcess()
         sweep.run(executor, partial(trial, on_progress=on_progress, until=until), until, on_status)
     return sweep.outcome
+
+
+def _check_importable(parts: Parts) -> None:
+    """ValueError for a function that another process could not import."""
+    interactive = not hasattr(sys.modules["__main__"], "__file__")
+    for name, part in vars(parts).items():
+        if "<" in getattr(part, "__qualname__", "") or (interactive and getattr(part, "__module__", "") == "__main__"):
+            raise ValueError(
+                f"with several workers, parts.{name} must stand in a module, not in a notebook or function"
+            )

@@ -175,12 +175,15 @@ class Trial:
         self.spec, self.parts = of_type("spec", spec, TrialSpec), of_type("parts", parts or Parts(), Parts)
         if (self.parts != Parts()) != bool(spec.own):
             found = "there are none" if spec.own else "it names none"
-            raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}")
+            both = "pass parts=Parts(…) and a spec with own='a-name', or neither"
+            raise ValueError(f"parts and the spec's own must go together: own is {spec.own!r}, and {found}; {both}")
         self.seeds, self.device = trial_seeds(spec.seed), backend.pick(device)
         self.checkpoint, self.networks, self.to_measure = checkpoint, networks, to_measure
         self.on_progress = on_progress or (lambda phase, share: None)
         self.stages = {stage for one in to_measure if one.has(spec) for stage in one.stages}
         self.milestones, self.seconds, self.phase, self._begun = {}, {}, "pretraining", time.perf_counter()
+        if unknown := self.stages - {*dir(self)}:
+            raise TypeError(f"a measurement asks for {', '.join(sorted(unknown))}, which no trial has: see Measurement")
 
     def report(self, phase: str, share: float) -> None:
         """Report how far the trial is; KeyboardInterrupt where it is to end."""
@@ -200,7 +203,10 @@ class Trial:
     @cached_property
     def model(self) -> HMM | MemoryHMM:
         model = (self.parts.model or draw_model)(self.spec)
-        return of_type("what Parts.model gives", model, HMM, MemoryHMM).to("cpu", torch.float64)
+        of_type("what Parts.model gives", model, HMM, MemoryHMM)
+        if model.n_tokens != self.spec.n_tokens:
+            raise ValueError(f"what Parts.model gives has {model.n_tokens} tokens, n_tokens is {self.spec.n_tokens}")
+        return model.to("cpu", torch.float64)
 
     @cached_property
     def task(self) -> labels.Task:
@@ -288,15 +294,15 @@ class Trial:
             measured |= dict.fromkeys(one.names)
             if one.has(self.spec):
                 self.phase = one.phase
-                found = one.function(**{stage: getattr(self, stage) for stage in one.stages})
-                measured |= {name: found[name] for name in one.names}
+                measured |= one.checked(one.function(**{stage: getattr(self, stage) for stage in one.stages}))
                 self.end_phase(one.phase)
         return measured
 
 
 def on_request(also: Sequence[str]) -> list[str]:
-    """Names of measurements on request. ValueError for another name."""
-    return [one_of("each of also", name, ON_REQUEST) for name in also]
+    """Names of measurements on request, or of later ones, such as a reader's own. ValueError for another name."""
+    later = sorted(measurements.measured_names() - {*ORIGINAL, *ON_REQUEST})
+    return [one_of("each of also", name, (*ON_REQUEST, *later)) for name in also]
 
 
 @backend.interrupts_between_steps()
@@ -317,7 +323,7 @@ def run_trial(
         device: for the network: auto, cpu, cuda, cuda:N or mps.
         checkpoint: where pretraining keeps a checkpoint, from which a broken-off trial goes on. It stays:
             the caller deletes it when the result is stored.
-        also: names of measurements on request (`ON_REQUEST`).
+        also: names of measurements on request (`ON_REQUEST`, and a reader's own).
         networks: a folder where pretrained networks are kept, for other trials that differ in their task alone.
         parts: what of the trial is one's own, for a spec with a name for it in its field `own`.
 

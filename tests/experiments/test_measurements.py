@@ -61,12 +61,28 @@ def test_a_measurement_that_asks_for_what_is_not_there_or_gives_other_names_is_a
         with pytest.raises(ValueError, match=rf"each of names must be one of .*, not '{names[0]}'"):
             measure(result, names)
     Measurement("rain")(lambda sky: dict(rain=0.5))
-    with pytest.raises(AttributeError, match="'Trial' object has no attribute 'sky'"):
+    with pytest.raises(TypeError, match="a measurement asks for sky, which no trial has"):
         measure(result, ["rain"])
+    with pytest.raises(ValueError, match="head_accuracy: another measurement gives that"):
+        Measurement("head_accuracy")(lambda task: None)
+    with pytest.raises(TypeError, match="Measurement takes the names"):
+        Measurement(measure)
     registry.pop()
-    Measurement("weight", "size")(lambda task: dict(height=1.0, width=2.0))
-    with pytest.raises(KeyError, match="weight"):
-        run_trial(SPEC)
+
+    @Measurement("weight", "size")
+    def sizes(task):
+        return found
+
+    for found, words in (
+        (dict(height=1.0, width=2.0), r"the measurement sizes must give a dict with weight, size, not \{'height'"),
+        (3.0, "must give a dict with weight, size, not 3.0"),
+        (dict(weight=torch.tensor(1.0), size=1.0), r"must give numbers, not a tensor: weight needs .item\(\)"),
+    ):
+        Measurement("weight", "size")(sizes)  # again, as a mended one would
+        with pytest.raises(ValueError, match=words):
+            run_trial(SPEC)
+    found = dict(weight=1.0, size=2.0)
+    assert run_trial(SPEC, also=["size"]).size == 2.0
 
 
 def test_a_later_measurement_is_an_attribute_and_none_where_it_is_missing(registry, result):

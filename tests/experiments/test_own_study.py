@@ -13,7 +13,7 @@ from runs import TINY
 from support import tiny_networks
 
 import hmmlib
-from hmmlib import HMM, FromTransformers, Parts, TrialSpec, draw_trial_task, random_hmm, results, run_trial
+from hmmlib import HMM, FromTransformers, Parts, TrialSpec, draw_trial_task, grid, random_hmm, results, run_trial
 from hmmlib.experiments.results import as_table
 from hmmlib.experiments.store import STORE, load_results, save_result
 from hmmlib.experiments.sweeps import run_missing
@@ -144,3 +144,15 @@ def test_stored_results_are_exported_as_a_table(call, tmp_path):
         assert list(written) == list(read)
         assert written.head_accuracy.tolist() == read.head_accuracy.tolist()
     usage_error(call("export", tmp_path / "all.txt"), "FILE must end in .csv or .parquet, not 'all.txt'")
+
+
+def test_parts_that_do_not_fit_the_spec_or_other_processes_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"what Parts.model gives has 4 tokens, n_tokens is 5"):
+        run_trial(SPEC.replace(n_tokens=5), parts=Parts(model=own_model))
+    specs = grid("smoke", n_states=(2, 3), own="mine")
+    with pytest.raises(ValueError, match=r"with several workers, parts.model must stand in a module"):
+        run_missing(specs, tmp_path, workers=2, parts=Parts(model=lambda spec: None))
+    wrong = (dict(n_state=2), "field must be one of"), (dict(steps=[]), "steps must have at least one value")
+    for fields, words in (*wrong, (dict(seed=[1, 2]), "seed counts up from first_seed")):
+        with pytest.raises(ValueError, match=words):
+            grid("smoke", **fields)

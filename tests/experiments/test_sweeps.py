@@ -84,7 +84,8 @@ def test_failing_trials_are_reported_and_the_rest_goes_on(tmp_path):
         "a result that cannot be stored: divergence: Input should be a finite number, not inf",
     ]
     assert outcome == Outcome(ran=[HASHES[1]], failed=dict(zip((spec.hash for spec in specs), reasons, strict=False)))
-    assert lines[:2] == [f"{describe(specs[0])} failed: {reason}" for reason in reasons]
+    both = zip(specs[:2], reasons, strict=True)
+    assert lines[:2] == [f"{describe(spec, ['learning_rate'])} failed: {why}" for spec, why in both]
     assert set(stored(tmp_path)) == {f"{HASHES[1]}.json"}
     assert all(Claim.take(spec, tmp_path) for spec in specs[:2])
 
