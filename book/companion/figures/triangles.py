@@ -204,6 +204,6 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
             wrong = _half(_half(np.eye(3), sign * np.asarray(mu)), -sign * np.asarray(score))
             if len(wrong) > 2:
                 axes.fill(*(wrong @ TRIANGLE).T, color=SOFT, alpha=0.4, linewidth=0, label="wrong label")
-        draw_head(axes, mu, INK, "-", "the label changes")
-        draw_head(axes, score, label="the head's changes")
+        draw_head(axes, mu, INK, "-", "label changes here")
+        draw_head(axes, score, label="head changes here")
     return finish(figure, 3)
