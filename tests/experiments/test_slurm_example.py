@@ -14,12 +14,14 @@ import jupytext
 import pytest
 import yaml
 from companion.evidence import ledger
+from pandas import DataFrame
 from record import slow
 from runs import CHANGES, TINY, relatives, soon
 from typer.testing import CliRunner
 
 from hmmlib import backend
 from hmmlib.__main__ import app
+from hmmlib.experiments import results as table
 from hmmlib.experiments import sweeps
 from hmmlib.experiments.specs import panel_specs
 from hmmlib.experiments.store import load_results
@@ -109,15 +111,21 @@ def test_with_the_slurm_script_and_ray_the_results_arrive(job, tmp_path):
 
 
 def calls(program: str) -> list[list[str]]:
-    """The arguments of each call of a program in the pages' code blocks, in a shell or behind the ! of a notebook."""
-    pages = [text for path in (ROOT / "book").glob("*.md") if "hmmlib" in (text := path.read_text())]
-    blocks = [block for text in pages for block in re.findall(r"```(?:bash|ipython3)\n(.*?)```", text, re.DOTALL)]
-    pattern = rf'{re.escape(program)} ([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)'
-    found = re.findall(pattern, "\n".join(blocks).replace("\\\n", " "))
+    """The arguments of each call of a program in the code blocks of README and pages, in a shell or behind the ! of a
+    notebook; calls of the functions that a block defines are written out."""
+    found = []
+    for path in (ROOT / "README.md", *(ROOT / "book").glob("*.md")):
+        for block in re.findall(r"```(?:bash|ipython3)\n(.*?)```", path.read_text(), re.DOTALL):
+            block = block.replace("\\\n", " ").replace("\nhmmlib ", "\npython -m hmmlib ")
+            defined = re.findall(r'^(\w+)\(\) \{\s+(.*?) "\$@"[;\s]+\}', block, re.MULTILINE)
+            block = re.sub(r"^\w+\(\) \{.*?\}$", "", block, flags=re.MULTILINE | re.DOTALL)
+            for name, body in reversed(defined):
+                block = re.sub(rf"^{name} ", f"{body} ", block, flags=re.MULTILINE)
+            found += re.findall(rf'{re.escape(program)} ([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)', block)
     return [shlex.split(call, comments=True) for call in found]
 
 
-def test_every_command_on_the_pages_is_accepted(monkeypatch):
+def test_every_command_on_the_pages_is_accepted(monkeypatch, tmp_path):
     """The command line takes it; nothing is run."""
 
     def accepted(call):
@@ -125,9 +133,13 @@ def test_every_command_on_the_pages_is_accepted(monkeypatch):
 
     monkeypatch.setattr(sweeps, "run_missing", lambda *_, **__: Outcome())
     monkeypatch.setattr(ledger, "run_all", None)
+    monkeypatch.setattr(table, "results", lambda *_: DataFrame())
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(backend, "pick", lambda name="auto": None)
     found = calls("python -m hmmlib")
-    assert {"trial", "sweep"} <= {call[0] for call in found}
+    assert {"trial", "sweep", "export"} <= {call[0] for call in found}
+    assert ["tuner=prefix" in call for call in found].count(True) == 1, "a function of a block is written out"
     assert [call for call in found if not accepted(call)] == []
     assert not accepted(["trial", "--n_states", "4"])
 

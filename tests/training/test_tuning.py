@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from good_calls import PRETRAINING, call
+from good_calls import GOOD, call
 from record import tried
 from tiny_networks import inputs, lively
 
@@ -213,7 +213,7 @@ WRONG = [
     ("Pretraining", "masking", "never", "always, bert, not 'never'"),
     ("Pretraining", "precision", "double", "single, half, float16, not 'double'"),
     ("pretrain", "model", random_hmm(3, 5, 0), "at most 4 tokens, as the network has words, not 5"),
-    ("pretrain", "plan", replace(PRETRAINING, length=9), "at most 8, as the network is, not 9"),
+    ("pretrain", "plan", replace(GOOD["pretrain"]["plan"], length=9), "at most 8, as the network is, not 9"),
     ("tune_prompt", "prompt_length", 6, "need 9 positions, 6 of them for a prompt, but the network has 8"),
     ("tune_prompt", "start", "other", "uniform, vocabulary, not 'other'"),
     ("tune_head", "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
