@@ -37,7 +37,7 @@ from hmmlib.validation import MASK, as_generator
 TASKS = {"look-alikes-a": (1.0, 0.0, -1.0, 0.0, 0.0, 0.0), "look-alikes-c": (1.0, -1.0, 0.5, -0.5, 0.0, 0.0)}
 """μ of each task, by the name that its trials have in their field `own`."""
 SHUFFLED = "look-alikes-shuffled"
-"""The same of trials whose labels are those of A, shuffled over all texts."""
+"""The name of trials whose labels are those of A, shuffled over all texts."""
 LENGTHS = (1, 20)
 """Lengths of prompts."""
 MIXTURE, JITTER, NOISE, SHARP = (0.6, 0.25, 0.15), 0.2, 0.03, 0.95
@@ -119,7 +119,7 @@ def draw_task(spec: TrialSpec, chain: HMM) -> Task:
     """The task that the spec's `own` names, on texts whose first token is masked."""
     sizes = (spec.train, spec.validation, spec.test)
     tokens, beliefs = masked_texts(chain, sum(sizes), spec.task_length, trial_seeds(spec.seed)["task"])
-    mu = torch.tensor(TASKS.get(spec.own, TASKS["look-alikes-a"]), dtype=torch.float64)
+    mu = torch.tensor(TASKS["look-alikes-a" if spec.own == SHUFFLED else spec.own], dtype=torch.float64)
     labels = beliefs @ mu >= 0
     if spec.own == SHUFFLED:
         labels = labels[torch.randperm(len(labels), generator=as_generator(spec.seed))]

@@ -72,8 +72,8 @@ class Measurement:
         MEASUREMENTS[:] = [*others, self]
         return function
 
-    def checked(self, found: dict) -> dict:
-        """What the function gave, of the kinds declared. ValueError, which names the function, for anything else."""
+    def with_its_names(self, found: dict) -> dict:
+        """What the function gave. ValueError, which names the function, for other names and for tensors."""
         who = f"the measurement {self.function.__name__}"
         if not isinstance(found, dict) or found.keys() != {*self.names}:
             raise ValueError(f"{who} must give a dict with {', '.join(self.names)}, not {reprlib.repr(found)}")

@@ -39,7 +39,8 @@ def results(preset: str | None = None, folder: Store | None = None) -> DataFrame
     - `excess_loss`: how far the network's masked-token loss lies above the least there is, nats.
     - `learned`: the share of what there was to learn that the network has learned. It is 0 where the loss is that of
       always guessing by the frequencies of the tokens, 1 where it is the exact G's, and below 0 where it is worse than
-      those frequencies. It is NaN where those two differ by less than CLEAR standard errors of a loss.
+      those frequencies. It is NaN where those two differ by less than CLEAR standard errors of a loss, and
+      for results of older versions without a `frequency_loss`, which `trials.measure` adds.
 
     A mean with its 95% interval for each number of states:
 

@@ -294,7 +294,8 @@ class Trial:
             measured |= dict.fromkeys(one.names)
             if one.has(self.spec):
                 self.phase = one.phase
-                measured |= one.checked(one.function(**{stage: getattr(self, stage) for stage in one.stages}))
+                given = {stage: getattr(self, stage) for stage in one.stages}
+                measured |= one.with_its_names(one.function(**given))
                 self.end_phase(one.phase)
         return measured
 

@@ -32,14 +32,13 @@ TRIAL = dict(preset="smoke", steps=8)
 SPEC = TrialSpec(**TRIAL)
 
 
-def fake(name: str, **options) -> Contestant:
-    return Contestant(name, "fake_contestants:python", options, peer=False, env=FAKES)
+def fake(name: str, call: str = "sleeper", work: float = 1.0, **options) -> Contestant:
+    return Contestant(name, f"fake_contestants:{call}", options, peer=False, work=work, env=FAKES)
 
 
 def test_calls_are_timed_and_their_memory_and_results_compared():
-    two = [fake("a", code="time.sleep(0.02)", answer="[1.0]"), fake("b", code="time.sleep(0.06)", answer="[1.25]")]
-    third = fake("c", code="[np.ones(2**19) for _ in range(64)]", answer="None")  # a quarter of a GiB
-    result = contest([*two, third], threads=1, rounds=3, tolerance=0.5)
+    two = [fake("a", seconds=0.02, value=1.0), fake("b", seconds=0.06, value=1.25), fake("c", "hoarder", gib=0.25)]
+    result = contest(two, threads=1, rounds=3, tolerance=0.5)
     rows = {row["name"]: row for row in result["contestants"]}
     for name, least in (("a", 0.02), ("b", 0.06), ("c", 0.0)):
         assert (len(rows[name]["seconds"]), rows[name]["versions"]["numpy"]) == (3, np.__version__)
@@ -51,11 +50,10 @@ def test_calls_are_timed_and_their_memory_and_results_compared():
 
 def test_they_take_turns_on_one_processor_and_a_budget_ends_the_rounds_after_the_third(tmp_path):
     log = tmp_path / "log"
-    two = [fake(name, code=f"open({str(log)!r}, 'a').write({name!r})", answer="None") for name in "ab"]
+    two = [fake(name, "diarist", path=str(log), word=name) for name in "ab"]
     contest(two, threads=1, rounds=9, budget=0.0)
     assert log.read_text() == "ab" + "ab" * 3
-    processors = fake("a", code="[len(os.sched_getaffinity(0))]", answer="it")
-    three = [processors, fake("b", answer="[1.0]"), fake("c", answer="[np.nan]")]
+    three = [fake("a", "processors"), fake("b", value=1.0), fake("c", value=float("nan"))]
     result = contest(three, threads=1, rounds=1, tolerance=0.1)
     assert (result["differences"]["b"], result["agree"]) == (0.0, False), "no number agrees with none"
     with pytest.raises(ValueError, match="threads must be 1 to"):
@@ -64,10 +62,10 @@ def test_they_take_turns_on_one_processor_and_a_budget_ends_the_rounds_after_the
 
 def test_who_fails_is_recorded_with_the_reason_and_the_others_go_on():
     failing = {
-        "more than 3 s": fake("slow", code="time.sleep(30 * n)"),
-        "more than 0.25 GiB of memory": fake("hoarder", code="[np.ones(2**21) for _ in range(64)]"),
-        "ZeroDivisionError: division by zero": fake("faulty", code="1 / 0"),
-        "ended with exit code 3": fake("quitter", code="sys.exit(3)"),
+        "more than 3 s": fake("slow", seconds=30.0, first=0.0),
+        "more than 0.25 GiB of memory": fake("hoarder", "hoarder", gib=1.0),
+        "RuntimeError: no luck today": fake("faulty", "faulty", message="no luck today"),
+        "ended with exit code 3": fake("quitter", "quitter", code=3),
     }
     result = contest([fake("good"), *failing.values()], threads=1, rounds=2, box=3.0, limit=GIB // 4, tolerance=0.1)
     good, *rows = result["contestants"]
@@ -83,7 +81,7 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT / "benchmarks")!r})
 from contest import *
-one = Contestant("a", "fake_contestants:python", peer=False, env={FAKES!r})
+one = Contestant("a", "fake_contestants:sleeper", peer=False, env={FAKES!r})
 worker = Worker(one, 1, Path({str(tmp_path / "a")!r}))
 worker.ask(10, GIB, **worker.first)
 print(worker.process.pid, flush=True)

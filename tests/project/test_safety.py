@@ -46,12 +46,10 @@ def dangerous(*folders: Path) -> set[Path]:
 
 
 def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
-    """But for this file, which makes the files that must be refused, two that run cells of the notebooks, and one that
-    runs the lines which tests of the contest give it.
-    """
+    """But for this file, which makes the files that must be refused, and two that run cells of the notebooks."""
     folders = [ROOT / name for name in ("hmmlib", "book", "benchmarks", "tests", "notebooks")]
-    running = "book/test_readers_parameters.py", "project/test_threads.py", "support/fake_contestants.py"
-    assert dangerous(*folders) == {Path(__file__), *(ROOT / "tests" / name for name in running)}
+    cells = {ROOT / "tests" / name for name in ("book/test_readers_parameters.py", "project/test_threads.py")}
+    assert dangerous(*folders) == {Path(__file__), *cells}
     for number, text in enumerate(DANGERS):
         (tmp_path / f"{number}.py").write_text(f"{text}\n")
     assert dangerous(tmp_path) == {*tmp_path.iterdir()}

@@ -1,17 +1,42 @@
-"""A contestant of two lines of Python, for tests of the contest itself."""
+"""Contestants without work, for tests of the contest itself."""
+
+from __future__ import annotations
 
 import os
-import sys
 import time
-from itertools import count
 
 import numpy as np
 
-WORDS = {"np": np, "os": os, "sys": sys, "time": time}
+
+def sleeper(seconds: float = 0.0, value: float = 0.0, first: float | None = None):
+    """Sleeps; the answer is `value`. The first call, outside the clock, may take another time."""
+    turn = iter([seconds if first is None else first])
+    return lambda: time.sleep(next(turn, seconds)), lambda result: [value]
 
 
-def python(code: str = "None", answer: str = "[0.0]"):
-    """What a call does, where `n` counts the calls and the first, number 0, is outside the clock; and the answer, where
-    `it` is what the call gave."""
-    calls = count()
-    return lambda: eval(code, {**WORDS, "n": next(calls)}), lambda it: eval(answer, {**WORDS, "it": it})
+def hoarder(gib: float):
+    """Fills memory, a little at a time."""
+    return lambda: [np.ones(int(gib * 2**27 / 64)) for _ in range(64)], lambda result: None
+
+
+def faulty(message: str):
+    raise RuntimeError(message)
+
+
+def quitter(code: int):
+    raise SystemExit(code)
+
+
+def diarist(path: str, word: str):
+    """Writes its word at every call."""
+
+    def call():
+        with open(path, "a") as file:
+            file.write(word)
+
+    return call, lambda result: None
+
+
+def processors():
+    """Answers with the number of processors that it may use."""
+    return lambda: [len(os.sched_getaffinity(0))], lambda result: result
