@@ -266,7 +266,7 @@ def _repeatable(device: torch.device) -> Iterator[None]:
         return
     deterministic = torch.utils.deterministic
     mode, fill = torch.get_deterministic_debug_mode(), deterministic.fill_uninitialized_memory
-    torch.set_deterministic_debug_mode("warn")
+    torch.set_deterministic_debug_mode("error")  # under "warn" attention keeps kernels that are not repeatable
     deterministic.fill_uninitialized_memory = False  # costs a pass over every new tensor
     try:
         with torch.cuda.device(device):
