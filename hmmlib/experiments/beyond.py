@@ -95,7 +95,7 @@ def means(values: Tensor, kinds: dict[str, Tensor]) -> dict[str, float | None]:
 def labels_on(fitted: dict[str, Tensor], head: LinearHead, task: Task, behind: Tensor) -> dict[str, dict[str, float]]:
     """For each fit of the predictions `behind` the prompt, the share of test labels of the tuned head that are right,
     and that are as on these themselves."""
-    truths = {"right": task.split(task.labels)[2], "as behind the prompt": head.label(behind)}
+    truths = {"right": task.test.labels, "as behind the prompt": head.label(behind)}
     given = {name: head.label(probs) for name, probs in fitted.items()}
     return {name: {what: mean(each == truth) for what, truth in truths.items()} for name, each in given.items()}
 
@@ -108,7 +108,7 @@ def by_certainty(beliefs: Tensor) -> dict[str, Tensor]:
 
 def kinds_of(task: Task, beliefs: Tensor) -> dict[str, Tensor]:
     """Which test texts are of which kind."""
-    margin = (task.split(task.posteriors)[2].to(task.mu) @ task.mu).abs() / task.mu.abs().max()
+    margin = (task.test.posteriors.to(task.mu) @ task.mu).abs() / task.mu.abs().max()
     weighed = task.mu[beliefs.argmax(1)] != 0
     ties = {"near tie": margin <= NEAR_TIE, "clear": margin > NEAR_TIE}
     return by_certainty(beliefs) | ties | {"weighed": weighed, "not weighed": ~weighed}
@@ -116,7 +116,7 @@ def kinds_of(task: Task, beliefs: Tensor) -> dict[str, Tensor]:
 
 def label_of_each_state(task: Task, beliefs: Tensor) -> Tensor:
     """The label that most training texts have on which a state is the likeliest, (S,)."""
-    labels = task.split(task.labels)[0].float()
+    labels = task.train.labels.float()
     return torch.zeros(beliefs.shape[1]).index_add_(0, beliefs.argmax(1), labels - 0.5) >= 0
 
 
@@ -217,10 +217,10 @@ def control_readouts(
 ) -> dict:
     """The same distances behind a prompt that was not trained, one tuned on shuffled labels, one of another task;
     and those of the exact model's predictions behind its one tuned vector, which is a reweighting."""
-    (tokens, *_), (labels, *_) = task.split(task.tokens), task.split(task.labels)
+    tokens, labels = task.train.tokens, task.train.labels
     generator = as_generator(seeds["evaluation"])
     shuffled = labels[torch.randperm(len(labels), generator=generator)]
-    other = task.split(task.posteriors)[0].to(task.mu) @ draw_mu(len(task.mu), generator, spec.places) >= 0
+    other = task.train.posteriors.to(task.mu) @ draw_mu(len(task.mu), generator, spec.places) >= 0
     how = spec.prompt_length, spec.tuning(), seeds["tuning"], spec.prompt_start, before_step
     prompts = {
         "untrained": tuning.initial_prompt(network, spec.prompt_length, seeds["tuning"], spec.prompt_start),
@@ -246,7 +246,7 @@ def cuts(task: Task, network: Module, tuned: Tuned) -> dict:
     """What is left of the tuned prompt where no text attends to it in one layer, or in every layer: the accuracy of its
     head, and the mean distance of the predictions from those behind the whole prompt."""
     (_, prompt, head), masked_model = tuned, bert.as_network(as_reader(network).module)
-    tokens, truth = task.split(task.tokens)[2], task.split(task.labels)[2]
+    tokens, truth = task.test.tokens, task.test.labels
     whole = tuning.all_probs_at_mask(network, tokens, prompt)
     table = {"none": {"accuracy": tuning.accuracy(head, whole, truth), "distance": 0.0}}
     layers = range(1, len(masked_model.bert.encoder.layer) + 1)

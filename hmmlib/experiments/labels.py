@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ class Task(NamedTuple):
     """A labelled data set: `tokens`, (n, T), which begin with MASK; `labels`, (n,), bool; `redraws` of `mu`.
 
     `posteriors` are what the labels weigh: those of the label rule, (n, S), or of a memory model P[M | …], (n, |M|).
-    `sizes` of its training, validation and test part sum to n.
+    `sizes` of its parts `train`, `validation` and `test` sum to n; each is a task too, as in `task.train.tokens`.
     """
 
     tokens: Tensor
@@ -40,6 +40,15 @@ class Task(NamedTuple):
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
         """Training, validation and test part of what has one entry for each sequence."""
         return values.split(self.sizes)
+
+    def part(self, k: int) -> Self:
+        """The k-th part alone: its tokens, labels and posteriors."""
+        values = {name: self.split(getattr(self, name))[k] for name in ("tokens", "labels", "posteriors")}
+        return self._replace(**values, sizes=tuple(n * (i == k) for i, n in enumerate(self.sizes)))
+
+    train = property(lambda self: self.part(0))
+    validation = property(lambda self: self.part(1))
+    test = property(lambda self: self.part(2))
 
     def has_labels_of_mu(self) -> bool:
         """Whether the labels are those of μ, where μᵀ(posterior) ≥ 0: of others, what theory builds says nothing."""

@@ -140,7 +140,7 @@ def entropy_of_frequencies(model: HMM | MemoryHMM, length: int) -> float:
 @Measurement("majority_rate", "redraws", phase="exact model")
 def balance(task: Task) -> dict:
     """The share of the more frequent test label, and how often μ was drawn again."""
-    share = task.split(task.labels)[2].double().mean().item()
+    share = task.test.labels.double().mean().item()
     return dict(majority_rate=max(share, 1 - share), redraws=task.redraws)
 
 

@@ -147,7 +147,7 @@ def swapped_beliefs(
     belief reweighted by the nearest weights c.
     """
     reader, generator = as_reader(network), as_generator(seeds["evaluation"])
-    (_, prompt, head), masked_model, tokens = tuned, bert.as_network(reader.module), task.split(task.tokens)[2]
+    (_, prompt, head), masked_model, tokens = tuned, bert.as_network(reader.module), task.test.tokens
     (train, _, test), embedded = beliefs, reader.embed(tokens, prompt)
     states = [tuning.all_hidden_at_mask(network, task.tokens, each) for each in (None, prompt)]
     weights = fit_readout(train[:FITTED], prompted[0][:FITTED], model.emission, "emission", True, seeds["evaluation"])

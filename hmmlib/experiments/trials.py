@@ -258,8 +258,8 @@ class Trial:
     @cached_property
     def tuned(self) -> Tuned:
         """What is tuned on the network by the spec's tuner, and the head tuned with it."""
-        (tokens, *_), (truth, *_) = self.task.split(self.task.tokens), self.task.split(self.task.labels)
-        spec, how = self.spec, (tokens, truth, self.spec.tuning(), self.seeds["tuning"])
+        spec, train = self.spec, self.task.train
+        how = train.tokens, train.labels, spec.tuning(), self.seeds["tuning"]
         if self.parts.tuner:
             tuned = self.parts.tuner(readers.as_reader(self.network), *how, self.before_step)
             return of_type("what Parts.tuner gives", tuned, Tuned)

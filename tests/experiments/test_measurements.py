@@ -253,7 +253,7 @@ def test_exact_trialing_is_a_rung_on_a_task_of_its_own():
     task = draw_task(model, sizes["length"], (sizes["train"], 0, sizes["test"]), 3, "before")
     found = measurements.exact_trial(4, 3, "smoke")
     assert found == tune_on_exact_outputs(model, task, masked_token_probs(model, task.tokens)[:, 0], plan, 3)
-    labels = task.split(task.labels)[2].double().mean().item()
+    labels = task.test.labels.double().mean().item()
     assert (found.majority, found.n_states, found.seed) == (max(labels, 1 - labels), 4, 3)
     assert (found.theorem_3_3.accuracy_decided, found.refusal) == (1, "")
     refused = measurements.exact_trial(12, 0, "smoke")  # more states than tokens

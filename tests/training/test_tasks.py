@@ -80,7 +80,10 @@ def test_labels_are_those_of_the_posterior_by_enumeration(law, make):
         clear = abs(scores) > 1e-12
         np.testing.assert_array_equal(task.labels.numpy()[clear], scores[clear] > 0)
         assert task.redraws == REDRAWS or 0 < task.labels[:10].sum() < 10
-        assert [len(part) for part in task.split(task.labels)] == [10, 4, 6]
+        parts = task.train, task.validation, task.test
+        assert [part.sizes for part in parts] == [(10, 0, 0), (0, 4, 0), (0, 0, 6)]
+        for name in ("tokens", "labels", "posteriors"):
+            assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(task, name))
 
 
 @pytest.mark.parametrize("model", [random_hmm(4, 6, 2), random_memory_hmm(3, 4, 6, 2)])
