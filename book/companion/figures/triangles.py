@@ -18,6 +18,7 @@ TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 TOKENS = ("token 0", "token 1", "token 2")
 COLUMN = dict(textcoords="offset points", fontweight="bold", bbox=dict(fc="white", ec="none", alpha=0.7, pad=0.5))
 """How the name of a column of W stands beside its cross."""
+CROSSES = "state known: columns of W"
 
 
 def draw_triangle(axes: Axes, title: str, corners: Sequence[str] = TOKENS, size: float = TYPE) -> None:
@@ -60,7 +61,7 @@ def draw_head(axes: Axes, head, colour: str = HEAD, style: str = "--", label: st
 
 def simplex(
     points: np.ndarray, labels: Sequence[bool], columns: np.ndarray, head: np.ndarray, names: Sequence[str] = (),
-    corners: Sequence[str] = TOKENS, crosses: str = "columns of W",
+    corners: Sequence[str] = TOKENS, crosses: str = CROSSES,
 ) -> Figure:  # fmt: skip
     """Distributions over three tokens as points of a triangle, and the line b·p = 0 of a `head` with weights b, (3,).
 
@@ -102,7 +103,7 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
     star = _deepest(alike, np.array(joined[:3])) if (len(joined), len(corners)) == (4, 1) else middle
     look = dict(color=LABEL_0, markeredgecolor=INK, markersize=11, zorder=4)
     for where in (axes, detail):
-        where.plot(*star, "*", **look, label="label 0 inside label 1")
+        where.plot(*star, "*", **look, label="a text of label 0")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
     low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
@@ -129,7 +130,7 @@ def simplex_with_prompt(
     for axes, (title, points) in zip((before, behind), panels.items(), strict=True):
         draw_triangle(axes, title, size=SMALL)
         draw_points(axes, points, labels)
-        axes.scatter(*spots.T, marker="x", color=INK, s=44, label="columns of W")
+        axes.scatter(*spots.T, marker="x", color=INK, s=44, label=CROSSES)
         for name, spot in zip(names, spots, strict=True):
             axes.annotate(name, spot, (6, 4), **COLUMN)
     left = " and ".join(names[h] for h in essential)
@@ -157,7 +158,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
         axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.2, linewidth=0)
         drawn = np.unique(np.asarray(points).round(3), axis=0) @ TRIANGLE
         axis.scatter(*drawn.T, s=7, color=SOFT, linewidth=0, label="predictions")
-        axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label="columns of W")
+        axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label=CROSSES)
         for name, (x, y) in zip(columns, spots, strict=True):
             side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -4), ha="center", va="top")
             axis.annotate(name, (x, y), **side, **COLUMN)
