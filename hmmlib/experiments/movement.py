@@ -68,8 +68,8 @@ def fit_predictions(
         predicted[name], weights[name] = fit(test), fit.weights
         before_step()
     logs = [part.clamp(min=readouts.LEAST).log() for part in (train[:FITTED], test, train_g0[:FITTED], test_g0)]
-    predicted["softmax of p"] = softmax_readout(train[:FITTED], wanted, seed)(test)
-    predicted["softmax of log g0"] = softmax_readout(logs[2], wanted, seed)(logs[3])
+    predicted["softmax of p"] = softmax_readout(train[:FITTED], wanted)(test)
+    predicted["softmax of log g0"] = softmax_readout(logs[2], wanted)(logs[3])
     before_step()
     predicted["any function"] = free_readout(logs[0], wanted, seed)(logs[1])
     return predicted, {name: weights[name] for name in WEIGHED}

@@ -168,18 +168,20 @@ class SoftmaxReadout(NamedTuple):
         return (features.to(self.weights) @ self.weights.mT + self.bias.unsqueeze(-2)).softmax(-1)
 
 
-def softmax_readout(features: Tensor, predictions: Tensor, seed: int = 0, starts: int = KEPT) -> SoftmaxReadout:
+def softmax_readout(features: Tensor, predictions: Tensor) -> SoftmaxReadout:
     """The `SoftmaxReadout` of features (n, d) that is nearest to predictions (n, X), in mean total variation.
 
-    The first of `starts` is zero, the second the identity, which changes nothing where features are the logarithms of
-    predictions; `seed` draws the others.
+    The search begins at zero, at what changes nothing where features are the logarithms of predictions, and at the
+    least cross-entropy, which is convex.
     """
-    features, predictions, generator = features.double(), predictions.double(), as_generator(seed)
-    shape = starts - 1, predictions.shape[1]
-    others = (torch.randn(*shape, *more, generator=generator).double() for more in (features.shape[1:], ()))
-    begin = [torch.cat([torch.zeros_like(other[:1]), other]) for other in others]
-    begin[0][1], begin[1][1] = torch.eye(*begin[0].shape[1:]), 0
-    return SoftmaxReadout(*nearest(lambda *raw: SoftmaxReadout(*raw)(features), begin, predictions))
+    (centre, scale, inputs), predictions = _scaled(features), predictions.double()
+    same = torch.eye(predictions.shape[1], len(centre), dtype=torch.float64)
+    weights, bias = torch.zeros_like(same).requires_grad_(), torch.zeros_like(same[:, 0]).requires_grad_()
+    minimise([weights, bias], lambda: F.cross_entropy(inputs @ weights.mT + bias, predictions))
+    weights, bias = weights.detach(), bias.detach()
+    starts = torch.stack([0 * weights, same * scale, weights]), torch.stack([0 * bias, same @ centre, bias])
+    weights, bias = nearest(lambda *raw: SoftmaxReadout(*raw)(inputs), starts, predictions)
+    return SoftmaxReadout(weights / scale, bias - weights / scale @ centre)
 
 
 def free_readout(inputs: Tensor, predictions: Tensor, seed: int = 0, width: int = 64, steps: int = 1000) -> nn.Module:
