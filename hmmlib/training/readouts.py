@@ -28,10 +28,12 @@ where labels can be separated, and least squares reads rounding where texts are 
 
 POLISH = 300
 """The most steps of L-BFGS."""
-STARTS, SCREENED, KEPT, APPROACH, RATE = 16, 100, 4, 400, 0.1
-"""The starts of a search, Adam's steps from each, how many of the nearest go on, their steps, and Adam's rate."""
-WIDE, LEAST = 3.0, 1e-6
-"""The standard deviation of the logarithms of weights at a start, and the least entry whose logarithm is taken."""
+STARTS, SCREENED, TEXTS, KEPT, APPROACH, RATE = 64, 100, 500, 8, 300, 0.1
+"""The starts of a search, Adam's steps from each and on how many texts, how many of the nearest go on, their steps on
+all texts, and Adam's rate."""
+WIDE, LEAST = (3.0, 5.0, 8.0, 12.0), 1e-6
+"""The standard deviations of the logarithms of weights, of every fourth start each: where beliefs are nearly certain
+only weights that lie far apart change anything. And the least entry whose logarithm is taken."""
 
 
 class Readout(NamedTuple):
@@ -85,27 +87,28 @@ Parameters = list[Tensor]
 """What gradients move: tensors whose first axis counts the starts of a search."""
 
 
-def nearest(predict: Callable[..., Tensor], starts: Parameters, wanted: Tensor) -> Parameters:
+def nearest(predict: Callable[..., Tensor], starts: Parameters, inputs: Tensor, wanted: Tensor) -> Parameters:
     """Of all that a search passes, the parameters whose predictions are nearest to those wanted, (n, X).
 
-    `predict(*parameters)` gives predictions (starts, n, X). The distance is the mean total variation. Adam goes down it
-    from every start; after SCREENED steps the nearest KEPT go on.
+    `predict(inputs, *parameters)` gives predictions (starts, n, X). The distance is the mean total variation. Adam goes
+    down it from every start, on the first TEXTS; after SCREENED steps the nearest KEPT go on, and the first start.
     """
-    parameters, distances = approach(predict, starts, wanted, SCREENED)
+    parameters, distances = approach(predict, starts, inputs[:TEXTS], wanted[:TEXTS], SCREENED)
     kept = distances.argsort()[:KEPT]
-    parameters, distances = approach(predict, [part[kept] for part in parameters], wanted, APPROACH)
+    going_on = [torch.cat([start[:1], part[kept]]) for start, part in zip(starts, parameters, strict=True)]
+    parameters, distances = approach(predict, going_on, inputs, wanted, APPROACH)
     return [part[distances.argmin()] for part in parameters]
 
 
 def approach(
-    predict: Callable[..., Tensor], starts: Parameters, wanted: Tensor, steps: int
+    predict: Callable[..., Tensor], starts: Parameters, inputs: Tensor, wanted: Tensor, steps: int
 ) -> tuple[Parameters, Tensor]:
     """For each start, the nearest that so many steps of Adam pass, and its distance."""
     parameters = [part.clone().requires_grad_() for part in starts]
     best, least = [part.clone() for part in starts], starts[0].new_full((len(starts[0]),), torch.inf)
 
     def distance(_: int) -> Tensor:
-        found = (predict(*parameters) - wanted).abs().sum(2).mean(1) / 2
+        found = (predict(inputs, *parameters) - wanted).abs().sum(2).mean(1) / 2
         nearer = found < least
         least[nearer] = found.detach()[nearer]
         for kept, part in zip(best, parameters, strict=True):
@@ -145,12 +148,13 @@ def fit_readout(
 
     def search(table: Tensor, starts: int, weighed: bool) -> Parameters:
         tables = torch.cat([table[None], draw(starts - 1, *table.shape)])
-        weights = torch.cat([even[None], WIDE * draw(starts - 1, len(even))])
+        wide = torch.tensor(WIDE, dtype=torch.float64).repeat(starts)[: starts - 1, None]
+        weights = torch.cat([even[None], wide * draw(starts - 1, len(even))])
 
-        def predict(table: Tensor, weights: Tensor) -> Tensor:
+        def predict(beliefs: Tensor, table: Tensor, weights: Tensor) -> Tensor:
             return readout(table, weights if weighed else even)(beliefs)
 
-        return nearest(predict, [tables, weights], predictions)
+        return nearest(predict, [tables, weights], beliefs, predictions)
 
     if columns != "emission":
         table, _ = search(table, 2, weighed=False)
@@ -180,7 +184,7 @@ def softmax_readout(features: Tensor, predictions: Tensor) -> SoftmaxReadout:
     minimise([weights, bias], lambda: F.cross_entropy(inputs @ weights.mT + bias, predictions))
     weights, bias = weights.detach(), bias.detach()
     starts = torch.stack([0 * weights, same * scale, weights]), torch.stack([0 * bias, same @ centre, bias])
-    weights, bias = nearest(lambda *raw: SoftmaxReadout(*raw)(inputs), starts, predictions)
+    weights, bias = nearest(lambda inputs, *raw: SoftmaxReadout(*raw)(inputs), starts, inputs, predictions)
     return SoftmaxReadout(weights / scale, bias - weights / scale @ centre)
 
 
