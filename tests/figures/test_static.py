@@ -126,8 +126,8 @@ def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
     assert isinstance(refuted, Impossible)
     panels = {"without": shares, "with": np.vstack([shares[:4], np.zeros(3)])}
     figure = triangles.simplex_with_prompt(panels, labels, np.eye(3), "abc", [0, 1], [1.0, -1.0, 0.0], refuted)
-    before, detail, behind, _ = map(points, figure.axes)
-    star, outline = "a text of label 0", max((line.get_xydata() for line in figure.axes[1].lines), key=len)
+    before, behind, detail, _ = map(points, figure.axes)
+    star, outline = "a text of label 0", max((line.get_xydata() for line in figure.axes[2].lines), key=len)
     close([before[star][0], detail[star][0]], [inside @ TRIANGLE] * 2)
     close(np.unique(outline.round(9), axis=0), np.unique((corners @ TRIANGLE).round(9), axis=0))
     assert star not in behind

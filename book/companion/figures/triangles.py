@@ -18,7 +18,7 @@ TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 TOKENS = ("token 0", "token 1", "token 2")
 COLUMN = dict(textcoords="offset points", fontweight="bold", bbox=dict(fc="white", ec="none", alpha=0.7, pad=0.5))
 """How the name of a column of W stands beside its cross."""
-CROSSES = "state known: columns of W"
+CROSSES = "one state alone"
 
 
 def draw_triangle(axes: Axes, title: str, corners: Sequence[str] = TOKENS, size: float = TYPE) -> None:
@@ -122,10 +122,10 @@ def simplex_with_prompt(
     out. `labels` are those of the inputs, (n,). The columns of W, (3, S), are crosses with `names`; the segment or
     triangle of the `essential` ones is shaded in the second panel, which also has the line b·p = 0 of the `head`,
     (3,). `refuted` is the proof that no head fits the first panel: a mixture of points of either label that is the
-    same point. A panel beside it enlarges them: they are joined, and the point is a star.
+    same point. A panel below it enlarges them: they are joined, and the point is a star.
     """
     spots = np.asarray(columns).T @ TRIANGLE
-    figure, ((before, detail), (behind, free)) = plt.subplots(2, 2, figsize=(5.4, 4.9))
+    figure, ((before, behind), (detail, free)) = plt.subplots(2, 2, figsize=(5.4, 4.9))
     _draw_refutation(before, detail, np.asarray(next(iter(panels.values()))) @ TRIANGLE, np.asarray(labels), refuted)
     for axes, (title, points) in zip((before, behind), panels.items(), strict=True):
         draw_triangle(axes, title, size=SMALL)
