@@ -5,14 +5,18 @@ import dataclasses
 import re
 
 import api_reference as reference
+import pytest
+import torch
 import yaml
 from built_book import ROOT
 from companion.evidence.statements import STATEMENTS
 from companion.figures.figure_3 import LEFT, RIGHT
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
+from record import SLOW
 
 import hmmlib
+from hmmlib.experiments.labels import LABEL_RULES, draw_mu, draw_task
 from hmmlib.experiments.results import published
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import BEYOND
@@ -72,6 +76,33 @@ def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
         sizes = f"{one.layers} layer{'s' * (one.layers > 1)}, {one.width} wide | tasks of {one.task_length} tokens"
         texts = f"pretraining on {one.steps} batches of {one.batch} sequences of {one.length}"
         assert f"| `{name}` | {sizes}, {texts} |" in PAGES
+
+
+@pytest.mark.parametrize(("letter", "n"), [("H", 4), ("H", 10), ("H", 30), ("M", 2), ("M", 7)][: 5 if SLOW else 1])
+def test_as_many_draws_of_a_task_have_one_class_as_the_protocol_says(letter, n):
+    cells = []
+    for places in ("distinct", "repeated"):
+        alike = 0
+        for k in range(20):
+            model = hmmlib.random_hmm(n, 10, k) if letter == "H" else hmmlib.random_memory_hmm(n, 4, 10, k)
+            beliefs, draw = draw_task(model, 129, (1000, 0, 0), k).posteriors, torch.Generator().manual_seed(k)
+            labels = beliefs @ torch.stack([draw_mu(n, draw, places) for _ in range(200)]).to(beliefs).T >= 0
+            alike += (labels.all(0) | ~labels.any(0)).sum().item()
+        cells.append(f"{alike / 4000:.0%}")
+    assert f"| $\\lvert\\mathcal {letter}\\rvert = {n}$ | {' | '.join(cells)} |\n" in PROTOCOL
+
+
+def test_labels_of_the_scripts_are_as_near_to_those_of_section_3_1_as_the_protocol_says():
+    apart, other = [], 0
+    for n, k in ((n, k) for n in ((4, 8, 10, 15, 25, 30) if SLOW else (4,)) for k in range(20)):
+        model = hmmlib.random_hmm(n, 10, k)
+        task = draw_task(model, 129, (1000, 0, 0), k, "before")
+        stepped = LABEL_RULES["stepped"].posterior(model, task.tokens[:, 1:])
+        apart.append((stepped - task.posteriors).abs().sum(1).max().item() / 2)
+        other += ((stepped.to(task.mu) @ task.mu >= 0) != task.labels).sum().item()
+    assert "at most 0.022 apart in total variation, in 120 random models with 1000 texts each" in PROTOCOL
+    assert max(apart) < 0.0225
+    assert other < len(apart)  # one label in 1000
 
 
 def test_references_are_numbered_as_the_papers_and_the_companion_is_cited_as_its_metadata_are():
