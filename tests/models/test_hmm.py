@@ -14,11 +14,7 @@ from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import MASK
 
-GOOD = {
-    "transition": [[0.9, 0.5], [0.1, 0.5]],
-    "emission": [[0.2, 0.3], [0.3, 0.7], [0.5, 0.0]],
-    "initial": [0.4, 0.6],
-}
+GOOD = {"transition": [[0.9, 0.5], [0.1, 0.5]], "emission": [[0.2, 0.3], [0.3, 0.7], [0.5, 0.0]], "initial": [0.4, 0.6]}
 TABLE = np.stack([GOOD["emission"], GOOD["emission"]], 1)
 ROWS, FROM_ROWS = r"off by 0.4; its rows do\. ", r".* HMM\.from_rows\("
 

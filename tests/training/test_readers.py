@@ -18,11 +18,7 @@ from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_pr
 from hmmlib.validation import MASK
 
 TEXTS = torch.tensor([[MASK, 0, 1, 2, 3, 0], [2, MASK, 1, 1, PAD, PAD], [3, 2, MASK, PAD, PAD, PAD]])
-IDS = [
-    [CLS, MASK_ID, 7, 31, 12, 9, 7, SEP],
-    [CLS, 12, MASK_ID, 31, 31, SEP, 0, 0],
-    [CLS, 9, 12, MASK_ID, SEP, 0, 0, 0],
-]
+IDS = [[CLS, MASK_ID, 7, 31, 12, 9, 7, SEP], [CLS, 12, MASK_ID, 31, 31, SEP, 0, 0], [CLS, 9, 12, MASK_ID, SEP, 0, 0, 0]]
 """The same texts written out with TOKENS; 0 is that of PAD."""
 CAUSAL = ["GPT2LMHeadModel", "LlamaForCausalLM"]
 CLOSE = dict(rtol=1e-4, atol=1e-5)
