@@ -68,9 +68,6 @@ def test_lift_repeats_the_entries_that_states_look_up_and_unlift_takes_means_of_
     np.testing.assert_allclose(model.unlift(lifted), torch.stack(means, -1), atol=1e-14)
 
 
-# Draws
-
-
 @pytest.mark.parametrize("model", [random_hmm(4, 6, 0), sparse_memory_hmm(3, 4, 5, 0, n_cells=2)])
 def test_samples_have_the_stated_shapes_and_types(model):
     drawn = model.sample(7, 5, seed=3)
@@ -124,9 +121,6 @@ def test_what_has_probability_zero_is_not_drawn_even_by_the_extremes_of_uniform_
     monkeypatch.setattr(torch, "rand", lambda *shape, out, **options: out.fill_(uniform))
     tokens, states, _ = model.sample(2, 3, 0)
     assert {*tokens.flatten().tolist(), *states.flatten().tolist()} == {1 if uniform == 0 else 3}
-
-
-# Stationary laws of chains whose rates lie far apart; of others, tests/properties/test_properties_models.py
 
 
 def exactly_stationary(transition: torch.Tensor) -> list[Fraction]:
