@@ -60,6 +60,26 @@ BAD = {
 }
 OTHER_WORDS = {"mu": "labels|mu", "generator": "seed", "posteriors": "posteriors|belief", "device": "device|machine"}
 """Arguments that a message may call by another name, as patterns."""
+EYE, HALF, SINGLE = np.eye(2), [0.5, 0.5], PLAIN.to(dtype=torch.float32)
+ENTERED_NO_MORE = hmmlib.HMM([HALF, HALF], [[0.9, 0.2], [0.1, 0.8]], [1.0, 0.0])
+UNFITTING = {
+    "transition, its rows do, HMM.from_rows": lambda: hmmlib.HMM([[0.9, 0.1], HALF], EYE, HALF),
+    "transition, sum to 1 within 1e-09, 2e-09": lambda: hmmlib.HMM([[0.9, 0.5], [0.1 + 2e-9, 0.5]], EYE, HALF),
+    "one dtype and one device, float32": lambda: hmmlib.HMM(EYE, EYE, np.float32(HALF)),
+    "transition, shape (3 3)": lambda: hmmlib.HMM(EYE, EYE, [0.5, 0.5, 0.0]),
+    "memory, 2 values": lambda: hmmlib.MemoryHMM(EYE, np.full((2, 2, 2), 0.5), HALF, [0.5, 0.5, 0.0]),
+    "n_tokens, 3 or more, 2": lambda: hmmlib.non_degenerate_hmm(3, 2, 0),
+    "n_essential, 1 to 3, 4": lambda: hmmlib.essential_hmm(3, 4, 4, 0),
+    "probs, 4, (2 5)": lambda: LINEAR(torch.ones(2, 5)),
+    "model, HMM": lambda: hmmlib.theorem_3_3(MEMORY, [1.0, -1.0]),
+    "prompt, finite, float32": lambda: hmmlib.masked_token_probs(SINGLE, [[0, 1]], [1e300, 0, 0]),
+    "embeddings, so small, float32": lambda: hmmlib.masked_token_probs_from_embeddings(
+        SINGLE, np.full((1, 2, 3), 1e-50)
+    ),
+    "store, must name a folder": lambda: hmmlib.load_results("smoke", ""),
+    "Lemma C.2 divides by P[H_0], which is zero": lambda: hmmlib.lemma_c_2(ENTERED_NO_MORE, torch.ones(2)),
+}
+"""Arguments that do not fit each other, by the words of the refusal."""
 
 
 def spoiled(good, value):
@@ -88,28 +108,6 @@ def test_a_bad_argument_is_refused_by_name(name):
             if not re.search(rf"(?<!\w)({OTHER_WORDS.get(argument, argument)})(?!\w)", str(error)):
                 problems.append(f"{argument}={value!r}: {error}")
     assert not problems, "\n".join(problems)
-
-
-EYE, HALF, SINGLE = np.eye(2), [0.5, 0.5], PLAIN.to(dtype=torch.float32)
-ENTERED_NO_MORE = hmmlib.HMM([HALF, HALF], [[0.9, 0.2], [0.1, 0.8]], [1.0, 0.0])
-UNFITTING = {
-    "transition, its rows do, HMM.from_rows": lambda: hmmlib.HMM([[0.9, 0.1], HALF], EYE, HALF),
-    "transition, sum to 1 within 1e-09, 2e-09": lambda: hmmlib.HMM([[0.9, 0.5], [0.1 + 2e-9, 0.5]], EYE, HALF),
-    "one dtype and one device, float32": lambda: hmmlib.HMM(EYE, EYE, np.float32(HALF)),
-    "transition, shape (3 3)": lambda: hmmlib.HMM(EYE, EYE, [0.5, 0.5, 0.0]),
-    "memory, 2 values": lambda: hmmlib.MemoryHMM(EYE, np.full((2, 2, 2), 0.5), HALF, [0.5, 0.5, 0.0]),
-    "n_tokens, 3 or more, 2": lambda: hmmlib.non_degenerate_hmm(3, 2, 0),
-    "n_essential, 1 to 3, 4": lambda: hmmlib.essential_hmm(3, 4, 4, 0),
-    "probs, 4, (2 5)": lambda: LINEAR(torch.ones(2, 5)),
-    "model, HMM": lambda: hmmlib.theorem_3_3(MEMORY, [1.0, -1.0]),
-    "prompt, finite, float32": lambda: hmmlib.masked_token_probs(SINGLE, [[0, 1]], [1e300, 0, 0]),
-    "embeddings, so small, float32": lambda: hmmlib.masked_token_probs_from_embeddings(
-        SINGLE, np.full((1, 2, 3), 1e-50)
-    ),
-    "store, must name a folder": lambda: hmmlib.load_results("smoke", ""),
-    "Lemma C.2 divides by P[H_0], which is zero": lambda: hmmlib.lemma_c_2(ENTERED_NO_MORE, torch.ones(2)),
-}
-"""Arguments that do not fit each other, by the words of the refusal."""
 
 
 @pytest.mark.parametrize("words", UNFITTING)

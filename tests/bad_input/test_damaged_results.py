@@ -18,6 +18,55 @@ from hmmlib.experiments.store import STORE, load_result, load_results, save_resu
 from hmmlib.experiments.trials import ORIGINAL
 
 pytestmark = pytest.mark.outside
+OF_PARTS = ["environment", "fit_distances", "fit_distances_without_prompt", "fit_labels", "fit_weights", "openness"]
+VANILLA = {
+    **{key: [{}] for key in OF_PARTS},
+    **{key: [{"layer 1": {}}] for key in ("label_follows", "label_follows_encoding", "probe_reads")},
+    **{key: [-1.0] for key in ("frequency_loss", "solvable.head.error", "readout_distances.free.all")},
+    **{key: [None] for key in ("untrained_prompt_accuracy", "ladder_head_accuracy")},
+    "head_accuracy": [61.7, "0.9", True, 0.9005, None],
+    "exact_attention_accuracy": [1 / 3],
+    "built_head_accuracy": [-0.1, 0.1234],
+    "validation_head_accuracy": [0.751, None],
+    "prompt_accuracy": [None, 0.12345],
+    "majority_rate": [0.49, 0.6005],
+    "redraws": [21, -1, 0.5, 10**400],
+    "best_loss": [3.0, None],
+    "network_loss": [-1.0, 0.0],
+    "divergence": [-0.1, "small"],
+    "backbone": ["unknown", "45454a3a7edc5eb1\n", "45454a3a7edc5eb1" * 2],
+    "seeds": [{}, {"model": 1}],
+    "seconds": [{}, {"pretraining": 1.0}],
+    "seconds.pretraining": [-1.0, 1e300, None],
+    "seconds.cuts": [...],
+    "environment.threads": [0],
+    "environment.precision": ["float64"],
+    "environment.device": ["", "cpu\n", ...],
+    "environment.machine": ["\ud800"],
+    "environment.date": ["2026-02-30", "２０２６-01-01"],
+    "environment.library": ["0.2"],
+    "environment.commit": ["", ...],
+    "environment.two\nlines": [1],
+    "environment.rain measured": ["2026-01-31, commit None, library 0123456789abcdef"],
+    "environment.probes measured": ["yesterday", "2026-01-31, commit 0123456789ab, library 0123456789ABCDEF"],
+    "exact_prompt_accuracy": [1.5],
+    "text_kinds.clear": [1.5, 0.0, ...],
+    "text_kinds.weighed": [0.0],
+    "text_kinds.spread": [1.0],
+    "accuracies_by_kind.head.all": [0.001, None],
+    "accuracies_by_kind.prompt.all": [0.001],
+    "readout_labels.wild": [{}],
+    "plain_distances.unchanged.all": [1.1],
+    "control_distances.untrained.unchanged": [None],
+    "votes.weighed": [2.5, 0],
+    "votes.weighed, right": [-1, 10**6],
+    "prompt_cuts.none.distance": ["0"],
+    "probes.belief.layer 1": [1.1],
+    "certified.tuned head.certified but wrong": [0.0005, 1.0],
+    "on_the_way": [{"401": {}}, {"400": {"head": 0.5, "prompt": 0.5}}],
+}
+"""What no trial of a vanilla model gives: values of each number by its path; `...` stands for none."""
+NONE_OF_MEMORY = ("prompt_accuracy", "ladder_head_accuracy", "built_prompt_accuracy", "exact_prompt_accuracy")
 
 
 def first(folder: str, *tables: str, n_memory: int = 1) -> Path:
@@ -107,55 +156,6 @@ def stored(content: dict, folder: Path) -> Path:
     return path
 
 
-OF_PARTS = ["environment", "fit_distances", "fit_distances_without_prompt", "fit_labels", "fit_weights", "openness"]
-VANILLA = {
-    **{key: [{}] for key in OF_PARTS},
-    **{key: [{"layer 1": {}}] for key in ("label_follows", "label_follows_encoding", "probe_reads")},
-    **{key: [-1.0] for key in ("frequency_loss", "solvable.head.error", "readout_distances.free.all")},
-    **{key: [None] for key in ("untrained_prompt_accuracy", "ladder_head_accuracy")},
-    "head_accuracy": [61.7, "0.9", True, 0.9005, None],
-    "exact_attention_accuracy": [1 / 3],
-    "built_head_accuracy": [-0.1, 0.1234],
-    "validation_head_accuracy": [0.751, None],
-    "prompt_accuracy": [None, 0.12345],
-    "majority_rate": [0.49, 0.6005],
-    "redraws": [21, -1, 0.5, 10**400],
-    "best_loss": [3.0, None],
-    "network_loss": [-1.0, 0.0],
-    "divergence": [-0.1, "small"],
-    "backbone": ["unknown", "45454a3a7edc5eb1\n", "45454a3a7edc5eb1" * 2],
-    "seeds": [{}, {"model": 1}],
-    "seconds": [{}, {"pretraining": 1.0}],
-    "seconds.pretraining": [-1.0, 1e300, None],
-    "seconds.cuts": [...],
-    "environment.threads": [0],
-    "environment.precision": ["float64"],
-    "environment.device": ["", "cpu\n", ...],
-    "environment.machine": ["\ud800"],
-    "environment.date": ["2026-02-30", "２０２６-01-01"],
-    "environment.library": ["0.2"],
-    "environment.commit": ["", ...],
-    "environment.two\nlines": [1],
-    "environment.rain measured": ["2026-01-31, commit None, library 0123456789abcdef"],
-    "environment.probes measured": ["yesterday", "2026-01-31, commit 0123456789ab, library 0123456789ABCDEF"],
-    "exact_prompt_accuracy": [1.5],
-    "text_kinds.clear": [1.5, 0.0, ...],
-    "text_kinds.weighed": [0.0],
-    "text_kinds.spread": [1.0],
-    "accuracies_by_kind.head.all": [0.001, None],
-    "accuracies_by_kind.prompt.all": [0.001],
-    "readout_labels.wild": [{}],
-    "plain_distances.unchanged.all": [1.1],
-    "control_distances.untrained.unchanged": [None],
-    "votes.weighed": [2.5, 0],
-    "votes.weighed, right": [-1, 10**6],
-    "prompt_cuts.none.distance": ["0"],
-    "probes.belief.layer 1": [1.1],
-    "certified.tuned head.certified but wrong": [0.0005, 1.0],
-    "on_the_way": [{"401": {}}, {"400": {"head": 0.5, "prompt": 0.5}}],
-}
-"""What no trial of a vanilla model gives: values of each number by its path; `...` stands for none."""
-NONE_OF_MEMORY = ("prompt_accuracy", "ladder_head_accuracy", "built_prompt_accuracy", "exact_prompt_accuracy")
 IMPOSSIBLE = [(FULL, path, value) for path, values in VANILLA.items() for value in values]
 IMPOSSIBLE += [(MEMORY, path, 0.9) for path in NONE_OF_MEMORY]
 IDS = [f"{path!r}: {str(value)[:60]!r}" for _, path, value in IMPOSSIBLE]

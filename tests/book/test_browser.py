@@ -23,6 +23,31 @@ SCREENSHOTS = ROOT / "build" / "screenshots"
 SCROLLS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => !e.closest('details:not([open])')
   && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 2)
   .map(e => e.tagName + ': ' + e.innerText.slice(0, 80))"""
+BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title>
+<body class="bd-article" style="margin:0; background:#111"><main>
+<h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
+<p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span>
+<mjx-container><svg width="0"></svg>w</mjx-container>
+<mjx-container style="color:#222"><svg width="9" height="9"><use href="#none"></use></svg></mjx-container>
+<mjx-container style="color:#eee"><svg width="9" height="9"><g data-mml-node="merror"></g></svg></mjx-container>
+<div id="wide" style="width:3000px">wide</div><div style="overflow:hidden; width:99px"><table><tr><td>
+<div style="width:400px">cut</div></table></div><div style="overflow-x:auto; width:99px" tabindex="0"><table><tr><td>
+<div style="width:400px">scrolls</div></table></div><img src="missing.png"><svg width="20" height="20"></svg>
+<p style="color:#333">hard to read</p><a href="#wide"></a><input type="range">
+<script>console.warn("careful"); fetch("http://127.0.0.2:9/"); undefined.x</script></main></body></html>"""
+LANDED = """async id => {
+  for (let still = 0, last = NaN; still < 12; still = scrollY === last ? still + 1 : 0, last = scrollY)
+    await new Promise(requestAnimationFrame);
+  const target = document.getElementById(id), box = target.getBoundingClientRect();
+  if (!(box.top >= -1 && box.top < innerHeight - 4)) return `its top is at ${box.top} of ${innerHeight}`;
+  const x = Math.min(Math.max(box.left + 6, 6), innerWidth - 6), y = Math.max(box.top, 0) + 3;
+  const hit = document.elementFromPoint(x, y);
+  return hit && (hit.contains(target) || target.contains(hit)) ? '' : `${hit?.outerHTML.slice(0, 80)} lies upon it`;
+}"""
+HERE = "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
+CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].filter(e => e.checkVisibility()
+  && !e.closest('mjx-container *, svg *') && /auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX)
+  && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
 def cases() -> list:
@@ -45,20 +70,6 @@ def test_a_page_has_no_fault_on_a_phone_no_barrier_and_on_a_desktop_nothing_to_s
     wrong = faults(page) + (page.evaluate(SCROLLS) if width == 1280 else [])
     wrong += barriers(page) if SLOW or width == 390 else []
     assert not [*wrong, *watched.wrong]
-
-
-BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title>
-<body class="bd-article" style="margin:0; background:#111"><main>
-<h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
-<p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span>
-<mjx-container><svg width="0"></svg>w</mjx-container>
-<mjx-container style="color:#222"><svg width="9" height="9"><use href="#none"></use></svg></mjx-container>
-<mjx-container style="color:#eee"><svg width="9" height="9"><g data-mml-node="merror"></g></svg></mjx-container>
-<div id="wide" style="width:3000px">wide</div><div style="overflow:hidden; width:99px"><table><tr><td>
-<div style="width:400px">cut</div></table></div><div style="overflow-x:auto; width:99px" tabindex="0"><table><tr><td>
-<div style="width:400px">scrolls</div></table></div><img src="missing.png"><svg width="20" height="20"></svg>
-<p style="color:#333">hard to read</p><a href="#wide"></a><input type="range">
-<script>console.warn("careful"); fetch("http://127.0.0.2:9/"); undefined.x</script></main></body></html>"""
 
 
 def test_checks_find_faults(view, tmp_path):
@@ -111,22 +122,6 @@ def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, 
     assert rows.evaluate_all("all => all.length && all.every(e => e.checkVisibility())")
 
 
-# Links and search
-
-LANDED = """async id => {
-  for (let still = 0, last = NaN; still < 12; still = scrollY === last ? still + 1 : 0, last = scrollY)
-    await new Promise(requestAnimationFrame);
-  const target = document.getElementById(id), box = target.getBoundingClientRect();
-  if (!(box.top >= -1 && box.top < innerHeight - 4)) return `its top is at ${box.top} of ${innerHeight}`;
-  const x = Math.min(Math.max(box.left + 6, 6), innerWidth - 6), y = Math.max(box.top, 0) + 3;
-  const hit = document.elementFromPoint(x, y);
-  return hit && (hit.contains(target) || target.contains(hit)) ? '' : `${hit?.outerHTML.slice(0, 80)} lies upon it`;
-}"""
-
-
-HERE = "all => all.filter(a => a.checkVisibility() && a.host === location.host).map(a => a.getAttribute('href'))"
-
-
 def test_links_land_in_view(view):
     """The first and the last link of a page on a phone."""
     watched, name = view(390), "notebooks/3-hmm.html"
@@ -166,11 +161,6 @@ def test_search_finds_statements_equations_and_words_by_keyboard_too(view):
     page.wait_for_url("**/search.html?q=hidden+state*")
     page.locator("#search-results .search li").first.wait_for()
     page.wait_for_load_state("networkidle")  # the excerpts of the pages found
-
-
-CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].filter(e => e.checkVisibility()
-  && !e.closest('mjx-container *, svg *') && /auto|scroll|hidden|clip/.test(getComputedStyle(e).overflowX)
-  && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
 @pytest.mark.parametrize("name", ["notebooks/3-hmm", pytest.param("book/ledger", marks=slow)])

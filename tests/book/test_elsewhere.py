@@ -28,8 +28,6 @@ from PIL import Image
 
 import notebooks as pipeline
 
-# Colab
-
 ADDRESS = "https://" + "example.invalid/someone/project"
 PYPROJECT = """\
 [build-system]
@@ -42,6 +40,10 @@ version = "0.1.0"
 NEEDS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 THERE = {*sys.stdlib_module_names, *colab.COLAB, "hmmlib", "companion", *(Requirement(one).name for one in NEEDS)}
 READERS = {"open", "read_text", "read_bytes", "read_csv", "read_json", "loadtxt", "imread", "listdir"}
+SVG = (
+    '<?xml version="1.0"?><!DOCTYPE svg><svg xmlns="http://www.w3.org/2000/svg" width="30" height="20">'
+    '<style>.a {fill: #ff0000}</style><rect class="a" width="15" height="20"/></svg>'
+)
 
 
 def test_every_notebook_stands_alone():
@@ -106,14 +108,6 @@ def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_librar
     for refused, words in (["c"], "no such notebook: c; choose from a, b"), (["--folder", "."], "holds other things"):
         code, said = main(*refused)
         assert (code, words in said) == (2, True)
-
-
-# GitHub and nbviewer
-
-SVG = (
-    '<?xml version="1.0"?><!DOCTYPE svg><svg xmlns="http://www.w3.org/2000/svg" width="30" height="20">'
-    '<style>.a {fill: #ff0000}</style><rect class="a" width="15" height="20"/></svg>'
-)
 
 
 @pytest.mark.skipif(executable() is None, reason=ADVICE)

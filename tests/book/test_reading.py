@@ -14,6 +14,14 @@ pytestmark = built_book.needed(chromium=True)
 PHONE = dict(width=390, has_touch=True, is_mobile=True)
 THEOREM = "article a[href$='3-hmm.html#paper-thm-3-3']"  # its mentions on another page than its own
 G = 'article mjx-container [data-mml-node="mi"]:has(> use[href$="-1D43A"])'  # the letter in a formula
+SORTED = {
+    "accuracy": ["9.5% ± 1%", "80% ± 30%", "94.1% ± 2.6%", "100.0% ± 0%", "–"],
+    "time": ["3.00 µs", "10.2 ms", "451 ms", "1.07 s", "2.0 min"],
+    "size": ["−2", "1e-09", "0.5", "51,200,000", "2.41·10¹⁰"],
+    "name": ["10 more words", "Alpha", "alpha, two", "beta", "gamma"],
+    "list": ["8 × 129", "500, 1", "not in 1100 steps", "4000, 400, 1000", ""],
+}
+ORDER = [2, 0, 3, 4, 1]
 
 
 def test_notation_panel(view):
@@ -92,16 +100,6 @@ def test_code_is_shown_at_a_click_and_stays_so_on_the_next_page_and_a_link_opens
     page.evaluate("id => { location.hash = id; }", inside)
     expect(closing).to_have_attribute("open", "")
     assert not watched.wrong
-
-
-SORTED = {
-    "accuracy": ["9.5% ± 1%", "80% ± 30%", "94.1% ± 2.6%", "100.0% ± 0%", "–"],
-    "time": ["3.00 µs", "10.2 ms", "451 ms", "1.07 s", "2.0 min"],
-    "size": ["−2", "1e-09", "0.5", "51,200,000", "2.41·10¹⁰"],
-    "name": ["10 more words", "Alpha", "alpha, two", "beta", "gamma"],
-    "list": ["8 × 129", "500, 1", "not in 1100 steps", "4000, 400, 1000", ""],
-}
-ORDER = [2, 0, 3, 4, 1]
 
 
 def test_a_click_sorts_numbers_as_numbers_and_words_as_words(view, tmp_path):

@@ -25,6 +25,14 @@ REFUSED = {
     "```{note}\nthis\n```": "a notebook can use boxes with colons only",
     "(a-target)=\n## Heading": "a notebook can use boxes with colons only",
 }
+OUTPUT = nbformat.v4.new_output("stream", text="seed 0\n")
+EDITS = [
+    lambda n: n.cells[0].update(source=n.cells[0].source + "!"),
+    lambda n: n.cells.append(nbformat.v4.new_code_cell("1 + 1")),
+    lambda n: n.cells.reverse(),
+    lambda n: n.cells.__setitem__(0, nbformat.v4.new_raw_cell(n.cells[0].source, id=n.cells[0].id)),
+    lambda n: n.cells[-1].update(outputs=[OUTPUT]),
+]
 
 
 def test_what_no_viewer_can_show_is_refused():
@@ -69,16 +77,6 @@ def opened(notebook):
     """What JupyterLab changes in a notebook in which nothing is done."""
     notebook.metadata.kernelspec.display_name = "Python 3 (ipykernel)"
     notebook.cells[2].execution_count = 1
-
-
-OUTPUT = nbformat.v4.new_output("stream", text="seed 0\n")
-EDITS = [
-    lambda n: n.cells[0].update(source=n.cells[0].source + "!"),
-    lambda n: n.cells.append(nbformat.v4.new_code_cell("1 + 1")),
-    lambda n: n.cells.reverse(),
-    lambda n: n.cells.__setitem__(0, nbformat.v4.new_raw_cell(n.cells[0].source, id=n.cells[0].id)),
-    lambda n: n.cells[-1].update(outputs=[OUTPUT]),
-]
 
 
 def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_is(project, capsys):

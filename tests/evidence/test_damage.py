@@ -20,6 +20,8 @@ from hmmlib.theory.heads import AttentionHead, LinearHead
 
 KEPT = [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
 KEPT += [instances.essential_instance]
+ATTEMPTS = ((6, 1), (16, 2), (40, 1))
+"""Instances and seed: most damages show at once, some only in a model with several cells."""
 
 
 @pytest.fixture(autouse=True)
@@ -115,8 +117,6 @@ DAMAGES = [
         lambda f: lambda table, p, signal=None: f(table, p, None if signal is None else signal / 2))),
 ]  # fmt: skip
 DAMAGES = [(name, what, damage) for names, what, damage in DAMAGES for name in names.split(", ")]
-ATTEMPTS = ((6, 1), (16, 2), (40, 1))
-"""Instances and seed: most damages show at once, some only in a model with several cells."""
 
 
 def test_every_statement_is_damaged_and_every_theorem_at_least_twice():

@@ -14,6 +14,14 @@ from damages import instead
 from hmmlib.inference.messages import masked_token_probs_from_embeddings
 from hmmlib.models.hmm import MemoryHMM
 
+no_diagonal = instead(vanilla, "diagonal_b_1", lambda f: lambda model, i: np.ones_like(model.initial))
+not_reversed = instead(rational, "reverse_kernel", lambda f: lambda transition, before, after: transition.T)
+uniform = instead(rational, "stationary", lambda f: lambda a: rational.fractions(np.ones(len(a), int)) / len(a))
+d_c_2 = instead(vanilla, "diagonal_c_2", lambda f: lambda model, u: f(model, u) * model.initial**2)
+blocks_shuffled = instead(memory, "theta_2", lambda f: lambda task: f(task)[::-1])
+asks_for_everything = instead(memory, "key", lambda f: lambda task: (np.ones_like(f(task)[0]), f(task)[1]))
+no_prompt = instead(memory, "prompt", lambda f: lambda task: np.ones_like(f(task)))
+
 
 @pytest.mark.parametrize("name", IDENTITIES)
 def test_identity_is_confirmed(name):
@@ -30,13 +38,6 @@ def first_weight_lost(honest):
     return lambda m, block, kept, mu: honest(m, block, kept, mu * (np.arange(len(mu)) != kept[0]))
 
 
-no_diagonal = instead(vanilla, "diagonal_b_1", lambda f: lambda model, i: np.ones_like(model.initial))
-not_reversed = instead(rational, "reverse_kernel", lambda f: lambda transition, before, after: transition.T)
-uniform = instead(rational, "stationary", lambda f: lambda a: rational.fractions(np.ones(len(a), int)) / len(a))
-d_c_2 = instead(vanilla, "diagonal_c_2", lambda f: lambda model, u: f(model, u) * model.initial**2)
-blocks_shuffled = instead(memory, "theta_2", lambda f: lambda task: f(task)[::-1])
-asks_for_everything = instead(memory, "key", lambda f: lambda task: (np.ones_like(f(task)[0]), f(task)[1]))
-no_prompt = instead(memory, "prompt", lambda f: lambda task: np.ones_like(f(task)))
 DAMAGES = {
     "Proposition 3.4": instead(vanilla, "joint_table", lambda f: dependent_table),
     **dict.fromkeys(("Claim B.1", "Theorem 3.3"), no_diagonal),
@@ -57,9 +58,6 @@ DAMAGES = {
 def test_a_damage_to_what_an_identity_rests_on_is_caught(name, monkeypatch):
     DAMAGES[name](monkeypatch)
     assert confirm(name, points=1, seed=1).failures > 0
-
-
-# What the identities are computed with
 
 
 def drawn(seed):

@@ -72,9 +72,6 @@ def test_theorem_3_3_is_not_blamed_for_rounding():
     assert all(section_3.check_theorem_3_3(seed).residual < 1e-10 for seed in (1833221068, 3303878359))
 
 
-# A verdict that changes
-
-
 def test_a_printed_form_that_came_to_hold_is_no_longer_as_recorded():
     printed = find("Proposition D.1")
     nothing = printed.counterexample()._replace(residual=0.0)
@@ -122,9 +119,6 @@ def test_several_processes_give_what_one_gives():
     assert [entry.name for entry in together] == [s.name for s in STATEMENTS]
     for name in ("Theorem 4.3", "Lemma D.9", "Claim B.1"):
         assert run(find(name), 2, 5) in together
-
-
-# The command
 
 
 @pytest.mark.parametrize(

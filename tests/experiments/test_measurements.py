@@ -21,6 +21,7 @@ from hmmlib.inference.messages import masked_token_probs
 from hmmlib.training import adapters, tuning
 
 SPEC = TrialSpec("smoke", **TINY)
+MINE = replace(SPEC, own="mine")
 
 
 @pytest.fixture
@@ -124,11 +125,6 @@ def test_only_what_a_measurement_needs_is_run_with_device_checkpoint_and_report(
     assert measure(result, ["weights"]).seconds["pretraining"] == result.seconds["pretraining"]
 
 
-# Parts of one's own.
-
-MINE = replace(SPEC, own="mine")
-
-
 def someone_elses(spec, model):
     """A small DistilBERT with random weights and a vocabulary of its own."""
     config = transformers.DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
@@ -200,9 +196,6 @@ def test_all_that_can_be_asked_of_such_a_trial_can_be_stored_and_read(fields, tm
     if spec.tuner == "prefix":
         assert spec.network_hash == SPEC.network_hash
         assert result.probes is None, "only trials that tune a prompt have what is read behind it"
-
-
-# The exact ladder: what is tuned on the exact model, and what the theorems build beside it.
 
 
 def skewed(n_states, seed):

@@ -23,6 +23,19 @@ from hmmlib.experiments.trials import run_trial, trial_seeds
 pytestmark = pytest.mark.outside
 
 SPEC = TrialSpec("smoke", **TINY)
+HOLDER = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(0); print('held', flush=True)"
+REFUSED = ["jaxtyping", "matplotlib", "numba", "pandas", "peft", "platformdirs", "ray", "threadpoolctl"]
+BARE = f"""
+import json, runpy, sys
+sys.modules.update(dict.fromkeys({REFUSED}))  # no import of these finds anything
+sys.argv[1:] = ["trial", "--preset", "smoke", "--n-states", "3", "--store", sys.argv[1], *{CHANGES}]
+try:
+    runpy.run_module("hmmlib", run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    assert not end.code, end.code
+assert not any(sys.modules[name] for name in {REFUSED})
+print(json.dumps([module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "hmmlib"]))
+"""
 
 
 def test_a_result_survives_the_store(result, tmp_path, monkeypatch):
@@ -67,9 +80,6 @@ def test_results_come_ordered_and_what_a_killed_writer_leaves_is_none(result, tm
     path.rename(path.with_name(f".{path.stem}.x.tmp"))
     assert load_results("smoke", tmp_path) == order[1:]
     assert load_results("quick", tmp_path) == []
-
-
-HOLDER = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(0); print('held', flush=True)"
 
 
 def test_one_process_at_a_time_holds_a_claim_and_its_death_gives_it_up(result, tmp_path):
@@ -125,9 +135,6 @@ def test_new_results_are_the_users_and_never_lie_where_the_library_is_installed(
         assert of_store._of_project() == tuple(root / folder for folder in folders)
 
 
-# The committed results.
-
-
 @pytest.mark.parametrize("some", [slice(0, None, 9), pytest.param(slice(None), marks=slow)], ids=["two", "all"])
 def test_a_stored_trial_is_what_its_spec_gives(some):
     """Exact quantities to rounding; what a trained network gives, to what another machine's rounding may change.
@@ -161,23 +168,6 @@ def test_each_committed_file_makes_sense_and_is_saved_to_the_same_bytes_and_none
         quick |= {one.spec} if name.startswith("quick/") else set()
     missing = {*panel_specs("quick", "left", 20), *panel_specs("quick", "right", 5)} - quick
     assert not missing, f"{len(missing)} are missing: python -m hmmlib trial --panel left --missing"
-
-
-# What code made a result, and how little a trial needs.
-
-
-REFUSED = ["jaxtyping", "matplotlib", "numba", "pandas", "peft", "platformdirs", "ray", "threadpoolctl"]
-BARE = f"""
-import json, runpy, sys
-sys.modules.update(dict.fromkeys({REFUSED}))  # no import of these finds anything
-sys.argv[1:] = ["trial", "--preset", "smoke", "--n-states", "3", "--store", sys.argv[1], *{CHANGES}]
-try:
-    runpy.run_module("hmmlib", run_name="__main__", alter_sys=True)
-except SystemExit as end:
-    assert not end.code, end.code
-assert not any(sys.modules[name] for name in {REFUSED})
-print(json.dumps([module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "hmmlib"]))
-"""
 
 
 def test_little_more_than_torch_is_enough_for_a_trial_and_what_it_imports_counts_as_its_source(result, tmp_path):

@@ -98,9 +98,6 @@ def ends_right(project, done: subprocess.CompletedProcess) -> None:
     assert soon(lambda: not relatives(project.mark)), relatives(project.mark)
 
 
-# Kernels that die, and builds that are broken off.
-
-
 def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(project, survived):
     (project.root / "b.act").write_text("import os; os.kill(os.getpid(), 9)")
     done = build(project)

@@ -32,9 +32,6 @@ def results():
     return [run_trial(spec) for spec in SPECS]
 
 
-# Checkpoints: what a kill leaves while one is written, and files that are cut short
-
-
 def test_pretraining_killed_while_it_writes_checkpoints_ends_with_the_same_weights(tmp_path, monkeypatch, survived):
     """A kill before or behind a rename leaves what lies there then, the temporary file cut short in its midst."""
     path, rename = tmp_path / "run" / "one.safetensors", os.replace
@@ -80,9 +77,6 @@ def test_a_checkpoint_cut_short_at_any_length_is_never_believed(tmp_path, surviv
             assert checkpoints.load(path, {}) is None
         assert len(caught) == 2
     survived("checkpoint cut short", 2 * len(newer))
-
-
-# Disks that are full, and files that may be no longer than so many bytes
 
 
 @pytest.mark.parametrize(
@@ -169,9 +163,6 @@ def test_a_result_that_can_be_kept_nowhere_leaves_its_network(results, disk, els
     assert {share for _, share in reports} == {1.0}, "it was pretrained again"
     assert stored(store) == {f"{SPECS[0].hash}.json": numbers(results[0])}
     assert not any((store / "smoke" / ".unfinished").iterdir())
-
-
-# Stores that cannot be written
 
 
 @pytest.mark.parametrize("claims", [False, True], ids=["never used", "used before"])

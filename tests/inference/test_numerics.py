@@ -20,6 +20,13 @@ REMEMBERED = MemoryHMM([[1.0]], FAIR.emission[:, :, None], [1.0], [0.5, 0.5])
 """The same with the memory in the role of the state."""
 LARGE = {"prec": 50, "Emin": -(10**9), "Emax": 10**9}
 """Decimal arithmetic that rounds 1e-50: nothing is subtracted, so that errors stay relative; nothing underflows."""
+LEAKS = [0.0, 0.5, 1e-12, 1e-100]
+CHAINS = {
+    "no zeros in A": lambda rng: leaky((3, 3), rng, [1e-12, 1e-100]),
+    "slow": lambda rng: np.full((3, 3), 1e-12) + (1 - 3e-12) * np.eye(3),
+    "zeros in A": lambda rng: leaky((3, 3), rng, [0.0, 1e-12, 1e-100]),
+}
+TWO_CELLS, embedded = sparse_memory_hmm(3, 4, 4, n_cells=2), messages.masked_token_probs_from_embeddings
 
 
 def in_decimals(model, tokens):
@@ -49,14 +56,6 @@ def leaky(shape, rng, leaks):
     weights = rng.choice(leaks, shape)
     weights[rng.integers(shape[0], size=shape[1:]), *np.indices(shape[1:])] = 1.0
     return weights / weights.sum(0)
-
-
-LEAKS = [0.0, 0.5, 1e-12, 1e-100]
-CHAINS = {
-    "no zeros in A": lambda rng: leaky((3, 3), rng, [1e-12, 1e-100]),
-    "slow": lambda rng: np.full((3, 3), 1e-12) + (1 - 3e-12) * np.eye(3),
-    "zeros in A": lambda rng: leaky((3, 3), rng, [0.0, 1e-12, 1e-100]),
-}
 
 
 @pytest.mark.parametrize("way", ["loops", "torch"])
@@ -107,9 +106,6 @@ def test_the_losing_state_may_win_in_the_end(lengths):
     assert_as_promised(messages.posteriors(FAIR, tokens)[0], states)
     assert_as_promised(messages.memory_posterior(REMEMBERED, tokens)[0], states[0])
     assert messages.possible_given_others(FAIR, tokens).all()  # also what is too unlikely for a float
-
-
-TWO_CELLS, embedded = sparse_memory_hmm(3, 4, 4, n_cells=2), messages.masked_token_probs_from_embeddings
 
 
 @pytest.mark.parametrize(

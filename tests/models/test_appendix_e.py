@@ -8,6 +8,8 @@ from good_calls import GOOD, call, function
 from hmmlib.models import families
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 
+DRAWN = [name for name in GOOD if "seed" in GOOD[name] and function(name).__module__ == families.__name__]
+
 
 def by_its_words(seed, n_states, n_tokens, memory=(), sharp=0.01, permutations=None):
     """A convex combination of permutation matrices, emissions, a start and a prior, in NumPy from the same draws."""
@@ -42,9 +44,6 @@ def parts(model):
     """All parameters of a model, the memory's prior as one column."""
     memory = [model.memory.flatten()] if hasattr(model, "memory") else []
     return [model.transition, model.emission, model.initial, *memory]
-
-
-DRAWN = [name for name in GOOD if "seed" in GOOD[name] and function(name).__module__ == families.__name__]
 
 
 @pytest.mark.parametrize("name", ["random_hmm", "random_memory_hmm", *DRAWN])

@@ -14,11 +14,7 @@ from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import MASK
 
-GOOD = {
-    "transition": [[0.9, 0.5], [0.1, 0.5]],
-    "emission": [[0.2, 0.3], [0.3, 0.7], [0.5, 0.0]],
-    "initial": [0.4, 0.6],
-}
+GOOD = {"transition": [[0.9, 0.5], [0.1, 0.5]], "emission": [[0.2, 0.3], [0.3, 0.7], [0.5, 0.0]], "initial": [0.4, 0.6]}
 TABLE = np.stack([GOOD["emission"], GOOD["emission"]], 1)
 ROWS, FROM_ROWS = r"off by 0.4; its rows do\. ", r".* HMM\.from_rows\("
 
@@ -70,9 +66,6 @@ def test_lift_repeats_the_entries_that_states_look_up_and_unlift_takes_means_of_
     assert torch.equal(model.lift(vectors), vectors[..., at])
     means = [lifted[..., at == k].mean(-1) for k in range(vectors.shape[-1])]
     np.testing.assert_allclose(model.unlift(lifted), torch.stack(means, -1), atol=1e-14)
-
-
-# Draws
 
 
 @pytest.mark.parametrize("model", [random_hmm(4, 6, 0), sparse_memory_hmm(3, 4, 5, 0, n_cells=2)])
@@ -128,9 +121,6 @@ def test_what_has_probability_zero_is_not_drawn_even_by_the_extremes_of_uniform_
     monkeypatch.setattr(torch, "rand", lambda *shape, out, **options: out.fill_(uniform))
     tokens, states, _ = model.sample(2, 3, 0)
     assert {*tokens.flatten().tolist(), *states.flatten().tolist()} == {1 if uniform == 0 else 3}
-
-
-# Stationary laws of chains whose rates lie far apart; of others, tests/properties/test_properties_models.py
 
 
 def exactly_stationary(transition: torch.Tensor) -> list[Fraction]:

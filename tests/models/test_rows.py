@@ -13,6 +13,21 @@ from hmmlib import UnclearOrientation, log_likelihood, random_hmm
 from hmmlib.models.families import dependent_hmm, essential_hmm, regular_hmm, sparse_hmm
 from hmmlib.models.hmm import HMM
 
+ROUND = [[0.0, 0.25, 0.75], [0.75, 0.0, 0.25], [0.25, 0.75, 0.0]]
+LEANS = [[0.5, 0.25, 0.5], [0.25, 0.25, 0.5], [0.25, 0.5, 0.0]]
+EVEN = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
+WIDE = [[0.5, 0.25, 0.5], [0.5, 0.75, 0.5]]
+FLAT, STEEP = [1 / 3] * 3, [0.5, 0.25, 0.25]
+ASKED = {
+    "a transition that goes round": (ROUND, WIDE, STEEP, "transition"),
+    "an emission that goes round": (LEANS, ROUND, STEEP, "emission"),
+    "both": (ROUND, ROUND, STEEP, "transition and emission"),
+    "one of two": (EVEN, ROUND, STEEP, "emission"),
+    "only the start": (EVEN, EVEN, STEEP, "transition and emission"),
+}
+SILENT = [(LEANS, WIDE, FLAT), (EVEN, EVEN, FLAT), (EVEN, WIDE, STEEP), (LEANS, EVEN, STEEP)]
+"""Columns that are none in rows; the same by rows; a symmetric transition, or emission, beside columns."""
+
 
 def assert_the_same_law(rows, model, tolerance=1e-12):
     texts = texts_for(rows, 0)
@@ -124,24 +139,6 @@ def test_gradients_go_through_to_all_three_arrays(beforehand):
     start, table, words = map(torch.as_tensor, drawn_model(4, beforehand=True, zeros=0.0))
     assert HMM.from_rows(start, table, words.clone().requires_grad_()).n_states == len(start)
     assert HMM.from_rows(start, table.clone().requires_grad_(), words).n_states == len(start) + 1
-
-
-# Whether rows or columns were meant
-
-ROUND = [[0.0, 0.25, 0.75], [0.75, 0.0, 0.25], [0.25, 0.75, 0.0]]
-LEANS = [[0.5, 0.25, 0.5], [0.25, 0.25, 0.5], [0.25, 0.5, 0.0]]
-EVEN = [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
-WIDE = [[0.5, 0.25, 0.5], [0.5, 0.75, 0.5]]
-FLAT, STEEP = [1 / 3] * 3, [0.5, 0.25, 0.25]
-ASKED = {
-    "a transition that goes round": (ROUND, WIDE, STEEP, "transition"),
-    "an emission that goes round": (LEANS, ROUND, STEEP, "emission"),
-    "both": (ROUND, ROUND, STEEP, "transition and emission"),
-    "one of two": (EVEN, ROUND, STEEP, "emission"),
-    "only the start": (EVEN, EVEN, STEEP, "transition and emission"),
-}
-SILENT = [(LEANS, WIDE, FLAT), (EVEN, EVEN, FLAT), (EVEN, WIDE, STEEP), (LEANS, EVEN, STEEP)]
-"""Columns that are none in rows; the same by rows; a symmetric transition, or emission, beside columns."""
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32])

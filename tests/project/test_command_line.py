@@ -73,9 +73,6 @@ def test_the_version_and_what_a_result_depends_on(call):
     assert (code, [line.split()[0] for line in out.splitlines()]) == (0, [*environment(backend.pick("cpu"), "single")])
 
 
-# What fails
-
-
 def test_what_cannot_be_run_is_one_line_and_exit_code_1_before_the_work(call, tmp_path, monkeypatch):
     claim = Claim.take(spec := TrialSpec("smoke", 10, 0, 1, **SMALL), tmp_path)
     one_line(call("trial", *SMOKE, tmp_path), f"{describe(spec)} is being run by another process")
@@ -125,9 +122,6 @@ def test_a_damaged_checkpoint_is_put_aside_in_one_line_and_anothers_is_refused(c
     assert (code, err.count("\n")) == (0, 1), err
     assert err.startswith(f"hmmlib: {path} is no whole checkpoint and is passed over: ")
     assert err.endswith(f"; until the run is over it is kept as {path.name}.broken\n")
-
-
-# What is run, and what is handed on
 
 
 def test_one_trial_is_run_once_and_again_on_request_where_another_state_of_the_library_stored_it(call, tmp_path):
@@ -185,9 +179,6 @@ def test_what_is_handed_on(call, tmp_path, monkeypatch):
     workers = {"workers": 3, "on_progress": terminal.trial_once_a_minute}
     for how, expected in zip(hows, (none, every | {"device": "cuda"}, none | workers, every | workers), strict=True):
         assert how.items() >= expected.items()
-
-
-# Where a command is: on a terminal a line that changes, elsewhere a line a minute
 
 
 def test_a_line_once_a_minute_and_none_before_the_first(monkeypatch, capsys):

@@ -18,6 +18,8 @@ import notebooks as pipeline
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com"
 FORK = f"{GITHUB}/first-fork/a.b-c"
+NONE = ["", "me/it", f"{GITHUB}/me", f"{GITHUB}/me/it/tree/main", "https://gitlab.example/me/it", f"{GITHUB}/me/.."]
+NONE += [f"{GITHUB}/OWNER/it", f"{GITHUB}/me/it {GITHUB}/me/it", "git@github.com:me/it.git"]
 
 
 def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda_is_the_same():
@@ -44,9 +46,6 @@ def test_what_a_user_makes_has_a_place_that_git_ignores():
     assert git("ls-files", str(Path(out).parent)) == ["mine/.gitignore"], "a clone has the folder: papermill makes none"
     made = [out, "mine/ledger.json", "mine/results/quick/x.json"]
     assert git("check-ignore", *made) == made
-
-
-# The repository's address: a fork puts its own into every file, by one command
 
 
 def test_no_file_names_another_repository_and_a_fork_leaves_nothing_of_the_old_address(tmp_path, monkeypatch):
@@ -81,10 +80,6 @@ def test_no_file_names_another_repository_and_a_fork_leaves_nothing_of_the_old_a
 )
 def test_every_link_moves_and_no_other_repositorys(text, expected):
     assert address.moved(text, f"{GITHUB}/a/b", f"{GITHUB}/c/d") == (expected or text)
-
-
-NONE = ["", "me/it", f"{GITHUB}/me", f"{GITHUB}/me/it/tree/main", "https://gitlab.example/me/it", f"{GITHUB}/me/.."]
-NONE += [f"{GITHUB}/OWNER/it", f"{GITHUB}/me/it {GITHUB}/me/it", "git@github.com:me/it.git"]
 
 
 @pytest.mark.parametrize("text", NONE)

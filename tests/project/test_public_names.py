@@ -22,6 +22,12 @@ BARE = re.compile(r"(?<!\w)(Tensor|ArrayLike)(?!, '|\w)")
 DTYPES = {"Float": torch.float64, "Int": torch.int64, "Bool": torch.bool}
 PEERS = ("HMM.from_hmmlearn", "HMM.from_dynamax")
 FUNCTIONS = [name for name in GOOD if good_calls.function(name).__module__.startswith(ROOMS) and name not in PEERS]
+LEFT_OUT = {
+    "hmmlib": "torch numpy matplotlib",
+    "hmmlib.theory.theorems": "transformers scipy numba pydantic",
+    "hmmlib.experiments.sweeps, hmmlib.training.bert": "transformers matplotlib ray numba",
+}
+"""What takes up to seconds to import: who does not use it does not wait for it."""
 
 
 def test_every_name_and_what_help_says_to_call_is_there_and_an_unknown_name_is_an_attribute_error():
@@ -37,21 +43,10 @@ def test_every_name_and_what_help_says_to_call_is_there_and_an_unknown_name_is_a
         _ = hmmlib.theorem_9_9
 
 
-LEFT_OUT = {
-    "hmmlib": "torch numpy matplotlib",
-    "hmmlib.theory.theorems": "transformers scipy numba pydantic",
-    "hmmlib.experiments.sweeps, hmmlib.training.bert": "transformers matplotlib ray numba",
-}
-"""What takes up to seconds to import: who does not use it does not wait for it."""
-
-
 def test_imports_bring_no_more_than_they_need():
     steps = [f"import {name}\nprint(*{set(left.split())} & sys.modules.keys())\n" for name, left in LEFT_OUT.items()]
     check = [sys.executable, "-c", "import sys\n" + "".join(steps)]
     assert subprocess.run(check, capture_output=True, text=True, check=True).stdout == "\n\n\n"
-
-
-# Shapes
 
 
 def sizes(name: str, model) -> dict[str, int]:

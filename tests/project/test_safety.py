@@ -21,7 +21,6 @@ from hmmlib.training import checkpoints
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 
-# What the code does not do
 
 RULES = "S102,S301,S302,S307,S403,S506,S602,S604,S605"
 """ruff's, of pickles and their like, of text that is run as code or by a shell, and of YAML that makes objects."""
@@ -33,6 +32,8 @@ DANGERS = [
     *("import shelve", "import marshal as m\nm.loads(a)", "exec(a)", "import joblib", "torch.load(a)"),
     *("import subprocess\nsubprocess.run(a, shell=True)", "import yaml\nyaml.load(a, yaml.Loader)"),
 ]
+OTHER = "0" * 64
+"""The hash of no file."""
 
 
 def dangerous(*folders: Path) -> set[Path]:
@@ -53,9 +54,6 @@ def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
     for number, text in enumerate(DANGERS):
         (tmp_path / f"{number}.py").write_text(f"{text}\n")
     assert dangerous(tmp_path) == {*tmp_path.iterdir()}
-
-
-# Files with a pickle inside
 
 
 class Mark:
@@ -87,9 +85,6 @@ def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write,
     assert not mark.exists(), "it was unpickled"
 
 
-# Who is let in
-
-
 def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_the_book_is_served_on_loopback_alone():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     may = {"publish": {"pages": "write", "id-token": "write"}, "executed": {"contents": "write"}}
@@ -104,12 +99,6 @@ def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_the_book_is_se
         else:
             assert job["steps"][0]["with"] == {"persist-credentials": False}
     assert "-m http.server 8000 --bind 127.0.0.1 " in (ROOT / "Makefile").read_text()
-
-
-# What `make install` takes: on wheels without content, and without network
-
-OTHER = "0" * 64
-"""The hash of no file."""
 
 
 def wheel(folder: Path, name: str, version: str) -> str:

@@ -16,9 +16,6 @@ from hmmlib.models.hmm import MemoryHMM
 SINGLE = torch.float32
 
 
-# What the results are
-
-
 def one_way(number):
     """Which floats are positive, as ones and zeros: a pass over these counts the paths that are possible."""
     return (np.asarray(number) > 0).astype(np.int64)
@@ -124,9 +121,6 @@ def test_cuda_gives_what_the_cpu_gives(case):
         agree(found, answers(model, tokens, here), bound, model.dtype)
     size = messages.log_likelihood(moved, tokens.to("cuda")).cpu()
     agree_in_size(size, messages.log_likelihood(model, tokens), bound)
-
-
-# Embeddings
 
 
 @for_all(case=prompted(), data=st.data())

@@ -29,9 +29,8 @@ from hmmlib.models import sampling
 from hmmlib.models.hmm import HMM, MemoryHMM
 
 EPS = torch.finfo(torch.float64).eps
-
-
-# A memory
+TURNED = np.asfortranarray([[0.25, 0.5], [0.75, 0.5]])
+"""A matrix that is not stored row by row."""
 
 
 def summed(model, found):
@@ -42,10 +41,6 @@ def summed(model, found):
     for cell, axis in enumerate(axes):
         result[f"memory {cell}"] = joint.movedim(axis, 2).flatten(3).sum(-1)[:, 0]
     return result
-
-
-TURNED = np.asfortranarray([[0.25, 0.5], [0.75, 0.5]])
-"""A matrix that is not stored row by row."""
 
 
 @for_all(case=asked(family=memory_hmms))
@@ -71,9 +66,6 @@ def test_a_prompt_may_be_lifted_or_not_and_so_may_embeddings(case, data):
     wide = messages.prompted(model, model.lift(narrow), tokens)
     assert torch.equal(model.lift(messages.prompted(model, narrow, tokens)), wide)
     np.testing.assert_allclose(model.unlift(model.lift(narrow)), narrow, rtol=4 * EPS)
-
-
-# A chain
 
 
 @for_all(model=models(), i=st.integers(0, 40))
@@ -112,9 +104,6 @@ def test_there_is_one_stationary_distribution_for_one_closed_class_and_it_stays(
     turned = torch.arange(model.n_states).roll(1)
     other = HMM(model.transition[turned][:, turned], model.emission[:, turned], model.initial[turned])
     np.testing.assert_allclose(other.stationary(), found[turned], rtol=bound, atol=LOST[model.dtype])
-
-
-# Draws
 
 
 @for_all(model=models(HARD) | models(HARD, torch.float32), length=st.integers(1, 8), seed=SEEDS)

@@ -24,23 +24,11 @@ MEMORY_TOKENS = MEMORY.sample(2, 3, 0).tokens
 PROBS, MEMORY_PROBS = hmmlib.masked_token_probs(PLAIN, TOKENS), hmmlib.masked_token_probs(MEMORY, MEMORY_TOKENS)
 RECOVERY = hmmlib.claim_d_3(MEMORY, CELL, SYNTAX)
 LINEAR, ATTENTION = hmmlib.LinearHead([1.0, -1.0, 0.5, 0.0]), hmmlib.attention_head(MEMORY, [1.0, -1.0], RECOVERY)
-
-
-@cache
-def network() -> torch.nn.Module:
-    """A tiny network, built when first asked for, as the import takes seconds."""
-    return bert.build(Shape(1, 8, 2, 8), 4, 0)
-
-
-MADE_WHEN_ASKED = (network, categorical, parameters)
-"""Functions that stand for their results."""
 METHODS_OF = {"PLAIN": PLAIN, "MEMORY": MEMORY, "LINEAR": LINEAR, "ATTENTION": ATTENTION}
 SIZES = dict(n_states=3, n_tokens=4, n_memory=2, n_cells=1, n_essential=2, temperature=0.01, permutations=2)
 OF_PLAIN = dict(
     model=PLAIN, tokens=TOKENS, prompt=torch.eye(3).double()[0], mu=[1.0, -1.0, 0.5], i=1, probs=PROBS[:, 0]
 )
-OF_TUNING = dict(network=network, labels=torch.tensor([True, False]), plan=Tuning(1, 4, 0.1, 0.1), head=LINEAR)
-COMMON = SIZES | OF_PLAIN | OF_TUNING | dict(zeros=0.4, gap=0.1, seed=0, spec=TrialSpec("smoke"), preset="smoke")
 GOOD = {
     "HMM": dict(transition=np.eye(2), emission=np.eye(3)[:, :2], initial=[0.5, 0.5]),
     "MemoryHMM": dict(transition=np.eye(2), emission=np.full((2, 2, 2), 0.5), initial=[0.5, 0.5], memory=[0.5, 0.5]),
@@ -51,6 +39,19 @@ GOOD = {
     ),
     "TrialSpec": dict(preset="smoke", n_states=4, seed=1),
 }
+_MATRIX = np.ones((2, 3))
+
+
+@cache
+def network() -> torch.nn.Module:
+    """A tiny network, built when first asked for, as the import takes seconds."""
+    return bert.build(Shape(1, 8, 2, 8), 4, 0)
+
+
+MADE_WHEN_ASKED = (network, categorical, parameters)
+"""Functions that stand for their results."""
+OF_TUNING = dict(network=network, labels=torch.tensor([True, False]), plan=Tuning(1, 4, 0.1, 0.1), head=LINEAR)
+COMMON = SIZES | OF_PLAIN | OF_TUNING | dict(zeros=0.4, gap=0.1, seed=0, spec=TrialSpec("smoke"), preset="smoke")
 
 
 def function(name: str):
@@ -90,7 +91,6 @@ good("posterior", at=1)
 good("masked_token_probs_from_embeddings", embeddings=np.ones((2, 3, 3)))
 good("aggregated_messages", evidence=torch.ones(2, 3, 3).double())
 good("LinearHead", weights=[1.0, -1.0])
-_MATRIX = np.ones((2, 3))
 good("AttentionHead", query=[1.0, 0.0], key=_MATRIX, value=_MATRIX, output=[1.0, -1.0], positions=[[0.0, 1.0]])
 good("pretrain", plan=Pretraining(2, 2, 6, 0.2, 1e-3, 0.0, 1))
 good("draw_task", length=4, sizes=[6, 2, 4], rule="masked", places="distinct")

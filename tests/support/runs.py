@@ -21,18 +21,6 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "RAY_work
 """One thread, as in the tests' own process, so that numbers are the same to the last bit; and Ray's workers as nice as
 others: at 15, as Ray has it, they would hardly run beside busy processes."""
 ENVIRONMENT.pop("RAY_ADDRESS", None)
-
-
-def numbers(result: TrialResult) -> dict:
-    """All of a result but what may differ from run to run."""
-    return {name: value for name, value in vars(result).items() if name not in ("spec", "seconds", "environment")}
-
-
-def stored(store: Path) -> dict[str, dict]:
-    """The numbers of all smoke trials in a store, by file name."""
-    return {path.name: numbers(load_result(path)) for path in (store / "smoke").glob("*.json")}
-
-
 AT_STEP = """
 import os, runpy, signal, sys
 from functools import partial
@@ -50,6 +38,16 @@ pretraining.Run.step = signalling
 trials.pretrain = partial(trials.pretrain, every=0.0)  # a checkpoint after every step
 runpy.run_module("hmmlib", run_name="__main__", alter_sys=True)
 """
+
+
+def numbers(result: TrialResult) -> dict:
+    """All of a result but what may differ from run to run."""
+    return {name: value for name, value in vars(result).items() if name not in ("spec", "seconds", "environment")}
+
+
+def stored(store: Path) -> dict[str, dict]:
+    """The numbers of all smoke trials in a store, by file name."""
+    return {path.name: numbers(load_result(path)) for path in (store / "smoke").glob("*.json")}
 
 
 def command_at_step(step: int, sent: signal.Signals, *words: object) -> subprocess.CompletedProcess:

@@ -16,6 +16,8 @@ HOLDS, FAILS, CLOSE = Verdict.HOLDS, Verdict.FAILS, Verdict.CLOSE
 EPS = 2.0**-52
 HALF, TURN = [[0.0, 0.5], [1.0, 0.5]], [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
 TWO_FOUR = [[0, 0.5, 0, 1], [1, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 1, 0]]  # cycles of two and of four states
+MIXED = np.array([[0.5, 0.5, 0], [0.2, 0.3, 0.5], [0.3, 0.3, 0.4]]).T  # from 0 to 0 and 1 only, from others anywhere
+STILL = np.array([[1.0, 0, 0], [1.0, 0, 0], [0.3, 0.3, 0.4]]).T  # from 0 and 1 to 0: nothing leads to 1 surely
 
 
 @pytest.mark.parametrize(
@@ -85,10 +87,6 @@ def test_a_stationary_start_is_reported_whole():
     assert str(half) == f"{half.regularity}; A P[H_0] differs from P[H_0] by a factor of up to 1 + 0.5"
     still = hmmlib.assumption_4_4(HMM(np.eye(2), np.eye(2), [0.5, 0.5]))  # stationary, but not regular
     assert (still.holds, still.drift) == (False, 0.0)
-
-
-MIXED = np.array([[0.5, 0.5, 0], [0.2, 0.3, 0.5], [0.3, 0.3, 0.4]]).T  # from 0 to 0 and 1 only, from others anywhere
-STILL = np.array([[1.0, 0, 0], [1.0, 0, 0], [0.3, 0.3, 0.4]]).T  # from 0 and 1 to 0: nothing leads to 1 surely
 
 
 @pytest.mark.parametrize(

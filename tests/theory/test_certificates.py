@@ -255,9 +255,6 @@ def test_where_columns_nearly_agree_no_head_that_is_at_hand_is_better(seed):
     assert found.error <= min(abs(mu).max(), other.error + 1e-15 * other.spread) + 1e-8
 
 
-# A network of gated units that relabels behind a prompt's signal
-
-
 def test_every_relabelling_of_single_tokens_is_said_exactly():
     """Eighths are exact in floating point, so that nothing is left to rounding. States 0 and 1 look alike."""
     emission = torch.tensor([[4, 4, 1], [4, 4, 7]], dtype=torch.float64) / 8

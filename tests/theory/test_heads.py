@@ -11,9 +11,7 @@ from hmmlib.theory.heads import ZERO, AttentionHead, LinearHead, unit, unless_wi
 from hmmlib.theory.theorems import theorem_4_3
 
 EPS = torch.finfo(torch.float64).eps
-
-
-# Linear heads
+GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "positions": (2, 4)}
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float64, 2.0**-52), (torch.float32, 2.0**-23)])
@@ -68,9 +66,6 @@ def test_a_linear_heads_bound_by_hand_grows_with_the_text_whose_length_is_one_un
     for ask in (head, head.label, head.sure, head.bound):
         with pytest.raises(ValueError, match=r"^length must be an integer of 1 or more, not 0$"):
             ask(probs, 0)
-
-
-# Attention heads
 
 
 def draw(*shape, seed=0):
@@ -201,9 +196,6 @@ def test_gradients_flow_through_the_soft_head():
     assert torch.autograd.gradcheck(lambda *given: AttentionHead(*given[:5]).soft(*given[5:], 2.0), (*parts, *read))
     AttentionHead(*parts)(*read).sum().backward()  # the arg-max itself passes gradients to the values only
     assert parts[2].grad.abs().sum() > 0
-
-
-GOOD = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "positions": (2, 4)}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hmmlib.theory.assumptions import AssumptionError, Verdict, independence
 
 MODELS = 2500 if SLOW else 400
 """Of each predicate."""
+C0, C1, B = (np.array(part) / 8 for part in ([4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [3, 1, 3, 1, 0]))
 
 
 def nudged(rng, wide):
@@ -131,9 +132,6 @@ def test_no_predicate_is_wrong_near_the_edge(name):
     assert seen[True, Verdict.CLOSE] + seen[False, Verdict.CLOSE] <= (0 if name == "3.2" else MODELS / 10)
     true = sum(count for (truth, _), count in seen.items() if truth)
     assert MODELS / 10 < true < MODELS * 9 / 10
-
-
-C0, C1, B = (np.array(part) / 8 for part in ([4, 2, 1, 1, 0], [1, 1, 2, 4, 0], [3, 1, 3, 1, 0]))
 
 
 @pytest.mark.parametrize("depth", [1, 3, 25, 45, 50])

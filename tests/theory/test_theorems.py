@@ -14,14 +14,25 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions
 from hmmlib.theory.theorems import claim_b_1, ground_truth
 
-# Theorem 3.3
-
 FAMILIES = {
     "non-degenerate": lambda seed: hmmlib.non_degenerate_hmm(1 + seed % 6, 1 + seed % 6 + seed % 3, seed),
     "no zeros": lambda seed: hmmlib.non_degenerate_hmm(2 + seed % 7, 10, seed, zeros=0.0),
     "gap 1e-6": lambda seed: hmmlib.nearly_dependent_hmm(2 + seed % 4, 7, 1e-6, seed),
     "appendix E": lambda seed: hmmlib.random_hmm(1 + seed % 10, 10, seed),
 }
+BOTH = pytest.mark.parametrize("with_prompt", [False, True], ids=["4.3", "4.6"])
+SHAPES = {  # cells, values, syntax states, recoverable ones
+    "one cell": (1, 3, 3, 2),
+    "one cell, all syntax states": (1, 3, 3, 3),
+    "two cells": (2, 2, 2, 1),
+    "two cells, all syntax states": (2, 3, 2, 2),
+    "three cells": (3, 2, 2, 1),
+    "one syntax state": (2, 2, 1, 1),
+}
+CHAIN, START = [[0.5, 0.2, 0.3], [0.5, 0.3, 0.3], [0.0, 0.5, 0.4]], [0.2, 0.3, 0.5]  # 0 leads to 0 and 1 only
+ALIKE = HMM(CHAIN, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], START)
+TURN = HMM([[0, 0, 1], [1, 0, 0], [0, 1, 0]], np.eye(3), START, columns=True)
+TWO = hmmlib.recoverable_memory_hmm(2, 2, 2, 1, 2, 0, stationary=True)[0]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -47,9 +58,6 @@ def test_theorem_3_3(family):
     assert found > 5
 
 
-# Theorem 3.6
-
-
 @pytest.mark.parametrize("length", [1, 12])
 def test_theorem_3_6_on_long_inputs_and_larger_models(length):
     seen, excluded = 0, 0
@@ -66,19 +74,6 @@ def test_theorem_3_6_on_long_inputs_and_larger_models(length):
         assert prompt.tolist() == [float(not model.transition[outside, h].any()) for h in range(n_states)]
     assert seen > 50
     assert excluded > 0 or length == 1
-
-
-# Theorems 4.3 and 4.6
-
-BOTH = pytest.mark.parametrize("with_prompt", [False, True], ids=["4.3", "4.6"])
-SHAPES = {  # cells, values, syntax states, recoverable ones
-    "one cell": (1, 3, 3, 2),
-    "one cell, all syntax states": (1, 3, 3, 3),
-    "two cells": (2, 2, 2, 1),
-    "two cells, all syntax states": (2, 3, 2, 2),
-    "three cells": (3, 2, 2, 1),
-    "one syntax state": (2, 2, 1, 1),
-}
 
 
 def checked(model, mu, cell, syntax, with_prompt, tokens=None, length=1, seed=0):
@@ -144,9 +139,6 @@ def test_weights_follow_the_precision_of_the_model():
     assert {each.dtype for each in made} == {torch.float32}
     with pytest.raises(ValueError, match=r"^mu must .* so small that .* zero as torch\.float32"):
         assumptions.weighted_values(part, [1e-60, 1.0])
-
-
-# Lemmas and claims
 
 
 def recovered(n_cells, seed):
@@ -220,9 +212,6 @@ def test_attention_heads_carry_condition_cells_and_errors(n_cells):
     assert all(torch.equal(hmmlib.theorem_4_3(model, [1, -1], np.int64(cell), s).value, head.value) for s in whole)
 
 
-# Prompts
-
-
 def test_prompts_by_their_entries():
     """(D.6); for any start times P[H_0] / P[H_1] over its largest: 0 where P[H_0] is, in a state never entered too."""
     model, *_ = hmmlib.recoverable_memory_hmm(2, 3, 2, 1, 1, 0)
@@ -238,14 +227,6 @@ def test_prompts_by_their_entries():
     message = "^no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered$"
     with pytest.raises(ValueError, match=message):
         hmmlib.prompt_for_any_start(never, [1.0, 0.0], 0)
-
-
-# Refusals
-
-CHAIN, START = [[0.5, 0.2, 0.3], [0.5, 0.3, 0.3], [0.0, 0.5, 0.4]], [0.2, 0.3, 0.5]  # 0 leads to 0 and 1 only
-ALIKE = HMM(CHAIN, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], START)
-TURN = HMM([[0, 0, 1], [1, 0, 0], [0, 1, 0]], np.eye(3), START, columns=True)
-TWO = hmmlib.recoverable_memory_hmm(2, 2, 2, 1, 2, 0, stationary=True)[0]
 
 
 def test_broken_assumptions_are_named():

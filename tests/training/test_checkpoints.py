@@ -19,6 +19,7 @@ from hmmlib.training import checkpoints, pretraining
 from hmmlib.training.tuning import Tuning, tune_head
 
 pytestmark = pytest.mark.outside
+SPEC = TrialSpec("smoke", **TINY)
 
 
 @pytest.fixture
@@ -70,11 +71,6 @@ def test_the_checkpoint_of_another_run_is_refused_and_one_of_another_machine_beg
     checkpoints.save(path, tensors, {**facts, "place": "cuda in torch.float32"})
     with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, this is cpu in torch\.float32: begun anew"):
         assert resumed("Muon", path) == list(range(STEPS))
-
-
-# Ctrl-C sets a flag that steps read
-
-SPEC = TrialSpec("smoke", **TINY)
 
 
 @pytest.fixture(autouse=True)

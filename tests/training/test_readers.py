@@ -18,14 +18,13 @@ from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_pr
 from hmmlib.validation import MASK
 
 TEXTS = torch.tensor([[MASK, 0, 1, 2, 3, 0], [2, MASK, 1, 1, PAD, PAD], [3, 2, MASK, PAD, PAD, PAD]])
-IDS = [
-    [CLS, MASK_ID, 7, 31, 12, 9, 7, SEP],
-    [CLS, 12, MASK_ID, 31, 31, SEP, 0, 0],
-    [CLS, 9, 12, MASK_ID, SEP, 0, 0, 0],
-]
+IDS = [[CLS, MASK_ID, 7, 31, 12, 9, 7, SEP], [CLS, 12, MASK_ID, 31, 31, SEP, 0, 0], [CLS, 9, 12, MASK_ID, SEP, 0, 0, 0]]
 """The same texts written out with TOKENS; 0 is that of PAD."""
 CAUSAL = ["GPT2LMHeadModel", "LlamaForCausalLM"]
 CLOSE = dict(rtol=1e-4, atol=1e-5)
+PLAN, DRAWN = Tuning(2, 20, 0.3, 0.05), inputs(120)
+LABELS = (DRAWN[:, 1] + DRAWN[:, 2]) % 2 == 0
+NO_PREFIX = ["MPNetForMaskedLM", "DistilBertForMaskedLM", "AlbertForMaskedLM", "ModernBertForMaskedLM"]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -140,11 +139,6 @@ def test_ids_tokens_and_prompts_that_the_network_cannot_take_are_named():
             reader.probs(torch.tensor(tokens), 0, torch.zeros(2, width))
     with pytest.raises(ValueError, match="cut must be empty"):
         reader.hidden(reader.embed(TEXTS), 0, [1])
-
-
-PLAN, DRAWN = Tuning(2, 20, 0.3, 0.05), inputs(120)
-LABELS = (DRAWN[:, 1] + DRAWN[:, 2]) % 2 == 0
-NO_PREFIX = ["MPNetForMaskedLM", "DistilBertForMaskedLM", "AlbertForMaskedLM", "ModernBertForMaskedLM"]
 
 
 def test_a_prompt_of_pefts_is_a_soft_prompt_in_its_order():

@@ -33,6 +33,25 @@ PLANS = [
 ]
 TOKENS = inputs()
 LABELS = TOKENS[:, 1] >= 2
+MODEL = random_hmm(3, 5, 1, temperature=0.5)
+TEXTS = MODEL.sample(20, 4, 2).tokens
+BELIEFS, BEHIND_A_MASK = posterior(MODEL, TEXTS), torch.nn.functional.pad(TEXTS, (1, 0), value=MASK)
+PROBS = torch.full((2, 4), 0.25)
+WRONG = [
+    ("Tuning", "warmup", 1.5, "from 0 to 1, not 1.5"),
+    ("Pretraining", "masked", 1.5, "from 0 to 1, not 1.5"),
+    ("Pretraining", "masking", "never", "always, bert, not 'never'"),
+    ("Pretraining", "precision", "double", "single, half, float16, not 'double'"),
+    ("pretrain", "model", random_hmm(3, 5, 0), "at most 4 tokens, as the network has words, not 5"),
+    ("pretrain", "plan", replace(GOOD["pretrain"]["plan"], length=9), "at most 8, as the network is, not 9"),
+    ("tune_prompt", "prompt_length", 6, "need 9 positions, 6 of them for a prompt, but the network has 8"),
+    ("tune_prompt", "start", "other", "uniform, vocabulary, not 'other'"),
+    ("tune_head", "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
+    ("tune_attention", "probs", PROBS, "3 dimensions, not shape (2, 4)"),
+    ("tune_exact_prompt", "posteriors", PROBS, "shape (any, 3), not (2, 4)"),
+    ("accuracy", "labels", [True], "shape (2,), not (1,)"),
+    ("accuracy", "head", max, "type LinearHead or TunedAttention, not builtin_function"),
+]
 
 
 @pytest.fixture
@@ -130,11 +149,6 @@ def test_a_tuned_prompt_is_that_of_steps_by_hand_without_dropout(network, start)
     assert (found.requires_grad, head.weights.requires_grad) == (False, False)
 
 
-MODEL = random_hmm(3, 5, 1, temperature=0.5)
-TEXTS = MODEL.sample(20, 4, 2).tokens
-BELIEFS, BEHIND_A_MASK = posterior(MODEL, TEXTS), torch.nn.functional.pad(TEXTS, (1, 0), value=MASK)
-
-
 @pytest.mark.parametrize("plan", PLANS[:2], ids=lambda plan: f"warmup {plan.warmup}")
 def test_a_tuned_exact_prompt_is_that_of_steps_by_hand(plan):
     labels = TEXTS[:, 0] >= 2
@@ -202,26 +216,6 @@ def test_accuracy_and_a_score_of_zero_is_label_1():
         assert head.label(given).tolist() == [True, False, True, True]
         assert tuning.accuracy(head, given, torch.tensor([True, False, True, False])) == 0.75
         assert tuning.accuracy(head, given, torch.tensor([False, True, False, False])) == 0.0
-
-
-# Arguments that a user may get wrong; those of one type or value for all functions are in tests/bad_input
-
-PROBS = torch.full((2, 4), 0.25)
-WRONG = [
-    ("Tuning", "warmup", 1.5, "from 0 to 1, not 1.5"),
-    ("Pretraining", "masked", 1.5, "from 0 to 1, not 1.5"),
-    ("Pretraining", "masking", "never", "always, bert, not 'never'"),
-    ("Pretraining", "precision", "double", "single, half, float16, not 'double'"),
-    ("pretrain", "model", random_hmm(3, 5, 0), "at most 4 tokens, as the network has words, not 5"),
-    ("pretrain", "plan", replace(GOOD["pretrain"]["plan"], length=9), "at most 8, as the network is, not 9"),
-    ("tune_prompt", "prompt_length", 6, "need 9 positions, 6 of them for a prompt, but the network has 8"),
-    ("tune_prompt", "start", "other", "uniform, vocabulary, not 'other'"),
-    ("tune_head", "probs", PROBS[None], "2 dimensions, not shape (1, 2, 4)"),
-    ("tune_attention", "probs", PROBS, "3 dimensions, not shape (2, 4)"),
-    ("tune_exact_prompt", "posteriors", PROBS, "shape (any, 3), not (2, 4)"),
-    ("accuracy", "labels", [True], "shape (2,), not (1,)"),
-    ("accuracy", "head", max, "type LinearHead or TunedAttention, not builtin_function"),
-]
 
 
 @tried("arguments of functions")
