@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -211,7 +212,7 @@ def _trial(row) -> dict:
     model = draw_model(spec)
     weights = draw_trial_task(spec, model).mu.tolist()
     found = {name.split()[0]: row[column] for name, column in LEFT.items()}
-    found |= {"majority": row.majority_rate, "learned": row.learned}
+    found |= {"majority": row.majority_rate, "learned": None if math.isnan(row.learned) else row.learned}
     states = list(zip(model.emission.argmax(0).tolist(), weights, strict=True))
     return {"size": spec.size, "seed": spec.seed, **found, "states": states}
 

@@ -118,7 +118,7 @@
       shape.draw(panel(data, place, trials.indexOf(one)), chain(data, one));
       shape.count({
         "head": percent(one.head), "prompt": percent(one.prompt),
-        "more frequent label": percent(one.majority), "share that the network learned": percent(one.learned),
+        "more frequent label": percent(one.majority), "share that the network learned": one.learned === null ? "not known" : percent(one.learned),
       });
       const clash = contested(one.states).map((token) => `token ${token}`);
       shape.say(
