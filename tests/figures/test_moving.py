@@ -247,6 +247,8 @@ def test_what_moves_is_what_two_digits_show_and_the_likeliest_come_first(js):
 
 def test_trials_are_told_with_their_chains_and_tasks_and_the_tokens_that_states_of_both_signs_favour(js):
     stored = [result for result in hmmlib.load_results("smoke", STORE) if result.prompt_accuracy is not None]
+    unknown = interactive.trial_by_trial(hmmlib.results("smoke", STORE).assign(learned=np.nan))._repr_html_()
+    assert '"learned": null' in unknown
     told = interactive.trial_by_trial(hmmlib.results("smoke", STORE)).data["trials"]
     for trial, found in zip(told, sorted(stored, key=lambda result: result.spec.n_states), strict=True):
         numbers = found.spec.n_states, found.head_accuracy, found.prompt_accuracy, found.majority_rate

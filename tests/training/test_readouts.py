@@ -129,6 +129,8 @@ def test_a_softmax_finds_what_it_can_predict_and_cannot_predict_a_mean_of_column
     map_of, bias = torch.as_tensor(DRAW.normal(size=(4, 5))), torch.as_tensor(DRAW.normal(size=4))
     wanted, fresh = ((beliefs @ map_of.T + bias).softmax(1) for beliefs in (BELIEFS, FRESH))
     assert total_variation(readouts.softmax_readout(BELIEFS, wanted)(FRESH), fresh).mean() < 2e-3
+    certain = (torch.eye(4).double() + 1e-6) / (1 + 4e-6)
+    assert total_variation(readouts.softmax_readout(certain.log(), certain)(certain.log()), certain).max() < 1e-6
     sharp = torch.as_tensor(np.random.default_rng(0).dirichlet(np.full(4, 0.05), 800)).clamp(min=1e-6)
     sharp = sharp / sharp.sum(1, keepdim=True)  # of logarithms that lie far apart too
     for predictions in (sharp, (0.3 * sharp.log() @ map_of[:, :4].T + bias).softmax(1)):
