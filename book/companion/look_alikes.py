@@ -4,9 +4,12 @@ Six states emit six tokens; states 0 and 1 have one emission distribution, 2 and
 open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, which excludes states 1 and 3 (Theorem 3.6).
 Task C weighs the look-alikes with opposite signs, which no fake token and head can solve.
 
-With shuffled labels a prompt has nothing to learn: the control.
+With shuffled labels a prompt has nothing to learn: the control. C turned out to be solvable on most texts, as a fake
+token has to be right on the beliefs that occur only (`best_fake_token`). Task D asks which of two look-alikes it was, on
+chains with three pairs of them, where that is limited.
 
     python -m companion.look_alikes --seed 3000 --chains 20
+    python -m companion.look_alikes --seed 5000 --chains 20 --task-d
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import count, islice
+from itertools import count, islice, product
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import torch
 import typer
+from scipy.optimize import minimize
+from scipy.special import expit
 from torch import Tensor
 
 from hmmlib.experiments.labels import Task
@@ -38,6 +44,12 @@ TASKS = {"look-alikes-a": (1.0, 0.0, -1.0, 0.0, 0.0, 0.0), "look-alikes-c": (1.0
 """μ of each task, by the name that its trials have in their field `own`."""
 SHUFFLED = "look-alikes-shuffled"
 """The name of trials whose labels are those of A, shuffled over all texts."""
+TASK_D, ASKED = "look-alikes-d", [(1, -1, a, -a, b, -b) for a in (1.0, -1.0) for b in (1.0, -1.0)]
+"""The name of trials of task D, and the μ from which it is chosen: which of two look-alikes the state is."""
+LIMITED, NEAR_TIE, FEW = 0.85, 0.05, 0.1
+"""On D no fake token may be right on a larger share of the texts, and |μᵀp| is below NEAR_TIE on FEW of them at most."""
+PAIRS = ((0, 1), (2, 3), (4, 5))
+"""States that look alike; the last pair does so where task D is asked."""
 LENGTHS = (1, 20)
 """Lengths of prompts."""
 MIXTURE, JITTER, NOISE, SHARP = (0.6, 0.25, 0.15), 0.2, 0.03, 0.95
@@ -55,8 +67,8 @@ ALSO = ["fit_distances", "label_follows", "label_follows_encoding", "text_kinds"
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-def look_alike_chain(seed: int) -> HMM:
-    """A chain of this kind, started in its stationary distribution."""
+def look_alike_chain(seed: int, three: bool = False) -> HMM:
+    """A chain of this kind, started in its stationary distribution; `three`: states 4 and 5 look alike, too."""
     generator = as_generator(seed)
 
     def follow(permutations: list[Tensor]) -> set[int]:
@@ -78,7 +90,7 @@ def look_alike_chain(seed: int) -> HMM:
     tokens = torch.randperm(6, generator=generator)[:4]
     rest = torch.rand(6, 4, generator=generator, dtype=torch.float64)
     columns = SHARP * torch.nn.functional.one_hot(tokens, 6).T.double() + (1 - SHARP) * rest / rest.sum(0)
-    emission, even = columns[:, [0, 0, 1, 1, 2, 3]], torch.full((6,), 1 / 6, dtype=torch.float64)
+    emission, even = columns[:, [0, 0, 1, 1, 2, 2 if three else 3]], torch.full((6,), 1 / 6, dtype=torch.float64)
     return HMM(transition, emission, HMM(transition, emission, even, columns=True).stationary(), columns=True)
 
 
@@ -87,6 +99,55 @@ def masked_texts(chain: HMM, n: int, length: int, seed: int) -> tuple[Tensor, Te
     tokens = chain.sample(n, length, seed).tokens
     tokens[:, 0] = MASK
     return tokens, posterior(chain, tokens, at=1)
+
+
+def best_fake_token(beliefs: Tensor, labels: Tensor, pairs: tuple[tuple[int, int], ...]) -> Tensor:
+    """ν = d ⊙ Wᵀb, (S,), of the weights d and the head b that are right on most of these beliefs, (n, S), as far as
+    was found, where `pairs` of states look alike.
+
+    By Lemma C.2 a fake token and a head score a belief p by νᵀp. With any d ≥ 0, also such as no token on the chain
+    can give, ν has no opposite signs within a pair and is otherwise free. For each choice of signs: the least logistic
+    loss, and from there a smooth count of errors that becomes steeper.
+    """
+    signed, best, fewest = (beliefs * torch.where(labels, 1.0, -1.0)[:, None]).numpy(), None, np.inf
+    for signs in product((1, -1), repeat=len(pairs)):
+        bounds: list[tuple[float | None, float | None]] = [(None, None)] * signed.shape[1]
+        for pair, sign in zip(pairs, signs, strict=True):
+            for state in pair:
+                bounds[state] = (0, None) if sign > 0 else (None, 0)
+
+        def logistic(nu: np.ndarray) -> tuple[float, np.ndarray]:
+            return np.logaddexp(0, -signed @ nu).mean(), -expit(-signed @ nu) @ signed / len(signed)
+
+        def errors(nu: np.ndarray, steep: float) -> tuple[float, np.ndarray]:
+            wrong = expit(-steep * signed @ nu)
+            return wrong.mean(), -steep * (wrong * (1 - wrong)) @ signed / len(signed)
+
+        nu = minimize(logistic, np.zeros(signed.shape[1]), jac=True, bounds=bounds).x
+        nu = nu / max(abs(nu).max(), 1e-9)
+        for steep in (3, 10, 30, 100, 300):
+            nu = minimize(errors, nu, steep, jac=True, bounds=bounds).x
+            if (count_wrong := (signed @ nu <= 0).mean()) < fewest:
+                best, fewest = nu, count_wrong
+    return torch.as_tensor(best)
+
+
+def right_with_fake_token(task: Task, pairs: tuple[tuple[int, int], ...]) -> float:
+    """The share of a task's test texts on which `best_fake_token` of its training texts is right."""
+    nu = best_fake_token(task.train.posteriors, task.train.labels, pairs)
+    return ((task.test.posteriors @ nu >= 0) == task.test.labels).double().mean().item()
+
+
+def limited_mu(seed: int) -> tuple[float, ...] | None:
+    """The first μ of ASKED for which no fake token that we find is right on more than LIMITED of a chain's texts."""
+    _, beliefs = masked_texts(look_alike_chain(seed, three=True), SCREENED, 33, seed)
+    for mu in ASKED:
+        scores = beliefs @ torch.tensor(mu, dtype=torch.float64)
+        nu = best_fake_token(beliefs, scores >= 0, PAIRS)
+        right = ((beliefs @ nu >= 0) == (scores >= 0)).double().mean()
+        if right <= LIMITED and (scores.abs() < NEAR_TIE).double().mean() <= FEW:
+            return mu
+    return None
 
 
 def is_decidable(chain: HMM, seed: int) -> bool:
@@ -119,26 +180,33 @@ def draw_task(spec: TrialSpec, chain: HMM) -> Task:
     """The task that the spec's `own` names, on texts whose first token is masked."""
     sizes = (spec.train, spec.validation, spec.test)
     tokens, beliefs = masked_texts(chain, sum(sizes), spec.task_length, trial_seeds(spec.seed)["task"])
-    mu = torch.tensor(TASKS["look-alikes-a" if spec.own == SHUFFLED else spec.own], dtype=torch.float64)
+    own = "look-alikes-a" if spec.own == SHUFFLED else spec.own
+    mu = torch.tensor(limited_mu(spec.seed) if own == TASK_D else TASKS[own], dtype=torch.float64)
     labels = beliefs @ mu >= 0
     if spec.own == SHUFFLED:
         labels = labels[torch.randperm(len(labels), generator=as_generator(spec.seed))]
     return Task(tokens, labels, mu, 0, sizes, beliefs)
 
 
+def chain_of(spec: TrialSpec) -> HMM:
+    """The chain of a trial."""
+    return look_alike_chain(spec.seed, three=spec.own == TASK_D)
+
+
 @lru_cache(maxsize=1)
 def _pretrained(spec: TrialSpec) -> torch.nn.Module:
     network = build_network(spec)
-    pretrain(network, look_alike_chain(spec.seed), spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
+    pretrain(network, chain_of(spec), spec.pretraining(), trial_seeds(spec.seed)["pretraining"])
     return network
 
 
 def network(spec: TrialSpec, chain: HMM) -> torch.nn.Module:
     """The network of a chain, pretrained once for all its tasks and prompts."""
-    return _pretrained(dataclasses.replace(spec, own="look-alikes", prompt_length=1))
+    own = TASK_D if spec.own == TASK_D else "look-alikes"
+    return _pretrained(dataclasses.replace(spec, own=own, prompt_length=1))
 
 
-PARTS = Parts(model=lambda spec: look_alike_chain(spec.seed), network=network, task=draw_task)
+PARTS = Parts(model=chain_of, network=network, task=draw_task)
 
 
 def specs_of(seed: int) -> list[TrialSpec]:
@@ -148,13 +216,24 @@ def specs_of(seed: int) -> list[TrialSpec]:
     return [TrialSpec("quick", **how, own=own, prompt_length=length) for own, length in (*pairs, (SHUFFLED, 20))]
 
 
+def specs_of_d(seed: int) -> list[TrialSpec]:
+    """The two trials of a chain with task D."""
+    how = dict(n_states=6, n_tokens=6, seed=seed, own=TASK_D, **PRETRAINING)
+    return [TrialSpec("quick", **how, prompt_length=length) for length in LENGTHS]
+
+
 @app.command()
 def main(
     seed: Annotated[int, typer.Option(min=0, help="the first seed that is tried")] = 3000,
     chains: Annotated[int, typer.Option(min=1, help="how many chains that can be decided")] = 20,
+    task_d: Annotated[bool, typer.Option("--task-d", help="task D, on chains of its own")] = False,
     store: Annotated[Path | None, typer.Option(help="result store; if left out that of mine/results/beyond")] = None,
 ) -> None:
     """Run the trials that are missing, chain by chain."""
+    if task_d:
+        for one in islice((one for one in count(seed) if limited_mu(one)), chains):
+            run_missing(specs_of_d(one), store or BEYOND, also=ALSO[:1], parts=PARTS)
+        return
     for one in islice(decidable_seeds(seed), chains):
         *tasks, control = specs_of(one)
         run_missing(tasks, store or BEYOND, also=ALSO, parts=PARTS)
