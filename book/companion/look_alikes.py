@@ -5,8 +5,8 @@ open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, wh
 Task C weighs the look-alikes with opposite signs, which no fake token and head can solve.
 
 With shuffled labels a prompt has nothing to learn: the control. C turned out to be solvable on most texts, as a fake
-token has to be right on the beliefs that occur only (`best_fake_token`). Task D asks which of two look-alikes it was, on
-chains with three pairs of them, where that is limited.
+token has to be right on the beliefs that occur only (`best_fake_token`). Task D asks which of two look-alikes it was,
+on chains with three pairs of them, where that is limited.
 
     python -m companion.look_alikes --seed 3000 --chains 20
     python -m companion.look_alikes --seed 5000 --chains 20 --task-d
@@ -47,7 +47,7 @@ SHUFFLED = "look-alikes-shuffled"
 TASK_D, ASKED = "look-alikes-d", [(1, -1, a, -a, b, -b) for a in (1.0, -1.0) for b in (1.0, -1.0)]
 """The name of trials of task D, and the μ from which it is chosen: which of two look-alikes the state is."""
 LIMITED, NEAR_TIE, FEW = 0.85, 0.05, 0.1
-"""On D no fake token may be right on a larger share of the texts, and |μᵀp| is below NEAR_TIE on FEW of them at most."""
+"""On D no fake token may be right on a larger share of the texts; |μᵀp| is below NEAR_TIE on FEW of them at most."""
 PAIRS = ((0, 1), (2, 3), (4, 5))
 """States that look alike; the last pair does so where task D is asked."""
 LENGTHS = (1, 20)
