@@ -4,9 +4,9 @@ Six states emit six tokens; states 0 and 1 have one emission distribution, 2 and
 open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, which excludes states 1 and 3 (Theorem 3.6).
 Task C weighs the look-alikes with opposite signs, which no fake token and head can solve.
 
-With shuffled labels a prompt has nothing to learn: the control. C turned out to be solvable on most texts, as a fake
-token has to be right on the beliefs that occur only (`best_fake_token`). Task D asks which of two look-alikes it was,
-on chains with three pairs of them, where that is limited.
+With shuffled labels a prompt has nothing to learn: the control. C turned out to be solvable on most of the texts that
+occur (`companion.fake_tokens`). Task D asks which of two look-alikes the state was, on chains with three pairs of them
+for which a fake token is proven to be wrong on many texts.
 
     python -m companion.look_alikes --seed 3000 --chains 20
     python -m companion.look_alikes --seed 5000 --chains 20 --task-d
@@ -17,17 +17,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import count, islice, product
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import torch
 import typer
-from scipy.optimize import minimize
-from scipy.special import expit
 from torch import Tensor
 
+from companion.fake_tokens import TOGETHER, fewest_errors, good_fake_token
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import BEYOND
@@ -46,10 +44,8 @@ SHUFFLED = "look-alikes-shuffled"
 """The name of trials whose labels are those of A, shuffled over all texts."""
 TASK_D, ASKED = "look-alikes-d", [(1, -1, a, -a, b, -b) for a in (1.0, -1.0) for b in (1.0, -1.0)]
 """The name of trials of task D, and the μ from which it is chosen: which of two look-alikes the state is."""
-LIMITED, NEAR_TIE, FEW = 0.85, 0.05, 0.1
-"""On D no fake token may be right on a larger share of the texts; |μᵀp| is below NEAR_TIE on FEW of them at most."""
-PAIRS = ((0, 1), (2, 3), (4, 5))
-"""States that look alike; the last pair does so where task D is asked."""
+LIMITED, NEAR_TIE, FEW = 0.87, 0.05, 0.1
+"""On D no fake token may be right on a larger share of a hundred texts; |μᵀp| is below NEAR_TIE on FEW at most."""
 LENGTHS = (1, 20)
 """Lengths of prompts."""
 MIXTURE, JITTER, NOISE, SHARP = (0.6, 0.25, 0.15), 0.2, 0.03, 0.95
@@ -64,6 +60,8 @@ SCREENED, APART = 1500, 0.1
 RELABELLINGS = {"A": (0, 4, 2, 4, 4, 5), "C": (0, 2, 0, 2, 4, 5)}
 """For each task, the states whose emission distributions the states take, so that a head can solve it."""
 ALSO = ["fit_distances", "label_follows", "label_follows_encoding", "text_kinds", "solvable", "probes"]
+FAKE_TOKENS = ["fake_token_accuracy", "fake_token_bound"]
+"""What a fake token can do for tasks C and D, on trials of 20 vectors."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
@@ -101,51 +99,20 @@ def masked_texts(chain: HMM, n: int, length: int, seed: int) -> tuple[Tensor, Te
     return tokens, posterior(chain, tokens, at=1)
 
 
-def best_fake_token(beliefs: Tensor, labels: Tensor, pairs: tuple[tuple[int, int], ...]) -> Tensor:
-    """ν = d ⊙ Wᵀb, (S,), of the weights d and the head b that are right on most of these beliefs, (n, S), as far as
-    was found, where `pairs` of states look alike.
-
-    By Lemma C.2 a fake token and a head score a belief p by νᵀp. With any d ≥ 0, also such as no token on the chain
-    can give, ν has no opposite signs within a pair and is otherwise free. For each choice of signs: the least logistic
-    loss, and from there a smooth count of errors that becomes steeper.
-    """
-    signed, best, fewest = (beliefs * torch.where(labels, 1.0, -1.0)[:, None]).numpy(), None, np.inf
-    for signs in product((1, -1), repeat=len(pairs)):
-        bounds: list[tuple[float | None, float | None]] = [(None, None)] * signed.shape[1]
-        for pair, sign in zip(pairs, signs, strict=True):
-            for state in pair:
-                bounds[state] = (0, None) if sign > 0 else (None, 0)
-
-        def logistic(nu: np.ndarray) -> tuple[float, np.ndarray]:
-            return np.logaddexp(0, -signed @ nu).mean(), -expit(-signed @ nu) @ signed / len(signed)
-
-        def errors(nu: np.ndarray, steep: float) -> tuple[float, np.ndarray]:
-            wrong = expit(-steep * signed @ nu)
-            return wrong.mean(), -steep * (wrong * (1 - wrong)) @ signed / len(signed)
-
-        nu = minimize(logistic, np.zeros(signed.shape[1]), jac=True, bounds=bounds).x
-        nu = nu / max(abs(nu).max(), 1e-9)
-        for steep in (3, 10, 30, 100, 300):
-            nu = minimize(errors, nu, steep, jac=True, bounds=bounds).x
-            if (count_wrong := (signed @ nu <= 0).mean()) < fewest:
-                best, fewest = nu, count_wrong
-    return torch.as_tensor(best)
-
-
-def right_with_fake_token(task: Task, pairs: tuple[tuple[int, int], ...]) -> float:
-    """The share of a task's test texts on which `best_fake_token` of its training texts is right."""
-    nu = best_fake_token(task.train.posteriors, task.train.labels, pairs)
-    return ((task.test.posteriors @ nu >= 0) == task.test.labels).double().mean().item()
-
-
 def limited_mu(seed: int) -> tuple[float, ...] | None:
-    """The first μ of ASKED for which no fake token that we find is right on more than LIMITED of a chain's texts."""
-    _, beliefs = masked_texts(look_alike_chain(seed, three=True), SCREENED, 33, seed)
+    """The first μ of ASKED for which no fake token is right on more than LIMITED of a hundred texts, for two such."""
+    chain = look_alike_chain(seed, three=True)
+    _, beliefs = masked_texts(chain, SCREENED, 33, seed)
     for mu in ASKED:
         scores = beliefs @ torch.tensor(mu, dtype=torch.float64)
-        nu = best_fake_token(beliefs, scores >= 0, PAIRS)
-        right = ((beliefs @ nu >= 0) == (scores >= 0)).double().mean()
-        if right <= LIMITED and (scores.abs() < NEAR_TIE).double().mean() <= FEW:
+        labels = scores >= 0
+        if (scores.abs() < NEAR_TIE).double().mean() > FEW:
+            continue
+        nu = good_fake_token(chain.emission, beliefs, labels)
+        if ((beliefs @ nu >= 0) == labels).double().mean() > LIMITED:  # quicker than the bound
+            continue
+        hundreds = zip(beliefs[:200].split(TOGETHER), labels[:200].split(TOGETHER), strict=True)
+        if all(fewest_errors(chain.emission, *part) >= (1 - LIMITED) * TOGETHER for part in hundreds):
             return mu
     return None
 
@@ -232,11 +199,14 @@ def main(
     """Run the trials that are missing, chain by chain."""
     if task_d:
         for one in islice((one for one in count(seed) if limited_mu(one)), chains):
-            run_missing(specs_of_d(one), store or BEYOND, also=ALSO[:1], parts=PARTS)
+            for spec in specs_of_d(one):
+                also = [] if spec.prompt_length == 1 else [*ALSO[:1], *FAKE_TOKENS]
+                run_missing([spec], store or BEYOND, also=also, parts=PARTS)
         return
     for one in islice(decidable_seeds(seed), chains):
-        *tasks, control = specs_of(one)
+        *tasks, c, control = specs_of(one)
         run_missing(tasks, store or BEYOND, also=ALSO, parts=PARTS)
+        run_missing([c], store or BEYOND, also=[*ALSO, *FAKE_TOKENS], parts=PARTS)
         run_missing([control], store or BEYOND, also=ALSO[:1], parts=PARTS)
 
 
