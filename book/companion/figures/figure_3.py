@@ -64,7 +64,7 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
 def gains(results: DataFrame) -> Figure:
     """Prompt minus head in each trial, a dot, and their mean with its 95% interval."""
     figure, axes = plt.subplots(figsize=(5.4, 3))
-    axes.scatter(results["size"], results.gain, s=14, color=SOFT, alpha=0.8, linewidth=0)
+    axes.scatter(results["size"], results.gain, s=14, color=SOFT, alpha=0.8, linewidth=0, label="a trial")
     draw_line(axes, results.groupby("size").gain.agg(mean_ci), (INK, "o", "-"), "mean with its 95% interval")
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"]}))

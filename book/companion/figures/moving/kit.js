@@ -90,6 +90,7 @@
     before: '<path d="M0,-8v16" class="before"/>',
     up: '<path d="M0,-5l5.4,9.4h-10.8z"/>',
     down: '<path d="M0,5l5.4,-9.4h-10.8z"/>',
+    idle: '<circle r="2.2" class="idle"/>',
   };
   for (const kind of ["kept", "other", "memory", "first", "second"])
     SHAPES[kind] = `<rect x="-5" y="-6" width="10" height="12" class="${kind}"/>`;

@@ -71,7 +71,7 @@
     const foot = 26 + 17 * most;
     states.forEach(([token, weight]) => {
       const at = [8 + step * (token + 0.5), foot - 12 - 17 * heights[token]++];
-      parts.push(weight ? mark(weight > 0 ? "up" : "down", at) : `<circle cx="${at[0].toFixed(1)}" cy="${at[1]}" r="2.2" class="idle"/>`);
+      parts.push(mark(weight ? (weight > 0 ? "up" : "down") : "idle", at));
     });
     const clash = contested(states);
     for (let token = 0; token < tokens; token++) {
@@ -88,7 +88,7 @@
       title: "Figure 3, trial by trial",
       todo: "Choose a trial, by the sliders or in the picture. Do states of opposite weight share a token?",
       key: [["prompt", "prompt"], ["alone", "head"], ["bound", "published means"],
-        ["up", "state with positive weight"], ["down", "negative weight"]],
+        ["up", "state with positive weight"], ["down", "negative weight"], ["idle", "no weight"]],
     });
     const bySize = slider(shape.controls, { label: "hidden states", min: 0, max: sizes.length - 1, step: 1,
       value: sizes.length - 1, shown: (k) => `${sizes[k]}` }, update);
