@@ -83,13 +83,20 @@ def fewest_errors(emission: Tensor, beliefs: Tensor, labels: Tensor) -> int:
     return least
 
 
+def fake_token_accuracy(model: HMM, task: Task) -> float:
+    """The share of a task's test texts on which `good_fake_token` of its training texts is right."""
+    nu = good_fake_token(model.emission, task.train.posteriors, task.train.labels)
+    return ((task.test.posteriors @ nu >= 0) == task.test.labels).double().mean().item()
+
+
 @Measurement(on_request=True, phase="fake tokens", vanilla=True, fake_token_accuracy=Share, fake_token_bound=Share)
 def fake_tokens(model: HMM, task: Task) -> dict:
-    """Shares of the test texts: those on which `good_fake_token` of the training texts is right, and a bound, above
-    which no fake token and head can be. That adds the fewest errors of each hundred texts.
+    """Of the test texts, the share on which a good fake token is right, and a bound, above which none can be.
+
+    The bound adds the fewest errors of each hundred texts.
     """
-    nu = good_fake_token(model.emission, task.train.posteriors, task.train.labels)
-    right = ((task.test.posteriors @ nu >= 0) == task.test.labels).double().mean().item()
     parts = zip(task.test.posteriors.split(TOGETHER), task.test.labels.split(TOGETHER), strict=True)
     errors = sum(fewest_errors(model.emission, *part) for part in parts)
-    return dict(fake_token_accuracy=right, fake_token_bound=1 - errors / len(task.test.labels))
+    return dict(
+        fake_token_accuracy=fake_token_accuracy(model, task), fake_token_bound=1 - errors / len(task.test.labels)
+    )

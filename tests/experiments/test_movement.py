@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from companion import look_alikes
+from companion import fake_tokens, look_alikes
 from record import SLOW
 
 from hmmlib import MASK, Impossible, TrialSpec, essential_states, posterior, theorem_3_6
@@ -56,6 +56,24 @@ def test_on_a_chain_of_look_alikes_one_task_has_a_fake_token_and_the_other_has_n
     predicted = tuning.probs_behind_prompt(CHAIN, beliefs, prompt)
     assert (head.label(predicted) == (beliefs @ MU_A.double() >= 0)).all()
     assert isinstance(separating_head(CHAIN, MU_C), Impossible)
+
+
+def test_on_how_many_texts_each_fake_token_is_wrong():
+    """Beside all directions of a fine grid; where no states look alike, ν = μ is right everywhere."""
+    generator = torch.Generator().manual_seed(3)
+    beliefs = torch.rand(30, 3, generator=generator).double() ** 2
+    beliefs = beliefs / beliefs.sum(1, keepdim=True)
+    labels = beliefs @ torch.tensor([1.0, -1.0, 0.1]).double() >= 0
+    alike, apart = torch.eye(3).double()[[0, 0, 2]].T, torch.eye(3).double()
+    around, up = torch.meshgrid(torch.linspace(0, 6.2832, 721), torch.linspace(0, 3.1416, 361), indexing="ij")
+    grid = torch.stack([up.sin() * around.cos(), up.sin() * around.sin(), up.cos()], -1).reshape(-1, 3).double()
+    allowed = grid[grid[:, 0] * grid[:, 1] >= 0]
+    errors = ((beliefs @ allowed.T > 1e-5) != labels[:, None]).sum(0).min()
+    assert fake_tokens.fewest_errors(alike, beliefs, labels) == errors > 3
+    good = fake_tokens.good_fake_token(alike, beliefs, labels)
+    assert good[0] * good[1] >= 0
+    assert ((beliefs @ good >= 0) != labels).sum() >= errors
+    assert fake_tokens.fewest_errors(apart, beliefs, labels) == 0
 
 
 def test_a_chain_whose_texts_reveal_the_state_is_not_decidable(monkeypatch):
