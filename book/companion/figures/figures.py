@@ -35,8 +35,9 @@ HATCHES, DASHES = ("", "///", "...", "xxx"), ("-", "--", ":", "-.")
 STYLES = {
     "texts of label 1": (LABEL_1, "o", "-"), "texts of label 0": (LABEL_0, "s", "-"),
     **dict.fromkeys(("head tuning", "head tuned on the network", "head", "head alone", "tuned head"), (HEAD, "s", "-")),
-    **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt"),
-                    (TRAINED, "o", "-")),
+    **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt",
+                     "prompt of 20 vectors"), (TRAINED, "o", "-")),
+    "prompt of one vector": (TRAINED, "^", ":"),
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
