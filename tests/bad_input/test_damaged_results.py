@@ -212,6 +212,7 @@ def test_parts_of_ones_own_may_be_of_other_sizes_but_not_beat_the_best(tmp_path)
 
 
 def test_every_measurement_says_what_it_gives_and_each_is_damaged():
-    later = {name: one.kinds[name] for one in MEASUREMENTS for name in one.names if name not in ORIGINAL}
+    ours = [one for one in MEASUREMENTS if one.function.__module__.startswith("hmmlib.")]
+    later = {name: one.kinds[name] for one in ours for name in one.names if name not in ORIGINAL}
     assert [name for name, kind in later.items() if kind is Anything] == []
     assert later.keys() <= {path.split(".")[0] for path in VANILLA}
