@@ -137,7 +137,7 @@ def test_one_trial_is_run_once_and_again_on_request_where_another_state_of_the_l
     old = {**result.environment, "library": "0123456789abcdef", "date": "2020-01-02", "commit": "0123456789ab"}
     for origin, more in (result.environment, ""), (old, " (--rerun runs it again)"):
         save_result(replace(result, environment=origin), tmp_path)
-        said = f"not run now, but stored on {origin['date']} by {origin['commit']}{more}:"
+        said = f"not run now, but stored on {origin['date']} by {origin['commit'] or 'an unknown commit'}{more}:"
         assert call(*words) == (0, f"{line}\n{said}\n{where}\n", "")
         assert load_result(path).environment == origin
     assert call(*words, "--rerun") == (0, first, "")
