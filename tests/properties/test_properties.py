@@ -1,4 +1,5 @@
-"""Properties of inference on models of every shape, zeros and near-zeros included, without memory and with it."""
+"""Properties of inference on models of every shape, zeros and near-zeros included, without memory and with it; and of
+heads that are fitted."""
 
 import math
 
@@ -7,13 +8,16 @@ import pytest
 import torch
 from hypothesis import assume
 from hypothesis import strategies as st
-from strategies import HARD, LOST, MILD, agree, agree_in_size, answers, for_all, prompted, rounding
+from strategies import HARD, LOST, MILD, agree, agree_in_size, answers, columns, for_all, prompted, rounding
 from witness import UNIT, forward_backward, of_cell, ratio, whole
 
 from hmmlib.inference import messages
 from hmmlib.models.hmm import MemoryHMM
+from hmmlib.theory import separation
+from hmmlib.theory.heads import LinearHead
 
 SINGLE = torch.float32
+SIZES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 
 
 def one_way(number):
@@ -57,20 +61,6 @@ def test_everything_is_what_integer_arithmetic_gives(case):
                 agree({"": one_by_one[k]}, {"": expected["posteriors"]}, bound)
                 # What is left of the two large terms of the witness is less exact than either.
                 np.testing.assert_allclose(sizes[k], size, rtol=1e-15, atol=bound + 1e-11)
-
-
-@for_all(case=prompted())
-def test_with_gradients_asked_for_the_results_are_the_same(case):
-    model, tokens, prompt = case
-    expected = [answers(model, tokens), answers(model, tokens, prompt)]
-    size = messages.log_likelihood(model, tokens)
-    model.emission.requires_grad_(True)
-    bound = rounding(model, tokens.shape[1] + 1)
-    for given, plain in zip((None, prompt), expected, strict=True):
-        found = answers(model, tokens, given)
-        assert found["G"].requires_grad
-        agree({name: one.detach() for name, one in found.items()}, plain, bound)
-    agree_in_size(messages.log_likelihood(model, tokens).detach(), size, bound)
 
 
 def rounding_of_float32(model, length):
@@ -139,14 +129,21 @@ def test_embeddings_count_only_up_to_a_factor_at_each_position(case, data):
         np.testing.assert_allclose(found, expected, bound, LOST[model.dtype])
 
 
-@for_all(case=prompted(MILD), data=st.data())
-def test_gradients_say_so_too(case, data):
-    """Of a function that does not change with a row's size, the slope along the row is zero (Euler)."""
-    model, tokens, prompt = case
-    embeddings = messages.prompted(model, prompt, tokens).requires_grad_()
-    found = messages.masked_token_probs_from_embeddings(model, embeddings)
-    direction = torch.tensor(data.draw(st.lists(st.floats(-1, 1), min_size=model.n_tokens, max_size=model.n_tokens)))
-    (slopes,) = torch.autograd.grad((found * direction.double()).sum(), embeddings)
-    terms = slopes * embeddings.detach()
-    assert torch.isfinite(slopes).all()
-    assert (terms.sum(-1).abs() <= 8 * found.shape[1] * rounding(model, found.shape[1])).all()
+@for_all(
+    table=SIZES.flatmap(lambda sizes: columns(sizes, MILD)), labels=st.lists(st.booleans(), min_size=5, max_size=5)
+)
+def test_a_head_fits_or_a_certificate_says_that_none_does(table, labels):
+    probs = torch.as_tensor(table.T.copy())
+    labels = torch.tensor(labels)[: len(probs)]
+    found = separation.fit_or_refute(probs, labels)
+    if isinstance(found, LinearHead):
+        assert torch.equal(found.label(probs), labels)
+    elif isinstance(found, separation.Undecided):
+        assert found.wrong > 0
+        assert separation.ROUNDING < found.residual < 1e-6
+    else:
+        assert all((part >= -1e-12).all() for part in (found.positive, found.negative))
+        assert abs(found.negative.sum() - 1) <= 1e-9
+        mixture = found.negative @ probs[~labels] - found.positive @ probs[labels]
+        assert mixture.abs().max() <= found.residual + 1e-12
+        assert found.residual <= separation.ROUNDING

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from strategies import (
     HARD,
     LOST,
-    MILD,
     SEEDS,
     agree,
     agree_in_size,
@@ -20,7 +19,6 @@ from strategies import (
     hmms,
     memory_hmms,
     models,
-    prompts,
     rounding,
 )
 
@@ -55,17 +53,6 @@ def test_a_memory_model_is_the_vanilla_model_it_flattens_to(case):
     agree(found, summed(model, answers(flat, tokens)), rounding(flat, tokens.shape[1]))
     sizes = (messages.log_likelihood(one, tokens) for one in (model, flat))
     agree_in_size(*sizes, rounding(flat, tokens.shape[1]))
-
-
-@for_all(case=asked(family=memory_hmms), data=st.data())
-def test_a_prompt_may_be_lifted_or_not_and_so_may_embeddings(case, data):
-    model, tokens = case
-    narrow = model.unlift(data.draw(prompts(model, MILD)))
-    found, expected = answers(model, tokens, narrow), answers(model, tokens, model.lift(narrow))
-    agree(found, expected, rounding(model, tokens.shape[1] + 1))
-    wide = messages.prompted(model, model.lift(narrow), tokens)
-    assert torch.equal(model.lift(messages.prompted(model, narrow, tokens)), wide)
-    np.testing.assert_allclose(model.unlift(model.lift(narrow)), narrow, rtol=4 * EPS)
 
 
 @for_all(model=models(), i=st.integers(0, 40))
