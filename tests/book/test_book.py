@@ -12,13 +12,16 @@ import book_setup
 import built_book
 import pytest
 import works_map
-import yaml
 from bs4 import BeautifulSoup
 from built_book import HTML, ROOT, chapters
 from companion.evidence.statements import STATEMENTS
 from companion.pages import EQUATIONS
 
+import notebooks as pipeline
+
 pytestmark = built_book.needed()
+REPOSITORY = os.environ.get("GITHUB_REPOSITORY")
+ADDRESS = f"https://github.com/{REPOSITORY}" if REPOSITORY else pipeline.address()
 
 
 @cache
@@ -33,12 +36,6 @@ class Page:
         self.loaded += [one["href"] for one in page.select("link:is([rel~=stylesheet], [rel~=preload], [rel~=icon])")]
         self.ids = [one["id"] for one in page.select("[id]")]
         self.text = re.sub(r"\s+", " ", page.get_text())
-
-
-def address() -> str:
-    if repository := os.environ.get("GITHUB_REPOSITORY"):
-        return f"https://github.com/{repository}"
-    return yaml.safe_load((ROOT / "_config.yml").read_text())["repository"]["url"]
 
 
 @pytest.mark.parametrize("name", chapters())
@@ -61,9 +58,9 @@ def test_a_page_loads_nothing_from_another_host_and_every_reference_and_link_of_
             if anchor and target.suffix == ".html":
                 assert anchor in Page(str(target.relative_to(HTML.resolve()).with_suffix(""))).ids, link
     outside = [link for link in page.links if "github" in link]
-    colab = f"https://colab.research.google.com/github/{address().removeprefix('https://github.com/')}/blob/main/"
+    colab = f"https://colab.research.google.com/github/{ADDRESS.removeprefix('https://github.com/')}/blob/main/"
     assert outside
-    assert all(link.startswith((address(), colab)) for link in outside)
+    assert all(link.startswith((ADDRESS, colab)) for link in outside)
     if name.startswith("notebooks/"):
         assert f"{colab}{name}.ipynb" in outside
         assert (ROOT / f"{name}.ipynb").is_file()
@@ -76,7 +73,7 @@ def test_an_old_address_leads_to_the_page_or_file_that_has_its_content_now():
     for name in book_setup.MOVED:
         link, target = Page(name).links[0], re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', Page(name).html)
         assert link == target[1]
-        file = ROOT / link.removeprefix(f"{address()}/blob/main/") if ":" in link else (HTML / name).parent / link
+        file = ROOT / link.removeprefix(f"{ADDRESS}/blob/main/") if ":" in link else (HTML / name).parent / link
         assert file.is_file(), name
         assert ":" in link or str(file.resolve().relative_to(HTML.resolve()).with_suffix("")) in chapters()
 

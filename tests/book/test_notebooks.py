@@ -1,16 +1,13 @@
 """Notebooks: parameters are checked before anything is run; each is run again only when something it depends on has
 changed, and a failure is loud. What happens where a kernel or a build dies is in tests/faults/test_build_faults.py."""
 
-import os
 import re
-import signal
 import sys
 from pathlib import Path
 
 import inputs
 import nbformat
 import pytest
-import side_by_side
 from built_book import ROOT
 from companion.pages import EQUATIONS
 from record import tried
@@ -98,7 +95,7 @@ def test_a_run_lands_whole_or_not_at_all(project, monkeypatch):
     assert "\nseed = 1" in "".join(cell.source for cell in nbformat.read(out, 4).cells)
 
 
-def test_a_notebook_is_run_once_and_new_text_reaches_its_page(project):
+def test_a_notebook_is_run_once_and_new_text_reaches_its_page_and_a_copy_cut_short_is_none(project, survived):
     assert not pipeline.up_to_date(project.path, project.values)
     pipeline.execute(project.path, project.values)
     ran, before = nbformat.read(project.copy, 4), project.copy.stat().st_mtime_ns
@@ -112,6 +109,11 @@ def test_a_notebook_is_run_once_and_new_text_reaches_its_page(project):
     assert pipeline.up_to_date(project.path, project.values)
     now = nbformat.read(project.copy, 4)
     assert ("# A theorem" in now.cells[0].source, now.cells[1:]) == (True, ran.cells[1:])
+    content = project.copy.read_bytes().rstrip()
+    for length in (lengths := range(0, len(content), 7)):  # as a machine's crash may leave it
+        project.copy.write_bytes(content[:length])
+        assert not pipeline.up_to_date(project.path, project.values)
+    survived("copy cut short", len(lengths))
 
 
 def test_the_key_follows_what_the_notebook_depends_on(project):
@@ -158,17 +160,3 @@ def test_the_ledger_is_checked_once_and_again_after_a_failure_or_a_change(projec
         pipeline.check_ledger(1)
     main.write_text("x = 1\n")
     assert not pipeline.ledger_up_to_date(), "as it was when it last went well, but it has failed since"
-
-
-def test_a_request_to_end_ends_what_is_running(tmp_path):
-    """What a job has started ends too: the faults of a build have kernels in them."""
-
-    def job() -> None:
-        (tmp_path / "number").write_text(str(os.getpid()))
-        os.kill(os.getppid(), signal.SIGTERM)
-        signal.pause()
-
-    with pytest.raises(SystemExit, match="terminated"):
-        side_by_side.run([side_by_side.Job("a", job)], 1)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "number").read_text()), 0)

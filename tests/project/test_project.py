@@ -1,6 +1,8 @@
-"""The project's files agree with each other: lock, twins, notebooks, and one address in every file."""
+"""The project's files agree with each other: lock, twins, notebooks, one address in every file, threads that wait."""
 
+import os
 import re
+import runpy
 import shutil
 import subprocess
 import tomllib
@@ -10,9 +12,12 @@ from pathlib import Path
 import address
 import nbformat  # noqa: F401, without it these tests are left out
 import pytest
+import torch
 import yaml
+from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
+import hmmlib
 import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,3 +110,14 @@ def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, 
     monkeypatch.setattr(pipeline, "address", lambda: f"{GITHUB}/{url}")
     address.main([])
     assert re.fullmatch(f"{said}\n", capsys.readouterr().out)
+
+
+def test_threads_do_not_spin_in_a_notebook_and_who_imports_torch_before_the_library_is_told_what_to_do(monkeypatch):
+    """Beside other work they must not: a setting that torch reads when it is imported sees to it."""
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    exec(TransformerManager().transform_cell(pipeline.bootstrap()), {})
+    assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with pytest.warns(UserWarning, match="import hmmlib before torch, or set GOMP_SPINCOUNT=1000"):
+        runpy.run_path(hmmlib.__file__)

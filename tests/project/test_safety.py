@@ -20,8 +20,6 @@ from hmmlib.training import checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-
-
 RULES = "S102,S301,S302,S307,S403,S506,S602,S604,S605"
 """ruff's, of pickles and their like, of text that is run as code or by a shell, and of YAML that makes objects."""
 WORDS = re.compile(
@@ -49,7 +47,7 @@ def dangerous(*folders: Path) -> set[Path]:
 def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
     """But for this file, which makes the files that must be refused, and two that run cells of the notebooks."""
     folders = [ROOT / name for name in ("hmmlib", "book", "benchmarks", "tests", "notebooks")]
-    cells = {ROOT / "tests" / name for name in ("book/test_readers_parameters.py", "project/test_threads.py")}
+    cells = {ROOT / "tests" / name for name in ("book/test_readers_parameters.py", "project/test_project.py")}
     assert dangerous(*folders) == {Path(__file__), *cells}
     for number, text in enumerate(DANGERS):
         (tmp_path / f"{number}.py").write_text(f"{text}\n")
