@@ -1,5 +1,6 @@
 """Views of the built book, which lies in _build/html, in a browser; and a project of one notebook."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -53,18 +54,13 @@ def homes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def view(browser, homes):
     """A function of width, theme, one of `homes` or another address, and what else a context takes: the one view of a
-    file's tests with these. A new one for each test takes three times as long."""
-    views = {}
+    file's tests with these, until the browser is closed. A new one for each test takes three times as long."""
 
+    @cache
     def get(width: int = 1280, theme: str = "light", home: str = "served", **more) -> Watched:
-        key = (width, theme, home, *more.items())
-        if key not in views:
-            views[key] = Watched(browser, homes.get(home, home), width, theme, **more)
-        return views[key]
+        return Watched(browser, homes.get(home, home), width, theme, **more)
 
-    yield get
-    for each in views.values():
-        each.context.close()
+    return get
 
 
 @pytest.fixture

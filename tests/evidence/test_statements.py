@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from companion.evidence import ledger
@@ -13,13 +12,12 @@ from companion.evidence.random_models import section_3
 from companion.evidence.random_models.instances import Checked
 from companion.evidence.statements import FALSE, GAP, GRADES, SLIP
 from companion.evidence.zero_patterns import PATTERNS
-from companion.pages import EQUATIONS, write_ledger
-from record import SLOW
+from companion.pages import EQUATIONS
+from record import ROOT, SLOW
 from typer.testing import CliRunner
 
 from hmmlib import __main__ as command_line
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = [f"Theorem {number}" for number in ("3.3", "3.6", "4.3", "4.6", "D.6")]
 RESULTS += [f"Proposition {number}" for number in ("3.4", "D.1", "D.8", "D.11")]
 RESULTS += [f"Claim {number}" for number in ("B.1", "D.3", "D.10", "D.12", "D.14", "D.15")]
@@ -132,7 +130,9 @@ def test_several_processes_give_what_one_gives():
 def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another(
     made, words, expected, tmp_path, monkeypatch
 ):
+    """A residual that is no number is null there, as JSON has none."""
     entries = [run(statement, 5, 0) for statement in (EASY, find("Proposition D.1"))]
+    entries[1] = replace(entries[1], residual=math.nan)
     monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: entries)
     (here := tmp_path / "here").mkdir()
     (here / made).mkdir(exist_ok=True)
@@ -145,24 +145,8 @@ def test_the_command_writes_the_ledger_and_where_a_verdict_has_changed_another(
         assert (done.exit_code, printed in done.output.replace("\n", " ")) == (code, True), done.output
         content = json.loads((here / name).read_text())
         assert [entry["printed"] for entry in content["entries"]] == [FAILS if code else HOLDS, FAILS]
+        assert content["entries"][1]["residual"] is None
         assert len(content["equations"]) == 20
         assert [*tmp_path.rglob("*.json")] == [here / name]
         (here / name).unlink()
         entries[0] = replace(entries[0], printed=FAILS)
-
-
-def test_each_row_is_printed_whole_in_80_columns_and_a_residual_that_is_no_number_is_null(tmp_path, monkeypatch):
-    """Names, verdicts and residuals with their exponents, as in a pipe or a small terminal."""
-    exact = dict(identity=dict(failures=0, points=2, sizes=[1, 2, 3]), patterns=dict(failures=0, cases=1_685_160))
-    entry = replace(run(EASY, 1, 0), residual=1.5e-16, **exact)
-    longest = [replace(entry, name=statement.name, grade=statement.grade) for statement in STATEMENTS]
-    monkeypatch.setattr(ledger, "run_all", lambda *args, **kwargs: longest)
-    monkeypatch.chdir(tmp_path)
-    for columns in ("80", "40"):
-        lines = CliRunner().invoke(command_line.app, ["ledger"], env={"COLUMNS": columns}).output.splitlines()
-        for entry in longest:
-            row = next(line for line in lines if line.startswith(entry.name + " "))
-            assert [entry.grade in row, "1.5e-16" in row, row.endswith("0/1,685,160")] == [True] * 3
-            assert len(row) <= 80
-    write_ledger(tmp_path / "ledger.json", [replace(entry, residual=math.nan)], 5, 0)
-    assert json.loads((tmp_path / "ledger.json").read_text())["entries"][0]["residual"] is None

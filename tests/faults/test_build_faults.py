@@ -8,17 +8,14 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from record import slow
+from record import ROOT, slow
 from runs import ENVIRONMENT, relatives, soon
 
 import notebooks as pipeline
-
-ROOT = Path(__file__).resolve().parents[2]
 
 NOTEBOOK = """---
 kernelspec: {{name: python3, display_name: Python 3}}

@@ -13,12 +13,11 @@ from zipfile import ZipFile
 import pytest
 import torch
 import yaml
-from record import slow
+from record import ROOT, slow
 
 from hmmlib.experiments.store import load_result, load_results
 from hmmlib.training import checkpoints
 
-ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 RULES = "S102,S301,S302,S307,S403,S506,S602,S604,S605"
 """ruff's, of pickles and their like, of text that is run as code or by a shell, and of YAML that makes objects."""

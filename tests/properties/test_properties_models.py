@@ -55,15 +55,6 @@ def test_a_memory_model_is_the_vanilla_model_it_flattens_to(case):
     agree_in_size(*sizes, rounding(flat, tokens.shape[1]))
 
 
-@for_all(model=models(), i=st.integers(0, 40))
-def test_marginals_are_distributions_and_go_on_by_steps(model, i):
-    found, after = model.marginal(i), model.marginal(i + 1)
-    bound = 2 * (i + 2) * (model.n_states + 2) * EPS  # as many products, each of sums of S terms
-    assert (found >= 0).all()
-    assert abs(found.sum() - 1) <= bound
-    np.testing.assert_allclose(after, model.transition @ found, rtol=bound, atol=LOST[model.dtype])
-
-
 def closed_classes(transition):
     """The sets of states that are never left, each with all that reach one another."""
     follows = [set(np.flatnonzero(column)) | {h} for h, column in enumerate(transition.T.numpy())]
