@@ -6,34 +6,9 @@ from types import SimpleNamespace
 import pytest
 from browser import Watched, chromium, served
 from built_book import HTML, ROOT
+from small_project import write_files
 
 import notebooks as pipeline
-
-SOURCE = """\
----
-kernelspec: {display_name: Python 3, language: python, name: python3}
----
-
-# A claim
-
-By {prf:ref}`paper-thm-3-3`.
-
-```{code-cell} ipython3
-:tags: [parameters]
-
-# Parameters: here
-seed: int = 0  # of the draw
-```
-
-```{code-cell} ipython3
-if False:
-    from hmmlib.folder import x
-print("seed", seed)
-for part in ["u =", " 3"]:
-    print(part, end="", flush=True)
-assert seed < 5, "too large"
-```
-"""
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +45,7 @@ def project(tmp_path, monkeypatch):
     files["folder/x"] = "def f():\n    import hmmlib.y\nx = 1\n"
     files = {f"hmmlib/{name}.py": text for name, text in files.items()} | {"hmmlib/moving/x.js": "1"}
     files |= {"requirements.lock": "a==1\n", "seed.yaml": "seed: 3\n", "results/r.json": "{}", "build/empty": ""}
-    files |= {"notebooks/a.md": SOURCE, "_config.yml": (ROOT / "_config.yml").read_text()}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, "a", files | {"_config.yml": (ROOT / "_config.yml").read_text()})
     monkeypatch.setattr(pipeline, "ROOT", tmp_path)
     monkeypatch.setattr(pipeline, "EXECUTED", tmp_path / "build" / "executed" / "notebooks")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))

@@ -14,31 +14,10 @@ import nbformat
 import pytest
 from record import ROOT, slow
 from runs import ENVIRONMENT, relatives, soon
+from small_project import write_files
 
 import notebooks as pipeline
 
-NOTEBOOK = """---
-kernelspec: {{name: python3, display_name: Python 3}}
----
-
-# {name}
-
-```{{code-cell}}
-:tags: [parameters]
-# Parameters: here
-seed = 0
-```
-
-```{{code-cell}}
-from pathlib import Path
-
-with Path("../{name}.runs").open("a") as file:
-    file.write("x")
-act = Path("../{name}.act")
-exec(act.read_text() if act.exists() else "")
-print("{name}, seed", seed)
-```
-"""
 LEDGER = "import sys\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write('{}')\n"
 WAIT = "import time\nopen('../waiting', 'w').close()\ntime.sleep(120)"
 SAID = {"SIGINT": "interrupted; what has been executed is kept\n", "SIGTERM": "terminated\n", "SIGKILL": ""}
@@ -48,16 +27,10 @@ SAID = {"SIGINT": "interrupted; what has been executed is kept\n", "SIGTERM": "t
 def project(tmp_path, monkeypatch):
     """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's tools."""
     root = tmp_path / "project"
-    for name in ("notebooks.py", "inputs.py", "side_by_side.py", "portable.py", "ipython_kernel_config.json"):
-        (root / "book").mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "book" / name, root / "book")
-    shutil.copy(ROOT / "_config.yml", root)
-    files = {f"notebooks/{name}.md": NOTEBOOK.format(name=name) for name in "ab"}
-    files |= {"parameters/quick.yaml": "seed: 3\n", "requirements.lock": "a==1\n", "companion/__main__.py": LEDGER}
+    shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("companion", "_*", "*.md"))
+    files = {"parameters/quick.yaml": "seed: 3\n", "requirements.lock": "a==1\n", "companion/__main__.py": LEDGER}
     files |= {f"{package}/__init__.py": "" for package in ("hmmlib", "companion", "results", "build")}
-    for name, text in files.items():
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_text(text)
+    write_files(root, "ab", files | {"_config.yml": (ROOT / "_config.yml").read_text()})
     made = SimpleNamespace(
         root=root,
         executed=root / "build" / "executed" / "notebooks",
@@ -88,7 +61,7 @@ def whole(project) -> dict[str, str]:
 def ends_right(project, done: subprocess.CompletedProcess) -> None:
     """The build has made everything, and nothing is left over: neither files nor processes."""
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert whole(project) == {"a": "a, seed 3\n", "b": "b, seed 3\n"}
+    assert whole(project) == dict.fromkeys("ab", "seed 3\nu = 3")
     assert {path.name for path in project.executed.iterdir()} == {"a.ipynb", "b.ipynb"}
     assert json.loads((project.root / "build" / "ledger.json").read_text()) == {}
     assert soon(lambda: not relatives(project.mark)), relatives(project.mark)
@@ -100,12 +73,11 @@ def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(project,
     assert done.returncode == 1
     assert re.search(r"b: failed after .* \(exit code 1\)\n(.*\n)*b\.ipynb: Kernel died\n", done.stdout), done.stdout
     assert done.stderr == "failed: b\n"
-    assert whole(project) == {"a": "a, seed 3\n"}
+    assert whole(project) == {"a": "seed 3\nu = 3"}
     (project.root / "b.act").unlink()
     again = build(project)
     assert "a: unchanged" in again.stdout
     ends_right(project, again)
-    assert [(project.root / f"{name}.runs").read_text() for name in "ab"] == ["x", "xx"]
     survived("kernel died")
 
 
