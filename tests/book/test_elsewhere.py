@@ -25,17 +25,14 @@ from companion.figures.interactive import Moving
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from packaging.requirements import Requirement
 from PIL import Image
+from small_project import write_files
 
 import notebooks as pipeline
 
 ADDRESS = "https://" + "example.invalid/someone/project"
 PYPROJECT = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-[project]
-name = "hmmlib"
-version = "0.1.0"
+build-system = {requires = ["hatchling"], build-backend = "hatchling.build"}
+project = {name = "hmmlib", version = "0.1.0"}
 """
 NEEDS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
 THERE = {*sys.stdlib_module_names, *colab.COLAB, "hmmlib", "companion", *(Requirement(one).name for one in NEEDS)}
@@ -80,9 +77,7 @@ def test_a_good_notebook_runs_with_the_tree_at_hand_and_one_that_finds_no_librar
         cells[1].metadata.tags = ["parameters"]
         kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
         files[f"notebooks/{name}.ipynb"] = nbformat.writes(new_notebook(cells=cells, metadata={"kernelspec": kernel}))
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_files(tmp_path, "", files)
     monkeypatch.setattr(pipeline, "ROOT", tmp_path)
     monkeypatch.setattr(colab, "make_base", base_without_hmmlib)
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "build" / "ipython"))

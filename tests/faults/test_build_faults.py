@@ -50,12 +50,9 @@ def build(project) -> subprocess.CompletedProcess:
 
 
 def whole(project) -> dict[str, str]:
-    """What the notebooks print of which there are whole copies, and anything else that could be one."""
-    return {
-        path.stem: nbformat.read(path, 4).cells[-1].outputs[-1].text
-        for path in project.executed.glob("*.ipynb")
-        if not re.search(r"\.(running|failed)$", path.stem)
-    }
+    """What the notebooks print of which there are whole copies."""
+    copies = project.executed.glob("?.ipynb")
+    return {path.stem: nbformat.read(path, 4).cells[-1].outputs[-1].text for path in copies}
 
 
 def ends_right(project, done: subprocess.CompletedProcess) -> None:

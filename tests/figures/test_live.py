@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-import torch
 from companion.figures import live
 from companion.figures.live import gather, measured, run_live
 from runs import TINY, numbers
@@ -20,7 +19,6 @@ SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 
 @pytest.fixture(scope="module")
 def results():
-    torch.set_num_threads(1)
     return [run_trial(spec) for spec in SPECS]
 
 

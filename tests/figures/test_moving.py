@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from companion.figures import interactive
+from constructions import behind_gap
 from moving_figures import WORDS, draws, language, prompt_figure, three_states, weather
 
 import hmmlib
@@ -18,10 +19,6 @@ from hmmlib.training.readouts import Readout
 def close(found, expected, tolerance=1e-12):
     assert np.shape(found) == np.shape(expected)
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
-
-
-def behind_a_gap(x):
-    return torch.cat([torch.full_like(x[:, :1], hmmlib.MASK), x], 1)
 
 
 def random_texts(n_tokens: int, seed: int, first: int = 0) -> list[list[int]]:
@@ -50,8 +47,8 @@ def test_prompts_condition_as_in_hmmlib(seed, js):
     prompts, labels = [prompt, torch.zeros_like(prompt), draw], hmmlib.ground_truth(model, mu, x) >= 0
     found = js([["prompt", "compute", [figure.data, u.tolist()]] for u in prompts])
     for u, result in zip(prompts, found, strict=True):
-        points, gap = result["points"], hmmlib.masked_token_probs(model, behind_a_gap(x), u)[:, 1]
-        close([p["latent"] for p in points], hmmlib.latent_given_others(model, behind_a_gap(x), u)[:, 1])
+        points, gap = result["points"], hmmlib.masked_token_probs(model, behind_gap(x), u)[:, 1]
+        close([p["latent"] for p in points], hmmlib.latent_given_others(model, behind_gap(x), u)[:, 1])
         close([p["gap"] for p in points], gap)
         assert [p["label"] for p in points] == labels.tolist()
         assert [p["right"] for p in points] == ((head(gap) >= 0) == labels).tolist()
@@ -72,7 +69,7 @@ def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left
         emission = model.emission.clone()
         emission[:, merge[1]] = (1 - gap) * emission[:, merge[0]] + gap * emission[:, merge[1]]
         moved = hmmlib.HMM(model.transition, emission, model.initial)
-        p, g = hmmlib.posterior(moved, x), hmmlib.masked_token_probs(moved, behind_a_gap(x))[:, 0]
+        p, g = hmmlib.posterior(moved, x), hmmlib.masked_token_probs(moved, behind_gap(x))[:, 0]
         task = mu - (p @ mu).sort().values[len(x) // 2 - 1 : len(x) // 2 + 1].mean()
         labels, names = p @ task >= 0, ("guess", "label", "noisy", "right", "rightNoisy")
         found = {name: [point[name] for point in result["points"]] for name in names}

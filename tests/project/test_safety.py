@@ -53,33 +53,24 @@ def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
     assert dangerous(tmp_path) == {*tmp_path.iterdir()}
 
 
-class Mark:
-    """Unpickled, it makes a folder."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
 @pytest.mark.parametrize(
     "write", [lambda path, mark: path.write_bytes(pickle.dumps(mark)), lambda path, mark: torch.save({"w": mark}, path)]
 )
 def test_a_checkpoint_or_a_result_with_a_pickle_inside_is_refused_by_name(write, tmp_path):
-    mark = tmp_path / "mark"
+    made = tmp_path / "made"
+    mark = type("Mark", (), {"__reduce__": lambda _: (os.mkdir, (str(made),))})()  # unpickled, it makes a folder
     path = tmp_path / "one.safetensors"
-    write(path, Mark(mark))
+    write(path, mark)
     with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over: ."):
         assert checkpoints.load(path, {}) is None
     assert checkpoints.broken(path).exists()
     path = tmp_path / "smoke" / f"{'0' * 16}.json"
     path.parent.mkdir()
-    write(path, Mark(mark))
+    write(path, mark)
     for load in (lambda: load_result(path), lambda: load_results("smoke", tmp_path)):
         with pytest.raises(ValueError, match=f"{path.name} is no readable result: ."):
             load()
-    assert not mark.exists(), "it was unpickled"
+    assert not made.exists(), "it was unpickled"
 
 
 def test_only_two_jobs_that_run_nobody_elses_code_may_publish_and_the_book_is_served_on_loopback_alone():

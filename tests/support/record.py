@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from side_by_side import cores
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ["torch", "numpy", "scipy", "numba", "transformers", "typer"]
@@ -41,21 +42,14 @@ def commit() -> str | None:
     return found.rstrip("+") + "+" * bool(subprocess.run(changed, capture_output=True, check=True).stdout)
 
 
-def where() -> dict:
-    """What the numbers depend on."""
-    return {
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": commit(),
-        "system": platform.system(),
-        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "slow": SLOW,
-        "versions": {"Python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    }
-
-
 class Record:
+    """The plugin. What the numbers depend on is noted at the beginning."""
+
     def __init__(self, path: Path):
-        self.path, self.where, self.began = path, where(), time.monotonic()
+        self.path, self.began = path, time.monotonic()
+        self.where = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit()}
+        self.where |= {"system": platform.system(), "processors": cores(), "slow": SLOW}
+        self.where["versions"] = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
     def pytest_terminal_summary(self, terminalreporter, exitstatus, config):
         ways = ("ignore", "ignore_glob", "collectonly", "keyword", "markexpr", "deselect", "lf")

@@ -1,4 +1,4 @@
-"""A project of one or two notebooks: each does what a file says, then prints its seed, or fails where it is too large."""
+"""A project of one or two notebooks: each does what a file says, then prints its seed, and fails where it is large."""
 
 from pathlib import Path
 
