@@ -102,9 +102,9 @@ def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, 
         colour = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
         return [int(part) for part in re.findall(r"\d+", colour)[:3]]
 
-    page = view(theme=theme, choose=False).open("book/index.html")
+    page = view(theme=theme).open("book/index.html")
     assert (max(ground(page)) < 60) if theme == "dark" else (min(ground(page)) > 240)
-    watched = view(theme=theme, choose=False, java_script_enabled=False)
+    watched = view(theme=theme, java_script_enabled=False)
     page = watched.page
     page.goto(watched.home + "notebooks/3-hmm.html")
     assert page.locator("mjx-container svg").count() > 50

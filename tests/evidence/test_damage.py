@@ -20,6 +20,7 @@ from hmmlib.theory.heads import AttentionHead, LinearHead
 
 KEPT = [memory_instances.memory_instance, memory_instances.prompted_instance, memory_instances.one_cell_instance]
 KEPT += [instances.essential_instance]
+NOTHING = Printed(0.0, 0, "")
 ATTEMPTS = ((6, 1), (16, 2), (40, 1))
 """Instances and seed: most damages show at once, some only in a model with several cells."""
 
@@ -63,11 +64,12 @@ def judged(name, verdict):
     return around(predicates, name, lambda report: replace(report, verdict=of_bool(bool(verdict(report)))))
 
 
-def own_token_too(honest):
-    return lambda model, rows, at, own, *rest: honest(model, rows, at, True, *rest)
-
-
-own_token_seen = both(*(instead(messages, name, own_token_too) for name in ("aggregated_messages", "_in_loops")))
+own_token_seen = both(
+    *(
+        instead(messages, name, lambda f: lambda model, rows, at, own, *rest: f(model, rows, at, True, *rest))
+        for name in ("aggregated_messages", "_in_loops")
+    )
+)
 theta_1_shifted = with_part("theta_1", turned(0))
 recovered = both(*(around(theorems, name, theta_1_shifted) for name in ("claim_d_3", "claim_d_10")))
 shifted = both(*(around(place, "masked_token_probs", turned(1)) for place in (section_3, messages)))
@@ -125,16 +127,12 @@ def test_every_statement_is_damaged_and_every_theorem_at_least_twice():
     assert all(damaged.count(name) >= 2 for name in damaged if name.startswith("Theorem"))
 
 
-def checks_only(statement):
-    """The statement with nothing but its check: the rest of the ledger says nothing about a damage to it."""
-    nothing = Printed(0.0, 0, "")
-    return replace(statement, control=lambda seed: 1.0, printed=lambda seed: nothing, counterexample=lambda: nothing)
-
-
 @pytest.mark.parametrize(("name", "what", "damage"), DAMAGES, ids=[f"{name}: {what}" for name, what, _ in DAMAGES])
 def test_the_check_notices(name, what, damage, monkeypatch):
+    """The statement with nothing but its check: the rest of the ledger says nothing about a damage to it."""
     damage(monkeypatch)
-    assert any(run(checks_only(find(name)), *attempt).verdict == FAILS for attempt in ATTEMPTS)
+    rest = dict(control=lambda seed: 1.0, printed=lambda seed: NOTHING, counterexample=lambda: NOTHING)
+    assert any(run(replace(find(name), **rest), *attempt).verdict == FAILS for attempt in ATTEMPTS)
 
 
 def test_each_of_sixty_mistakes_still_meets_its_line_and_most_have_changed_a_verdict():

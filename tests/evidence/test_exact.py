@@ -1,5 +1,6 @@
 """Identities at random rational points: each confirmed, each damage caught, and the recursion gives sums over paths."""
 
+import math
 import random
 
 import numpy as np
@@ -20,6 +21,12 @@ uniform = instead(rational, "stationary", lambda f: lambda a: rational.fractions
 d_c_2 = instead(vanilla, "diagonal_c_2", lambda f: lambda model, u: f(model, u) * model.initial**2)
 blocks_shuffled = instead(memory, "theta_2", lambda f: lambda task: f(task)[::-1])
 asks_for_everything = instead(memory, "key", lambda f: lambda task: (np.ones_like(f(task)[0]), f(task)[1]))
+dependent = instead(
+    vanilla, "joint_table", lambda f: lambda rng, *n: random_columns(rng, [[1] * math.prod(n)]).reshape(n)
+)
+first_weight_lost = instead(
+    vanilla, "head_3_6", lambda f: lambda m, block, kept, mu: f(m, block, kept, mu * (np.arange(len(mu)) != kept[0]))
+)
 no_prompt = instead(memory, "prompt", lambda f: lambda task: np.ones_like(f(task)))
 
 
@@ -30,20 +37,12 @@ def test_identity_is_confirmed(name):
     assert 0 < found.error_bound < 2**-50
 
 
-def dependent_table(rng, n_u, n_v, n_z):
-    return random_columns(rng, [[1] * n_u * n_v * n_z]).reshape(n_u, n_v, n_z)
-
-
-def first_weight_lost(honest):
-    return lambda m, block, kept, mu: honest(m, block, kept, mu * (np.arange(len(mu)) != kept[0]))
-
-
 DAMAGES = {
-    "Proposition 3.4": instead(vanilla, "joint_table", lambda f: dependent_table),
+    "Proposition 3.4": dependent,
     **dict.fromkeys(("Claim B.1", "Theorem 3.3"), no_diagonal),
     **dict.fromkeys(("Lemma C.1", "Lemma D.7"), not_reversed),
     **dict.fromkeys(("Lemma C.2", "Exactness"), d_c_2),
-    "Theorem 3.6": instead(vanilla, "head_3_6", first_weight_lost),
+    "Theorem 3.6": first_weight_lost,
     "Proposition D.1": instead(Joint, "cell_and_state", lambda f: lambda table, i: f(table, 1)),
     **dict.fromkeys(("Claim D.3", "Lemma D.4"), blocks_shuffled),
     "Theorem 4.3": asks_for_everything,

@@ -20,11 +20,6 @@ SINGLE = torch.float32
 SIZES = st.tuples(st.integers(1, 5), st.integers(1, 5))
 
 
-def one_way(number):
-    """Which floats are positive, as ones and zeros: a pass over these counts the paths that are possible."""
-    return (np.asarray(number) > 0).astype(np.int64)
-
-
 def fractions(vectors, totals):
     """Each vector of integers divided by its total, as floats, rounded once."""
     return np.array([ratio(v, t) for v, t in zip(vectors, totals, strict=True)])
@@ -63,20 +58,17 @@ def test_everything_is_what_integer_arithmetic_gives(case):
                 np.testing.assert_allclose(sizes[k], size, rtol=1e-15, atol=bound + 1e-11)
 
 
-def rounding_of_float32(model, length):
-    """How far float32 may be from float64, relative to each probability, which must not be near the smallest float32.
+@for_all(case=prompted(MILD))
+def test_float32_is_within_its_rounding_of_float64(case):
+    """Relative to each probability, which must not be near the smallest float32.
 
     Beside the operations, each of the 2T + 3 parameters in a product is off by its own rounding, by the division that
     makes its column sum to one, and by that sum's; so is the sum of products that it is divided by.
     """
-    longest = max(model.n_states, model.n_tokens, messages.lifted_size(model) // model.n_states)
-    return rounding(model, length) + (2 * length + 3) * (longest + 2) * torch.finfo(SINGLE).eps
-
-
-@for_all(case=prompted(MILD))
-def test_float32_is_within_its_rounding_of_float64(case):
     model, tokens, prompt = case
-    rough, bound = model.to(dtype=SINGLE), rounding_of_float32(model.to(dtype=SINGLE), tokens.shape[1] + 1)
+    rough, length = model.to(dtype=SINGLE), tokens.shape[1] + 1
+    longest = max(model.n_states, model.n_tokens, messages.lifted_size(model) // model.n_states)
+    bound = rounding(rough, length) + (2 * length + 3) * (longest + 2) * torch.finfo(SINGLE).eps
     for given, rounded in ((None, None), (prompt, prompt.to(SINGLE))):
         found = answers(rough, tokens, rounded)
         assert all(one.dtype == SINGLE for one in found.values())
@@ -86,13 +78,16 @@ def test_float32_is_within_its_rounding_of_float64(case):
 
 @for_all(case=prompted(HARD, dtype=SINGLE))
 def test_in_float32_near_zeros_may_be_lost_but_leave_no_other_sums(case):
-    """Sums are 1, or 0 exactly: wherever what is conditioned on is impossible, and elsewhere only by that loss."""
+    """Sums are 1, or 0 exactly: wherever what is conditioned on is impossible, and elsewhere only by that loss.
+
+    A pass over ones and zeros, for which floats are positive, counts the paths that are possible.
+    """
     model, tokens, prompt = case
     slack = 2 * rounding(model, tokens.shape[1] + 1)
     for given in (None, prompt):
         found = answers(model, tokens, given)
         for k, x in enumerate(tokens.tolist()):
-            ways = forward_backward(model, x, given, one_way)
+            ways = forward_backward(model, x, given, lambda floats: (np.asarray(floats) > 0).astype(np.int64))
             for name, one in found.items():
                 can = ways.left > 0 if name in ("G", "latents") else np.broadcast_to(ways.chance > 0, one[k].shape[:-1])
                 sums = one[k].sum(-1).numpy()

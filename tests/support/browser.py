@@ -60,13 +60,11 @@ WRONG = {
 class Watched:
     """A page in a context of its own, and what goes wrong in it: messages, failures, and requests to other hosts."""
 
-    def __init__(self, browser: Browser, home: str, width: int, theme: str, choose: bool = True, **more):
-        """`theme`: the system's, and with `choose` also the reader's choice. `more`: what else a context takes."""
+    def __init__(self, browser: Browser, home: str, width: int, theme: str, **more):
+        """`theme`: the system's, which pages follow. `more`: what else a context takes."""
         self.home, self.wrong = home, []
         size = dict(width=width, height=900 if width > 500 else 844)
         self.context = browser.new_context(viewport=size, color_scheme=theme, **more)
-        if choose:
-            self.context.add_init_script(CHOOSE.replace("THEME", theme))
         self.context.set_default_timeout(20_000)
         self.page = self.context.new_page()
         for event, wrong in WRONG.items():
@@ -80,8 +78,6 @@ class Watched:
         self.page.evaluate(SETTLED)
         return self.page
 
-
-CHOOSE = "if (location.protocol !== 'about:') for (const key of ['mode', 'theme']) localStorage.setItem(key, 'THEME')"
 
 SETTLED = """async () => {
   await document.fonts.ready;
