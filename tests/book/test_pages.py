@@ -24,8 +24,6 @@ from hmmlib.experiments.store import BEYOND
 BOOK = ROOT / "book"
 PAGES = "\n".join(path.read_text() for folder in ("book", "notebooks") for path in (ROOT / folder).glob("*.md"))
 PROTOCOL = (BOOK / "protocol-and-code.md").read_text()
-
-
 COLUMNS = ["paper", "released-code", "gpu", "laptop", "quick"]
 
 

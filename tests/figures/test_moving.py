@@ -8,7 +8,7 @@ import pytest
 import torch
 from companion.figures import interactive
 from constructions import behind_gap
-from moving_figures import WORDS, draws, language, prompt_figure, three_states, weather
+from moving_figures import MU, THREE_STATES, WEATHER, WORDS, draws, language, prompt_figure
 
 import hmmlib
 from hmmlib.experiments.store import STORE
@@ -60,7 +60,7 @@ def test_prompts_condition_as_in_hmmlib(seed, js):
 
 @pytest.mark.parametrize(("merge", "size", "refuted"), [((0, 1), 0.001, True), ((0, 2), 0.2, False)])
 def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left(merge, size, refuted, js):
-    model, mu = three_states()
+    model, mu = THREE_STATES, MU
     data = interactive.nearly_dependent_columns(model, mu, "abc", merge, size).data
     x, noise = torch.tensor(data["inputs"]), torch.tensor(data["noise"], dtype=torch.float64)
     assert (data["refuted"], 0.9 < noise.std() / size < 1.1) == (refuted, True)
@@ -109,7 +109,7 @@ def test_the_best_head_parts_what_can_be_parted_and_no_more(js):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_messages_come_one_by_one_with_their_sums_and_are_those_of_hmmlib(seed, js):
-    model = hmmlib.sparse_hmm(2, 2 + seed % 3, seed, 0.3 * (seed % 2)) if seed else weather()[0]
+    model = hmmlib.sparse_hmm(2, 2 + seed % 3, seed, 0.3 * (seed % 2)) if seed else WEATHER
     tokens, words = model.sample(1, 1 + seed % 5, seed).tokens[0].tolist(), "abcd"[: model.n_tokens]
     masked = (torch.rand(len(tokens), generator=draws(seed)) < 0.4).tolist()
     figure = interactive.passing_messages(model, words, "xy", " ".join(words[token] for token in tokens))

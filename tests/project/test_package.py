@@ -7,17 +7,16 @@ import sys
 import zipfile
 from email import message_from_bytes
 from importlib.metadata import EntryPoints
-from pathlib import Path
 
 import pytest
 from commands import usage_error
 from hatchling.builders.wheel import WheelBuilder
+from record import ROOT
 from runs import ENVIRONMENT
 
 import hmmlib
 import notebooks as pipeline
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 
 

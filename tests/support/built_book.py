@@ -1,13 +1,12 @@
 """The built book that tests look at: where it is, and its pages."""
 
 import os
-from pathlib import Path
 
 import browser
 import pytest
 import yaml
+from record import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
 
 

@@ -9,6 +9,11 @@ import hmmlib
 from hmmlib.experiments.store import STORE
 
 WORDS = ["a", "the", "cow", "horse", "barn", "field"]
+_STEPS = [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]]
+THREE_STATES = hmmlib.HMM(_STEPS, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]], [0.3, 0.3, 0.4])
+MU = torch.tensor([1.0, -0.7, -0.2], dtype=torch.float64)
+WEATHER = hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5])
+"""The two states of the page on Section 2, with tokens for sun, cloud and rain."""
 
 
 def draws(seed: int) -> torch.Generator:
@@ -27,18 +32,6 @@ def prompt_figure(seed=0):
     return model, mu, prompt, head, x, figure
 
 
-def three_states():
-    transition = [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]]
-    model = hmmlib.HMM(transition, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]], [0.3, 0.3, 0.4])
-    return model, torch.tensor([1.0, -0.7, -0.2], dtype=torch.float64)
-
-
-def weather():
-    """The two states of the page on Section 2, and the names of its tokens."""
-    model = hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5])
-    return model, ["sun", "cloud", "rain"]
-
-
 def language():
     """The little language of the page on Section 4.1."""
     noun = [[0, 0, 0.6, 0.3, 0.1, 0], [0, 0, 0.1, 0.8, 0, 0.1]]
@@ -53,18 +46,18 @@ def language():
 
 def figures():
     """Each figure once, by the name of its script."""
-    (model, mu), (memory, head) = three_states(), language()
+    memory, head = language()
     nouns, places, syntax = ["cow", "horse"], ["barn", "field"], ["article", "noun"]
     points = [[[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0]]
     reading = [["subject", "place"], [nouns, places], syntax, "a cow the barn", 1, ("a a", "the [mask]")]
     every = [
         prompt_figure()[-1],
-        interactive.nearly_dependent_columns(model, mu, "abc"),
+        interactive.nearly_dependent_columns(THREE_STATES, MU, "abc"),
         interactive.attention_over_words(memory, head, [1.0, -1], WORDS, "a cow", nouns, [1], "is it a cow?"),
         interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
-        interactive.fake_token_or_other_words(model.emission, *points, "abc"),
+        interactive.fake_token_or_other_words(THREE_STATES.emission, *points, "abc"),
         interactive.belief_word_by_word(memory, WORDS, *reading),
-        interactive.passing_messages(*weather(), ["calm", "stormy"], "sun cloud rain sun", [2]),
+        interactive.passing_messages(WEATHER, ["sun", "cloud", "rain"], ["calm", "stormy"], "sun cloud rain sun", [2]),
         interactive.trial_by_trial(hmmlib.results("smoke", STORE)),
     ]
     return {figure.figure: figure for figure in every}
