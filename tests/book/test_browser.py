@@ -6,6 +6,7 @@ barriers in each, and leaves pictures in build/screenshots.
 
 import re
 from itertools import product
+from pathlib import Path
 
 import built_book
 import pytest
@@ -23,18 +24,7 @@ SCREENSHOTS = ROOT / "build" / "screenshots"
 SCROLLS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => !e.closest('details:not([open])')
   && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 2)
   .map(e => e.tagName + ': ' + e.innerText.slice(0, 80))"""
-BAD = r"""<!doctype html><html lang="en" data-theme="dark"><title>bad</title>
-<body class="bd-article" style="margin:0; background:#111"><main>
-<h1 style="color:#eee">A page with all faults</h1><p style="color:#eee">left: \(x\) and <code>\frac</code></p>
-<p style="color:#eee">and $$y$$ and \frac12</p><span class="math">z</span>
-<mjx-container><svg width="0"></svg>w</mjx-container>
-<mjx-container style="color:#222"><svg width="9" height="9"><use href="#none"></use></svg></mjx-container>
-<mjx-container style="color:#eee"><svg width="9" height="9"><g data-mml-node="merror"></g></svg></mjx-container>
-<div id="wide" style="width:3000px">wide</div><div style="overflow:hidden; width:99px"><table><tr><td>
-<div style="width:400px">cut</div></table></div><div style="overflow-x:auto; width:99px" tabindex="0"><table><tr><td>
-<div style="width:400px">scrolls</div></table></div><img src="missing.png"><svg width="20" height="20"></svg>
-<p style="color:#333">hard to read</p><a href="#wide"></a><input type="range">
-<script>console.warn("careful"); fetch("http://127.0.0.2:9/"); undefined.x</script></main></body></html>"""
+BAD = Path(__file__).with_name("bad.html").read_text()
 LANDED = """async id => {
   for (let still = 0, last = NaN; still < 12; still = scrollY === last ? still + 1 : 0, last = scrollY)
     await new Promise(requestAnimationFrame);
