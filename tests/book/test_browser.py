@@ -20,6 +20,7 @@ pytestmark = built_book.needed(chromium=True)
 NAMES = [*chapters(), "search"]
 DESKTOP, DARK_PHONE = (1280, "light", "served"), (390, "dark", "served")
 FORMS = [DESKTOP, DARK_PHONE, (1280, "dark", "served"), (390, "light", "served"), (1280, "light", "from a folder")]
+QUICK = [*product([DESKTOP], NAMES), (DARK_PHONE, "notebooks/4-memory-hmm")]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 SCROLLS = """() => [...document.querySelectorAll('.bd-article *')].filter(e => !e.closest('details:not([open])')
   && ['auto', 'scroll'].includes(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 2)
@@ -40,12 +41,10 @@ CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].fil
   && e.clientWidth > 20 && e.scrollWidth > e.clientWidth + 2).map(e => e.outerHTML.slice(0, 120))"""
 
 
-def cases() -> list:
-    quick = [*product([DESKTOP], NAMES), (DARK_PHONE, "notebooks/4-memory-hmm")]
-    return [case if case in quick else pytest.param(*case, marks=slow) for case in product(FORMS, NAMES)]
-
-
-@pytest.mark.parametrize(("form", "name"), cases())
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [case if case in QUICK else pytest.param(*case, marks=slow) for case in product(FORMS, NAMES)],
+)
 def test_a_page_has_no_fault_on_a_phone_no_barrier_and_on_a_desktop_nothing_to_scroll(view, form, name):
     """The quick ones: every page on a desktop, and one on a phone in the dark."""
     (width, theme, home), watched = form, view(*form)

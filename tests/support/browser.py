@@ -84,15 +84,13 @@ SETTLED = """async () => {
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
 }"""
 
-FAULTS = Path(__file__).with_name("faults.js").read_text()
-
 PASSED_OVER = {"exclude": [["mjx-container"], ["svg[role=img]"]]}
 """What axe-core does not look into: formulas and figures, which `faults` does, and which take most of its time."""
 
 
 def faults(page: Page) -> list[str]:
     """What is wrong in the page as it stands: each a check's name, the element and the circumstances."""
-    return page.evaluate(FAULTS)
+    return page.evaluate(Path(__file__).with_name("faults.js").read_text())
 
 
 def barriers(page: Page) -> list[str]:

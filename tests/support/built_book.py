@@ -1,10 +1,10 @@
 """The built book that tests look at: where it is, and its pages."""
 
 import os
+import re
 
 import browser
 import pytest
-import yaml
 from record import ROOT
 
 HTML = ROOT / "_build" / "html"
@@ -22,6 +22,4 @@ def needed(chromium: bool = False) -> pytest.MarkDecorator:
 
 def chapters() -> list[str]:
     """The names of all pages in the table of contents."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
-    found = [chapter for part in toc["parts"] for chapter in part["chapters"]]
-    return [toc["root"], *(page["file"] for chapter in found for page in (chapter, *chapter.get("sections", ())))]
+    return re.findall(r"(?:root|file): (\S+)", (ROOT / "_toc.yml").read_text())
