@@ -28,12 +28,18 @@ where labels can be separated, and least squares reads rounding where texts are 
 
 POLISH = 300
 """The most steps of L-BFGS."""
-STARTS, SCREENED, TEXTS, KEPT, APPROACH, RATE = 64, 100, 500, 8, 300, 0.1
+STARTS, SCREENED, TEXTS, KEPT, APPROACH, RATE = 32, 100, 500, 8, 300, 0.1
 """The starts of a search, Adam's steps from each and on how many texts, how many of the nearest go on, their steps on
 all texts, and Adam's rate."""
 WIDE, LEAST = (3.0, 5.0, 8.0, 12.0), 1e-6
 """The standard deviations of the logarithms of weights, of every fourth start each: where beliefs are nearly certain
 only weights that lie far apart change anything. And the least entry whose logarithm is taken."""
+COARSE, FINE, LEVELS, ROUNDS, GAIN = 3.0, 0.3, 8, 12, 1e-4
+"""A line search over the logarithm of one weight tries so many steps to either side, of one of these widths; rounds
+over all weights end after so many, or when one gains less than this."""
+PARENTS, REDRAWN, BEST, LIMIT = 16, 0.1, 3, 300.0
+"""How many of the nearest are joined in pairs, what share of weights is drawn anew there, and how far the logarithms of
+weights may lie apart."""
 
 
 class Readout(NamedTuple):
@@ -119,6 +125,70 @@ def approach(
     return best, least
 
 
+def search_lines(
+    beliefs: Tensor, wanted: Tensor, emission: Tensor, logs: Tensor, steps: Iterable[float], generator: torch.Generator
+) -> tuple[float, Tensor]:
+    """The distance of W (c ⊙ p) / cᵀp from what is wanted after line searches over each log c_h in turn, and log c.
+
+    What is left at a text, Σ_h c_h p_h (W_h - g), is linear in each c_h, and its distance is half its norm over cᵀp.
+    """
+    parts = beliefs.T.unsqueeze(2) * (emission.T.unsqueeze(1) - wanted)  # p_h (W_h - g), (S, n, X)
+
+    def distances(others: Tensor, chosen: int, levels: Tensor) -> Tensor:
+        """The mean distance for each level of the chosen weight, where its entry among the others is 0."""
+        left = torch.tensordot(others, parts, 1) + levels[:, None, None] * parts[chosen]
+        return (left.abs().sum(2) / (beliefs @ others + levels[:, None] * beliefs[:, chosen])).mean(1) / 2
+
+    levels, least = torch.arange(-LEVELS, LEVELS + 1).double(), torch.inf
+    for step in steps:
+        for _ in range(ROUNDS):
+            before = least
+            for chosen in torch.randperm(len(logs), generator=generator).tolist():
+                others = (logs - logs.max()).exp()
+                tried = (logs[chosen] + step * levels).clamp(min=logs.max() - LIMIT)
+                others[chosen] = 0
+                found, at = distances(others, chosen, (tried - logs.max()).exp()).min(0)
+                logs = logs.clone()
+                logs[chosen], least = tried[at], found.item()
+            if before - least < GAIN:
+                break
+    return least, logs - logs.max()
+
+
+def nearest_weights(
+    beliefs: Tensor, wanted: Tensor, emission: Tensor, starts: int, generator: torch.Generator
+) -> Readout:
+    """The nearest W (c ⊙ p) / cᵀp. There are very many local minima, so that derivatives serve only at the end.
+
+    On the first TEXTS, line searches go on from `starts` draws, and three times as often from two of the nearest that
+    are joined. The best of them, and c = 1, go on with all texts, and last by Adam.
+    """
+    few, n_states = (beliefs[:TEXTS], wanted[:TEXTS], emission), emission.shape[1]
+
+    def draw(wide: float) -> Tensor:
+        return wide * torch.randn(n_states, generator=generator, dtype=emission.dtype)
+
+    def chance(share: float) -> Tensor:
+        return torch.rand(n_states, generator=generator) < share
+
+    ends = [search_lines(*few, draw(WIDE[start % len(WIDE)]), [COARSE], generator) for start in range(starts)]
+    for _ in range(3 * starts):
+        ends.sort(key=lambda end: end[0])
+        one, other = (ends[which][1] for which in torch.randperm(min(PARENTS, starts), generator=generator)[[0, -1]])
+        joined = torch.where(chance(REDRAWN), draw(WIDE[-1]), torch.where(chance(0.5), one, other))
+        ends.append(search_lines(*few, joined, [COARSE], generator))
+    ends.sort(key=lambda end: end[0])
+    going_on = [torch.zeros_like(emission[0]), *(logs for _, logs in ends[:BEST])]
+    ends = [search_lines(beliefs, wanted, emission, logs, [COARSE, FINE], generator)[1] for logs in going_on]
+
+    def readout(logs: Tensor) -> Readout:
+        return Readout(emission, (logs - logs.amax(-1, keepdim=True)).exp())
+
+    starting = [torch.stack([going_on[0], *ends])]
+    (logs,), distances = approach(lambda inputs, logs: readout(logs)(inputs), starting, beliefs, wanted, APPROACH)
+    return readout(logs[distances.argmin()])
+
+
 def fit_readout(
     beliefs: Tensor,
     predictions: Tensor,
@@ -132,19 +202,21 @@ def fit_readout(
 
     `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is
     W, (X, S). `columns` is one of COLUMNS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1.
-    Columns alone are a convex problem. With c the nearest end of `starts` counts, which `seed` draws; the first of them
-    is c = 1 with the columns that are nearest then, so that no fit is worse than without c.
+    Columns alone are a convex problem. With c the nearest end of `starts` counts, which `seed` draws; one of them is
+    c = 1 with the columns that are nearest then, so that no fit is worse than without c.
     """
     beliefs, predictions, emission = beliefs.double(), predictions.double(), emission.double()
     one_of("columns", columns, COLUMNS)
+    if columns == "emission" and reweighted:
+        return nearest_weights(beliefs, predictions, emission, starts, as_generator(seed))
     draw = partial(torch.randn, generator=as_generator(seed), dtype=torch.float64)
     table = (torch.eye(len(emission)).double() if columns == "mapped" else emission).clamp(min=LEAST).log()
     even = torch.zeros_like(emission[0])
 
     def readout(table: Tensor, weights: Tensor) -> Readout:
         """The readout of each start, from logarithms: of T or of the columns themselves, and of c."""
-        new = emission if columns == "emission" else table.softmax(-2)
-        return Readout(new @ emission if columns == "mapped" else new, (weights - weights.amax(-1, keepdim=True)).exp())
+        new = table.softmax(-2) @ emission if columns == "mapped" else table.softmax(-2)
+        return Readout(new, (weights - weights.amax(-1, keepdim=True)).exp())
 
     def search(table: Tensor, starts: int, weighed: bool) -> Parameters:
         tables = torch.cat([table[None], draw(starts - 1, *table.shape)])
@@ -156,8 +228,9 @@ def fit_readout(
 
         return nearest(predict, [tables, weights], beliefs, predictions)
 
-    if columns != "emission":
-        table, _ = search(table, 2, weighed=False)
+    if columns == "emission":
+        return Readout(emission, even.exp())
+    table, _ = search(table, 2, weighed=False)
     return readout(*search(table, starts, weighed=True) if reweighted else (table, even))
 
 
