@@ -8,11 +8,9 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 from companion.figures import figures
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
@@ -52,32 +50,14 @@ def in_a_box(content: str) -> nodes.raw:
     return nodes.raw("", f'<div class="cell_output">{content}</div>', format="html")
 
 
-MOVING = re.compile(r'<div class="moving" id="(moving-\w+)">')
-"""How a figure that moves begins, with its name; its script has the name once more, in quotation marks."""
-STILL = re.compile(r'<p class="still">(.*?)</p>', re.DOTALL)
-"""What a figure that moves has as text where scripts do not run."""
-
-
-def moving(figure: str, own: str, small: bool) -> nodes.raw:
-    """A figure that moves, in such a box; its name is made longer by what is its own on this page."""
-    name = MOVING.match(figure)[1]
-    figure = figure.replace(f'"{name}"', f'"{name}-{own}"')
-    if small:
-        figure = figure.replace('class="moving"', 'class="moving small"', 1)
-    return in_a_box(f'<div class="text_html">{figure}</div>')
-
-
 class PictureFrom(SphinxDirective):
     """A picture that an executed notebook made, on another page: `{picture-from} build/executed/NOTEBOOK.ipynb`.
 
-    The text is how the picture's alternative text begins or, for a figure that moves, its text where scripts do not
-    run. A warning where there is no such picture, or several. `:small:` leaves of a figure that moves its controls, its
-    first drawing and the sentence beside it.
+    The text is how the picture's alternative text begins. A warning where there is no such picture, or several.
     """
 
     required_arguments = 1
     has_content = True
-    option_spec: ClassVar = {"small": directives.flag}
 
     def run(self) -> list[nodes.Node]:
         path, begins = Path(self.env.srcdir, self.arguments[0]), " ".join(self.content)
@@ -100,10 +80,6 @@ class PictureFrom(SphinxDirective):
             drawn = ["".join(data["image/svg+xml"]) for data in made if "image/svg+xml" in data]
             if alternative.startswith(begins) and drawn:
                 yield in_a_box(inlined(drawn[0], alternative))
-            for figure in ("".join(data.get("text/html", "")) for data in made):
-                still = STILL.search(figure) if MOVING.match(figure) else None
-                if still and html.unescape(still[1]).startswith(begins):
-                    yield moving(figure, f"from{self.env.new_serialno('moving')}", "small" in self.options)
 
 
 def visit_image(self, node) -> None:
