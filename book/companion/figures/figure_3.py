@@ -94,11 +94,11 @@ def against_learned(results: DataFrame) -> Figure:
     return finish(figure, 2)
 
 
-def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
-    """A line for each of up to six series: means with 95% intervals (`mean_ci`) by their place on the axis."""
+def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False, apart: float = 0.0) -> Figure:
+    """A line for each of up to six series: means with 95% intervals (`mean_ci`), moved `apart` along the axis."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (name, points) in enumerate(series.items()):
-        draw_line(axes, points, style(name, k), name)
+        draw_line(axes, points, style(name, k), name, apart * (k - (len(series) - 1) / 2))
     axes.set(xlabel=x_label, ylabel=y_label, xscale="log" if log else "linear")
     ticks = sorted(set().union(*(points.index for points in series.values())))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])

@@ -146,11 +146,11 @@ def attention_over_words(
     data |= {"words": list(words), "names": list(values), "question": question, "first": text}
     # At most 10 bars along one text: with more of them their words overlap on a phone.
     data |= {"examples": list(examples), "most": 10}
-    return Moving("attention", data, "A text of your own, and where the attention head looks in it.", ("writing",))
+    return Moving("attention", data, "A text of your own, and the words to which the head attends.", ("writing",))
 
 
 def softmax_and_its_limit(model: MemoryHMM, head: AttentionHead, words: Sequence[str], text: str) -> Moving:
-    """The relaxation of (4.1): weights and score of the softmax head along one text, against the norm of its query."""
+    """The relaxation of (4.1): weights and output of the softmax head along one text, against the norm of its query."""
     x = torch.tensor([[words.index(word) for word in text.split()]])
     probs = masked_token_probs(model, x)
     values = head.values(probs, model.embed(x))[0]

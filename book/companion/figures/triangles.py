@@ -160,7 +160,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
         axis.scatter(*drawn.T, s=7, color=SOFT, linewidth=0, label="predictions")
         axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label=CROSSES)
         for name, (x, y) in zip(columns, spots, strict=True):
-            side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(0, -4), ha="center", va="top")
+            side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(-6, -4), ha="center", va="top")
             axis.annotate(name, (x, y), **side, **COLUMN)
     return finish(figure, 2)
 

@@ -48,11 +48,12 @@
   function bars(parts, { scores, attended }) {
     const low = Math.min(0, ...scores), high = Math.max(1, ...scores), slot = 316 / parts.length;
     const y = (s) => 190 - (160 * (s - low)) / (high - low);
+    const above = (top) => (top > y(1) && top < y(1) + 18 ? y(1) : top) - 5; // not on the line at 1
     const drawn = parts.map((word, i) => {
       const x = 22 + i * slot, top = Math.min(y(scores[i]), y(0)), tall = Math.abs(y(scores[i]) - y(0));
       return (
         bar(x + slot * 0.15, top + tall, Math.min(slot * 0.7, 40), tall, attended[i] ? "kept" : "other") +
-        text(x + slot / 2, top - 5, fixed(scores[i]), attended[i] ? "strong" : "small") +
+        text(x + slot / 2, above(top), fixed(scores[i]), attended[i] ? "strong" : "small") +
         text(x + slot / 2, 207, word, attended[i] ? "strong" : "") +
         (attended[i] ? text(x + slot / 2, 223, "▲") : "")
       );
@@ -75,13 +76,13 @@
     const label = names.map((name, m) => `${name} ${fixed(posterior[m], 3)}`).join(", ");
     return picture(340, y + 36, `True posterior of the memory: ${label}.`,
       text(4, 16, "true posterior of the memory, given the text", "faint", "start") + rows.join("") +
-      side("truth, μᵀP[M | x]", target, y) + side("score of the head", output, y + 24));
+      side("truth, μᵀP[M | x]", target, y) + side("output of the head", output, y + 24));
   }
 
   function start(root, data) {
     const { words, names, question, first, examples, most } = data;
     const shape = frame(root, {
-      title: "Where does the attention head look?",
+      title: "To which words does the head attend?",
       todo: `Write a text with the words below, or tap them. The task: ${question}`,
       key: [["kept", "attended (▲)"], ["other", "not attended"], ["bound", "1: the state is surely in H*"]],
     });
@@ -91,7 +92,11 @@
       field.value = written;
       update();
     };
-    for (const word of words) button(shape.buttons, word, () => put(`${field.value.trim()} ${word}`.trim()));
+    const full = () => field.value.trim().split(/\s+/).length >= most;
+    for (const word of words) {
+      button(shape.buttons, word, () =>
+        full() ? shape.say(`At most ${most} words fit here.`) : put(`${field.value.trim()} ${word}`.trim()));
+    }
     button(shape.buttons, "Remove last", () => put(field.value.trim().split(/\s+/).slice(0, -1).join(" ")));
     button(shape.buttons, "Reset", () => put(first));
     const more = element("div", { class: "buttons" });

@@ -13,7 +13,7 @@
   /** The limit: equal weights on the attended positions, none on the others. */
   const limit = (attended) => attended.map((yes) => (yes ? 1 / attended.filter(Boolean).length : 0));
 
-  /** Weights and score of the softmax head whose query has the given norm; the scores belong to the norm `unit`. */
+  /** Weights and output of the softmax head whose query has the given norm; the scores belong to the norm `unit`. */
   function compute({ scores, values, attended, unit }, norm) {
     const weights = softmax(scores, norm / unit);
     return { weights, output: dot(weights, values), exact: dot(limit(attended), values) };
@@ -48,7 +48,7 @@
     const path = grid.map((e, k) => `${k ? "L" : "M"}${x(e).toFixed(2)},${y(outputs[k]).toFixed(2)}`).join("");
     const ticks = [-1, 0, 1, 2, 3, 4].map((e) => text(x(e), 218, String(10 ** e), "small"));
     return picture(340, 246,
-      `Score of the softmax head against the norm of q: ${fixed(seen.output, 5)} here, ${fixed(seen.exact, 5)} in the limit.`,
+      `Output of the softmax head against the norm of q: ${fixed(seen.output, 5)} here, ${fixed(seen.exact, 5)} in the limit.`,
       line([52, y(0)], [316, y(0)], "axis") + text(46, y(0) + 4, "0", "small", "end") +
       line([52, y(seen.exact)], [316, y(seen.exact)], "head") +
       text(46, y(seen.exact) + 4, fixed(seen.exact, 4), "small", "end") +
@@ -61,7 +61,7 @@
     const shape = frame(root, {
       title: "Arg-max is the limit of softmax",
       todo: "Make the query longer. Which positions keep their weight, and how do ties share it?",
-      key: [["kept", "attended by the arg-max head"], ["other", "not attended"], ["head", "score of the arg-max head"]],
+      key: [["kept", "attended by the arg-max head"], ["other", "not attended"], ["head", "output of the arg-max head"]],
     });
     const norm = slider(shape.controls, {
       label: "‖q‖", min: LOW, max: HIGH, step: 0.05, value: LOW,
@@ -82,8 +82,8 @@
       shape.draw(bars(data, seen.weights), curve(data, norm.value(), seen));
       shape.count({
         "weight elsewhere": fixed(off, 4),
-        "score of softmax": fixed(seen.output, 5),
-        "score of arg-max": fixed(seen.exact, 5),
+        "output of softmax": fixed(seen.output, 5),
+        "output of arg-max": fixed(seen.exact, 5),
       });
       shape.say(off > 0.005
         ? `${fixed(100 * off, 1)}% of the weight is on positions that the arg-max head does not attend to.`

@@ -3,7 +3,7 @@
   "use strict";
   const { fixed, listed, picture, text, line, mark, slider, button, frame } = space.kit;
 
-  const [WIDE, HIGH, LEFT, FOOT] = [420, 290, 38, 34];
+  const [WIDE, HIGH, LEFT, FOOT] = [340, 280, 40, 40];
   const percent = (share) => `${fixed(100 * share, 1)}%`;
 
   /** The sizes there are, and where in the picture a trial stands and an accuracy is. */
@@ -43,11 +43,12 @@
       parts.push(text(LEFT - 4, y(tenth / 10) + 4, `${10 * tenth}%`, "faint", "end"));
     }
     for (const size of sizes) parts.push(text(across(size, 0.5), HIGH - FOOT + 18, `${size}`, "faint"));
-    parts.push(text((LEFT + WIDE) / 2, HIGH - 2, "hidden states |H|", "faint"));
-    for (const pairs of Object.values(published)) {
+    parts.push(text((LEFT + WIDE) / 2, HIGH - 6, "hidden states |H|", "faint"));
+    for (const [series, pairs] of Object.entries(published)) {
+      const kind = series === "head" ? "bound alone" : "bound prompt";
       for (const [size, mean] of pairs) {
         if (sizes.includes(size) && mean >= floor) {
-          parts.push(line([across(size, 0), y(mean)], [across(size, 1), y(mean)], "bound"));
+          parts.push(line([across(size, 0), y(mean)], [across(size, 1), y(mean)], kind));
         }
       }
     }
@@ -87,7 +88,7 @@
     const shape = frame(root, {
       title: "Figure 3, trial by trial",
       todo: "Choose a trial, by the sliders or in the picture. Do states of opposite weight share a token?",
-      key: [["prompt", "prompt"], ["alone", "head"], ["bound", "published means"],
+      key: [["prompt", "prompt"], ["alone", "head"], ["bound", "published means, in the same colours"],
         ["up", "state with positive weight"], ["down", "negative weight"], ["idle", "no weight"]],
     });
     const bySize = slider(shape.controls, { label: "hidden states", min: 0, max: sizes.length - 1, step: 1,
@@ -118,7 +119,7 @@
       shape.draw(panel(data, place, trials.indexOf(one)), chain(data, one));
       shape.count({
         "head": percent(one.head), "prompt": percent(one.prompt),
-        "more frequent label": percent(one.majority), "share that the network learned": one.learned === null ? "not known" : percent(one.learned),
+        "more frequent label": percent(one.majority), "share learned by the network (0%: token frequencies, 100%: exact G)": one.learned === null ? "not known" : percent(one.learned),
       });
       const clash = contested(one.states).map((token) => `token ${token}`);
       shape.say(
