@@ -164,7 +164,7 @@
       panel.innerHTML = `<form method="dialog"><strong>Notation</strong><button>Close</button></form>
         <div class="letters" tabindex="0" role="region" aria-label="Letters and their meaning">${table}</div>
         <p><a href="${root}book/notation.html">The page on notation</a>,
-        <a href="${root}book/notation.html">glossary</a></p>`;
+        <a href="${root}book/notation.html#glossary">glossary</a></p>`;
       document.body.append(panel);
     }
     panel.showModal();

@@ -218,7 +218,7 @@ def setting() -> Drawing:
     elements += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", PAGE)]
     elements += [label(62, 249, "weighed", anchor="start"), label(62, 265, "by `μ`", anchor="start")]
     elements += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
-    elements.append(key(364, ["hidden", "token"], ["trained", "frozen"]))
+    elements.append(key(364, ["hidden", "marked", "token"], ["trained", "frozen"]))
     alt = (
         "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, "
         "weighed by mu, is the label. On the other side the text, with a trained prompt u before it, goes into the "

@@ -238,18 +238,18 @@ def strips(
     return finish(figure, 2)
 
 
-def _shades(axes: Axes, table: np.ndarray, most: float) -> None:
-    """Squares of ink, from none for 0 to the opacity `most` for 1, so that they follow a page into dark mode."""
-    inks = LinearSegmentedColormap.from_list("inks", [(*to_rgb(INK), 0), (*to_rgb(INK), most)])
+def _shades(axes: Axes, table: np.ndarray, most: float, colour: str = INK) -> None:
+    """Squares of one colour, from none for 0 to the opacity `most` for 1, so that they follow a page into dark mode."""
+    inks = LinearSegmentedColormap.from_list("inks", [(*to_rgb(colour), 0), (*to_rgb(colour), most)])
     edges = (np.arange(length + 1) - 0.5 for length in reversed(np.shape(table)))
     axes.pcolormesh(*edges, np.asarray(table), cmap=inks, vmin=0, vmax=1, edgecolor="white", linewidth=0.5)
     axes.set_ylim(len(table) - 0.5, -0.5)
     axes.spines[:].set_visible(False)
 
 
-def _squares(axes: Axes, table: np.ndarray, form: str, size: float, zeros: bool = False) -> None:
+def _squares(axes: Axes, table: np.ndarray, form: str, size: float, zeros: bool = False, colour: str = INK) -> None:
     """Shaded squares with their numbers; zeros are left empty unless asked for."""
-    _shades(axes, table, SHADE)
+    _shades(axes, table, SHADE, colour)
     for (row, column), value in np.ndenumerate(table):
         if value or zeros:
             text = format(value, form).removeprefix("0" if value < 1 else "")
@@ -266,7 +266,7 @@ def beliefs(words: Sequence[str], cells: dict[str, tuple[Sequence[str], np.ndarr
     size = min(5.4, 0.95 + 0.41 * sum(ratios)), 1.1 + 0.27 * (len(words) + 1)
     figure, axes = plt.subplots(1, len(cells), figsize=size, squeeze=False, sharey=True, width_ratios=ratios)
     for axis, (cell, (names, table)) in zip(axes[0], cells.items(), strict=True):
-        _squares(axis, np.asarray(table), ".2f", 9.5, zeros=True)
+        _squares(axis, np.asarray(table), ".2f", 9.5, zeros=True, colour=MEMORY)
         axis.set_xticks(range(len(names)), names, rotation=45, ha="left", rotation_mode="anchor")
         axis.xaxis.tick_top()
         axis.set_xlabel(cell, fontweight="bold")

@@ -105,7 +105,7 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
     for where in (axes, detail):
         where.plot(*star, "*", **look, label="a text of label 0")
     margin = 0.12 * np.ptp(joined, 0) + 0.01
-    low, high = np.min(joined, 0) - margin, np.max(joined, 0) + margin
+    low, high = np.maximum(np.min(joined, 0) - margin, -0.015), np.max(joined, 0) + margin
     axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
     detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
     detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
@@ -127,12 +127,13 @@ def simplex_with_prompt(
     spots = np.asarray(columns).T @ TRIANGLE
     figure, ((before, behind), (detail, free)) = plt.subplots(2, 2, figsize=(5.4, 4.9))
     _draw_refutation(before, detail, np.asarray(next(iter(panels.values()))) @ TRIANGLE, np.asarray(labels), refuted)
-    for axes, (title, points) in zip((before, behind), panels.items(), strict=True):
+    for axes, (title, points), size in zip((before, behind), panels.items(), (9, 24), strict=True):
         draw_triangle(axes, title, size=SMALL)
-        draw_points(axes, points, labels)
+        draw_points(axes, points, labels, size)
         axes.scatter(*spots.T, marker="x", color=INK, s=44, label=CROSSES)
-        for name, spot in zip(names, spots, strict=True):
-            axes.annotate(name, spot, (6, 4), **COLUMN)
+        for name, spot in zip(names, spots, strict=True):  # on the outer side: points lie between the crosses
+            left = spot[0] < spots[:, 0].mean()
+            axes.annotate(name, spot, (-6 if left else 6, 4), ha="right" if left else "left", **COLUMN)
     left = " and ".join(names[h] for h in essential)
     shade = dict(color=SOFT, alpha=0.4, linewidth=6, zorder=0, label=f"mixtures of {left}")
     behind.fill(*spots[list(essential)].T, **shade)

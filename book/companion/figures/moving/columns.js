@@ -82,12 +82,15 @@
     const [still, moved] = merge.map((h) => names[h]);
     const shape = frame(root, {
       title: "Two columns of W come together",
-      todo: `Close the gap between columns ${still} and ${moved}. What happens to the head that separates the labels?`,
+      todo: `Move column ${moved} to column ${still}. What happens to the head that separates the labels?`,
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "head wrong"], ["head", "head's line"],
         ["column", "column of W"]],
     });
+    const distance = (columns) => Math.hypot(...columns[merge[0]].map((entry, i) => entry - columns[merge[1]][i]));
+    const farthest = distance(transposed(data.model.emission));
     const gap = slider(shape.controls, {
-      label: "gap", min: 0, max: STEPS, step: 1, value: 0, shown: (k) => fixed(gapAt(k), 4),
+      label: `distance of ${still} and ${moved}`, min: 0, max: STEPS, step: 1, value: 0,
+      shown: (k) => fixed(farthest * gapAt(k), 4),
     }, update);
     const put = (k) => () => {
       gap.set(k);
@@ -102,8 +105,7 @@
       const { model, task, values, dependent, head, points } = compute(data, gapAt(gap.value()));
       const n = points.length, clean = points.filter((p) => p.right).length;
       const noisy = points.filter((p) => p.rightNoisy).length;
-      const columns = transposed(model.emission), [v, w] = merge.map((h) => columns[h]);
-      const apart = fixed(Math.hypot(...v.map((entry, i) => entry - w[i])), 4);
+      const columns = transposed(model.emission), apart = fixed(distance(columns), 4);
       const crosses = columns.map((p, h) => column(tokens(p), names[h], h === merge[1])).join("");
       const left = points.map((p) => input(tokens(p.guess), p.label, !dependent && !p.right)).join("");
       const pictures = [triangle(
@@ -124,7 +126,7 @@
       const share = (count) => (dependent ? "no head" : `${fixed((100 * count) / n, 1)}%`);
       const largest = dependent ? 0 : Math.max(...head.map(Math.abs));
       shape.count({
-        "smallest singular value of W": dependent ? "0" : fixed(values[2], 5),
+        "condition number of W": dependent ? "infinite" : fixed(values[0] / values[2], 0),
         "largest weight of the head": dependent ? "no head" : fixed(largest, 1),
         "right without noise": share(clean),
         "right with noise": share(noisy),

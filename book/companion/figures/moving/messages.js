@@ -98,7 +98,7 @@
     const { states, words, text: tokens } = data, last = tokens.length;
     const shape = frame(root, {
       title: "Two passes of messages",
-      todo: "Pass one message after the other. Click a word to mask it or to show it. Which messages change?",
+      todo: "Pass one message after the other. Tap or click a word to mask it or to show it. Which messages change?",
       key: [["first", states[0]], ["second", states[1]]],
     });
     const passed = slider(shape.controls, {

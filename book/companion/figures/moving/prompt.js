@@ -62,7 +62,7 @@
     const shape = frame(root, {
       title: "A prompt conditions the hidden state",
       todo: "Move the entries of the prompt u. Which states are left at the gap, and where do the points go?",
-      key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "head wrong"], ["head", "head's line, fixed"],
+      key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "head wrong"], ["head", "theorem's head, fixed"],
         ["column", "column of W"]],
     });
     const columns = transposed(model.emission), place = plane(columns);
@@ -86,7 +86,7 @@
       shape.draw(
         triangle(`Triangle of token distributions at the gap: ${seen}`, place, ["token 0", "token 1", "token 2"],
           drawn + columns.map((p, h) => column(place(p), names[h])).join(""), head),
-        bars(data, points),
+        bars(data, points).replace("<svg", '<p class="panel">Belief at the gap for single texts x</p><svg'),
       );
       shape.count({
         "states possible at the gap": left.join(" ") || "none",
