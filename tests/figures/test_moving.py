@@ -87,16 +87,16 @@ def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_points_behind_weights_and_other_emissions_are_the_readout_of_hmmlib(js, seed):
+def test_points_behind_weights_are_the_readout_of_hmmlib(js, seed):
     model, rng = hmmlib.regular_hmm(4, 3, seed, zeros=0.2), np.random.default_rng(seed)
-    beliefs, other = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), 4).T
-    weights, shares, labels = rng.random(4) * (rng.random(4) < 0.7), rng.random(4), beliefs[:, 0] > 0.3
-    figure = interactive.fake_token_or_other_words(model.emission, beliefs, labels, other, weights, "abcd")
-    (found,) = js([["fake_token", "compute", [figure.data, weights.tolist(), shares.tolist()]]])
-    table = (1 - shares) * model.emission.numpy() + shares * other
-    close(found["table"], table)
-    close(found["points"], Readout(torch.as_tensor(table), torch.as_tensor(weights))(torch.as_tensor(beliefs)))
-    assert found["right"] == ((np.array(found["points"]) @ found["head"] >= 0) == labels).sum()
+    beliefs, prompted = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), 30)
+    weights, labels = rng.random(4) * (rng.random(4) < 0.7), beliefs[:, 0] > 0.3
+    figure = interactive.fake_token_or_prompt(model.emission, beliefs, labels, weights, prompted, "abcd", "xyz")
+    found, behind = js([["fake_token", "compute", [figure.data, chosen]] for chosen in (weights.tolist(), None)])
+    close(found["points"], Readout(model.emission, torch.as_tensor(weights))(torch.as_tensor(beliefs)))
+    close(behind["points"], prompted)
+    for each in (found, behind):
+        assert each["right"] == ((np.array(each["points"]) @ each["head"] >= 0) == labels).sum()
 
 
 def test_the_best_head_parts_what_can_be_parted_and_no_more(js):

@@ -48,14 +48,15 @@ def figures():
     """Each figure once, by the name of its script."""
     memory, head = language()
     nouns, places, syntax = ["cow", "horse"], ["barn", "field"], ["article", "noun"]
-    points = [[[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]], [True, False], torch.eye(3).double(), [1, 0.5, 0]]
+    beliefs = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
+    points = [beliefs, [True, False], [1, 0.5, 0], beliefs]
     reading = [["subject", "place"], [nouns, places], syntax, "a cow the barn", 1, ("a a", "the [mask]")]
     every = [
         prompt_figure()[-1],
         interactive.nearly_dependent_columns(THREE_STATES, MU, "abc"),
         interactive.attention_over_words(memory, head, [1.0, -1], WORDS, "a cow", nouns, [1], "is it a cow?"),
         interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
-        interactive.fake_token_or_other_words(THREE_STATES.emission, *points, "abc"),
+        interactive.fake_token_or_prompt(THREE_STATES.emission, *points, "abc", "xyz"),
         interactive.belief_word_by_word(memory, WORDS, *reading),
         interactive.passing_messages(WEATHER, ["sun", "cloud", "rain"], ["calm", "stormy"], "sun cloud rain sun", [2]),
         interactive.trial_by_trial(hmmlib.results("smoke", STORE)),

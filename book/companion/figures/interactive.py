@@ -173,15 +173,19 @@ def passing_messages(
     return Moving("messages", data, still)
 
 
-def fake_token_or_other_words(emission, beliefs, labels, readout, weights, names: Sequence[str]) -> Moving:
-    """Texts as points in a triangle of three tokens: their states reweighted, as a fake token does it, or relabelled.
+def fake_token_or_prompt(
+    emission, beliefs, labels, weights, prompted, names: Sequence[str], corners: Sequence[str]
+) -> Moving:
+    """Texts as points in a triangle of three tokens: the states reweighted, as a fake token does it, or the predictions
+    of a network behind its tuned prompt.
 
-    `emission` is W, `readout` R, both (3, S); `weights` are c of the nearest fake token, (S,), from 0 to 1; `beliefs`
-    are p of each text, (n, S), `labels` those of the texts, (n,), and `names` those of the states.
+    `emission` is W, (3, S); `weights` are c of a good fake token, (S,), from 0 to 1; `beliefs` are p of each text,
+    (n, S), `labels` those of the texts, (n,), `prompted` the predictions, (n, 3), `names` those of the states, and
+    `corners` those of the triangle's corners.
     """
-    arrays = _lists(W=emission, R=readout, weights=weights, beliefs=beliefs, labels=labels)
-    still = "Predictions at the gap: reweighted by a fake token, or with new token distributions."
-    return Moving("fake_token", {"names": list(names), **arrays}, still)
+    arrays = _lists(W=emission, weights=weights, beliefs=beliefs, labels=labels, prompted=prompted)
+    still = "Predictions at the gap: reweighted by a fake token, or behind a tuned prompt."
+    return Moving("fake_token", {"names": list(names), "corners": list(corners), **arrays}, still)
 
 
 def belief_word_by_word(
