@@ -50,16 +50,20 @@ def library_digest(sources: Sequence[str] = SOURCES) -> str:
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the checkout that the library lay in when first asked, `+` where tracked files differ.
+    """The commit of the checkout that the library lay in when first asked, `+` where the sources differ from it.
 
     None where git does not track the library: where it is installed, be that within some other repository.
     """
+
+    def git(*words: str, check: bool = True) -> subprocess.CompletedProcess:
+        return subprocess.run(["git", "-C", LIBRARY, *words], capture_output=True, text=True, check=check)
+
     try:
-        for words in (("ls-files", "--error-unmatch", *SOURCES), ("describe", "--always", "--abbrev=12", "--dirty=+")):
-            done = subprocess.run(["git", "-C", LIBRARY, *words], capture_output=True, text=True, check=True)
+        git("ls-files", "--error-unmatch", *SOURCES)
+        differ = git("diff", "--quiet", "HEAD", "--", *SOURCES, check=False).returncode
+        return git("rev-parse", "--short=12", "HEAD").stdout.strip() + "+" * (differ != 0)
     except (FileNotFoundError, subprocess.CalledProcessError):
         return None
-    return done.stdout.strip()
 
 
 def has_changed(result: TrialResult) -> bool | None:

@@ -47,6 +47,7 @@ STYLES = {
     "first state, 28 states": (SOFT, "s", "-"),
     "probe on the hidden state": (INK, "x", "-"), "probe, fresh weights": (SOFT, "v", ":"),
     "nearest reweighting": (SECOND, "^", "-"), "nearest relabelling": (FIRST, "D", "-"),
+    "linear logits": (INK, "s", "-"), "function of the network's prediction": (SOFT, "o", "-"),
     "network's error without a prompt": (SOFT, "x", ":"),
     "both": (SOFT, "o", "-"), "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
     "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
