@@ -294,7 +294,7 @@ def grids(panels: dict[str, tuple[np.ndarray, Sequence[str]]], rows: Sequence[st
 def columns_of_w(example: Sentences, recoverable: Sequence[tuple], unseen: Sequence[tuple] = ()) -> Figure:
     """W of a model with words, a row for each word, a column for each state and value of the cell that it looks up.
 
-    `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed, or crossed out.
+    `recoverable` and `unseen` are pairs (memory value, state) whose columns are framed, or have crosses for zeros.
     """
     model, high = example.model, len(example.words)
     values, states = model.n_memory, model.n_states
@@ -312,8 +312,8 @@ def columns_of_w(example: Sentences, recoverable: Sequence[tuple], unseen: Seque
     for value, state in recoverable:
         corner, look = (values * state + value - 0.5, -0.5), dict(fill=False, edgecolor=INK, linewidth=2)
         axes.add_patch(Rectangle(corner, 1, high, clip_on=False, **look))
-    for value, state in unseen:
-        left = values * state + value - 0.5
-        axes.plot([[left] * 2, [left + 1] * 2], [[-0.5, high - 0.5], [high - 0.5, -0.5]], color=SOFT, linewidth=1.2)
+    for value, state in unseen:  # crosses where no number stands
+        rows = np.flatnonzero(model.emission[:, value, state] == 0)
+        axes.plot(np.full(len(rows), values * state + value), rows, "x", color=SOFT, markersize=11)
     axes.set_xlim(-0.6, values * states - 0.4)
     return finish(figure)
