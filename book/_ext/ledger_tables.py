@@ -117,10 +117,16 @@ def read(env) -> dict | None:
 
 
 def row(*cells: str | list[list]) -> nodes.row:
-    """A cell is one paragraph of text, or paragraphs, each a list of texts and nodes."""
+    """A cell is one paragraph of text, or paragraphs, each a list of texts and nodes. In a text M_J has a subscript."""
+
+    def lowered(part: str | nodes.Node) -> list[nodes.Node]:
+        if not isinstance(part, str):
+            return [part]
+        pieces = enumerate(re.split(r"(?<=\b[A-Z])_([A-Z])\b", part))
+        return [nodes.subscript("", piece) if k % 2 else nodes.Text(piece) for k, piece in pieces]
 
     def paragraph(parts: list) -> nodes.paragraph:
-        return nodes.paragraph("", "", *(nodes.Text(part) if isinstance(part, str) else part for part in parts))
+        return nodes.paragraph("", "", *(piece for part in parts for piece in lowered(part)))
 
     written = ([[cell]] if isinstance(cell, str) else cell for cell in cells)
     return nodes.row("", *(nodes.entry("", *map(paragraph, cell)) for cell in written))
@@ -181,7 +187,7 @@ class LedgerTable(FromLedger):
     Its classes are ruling and kind.
     """
 
-    columns = (("statement", 32), ("ruling", 28), ("evidence", 40))
+    columns = (("statement", 32), ("result", 28), ("evidence", 40))
     classes = ("statements",)
 
     def rows(self, ledger):
@@ -200,7 +206,7 @@ class LedgerTable(FromLedger):
 class LedgerSummary(FromLedger):
     """How many of the paper's statements have which ruling, and which these are."""
 
-    columns = (("ruling", 24), ("how many", 14), ("which", 62))
+    columns = (("result", 24), ("how many", 14), ("which", 62))
 
     def rows(self, ledger):
         for name in RULINGS:
