@@ -38,8 +38,8 @@ COARSE, FINE, LEVELS, ROUNDS, GAIN = 3.0, 0.3, 8, 12, 1e-4
 """A line search over the logarithm of one weight tries so many steps to either side, of one of these widths; rounds
 over all weights end after so many, or when one gains less than this."""
 PARENTS, REDRAWN, BEST, LIMIT = 16, 0.1, 3, 300.0
-"""How many of the nearest are joined in pairs, what share of weights is drawn anew there, and how far the logarithms of
-weights may lie apart."""
+"""How many of the nearest are mixed in pairs, what share of weights is drawn anew there, how many of the best go on
+with all texts, and how far apart the logarithms of weights may lie."""
 
 
 class Readout(NamedTuple):
@@ -56,6 +56,11 @@ class Readout(NamedTuple):
         weighed = beliefs.to(self.columns) * self.weights.unsqueeze(-2)  # c ⊙ p
         total = weighed.sum(-1, keepdim=True)
         return weighed @ self.columns.mT / torch.where(total > 0, total, 1)
+
+
+def weighing(columns: Tensor, logs: Tensor) -> Readout:
+    """The readout with weights given by their logarithms, up to a factor; axes before the last count readouts."""
+    return Readout(columns, (logs - logs.amax(-1, keepdim=True)).exp())
 
 
 def total_variation(predictions: Tensor, others: Tensor) -> Tensor:
@@ -139,7 +144,7 @@ def search_lines(
         left = torch.tensordot(others, parts, 1) + levels[:, None, None] * parts[chosen]
         return (left.abs().sum(2) / (beliefs @ others + levels[:, None] * beliefs[:, chosen])).mean(1) / 2
 
-    levels, least = torch.arange(-LEVELS, LEVELS + 1).double(), torch.inf
+    levels, least, logs = torch.arange(-LEVELS, LEVELS + 1).double(), torch.inf, logs.clone()
     for step in steps:
         for _ in range(ROUNDS):
             before = least
@@ -148,7 +153,6 @@ def search_lines(
                 tried = (logs[chosen] + step * levels).clamp(min=logs.max() - LIMIT)
                 others[chosen] = 0
                 found, at = distances(others, chosen, (tried - logs.max()).exp()).min(0)
-                logs = logs.clone()
                 logs[chosen], least = tried[at], found.item()
             if before - least < GAIN:
                 break
@@ -160,8 +164,8 @@ def nearest_weights(
 ) -> Readout:
     """The nearest W (c ⊙ p) / cᵀp. There are very many local minima, so that derivatives serve only at the end.
 
-    On the first TEXTS, line searches go on from `starts` draws, and three times as often from two of the nearest that
-    are joined. The best of them, and c = 1, go on with all texts, and last by Adam.
+    On the first TEXTS, line searches go on from `starts` draws, and three times as often from two of the nearest, of
+    which each log c_h is taken from one or the other. The best, and c = 1, go on with all texts, and last by Adam.
     """
     few, n_states = (beliefs[:TEXTS], wanted[:TEXTS], emission), emission.shape[1]
 
@@ -175,18 +179,14 @@ def nearest_weights(
     for _ in range(3 * starts):
         ends.sort(key=lambda end: end[0])
         one, other = (ends[which][1] for which in torch.randperm(min(PARENTS, starts), generator=generator)[[0, -1]])
-        joined = torch.where(chance(REDRAWN), draw(WIDE[-1]), torch.where(chance(0.5), one, other))
-        ends.append(search_lines(*few, joined, [COARSE], generator))
+        mixed = torch.where(chance(REDRAWN), draw(WIDE[-1]), torch.where(chance(0.5), one, other))
+        ends.append(search_lines(*few, mixed, [COARSE], generator))
     ends.sort(key=lambda end: end[0])
     going_on = [torch.zeros_like(emission[0]), *(logs for _, logs in ends[:BEST])]
     ends = [search_lines(beliefs, wanted, emission, logs, [COARSE, FINE], generator)[1] for logs in going_on]
-
-    def readout(logs: Tensor) -> Readout:
-        return Readout(emission, (logs - logs.amax(-1, keepdim=True)).exp())
-
     starting = [torch.stack([going_on[0], *ends])]
-    (logs,), distances = approach(lambda inputs, logs: readout(logs)(inputs), starting, beliefs, wanted, APPROACH)
-    return readout(logs[distances.argmin()])
+    (logs,), distances = approach(lambda p, logs: weighing(emission, logs)(p), starting, beliefs, wanted, APPROACH)
+    return weighing(emission, logs[distances.argmin()])
 
 
 def fit_readout(
@@ -202,8 +202,8 @@ def fit_readout(
 
     `beliefs` are the exact p for each text, (n, S), `predictions` the network's predictions, (n, X), and `emission` is
     W, (X, S). `columns` is one of COLUMNS; ValueError for another. With `reweighted` c is fitted too, otherwise c = 1.
-    Columns alone are a convex problem. With c the nearest end of `starts` counts, which `seed` draws; one of them is
-    c = 1 with the columns that are nearest then, so that no fit is worse than without c.
+    Columns alone are a convex problem. With c the nearest end of a search from `starts` draws counts, which
+    `seed` makes. It goes on from c = 1 and the columns that are nearest then, too: no fit is worse than without c.
     """
     beliefs, predictions, emission = beliefs.double(), predictions.double(), emission.double()
     one_of("columns", columns, COLUMNS)
@@ -215,8 +215,7 @@ def fit_readout(
 
     def readout(table: Tensor, weights: Tensor) -> Readout:
         """The readout of each start, from logarithms: of T or of the columns themselves, and of c."""
-        new = table.softmax(-2) @ emission if columns == "mapped" else table.softmax(-2)
-        return Readout(new, (weights - weights.amax(-1, keepdim=True)).exp())
+        return weighing(table.softmax(-2) @ emission if columns == "mapped" else table.softmax(-2), weights)
 
     def search(table: Tensor, starts: int, weighed: bool) -> Parameters:
         tables = torch.cat([table[None], draw(starts - 1, *table.shape)])
@@ -229,7 +228,7 @@ def fit_readout(
         return nearest(predict, [tables, weights], beliefs, predictions)
 
     if columns == "emission":
-        return Readout(emission, even.exp())
+        return weighing(emission, even)
     table, _ = search(table, 2, weighed=False)
     return readout(*search(table, starts, weighed=True) if reweighted else (table, even))
 
