@@ -23,6 +23,7 @@ from typing import Annotated
 
 import torch
 import typer
+from pandas import DataFrame, Series
 from torch import Tensor
 
 from companion.fake_tokens import TOGETHER, fewest_errors, good_fake_token
@@ -175,6 +176,27 @@ def network(spec: TrialSpec, chain: HMM) -> torch.nn.Module:
 
 
 PARTS = Parts(model=chain_of, network=network, task=draw_task)
+
+
+def accuracies(results: DataFrame) -> dict[str, dict[str, Series]]:
+    """Of stored results, for A and D, the test accuracies of heads and prompts, and the most that a fake token can do.
+
+    Each is a column by chain. A task without results is left out.
+    """
+
+    def column(task: str, length: int, name: str) -> Series:
+        return results[(results.own == f"look-alikes-{task}") & (results.prompt_length == length)][name]
+
+    most, found = {"a": "built_prompt_accuracy", "d": "fake_token_bound"}, {}
+    for task, name in {"a": "A: a fake\ntoken solves it", "d": "D: no fake\ntoken solves it"}.items():
+        if (results.own == f"look-alikes-{task}").any():
+            found[name] = {
+                "head alone": column(task, 20, "head_accuracy"),
+                "prompt of one vector": column(task, 1, "prompt_accuracy"),
+                "prompt of 20 vectors": column(task, 20, "prompt_accuracy"),
+                "a fake token and head, at most": column(task, 20, most[task]),
+            }
+    return found
 
 
 def specs_of(seed: int) -> list[TrialSpec]:

@@ -49,7 +49,7 @@ STYLES = {
     "nearest reweighting": (SECOND, "^", "-"), "nearest relabelling": (FIRST, "D", "-"),
     "linear logits": (INK, "s", "-"), "function of the network's prediction": (SOFT, "o", "-"),
     "network's error without a prompt": (SOFT, "x", ":"),
-    "both": (SOFT, "o", "-"), "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
+    "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
     "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
 }  # fmt: skip
 """Colour, marker and dashes of each series that has a meaning of its own, the same on all pages."""
