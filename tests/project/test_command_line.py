@@ -141,10 +141,8 @@ def test_one_trial_is_run_once_and_again_on_request_where_another_state_of_the_l
         assert call(*words) == (0, f"{line}\n{said}\n{where}\n", "")
         assert load_result(path).environment == origin
     code, again, err = call(*words, "--rerun")
-    untimed = [
-        out.replace(out.splitlines()[0].rpartition(", ")[2], "") for out in (again, first)
-    ]  # but for its seconds
-    assert (code, untimed[0], err) == (0, untimed[1], "")
+    again, first = (out.replace(out.splitlines()[0].rpartition(", ")[2], "") for out in (again, first))  # the seconds
+    assert (code, again, err) == (0, first, "")
     assert (load_result(path).environment, numbers(load_result(path))) == (result.environment, expected)
 
 
