@@ -26,16 +26,16 @@ as does the book's page *Reference*. What to call, by task:
     Run many, with measurements of yours grid, run_missing, Measurement
     Read stored results                  results, mean_ci, load_result
 
-The code lives in rooms, each of which uses only those above it:
+The code is in packages, each of which uses only those above it:
 
-    room         what is in it
+    package      what is in it
     models       HMMs, memory HMMs, families with a property, sentences
     inference    posteriors and masked-token probabilities, exact, zeros included
     theory       assumptions, heads, the paper's constructions
     training     a BERT-like network, and others' networks; heads and prompts tuned on them
     experiments  specs, trials, their store, sweeps, the table of results
 
-The modules `validation`, `backend` and `files` serve every room. `python -m hmmlib --help` shows the command line.
+The modules `validation`, `backend` and `files` serve all of them. `python -m hmmlib --help` shows the command line.
 What checks the paper's statements, and the figures of the book, are in the package `companion` beside it.
 """
 

@@ -289,7 +289,7 @@ def export(
 def info(device: Device = "auto") -> None:
     """Versions, threads, device, commit: what a result depends on besides its spec."""
     from hmmlib.backend import pick
-    from hmmlib.experiments.trials import environment
+    from hmmlib.experiments.provenance import environment
 
     with usage_errors():
         picked = pick(device)

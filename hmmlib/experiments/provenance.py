@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import platform
 import re
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import torch
+
+from hmmlib import __version__, backend
 
 if TYPE_CHECKING:
     from hmmlib.experiments.trials import TrialResult
@@ -64,6 +70,22 @@ def git_commit() -> str | None:
         return git("rev-parse", "--short=12", "HEAD").stdout.strip() + "+" * (differ != 0)
     except (FileNotFoundError, subprocess.CalledProcessError):
         return None
+
+
+def environment(device: torch.device, precision: str) -> dict[str, str | int | None]:
+    """What a result depends on besides its spec."""
+    return {
+        "device": backend.name(device),
+        "precision": str(backend.sixteen_bits(device, precision) or torch.float32).removeprefix("torch."),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "hmmlib": __version__,
+        "commit": git_commit(),
+        "library": library_digest(),
+    }
 
 
 def has_changed(result: TrialResult) -> bool | None:

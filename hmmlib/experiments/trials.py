@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib import __version__, backend
+from hmmlib import backend
 from hmmlib.experiments import labels, measurements, provenance
 from hmmlib.experiments.measurements import Measurement, Split
 from hmmlib.experiments.movement import ON_REQUEST
@@ -250,7 +248,7 @@ class Trial:
         """A file named by all that the network depends on: spec, code, and the machine as far as it changes numbers."""
         if not self.networks:
             return None
-        here = environment(self.device, self.spec.precision)
+        here = provenance.environment(self.device, self.spec.precision)
         facts = [here[name] for name in ("device", "precision", "machine", "threads", "torch", "transformers")]
         words = repr((self.spec.network_hash, provenance.library_digest(provenance.OF_NETWORKS), facts))
         return self.networks / f"{hashlib.sha256(words.encode()).hexdigest()[:16]}.safetensors"
@@ -347,7 +345,7 @@ def run_trial(
         **{name: measured.pop(name) for name in ORIGINAL},
         seeds=trial.seeds,
         seconds=trial.seconds,
-        environment=environment(trial.device, spec.precision) | {"date": f"{datetime.now(UTC):%Y-%m-%d}"},
+        environment=provenance.environment(trial.device, spec.precision) | {"date": f"{datetime.now(UTC):%Y-%m-%d}"},
         added=measured,
     )
 
@@ -380,7 +378,7 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
         measured = trial.run_measurements()
     finally:
         torch.set_num_threads(threads)
-    here = environment(trial.device, result.spec.precision)
+    here = provenance.environment(trial.device, result.spec.precision)
     source = f"{datetime.now(UTC):%Y-%m-%d}, commit {here['commit']}, library {here['library']}"
     return dataclasses.replace(
         result,
@@ -388,19 +386,3 @@ def measure(result: TrialResult, names: Sequence[str], checkpoint: Path | None =
         seconds=result.seconds | trial.seconds | result.seconds,  # those of the first call count
         environment=result.environment | {f"{name} measured": source for name in measured},
     )
-
-
-def environment(device: torch.device, precision: str) -> dict[str, str | int | None]:
-    """What a result depends on besides its spec."""
-    return {
-        "device": backend.name(device),
-        "precision": str(backend.sixteen_bits(device, precision) or torch.float32).removeprefix("torch."),
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "transformers": version("transformers"),
-        "hmmlib": __version__,
-        "commit": provenance.git_commit(),
-        "library": provenance.library_digest(),
-    }

@@ -103,9 +103,9 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
 
 
 def hidden_twins() -> HMM:
-    """Four states a, b, c, d; a and b emit the same token. Assumption 3.2 holds and 3.1 fails.
+    """Four states α, β, γ, δ; α and β emit the same token. Assumption 3.2 holds and 3.1 fails.
 
-    Token 1 can only follow a, and token 2 only b. So H_1 is surely a for the input (1), and b for the input (2); yet
+    Token 1 can only follow α, and token 2 only β. So H_1 is surely α for the input (1), and β for the input (2); yet
     the token at the gap has the same distribution for both.
     """
     transition = [[0.5, 0.0, 0.5, 0.5], [0.0, 0.0, 0.5, 0.5], [0.5, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]

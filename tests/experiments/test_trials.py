@@ -15,7 +15,7 @@ from runs import TINY, numbers
 from hmmlib import TrialSpec, __version__, backend, masked_token_probs, pretrain, random_hmm
 from hmmlib.experiments import labels, provenance, trials
 from hmmlib.experiments.measurements import ladder_plan, tune_on_exact_outputs
-from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, environment, run_trial, trial_seeds
+from hmmlib.experiments.trials import build_network, draw_model, draw_trial_task, run_trial, trial_seeds
 from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.training import bert, readers, tuning
 
@@ -32,7 +32,7 @@ def tried(**fields):
 def test_a_trial_gives_the_same_numbers_again_other_numbers_for_another_seed_and_tells_where_it_is(n_memory):
     result, other, reports = tried(n_memory=n_memory), tried(n_memory=n_memory, seed=1), []
     today = datetime.now(UTC).date().isoformat()
-    assert result.environment == environment(torch.device("cpu"), "single") | {"date": today}
+    assert result.environment == provenance.environment(torch.device("cpu"), "single") | {"date": today}
     assert result.excess_loss == result.network_loss - result.best_loss > 0
     assert [getattr(result, name) is None for name in OF_PROMPTS] == [n_memory == 2] * 4
     again = run_trial(result.spec, lambda phase, share: reports.append((phase, share)))
@@ -148,6 +148,7 @@ def test_the_environment_by_its_values(monkeypatch):
     here = dict(device="cpu", precision="float32", machine=os.uname().machine, threads=threads, hmmlib=__version__)
     here |= dict(python=sys.version.split()[0], torch=torch.__version__, transformers=transformers.__version__)
     here |= dict(commit=provenance.git_commit(), library=provenance.library_digest())
+    environment = provenance.environment
     assert environment(cpu, "single") == environment(cpu, "half") == here, "there is no half on a CPU"
     monkeypatch.setattr(backend, "sixteen_bits", lambda device, precision: {"half": torch.bfloat16}.get(precision))
     assert environment(cpu, "half") == here | {"precision": "bfloat16"}

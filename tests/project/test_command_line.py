@@ -18,10 +18,11 @@ from safetensors.torch import save_file
 import hmmlib
 from hmmlib import backend, terminal
 from hmmlib.experiments.executors import RayCluster
+from hmmlib.experiments.provenance import environment
 from hmmlib.experiments.specs import TrialSpec, panel_specs
 from hmmlib.experiments.store import Claim, checkpoint_path, load_result, result_path, save_result
 from hmmlib.experiments.sweeps import Outcome, describe
-from hmmlib.experiments.trials import environment, run_trial
+from hmmlib.experiments.trials import run_trial
 
 SMALL = {name: value for name, value in TINY.items() if name != "n_states"}
 SMOKE = ["--preset", "smoke", *CHANGES, "--store"]
