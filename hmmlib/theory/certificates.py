@@ -73,7 +73,7 @@ def _as_diagonal(model: HMM, diagonal: Tensor | None) -> Tensor:
 
 def _reaches(model: HMM) -> Tensor:
     """The matrix of u to d, (S, S)."""
-    return torch.stack([lemma_c_2(model, only) for only in torch.eye(model.n_states, dtype=model.dtype)], 1)
+    return torch.stack([lemma_c_2(model, only) for only in torch.eye(model.n_states)], 1)
 
 
 def certificate(

@@ -174,9 +174,10 @@ def test_the_theorems_heads_have_no_error_and_a_prompt_does_what_a_head_alone_ca
 def test_a_permutation_needs_separable_signs_and_a_head_that_has_them():
     turn = HMM(torch.eye(3).double()[[1, 2, 0]], torch.eye(3).double(), [0.25, 0.25, 0.5], columns=True)
     task = [1.0, -1.0, 0.0]
-    prompt, head = prompt_for_separating_head(turn, task, LinearHead([2.0, -3.0, 0.0]))
-    assert 0 <= prompt.min() <= prompt.max() == 1, "a state that the task does not weigh may score 0"
-    assert certificate(turn, task, head, lemma_c_2(turn, prompt)).error < 1e-15
+    for score in (0.0, 5.0):  # of a state that the task does not weigh
+        prompt, head = prompt_for_separating_head(turn, task, LinearHead([2.0, -3.0, score]))
+        assert 0 <= prompt.min() <= prompt.max() == 1
+        assert certificate(turn, task, head, lemma_c_2(turn, prompt)).error < 1e-15
     between = HMM(np.full((3, 3), 1 / 3), [[1, 0, 0.5], [0, 1, 0.5]], [0.25, 0.25, 0.5], columns=True)
     assert isinstance(separating_head(between, [1.0, 1.0, 0.0]), LinearHead), "wherever that state lies"
     assert isinstance(separating_head(between, [1.0, 1.0, -1.0]), Impossible)
@@ -207,6 +208,8 @@ def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch)
     assert torch.equal(once[0], start)
     assert once[2].error == nearest_head(model, mu, lemma_c_2(model, start))[1].error
     assert found.error < alternate(model, mu, start, rounds=2)[2].error < once[2].error
+    nothing = torch.zeros(6).double()
+    assert torch.equal(alternate(model, mu, nothing)[0], nothing), "behind it no head has a score"
     with pytest.raises(ValueError, match=r"^rounds must"):
         alternate(model, mu, start, rounds=0)
     with pytest.raises(ValueError, match=r"^slack must"):
@@ -253,6 +256,7 @@ def test_where_columns_nearly_agree_no_head_that_is_at_hand_is_better(seed):
     squares = np.linalg.lstsq(model.emission.T.numpy(), mu, rcond=None)[0]
     other = certificate(model, mu, LinearHead(squares), ones)
     assert found.error <= min(abs(mu).max(), other.error + 1e-15 * other.spread) + 1e-8
+    assert seed != 7 or found.error < 1e-9, "one linear program leaves 5e-7"
 
 
 def test_every_relabelling_of_single_tokens_is_said_exactly():
