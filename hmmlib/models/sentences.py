@@ -144,9 +144,9 @@ def sentences() -> Sentences:
 
 FARM = (
     ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0)),  # animal, noun
-    ((0, 0, 0, 0, 0, 0.5, 0.5),) * 3,  # animal, small word
+    ((0, 0, 0, 0, 0, 0.5, 0.5),) * 3,  # animal, article
     ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0)),  # place, noun
-    ((0, 0, 0, 0, 0, 0, 1),) * 3,  # place, small word
+    ((0, 0, 0, 0, 0, 0, 1),) * 3,  # place, article
 )
 """The emission distributions of the farm's states, for each value of the cell."""
 
@@ -155,7 +155,7 @@ def farm(difficult_cats: bool = False) -> Sentences:
     """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start.
 
     The animal's nouns are recoverable (Assumption 4.2), though animals emit "barn" too. With `difficult_cats` the noun
-    and the small word of a cat are "cat" or "a", alike: then they are so only by Assumption D.5, for a μ without cats.
+    and the article of a cat are "cat" or "a", alike: then they are so only by Assumption D.5, for a μ without cats.
     """
     cells, values = ("animal", "place"), (("dog", "hen", "cat"), ("inside", "between", "outside"))
     emission = torch.tensor(FARM, dtype=torch.float64).permute(2, 1, 0).contiguous()
@@ -164,4 +164,4 @@ def farm(difficult_cats: bool = False) -> Sentences:
     steps = [[0.5, 1, 0, 0], [0.25, 0, 0.5, 0], [0, 0, 0, 1], [0.25, 0, 0.5, 0]]
     memory = [[0.2, 0.1, 0.1], [0.1, 0.1, 0.1], [0, 0.1, 0.2]]
     model = MemoryHMM(steps, emission, [0.4, 0.2, 0.2, 0.2], memory)
-    return Sentences(model, ["dog", "hen", "cat", "barn", "yard", "a", "the"], cells, values, ("noun", "small word"))
+    return Sentences(model, ["dog", "hen", "cat", "barn", "yard", "a", "the"], cells, values, ("noun", "article"))

@@ -69,13 +69,13 @@ def test_samples_keep_to_the_grammar_and_say_their_memory():
 def test_the_farm_is_stationary_and_its_nouns_are_recoverable_and_difficult_cats_matter_to_those_who_weigh_them():
     easy, hard = farm(), farm(difficult_cats=True)
     assert (easy.model.n_cells, easy.model.n_memory, easy.model.n_syntax, len(easy.words)) == (2, 3, 2, 7)
-    assert easy.state("place", "small word") == 3
+    assert easy.state("place", "article") == 3
     assert log_likelihood(easy.model, easy.encode("a yard")) == -torch.inf  # after it comes the animal's noun
     assert assumption_4_4(easy.model)
     assert assumption_4_4(hard.model)
     assert assumption_4_2(easy.model, 0, [0])
     for model, cell, part in ((easy.model, 0, 1), (easy.model, 1, 0), (hard.model, 0, 0)):
-        assert not assumption_4_2(model, cell, [part])  # nor do small words tell the animal, or two nouns three places
+        assert not assumption_4_2(model, cell, [part])  # nor do articles depend on the animal, or two nouns distinguish three places
     assert assumption_d_5(hard.model, [1.0, -1.0, 0.0], 0, [0])
     assert not assumption_d_5(hard.model, [1.0, -1.0, 0.5], 0, [0])
     assert memory_posterior(hard.model, hard.encode("cat a a")).tolist() == [[0, 0, 1]]

@@ -188,6 +188,14 @@ def test_a_permutation_needs_separable_signs_and_a_head_that_has_them():
         prompt_for_separating_head(turn, [-1.0, 1.0, 0.0], LinearHead([2.0, -1.0, 0.0]))
 
 
+def test_a_diagonal_is_any_vector_of_numbers_one_for_each_state():
+    model, mu, head = non_degenerate_hmm(3, 4, 0), [1.0, -0.5, 0.25], LinearHead(torch.ones(4).double())
+    for diagonal, message in (([1.0, 2.0], r"shape \(3,\)"), ([[1.0] * 3], "1 dimension"), ("abc", "an array of num")):
+        with pytest.raises(ValueError, match=f"^diagonal must (be|have) {message}"):
+            certificate(model, mu, head, diagonal)
+    assert certificate(model, mu, head, np.ones(3, dtype=np.float32)).diagonal.dtype == torch.float64
+
+
 def test_turns_end_nearer_than_they_begin_and_where_the_solver_ends(monkeypatch):
     rng, model = np.random.default_rng(5), random_hmm(6, 5, 5, temperature=0.5)
     mu, start = rng.standard_normal(6), torch.as_tensor(rng.random(6))
