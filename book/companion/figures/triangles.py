@@ -197,15 +197,19 @@ def triangles(panels: dict[str, tuple], labels: Sequence[bool], columns: dict[st
 def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names: Sequence[str]) -> Figure:
     """For each score ν, by name, the triangle of beliefs about three states, shaded where μᵀp and νᵀp differ in sign.
 
-    `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners.
+    `mu`, and each of `scores`, has three entries, and takes both signs; `names` are those of the corners, which have
+    the marks of their labels.
     """
-    figure, panels = plt.subplots(1, len(scores), figsize=(5.4, 2.2), squeeze=False)
+    figure, panels = plt.subplots(1, len(scores), figsize=(5.4, 2.4), squeeze=False)
     for axes, (title, score) in zip(panels[0], scores.items(), strict=True):
-        draw_triangle(axes, title, names, SMALL)
+        draw_triangle(axes, "", names, SMALL)
+        axes.set_title(title, loc="center", fontsize=SMALL, pad=26)
         for sign in (1, -1):
             wrong = _half(_half(np.eye(3), sign * np.asarray(mu)), -sign * np.asarray(score))
             if len(wrong) > 2:
                 axes.fill(*(wrong @ TRIANGLE).T, color=SOFT, alpha=0.4, linewidth=0, label="wrong label")
         draw_head(axes, mu, INK, "-", "label changes here")
         draw_head(axes, score, label="head changes here")
+        draw_points(axes, np.eye(3), np.asarray(mu) >= 0, 40)
+        axes.set(xlim=(-0.08, 1.08), ylim=(-0.06, 0.93))
     return finish(figure, 3)
