@@ -89,6 +89,26 @@ def fake_token_accuracy(model: HMM, task: Task) -> float:
     return ((task.test.posteriors @ nu >= 0) == task.test.labels).double().mean().item()
 
 
+def best_head_accuracy(model: HMM, task: Task) -> float:
+    """The share of a task's test texts on which the best head alone is right, on exact predictions.
+
+    For chains with three different emission distributions, so that a head has three scores. A best head can be turned
+    until two of the beliefs have the score 0: each two of them are tried, and count as right, as do others near 0.
+    """
+    _, group = np.unique(model.emission.numpy().round(12), axis=1, return_inverse=True)
+    points, many = np.unique(
+        (_signed(task.test.posteriors, task.test.labels) @ np.eye(3)[group]).round(9), axis=0, return_counts=True
+    )
+    most = 0
+    for k in range(len(points)):
+        normals = np.cross(points[k], points[k + 1 :])
+        sizes = np.linalg.norm(normals, axis=1, keepdims=True)
+        scores = (normals / sizes)[sizes[:, 0] > 1e-7] @ points.T  # of nearly the same two beliefs no plane is certain
+        for sign in (1, -1) if len(scores) else ():
+            most = max(most, ((sign * scores > -1e-8) @ many).max())
+    return float(most / many.sum())
+
+
 @Measurement(on_request=True, phase="fake tokens", vanilla=True, fake_token_accuracy=Share, fake_token_bound=Share)
 def fake_tokens(model: HMM, task: Task) -> dict:
     """Of the test texts, the share on which a good fake token is right, and a bound, above which none can be.
@@ -100,3 +120,9 @@ def fake_tokens(model: HMM, task: Task) -> dict:
     return dict(
         fake_token_accuracy=fake_token_accuracy(model, task), fake_token_bound=1 - errors / len(task.test.labels)
     )
+
+
+@Measurement(on_request=True, phase="fake tokens", vanilla=True, best_head_accuracy=Share)
+def best_head(model: HMM, task: Task) -> dict:
+    """Of the test texts, the share on which the best head alone is right, on exact predictions."""
+    return dict(best_head_accuracy=best_head_accuracy(model, task))
