@@ -61,7 +61,7 @@ SCREENED, APART = 1500, 0.1
 RELABELLINGS = {"A": (0, 4, 2, 4, 4, 5), "C": (0, 2, 0, 2, 4, 5)}
 """For each task, the states whose emission distributions the states take, so that a head can solve it."""
 ALSO = ["fit_distances", "label_follows", "label_follows_encoding", "text_kinds", "solvable", "probes"]
-FAKE_TOKENS = ["fake_token_accuracy", "fake_token_bound"]
+FAKE_TOKENS = ["fake_token_accuracy", "fake_token_bound", "best_head_accuracy"]
 """What a fake token can do for task D, measured with prompts of 20 vectors."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
