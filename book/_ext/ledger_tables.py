@@ -103,8 +103,10 @@ def evidence(entry: dict, first: dict[str, str]) -> Iterator[str]:
     if patterns := entry["patterns"]:
         what = "all hold" if not patterns["failures"] else f"{patterns['failures']} fail"
         named = first.setdefault(patterns["size"], entry["name"])
-        sizes = patterns["size"] if named == entry["name"] else f"sizes as for {named}"
-        yield f"All patterns of zeros: {patterns['cases']:,} cases, {what} ({sizes})."
+        sizes = patterns["size"].split("; ") if named == entry["name"] else []
+        of = "these sizes:" if sizes else f"the sizes of {named}."
+        yield f"All patterns of zeros: {patterns['cases']:,} cases, {what}, of {of}"
+        yield from (f"– {size}" for size in sizes)
     fails = "the model is refused" if assumed(entry) else "the conclusion fails"
     yield f"Control: without “{entry['broken']}” {fails} in {entry['control_fails']} of {entry['control_instances']}."
 
@@ -187,7 +189,7 @@ class LedgerTable(FromLedger):
     Its classes are ruling and kind.
     """
 
-    columns = (("statement", 32), ("result", 28), ("evidence", 40))
+    columns = (("statement", 32), ("verdict", 28), ("evidence", 40))
     classes = ("statements",)
 
     def rows(self, ledger):
@@ -206,7 +208,7 @@ class LedgerTable(FromLedger):
 class LedgerSummary(FromLedger):
     """How many of the paper's statements have which ruling, and which these are."""
 
-    columns = (("result", 24), ("how many", 14), ("which", 62))
+    columns = (("verdict", 24), ("how many", 14), ("which", 62))
 
     def rows(self, ledger):
         for name in RULINGS:
@@ -214,6 +216,20 @@ class LedgerSummary(FromLedger):
             chosen = [entry for entry in alike if not entry["ours"]]
             more = f", and {len(alike) - len(chosen)} of ours" if len(chosen) < len(alike) else ""
             yield row([[nodes.strong("", name)]], f"{len(chosen)}{more}", [self.statements(alike)])
+
+
+class EvidenceTable(FromLedger):
+    """How many of the paper's results have each kind of evidence, and which have not."""
+
+    columns = (("evidence", 24), ("results", 14), ("which have none", 62))
+    kinds = (("floating point", "instances"), ("exact identities", "identity"), ("all patterns of zeros", "patterns"))
+    kinds += (("negative control", "control_instances"),)
+
+    def rows(self, ledger):
+        results = [entry for entry in ledger["entries"] if not entry["ours"] and not assumed(entry)]
+        for words, key in self.kinds:
+            none = [entry for entry in results if not entry[key]]
+            yield row(words, f"{len(results) - len(none)} of {len(results)}", [self.statements(none) or ["–"]])
 
 
 class UnneededTable(FromLedger):
@@ -276,6 +292,7 @@ def visit_entry(self, node) -> None:
 def setup(app) -> None:
     app.add_directive("ledger-table", LedgerTable)
     app.add_directive("ledger-summary", LedgerSummary)
+    app.add_directive("evidence-table", EvidenceTable)
     app.add_directive("unneeded-table", UnneededTable)
     app.add_directive("equation-table", EquationTable)
     app.add_role("counted", Counted())

@@ -160,9 +160,9 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view):
 
     assert shown() == everything
     slips = [entry["name"] for entry in entries if entry["grade"] == "slip"]
-    form.get_by_label("Result").select_option(f"slip ({len(slips)})")
+    form.get_by_label("Verdict").select_option(f"slip ({len(slips)})")
     assert shown() == slips
-    form.get_by_label("Result").select_option(label="all")
+    form.get_by_label("Verdict").select_option(label="all")
     form.get_by_label("Kind").select_option(f"theorem ({sum('Theorem' in name for name in everything)})")
     assert shown() == [name for name in everything if name.startswith("Theorem")]
     for word, found in {"h0": "Theorem 3.3", "prompt ATTENTION": "Theorem 4.6"}.items():  # the first as H₀

@@ -86,7 +86,7 @@
     const form = element("form", { class: "ledger-filter", "aria-label": "Filter the ledger" });
     const fields = { ruling: choice("ruling", rows), kind: choice("kind", rows) };
     const words = element("input", { type: "search", name: "words", autocomplete: "off", placeholder: "e.g. prompt" });
-    for (const [label, field] of [["Result", fields.ruling], ["Kind", fields.kind], ["Word", words]]) {
+    for (const [label, field] of [["Verdict", fields.ruling], ["Kind", fields.kind], ["Word", words]]) {
       const line = element("label", {}, `${label} `);
       line.append(field);
       form.append(line);

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from companion.figures.figures import HEAD, INK, LABEL_0, LABELS, SMALL, SOFT, TYPE, finish, marks_of
+from companion.figures.figures import HEAD, INK, LABEL_0, LABELS, SMALL, SOFT, TYPE, finish
 from hmmlib.theory.separation import Impossible
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
@@ -51,7 +51,7 @@ def _half(corners: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.array(kept).reshape(-1, 3)
 
 
-def draw_head(axes: Axes, head, colour: str = HEAD, style: str = "--", label: str = "the head's line b·p = 0") -> None:
+def draw_head(axes: Axes, head, colour: str = HEAD, style: str = "--", label: str = "the head's line") -> None:
     """The line b·p = 0 of a head with weights b, (3,), where it crosses the triangle."""
     head = np.asarray(head)
     ends = [p for p in _half(np.eye(3), head) if abs(head @ p) < 1e-12 * abs(head).max()]
@@ -71,7 +71,7 @@ def simplex(
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
     draw_triangle(axes, "", corners)
-    draw_points(axes, points, labels, 30)
+    draw_points(axes, points, labels, 20)
     spots = np.asarray(columns).T @ TRIANGLE
     axes.scatter(*spots.T, marker="x", color=INK, s=60, label=crosses)
     for name, spot in zip(names, spots, strict=False):
@@ -87,6 +87,16 @@ def _deepest(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
     return spots[inside.min(0).argmax()]
 
 
+def _enlarge(axes: Axes, detail: Axes, spots: np.ndarray) -> None:
+    """A frame round the `spots`, (n, 2), and the limits of the `detail` that shows what is in it."""
+    margin = 0.12 * np.ptp(spots, 0) + 0.01
+    low, high = np.maximum(spots.min(0) - margin, -0.015), spots.max(0) + margin
+    axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
+    detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+    detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
+    detail.spines[:].set_visible(True)
+
+
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
     """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the mixture."""
     joined = []
@@ -96,7 +106,8 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
         middle = weights[weights > 0] @ corners / weights.sum()
         turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
         detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.5, linewidth=0)
-        detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0)
+        named = f"triangle of texts of label {label:d}" if len(corners) == 3 else None
+        detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0, label=named)
         if len(corners) > 1:
             detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
         joined += [*corners]
@@ -104,12 +115,7 @@ def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.nda
     look = dict(color=LABEL_0, markeredgecolor=INK, markersize=11, zorder=4)
     for where in (axes, detail):
         where.plot(*star, "*", **look, label="a text of label 0")
-    margin = 0.12 * np.ptp(joined, 0) + 0.01
-    low, high = np.maximum(np.min(joined, 0) - margin, -0.015), np.max(joined, 0) + margin
-    axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
-    detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-    detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
-    detail.spines[:].set_visible(True)
+    _enlarge(axes, detail, np.array(joined))
 
 
 def simplex_with_prompt(
@@ -122,26 +128,28 @@ def simplex_with_prompt(
     out. `labels` are those of the inputs, (n,). The columns of W, (3, S), are crosses with `names`; the segment or
     triangle of the `essential` ones is shaded in the second panel, which also has the line b·p = 0 of the `head`,
     (3,). `refuted` is the proof that no head fits the first panel: a mixture of points of either label that is the
-    same point. A panel below it enlarges them: they are joined, and the point is a star.
+    same point. A panel below it enlarges them: they are joined, and the point is a star. A fourth enlarges the points
+    of the second.
     """
     spots = np.asarray(columns).T @ TRIANGLE
-    figure, ((before, behind), (detail, free)) = plt.subplots(2, 2, figsize=(5.4, 4.9))
-    _draw_refutation(before, detail, np.asarray(next(iter(panels.values()))) @ TRIANGLE, np.asarray(labels), refuted)
-    for axes, (title, points), size in zip((before, behind), panels.items(), (9, 24), strict=True):
+    figure, ((before, behind), (detail, segment)) = plt.subplots(2, 2, figsize=(5.4, 4.9), height_ratios=(1, 1.1))
+    labels, (without, prompted) = np.asarray(labels), map(np.asarray, panels.values())
+    _draw_refutation(before, detail, without @ TRIANGLE, labels, refuted)
+    _enlarge(behind, segment, prompted[prompted.sum(1) > 0] @ TRIANGLE)
+    for axes, (title, points), size in zip((before, behind), panels.items(), (9, 14), strict=True):
         draw_triangle(axes, title, size=SMALL)
         draw_points(axes, points, labels, size)
         axes.scatter(*spots.T, marker="x", color=INK, s=44, label=CROSSES)
         for name, spot in zip(names, spots, strict=True):  # on the outer side: points lie between the crosses
             left = spot[0] < spots[:, 0].mean()
             axes.annotate(name, spot, (-6 if left else 6, 4), ha="right" if left else "left", **COLUMN)
+    draw_points(segment, prompted, labels)
     left = " and ".join(names[h] for h in essential)
     shade = dict(color=SOFT, alpha=0.4, linewidth=6, zorder=0, label=f"mixtures of {left}")
-    behind.fill(*spots[list(essential)].T, **shade)
-    draw_head(behind, head)
-    drawn = marks_of(before, behind)
-    free.axis("off")
-    free.legend(drawn.values(), drawn, loc="center left", fontsize=SMALL)
-    return finish(figure)
+    for axes in (behind, segment):
+        axes.fill(*spots[list(essential)].T, **shade)
+        draw_head(axes, head)
+    return finish(figure, 2)
 
 
 def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], corners: Sequence[str]) -> Figure:
