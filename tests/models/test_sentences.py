@@ -75,9 +75,8 @@ def test_the_farm_is_stationary_and_its_nouns_are_recoverable_and_difficult_cats
     assert assumption_4_4(hard.model)
     assert assumption_4_2(easy.model, 0, [0])
     for model, cell, part in ((easy.model, 0, 1), (easy.model, 1, 0), (hard.model, 0, 0)):
-        assert not assumption_4_2(
-            model, cell, [part]
-        )  # nor do articles depend on the animal, or two nouns distinguish three places
+        # nor do articles depend on the animal, or two nouns distinguish three places
+        assert not assumption_4_2(model, cell, [part])
     assert assumption_d_5(hard.model, [1.0, -1.0, 0.0], 0, [0])
     assert not assumption_d_5(hard.model, [1.0, -1.0, 0.5], 0, [0])
     assert memory_posterior(hard.model, hard.encode("cat a a")).tolist() == [[0, 0, 1]]
