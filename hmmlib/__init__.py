@@ -8,23 +8,35 @@
     posterior(model, tokens, at=0)                          # P[H_0 | tokens]: (100, 6)
     theorem_3_3(model, mu=[1, -1, 0, 0, 0, 0])              # the linear head that Theorem 3.3 constructs
 
-Everything that you call can be imported from here, the root; `help(hmmlib.theorem_3_3)` says what it takes and gives,
-as does the book's page *Reference*. What to call, by task:
+Everything that you call can be imported from here, the root; `help(hmmlib.theorem_3_3)` prints what it takes and
+returns, as does the book's page *Reference*. What to call, by task:
 
-    Draw a model, or make your own       random_hmm, random_memory_hmm, essential_hmm, HMM, MemoryHMM
-    Draw text from it                    HMM.sample, MemoryHMM.sample
-    Infer hidden states from a text      posterior, memory_posterior, log_likelihood
-    Predict a masked token               masked_token_probs, masked_token_probs_from_embeddings
-    Is an assumption satisfied?          assumption_3_1, assumption_3_5, assumption_4_2, essential_states
-    A head, or a prompt with a head      theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
-    A task: texts with labels            ground_truth, draw_task
-    Is there a head for these labels?    fit_or_refute
-    Pretrain a small network             Shape, Pretraining, pretrain
-    Read a network of your own           FromTransformers
-    Tune on a frozen network             tune_head, tune_prompt, tune_attention, tune, accuracy
-    Run a trial, also of your parts      TrialSpec, run_trial, Parts
-    Run many, with measurements of yours grid, run_missing, Measurement
-    Read stored results                  results, mean_ci, load_result
+    Draw a model                             random_hmm, random_memory_hmm, essential_hmm
+    Make a model of your own                 HMM, MemoryHMM, HMM.from_rows
+    Draw text from a model                   HMM.sample, MemoryHMM.sample
+    Draw a task: texts with exact labels     draw_task
+    Exact target of a task, for each text    ground_truth
+    Hidden states, given a text              posterior, posteriors
+    Value of a memory cell, given a text     memory_posterior
+    Log-probability of a text                log_likelihood
+    A masked token, given all others         masked_token_probs, masked_token_probs_from_embeddings
+    Embeddings of a text after a prompt      prompted
+    Is an assumption satisfied?              assumption_3_1, assumption_3_2, assumption_3_5, assumption_4_2
+    Find a set H* for Assumption 3.5         essential_states
+    A linear head                            theorem_3_3
+    A prompt with a linear head              theorem_3_6
+    An attention head                        theorem_4_3
+    A prompt with an attention head          theorem_4_6
+    Is there a linear head for some labels?  fit_or_refute
+    Pretrain a small network                 Shape, Pretraining, pretrain
+    Use a network of your own                FromTransformers
+    Tune a head on a frozen network          Tuning, tune_head, tune_attention
+    Tune a prompt together with a head       tune_prompt
+    Choose among prompt, prefix and LoRA     tune
+    Share of labels that a head gets right   accuracy
+    Run a trial, with parts of your own      TrialSpec, run_trial, Parts
+    Run many, with measures of your own      grid, run_missing, Measurement
+    Read stored results, and average them    results, load_result, mean_ci
 
 The code is in packages, each of which uses only those above it:
 

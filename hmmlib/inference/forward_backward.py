@@ -1,6 +1,6 @@
 """The forward and the backward pass over a chain in torch: differentiable, on any device, at any length.
 
-Inference never sees tokens, only *evidence*: a nonnegative array v of shape (n, T, S), one row for each position. A
+Inference takes *evidence*, not tokens: a nonnegative array v of shape (n, T, S), one row for each position. A
 token contributes its row of W, a masked position a row of ones, a prompt any vector.
 
 Once its memory is given, a memory model is an ordinary hidden Markov model. So it is run as K = |M|^N of them, all with

@@ -60,14 +60,17 @@ def _lifted(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
 
 
 def as_evidence(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Float[Tensor, "n T S"]:
-    """Embeddings, checked and lifted: (n, T, S), or (n, T, M^N * H) for a memory model. ValueError if they are none."""
+    """Embeddings, checked and lifted: (n, T, S), or (n, T, M^N * H) for a memory model.
+
+    ValueError for a negative or non-finite entry, or another last axis.
+    """
     return _lifted(model, as_embeddings("embeddings", model, embeddings, 3))
 
 
 def prompted(
     model: HMM | MemoryHMM, prompt: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"]
 ) -> Float[Tensor, "n T+1 S"]:
-    """The embeddings behind a prompt, ê(x) = (u, e(x_1), …, e(x_T)), as in (4.4); in (3.2) `tokens` begin with MASK.
+    """Embeddings with a prompt in front, ê(x) = (u, e(x_1), …, e(x_T)), as in (4.4); in (3.2) `tokens` begin with MASK.
 
     Args:
         prompt: u, one vector: (S,) for an HMM; (M*H,) or lifted, (M^N * H,), for a memory model.
@@ -214,11 +217,11 @@ def _arrays(*tensors: Tensor) -> list[np.ndarray]:
 def latent_given_others(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Float[Tensor, "n T S"]:
-    """The latent at every position given all other tokens: P[H_i | X_{-i} = x_{-i}], (n, T, S).
+    """P[H_i | X_{-i} = x_{-i}], (n, T, S); of a memory model P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H).
 
-    In a memory model it is P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}], (n, T, M*H). A `prompt` is conditioned on too; then
-    the shape is (n, T + 1, …), and position i of x becomes i + 1. Where x_{-i} has probability zero, it is the zero
-    vector. ValueError as `prompted` raises it.
+    The latent at every position, given all other tokens. A `prompt` is conditioned on too; then the shape is
+    (n, T + 1, …), and position i of x becomes i + 1. Where x_{-i} has probability zero, it is the zero vector.
+    ValueError for tokens or a prompt that `prompted` does not take.
     """
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _latent(model))[0]
 
@@ -250,7 +253,7 @@ def masked_token_probs_from_embeddings(
     Args:
         embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
 
-    Returns (n, T, X). Gradients go backwards to `embeddings`, and are right at zeros too; if ‖τ_i‖₁ = 0 there is no
+    Returns (n, T, X). Gradients with respect to `embeddings` are right at zeros too; if ‖τ_i‖₁ = 0 there is no
     derivative, and the gradient is zero. ValueError for a negative or non-finite entry, or another last axis.
     """
     evidence = as_evidence(model, embeddings)
@@ -264,19 +267,25 @@ def masked_token_probs(
     """The ideal masked language model G of Section 2, (n, T, X): row i is P[X_i | X_{-i} = x_{-i}].
 
     Positions that hold MASK are not conditioned on. Where x_{-i} has probability zero, row i is the zero vector. With a
-    `prompt`, it is Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X). ValueError for a bad prompt, and for tokens
-    that are no integers, out of range, or not of shape (n, T) with T at least 1.
+    `prompt`, it is Ḡ of `prompted(model, prompt, tokens)`, (n, T + 1, X), and position i of x becomes i + 1. ValueError
+    for a bad prompt, and for tokens that are no integers, out of range, or not of shape (n, T) with T at least 1.
     """
     return _read(model, _evidence(model, tokens, prompt), slice(1, None), False, _token(model))[0]
 
 
 def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T+1 S"]:
-    """P[H_i | X_{1:T} = x] for all i from 0 to T, (n, T + 1, n_states). It is zero where x has probability zero."""
+    """P[H_i | X_{1:T} = x] for all i from 0 to T, (n, T + 1, S), of a memory model too: H_i is then (J_i, S_i).
+
+    It is zero where x has probability zero.
+    """
     return _read(model, _evidence(model, tokens), slice(None), True, _state(model))[0]
 
 
 def posterior(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], at: int = 0) -> Float[Tensor, "n S"]:
-    """P[H_at | X_{1:T} = x] for one `at` from 0 to T, (n, n_states). It is zero where x has probability zero."""
+    """P[H_at | X_{1:T} = x] for one `at` from 0 to T, (n, S), of a memory model too: H_at is then (J_at, S_at).
+
+    It is zero where x has probability zero.
+    """
     evidence = _evidence(model, tokens)
     length = evidence.index.shape[1]
     at = integer("at", at, 0, length)
@@ -284,7 +293,7 @@ def posterior(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], at: int = 0
 
 
 def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int = 0) -> Float[Tensor, "n M"]:
-    """P[M_cell | X_{1:T} = x], (n, n_memory); cells are counted from 0. It is zero where x has probability zero."""
+    """P[M_cell | X_{1:T} = x], (n, M); cells are counted from 0. It is zero where x has probability zero."""
     of_type("model", model, MemoryHMM)
     cell = integer("cell", cell, 0, model.n_cells - 1)
     return _read(model, _evidence(model, tokens), slice(1), True, _cell(model, cell))[0].squeeze(1)

@@ -103,7 +103,7 @@ def _embedded(model: HMM | MemoryHMM, tokens, prompt=None) -> Tensor:
 def masked_token_probs(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Float[Tensor, "n T X"]:
-    """G_i(x) = Ḡ_i(e(x)) = P[X_i | X_{-i} = x_{-i}], (n, T, X), or Ḡ(ê(x)) behind a prompt, (n, T + 1, X)."""
+    """G_i(x) = Ḡ_i(e(x)) = P[X_i | X_{-i} = x_{-i}], (n, T, X), or Ḡ(ê(x)) with a prompt, (n, T + 1, X)."""
     return masked_token_probs_from_embeddings(model, _embedded(model, tokens, prompt))
 
 
@@ -115,14 +115,14 @@ def latent_given_others(
 
 
 def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T+1 S"]:
-    """P[H_i | X_{1:T} = x] for i from 0 to T, (n, T + 1, n_states): τ_i ⊙ e(x_i), summed over the memory, scaled."""
+    """P[H_i | X_{1:T} = x] for i from 0 to T, (n, T + 1, S): τ_i ⊙ e(x_i), summed over the memory, scaled."""
     embeddings = _embedded(model, tokens)
     joint = (_tau_from_start(model, embeddings) * _from_start(model, embeddings)).permute(2, 0, 1)
     return _normalised(joint.unflatten(-1, (-1, model.n_states)).sum(-2))
 
 
 def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int = 0) -> Float[Tensor, "n M"]:
-    """P[M_cell | X_{1:T} = x], (n, n_memory): τ_0 summed over all other cells and over H_0, and scaled."""
+    """P[M_cell | X_{1:T} = x], (n, M): τ_0 summed over all other cells and over H_0, and scaled."""
     of_type("model", model, MemoryHMM)
     cell = integer("cell", cell, 0, model.n_cells - 1)
     joint = _tau_from_start(model, _embedded(model, tokens))[0].T

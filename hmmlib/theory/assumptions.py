@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What a predicate finds. CLOSE: floats cannot tell, as the truth changes within rounding."""
+    """What a predicate finds. CLOSE: rounding leaves it open, as the truth changes within it."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -39,7 +39,7 @@ def of_bool(holds: bool) -> Verdict:
 
 
 class AssumptionError(ValueError):
-    """A theorem was asked for a model that breaks one of its assumptions: `report` says how."""
+    """The model breaks an assumption of the theorem: `report` has the numbers."""
 
     def __init__(self, report: Report):
         super().__init__(f"{report.assumption} {report.verdict.value}: {report}")
@@ -48,7 +48,7 @@ class AssumptionError(ValueError):
 
 @dataclass(frozen=True)
 class Report:
-    """Whether an assumption holds: true in a condition where it does, and printed as its numbers, `summary`.
+    """What a predicate returns: true in a condition where the assumption holds, and printed as its numbers, `summary`.
 
     `assumption` is the paper's name and number. Numbers that an assumption does not have are None:
 
@@ -102,7 +102,7 @@ class Report:
         return self.summary
 
     def require(self) -> Self:
-        """The report itself, with a warning where floats cannot tell. AssumptionError where the assumption fails."""
+        """The report itself, with a warning where the verdict is CLOSE. AssumptionError where the assumption fails."""
         if self.verdict is Verdict.FAILS:
             raise AssumptionError(self)
         if not self.holds:
@@ -257,7 +257,7 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
 
 
 def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None:
-    """Some set H* for which Assumption 3.5 holds, or None where floats can vouch for none.
+    """Some set H* for which Assumption 3.5 holds; None if there is none, or if rounding leaves it open.
 
     A set is a union of supports of columns of A. Independence is inherited by subsets, so it is enough to try unions
     that are built by covering one state of supp(μ) at a time.
@@ -326,11 +326,12 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Report
 
 
 def assumption_4_4(model: HMM | MemoryHMM) -> Report:
-    """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0], state by state, within rounding.
+    """Stationarity: Assumption 3.2 holds and P[H_0] = A P[H_0] in every state, up to rounding.
 
-    Rounding is that of the sums, or of an eigenvector: as much in each state as in the most frequent one, so that the
-    share of a rare state may drift by more. From 1e-11 of a share on (in float64) it is too close to tell; so it is
-    where the columns of A, which sum to 1 within 1e-9, leave it open.
+    Rounding is that of the sums, or of P[H_0] as an eigenvector that was computed: then a rare state has as large an
+    error as the most frequent one, which may be up to 1e-11 of its probability (in float64). The verdict is CLOSE where
+    it is more than that, where no state differs by more than 1e-9 of its probability (columns of A sum to 1 within
+    1e-9), and where a step is too unlikely for a float.
     """
     regularity, start = assumption_3_2(model), model.initial.detach()
     after = model.transition.detach() @ start

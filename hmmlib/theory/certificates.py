@@ -1,6 +1,6 @@
-"""Beyond the paper: how far off a guess may be until a label is wrong, and what a prompt and a head can do.
+"""Beyond the paper: how far off a prediction may be before a label is wrong, and what a prompt and a head can do.
 
-Of a text x let p = P[H_0 | X_{1:T} = x]. Behind a prompt u, Ḡ_2 = W (d ⊙ p) / dᵀp with d = A (u ⊙ P[H_1]) / P[H_0]
+Of a text x let p = P[H_0 | X_{1:T} = x]. With a prompt u, Ḡ_2 = W (d ⊙ p) / dᵀp with d = A (u ⊙ P[H_1]) / P[H_0]
 (Lemma C.2); without one, G_1 is the same with d = P[H_1] / P[H_0] (Claim B.1). A head b scores νᵀp / dᵀp there, with
 ν = d ⊙ Wᵀb, and the label is the sign of μᵀp. So (u, b) is right for every belief p if ν is a positive multiple of μ,
 and, where μ takes both signs, only then. P[H_0] must be positive in every state.
@@ -36,7 +36,7 @@ REFINEMENTS = 8
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far a head's scores behind a prompt can be from those of a task, and still have the right sign.
+    """How far a head's scores with a prompt can be from those of a task, and still have the right sign.
 
     `mu` is μ, `diagonal` d, both (S,); `error` is δ = ‖ν - μ‖∞, and `spread` is κ = (max b - min b) / 2. `rounding` is
     d ⊙ Wᵀt, (S,), where t, (X,), bounds the rounding of a score: that of δ and that which the head itself counts as
@@ -51,11 +51,11 @@ class Certificate:
     largest_rounding: float
 
     def holds(self, posteriors: Float[Tensor, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
-        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: a guess that sums to 1, within ε of Ḡ_2 in L1, has the right label.
+        """Where |μᵀp| > δ + ε κ dᵀp, (n,), bool: a prediction of sum 1, within ε of Ḡ_2 in L1, has the right label.
 
-        For b·g̃ - b·Ḡ_2 is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. What rounding may add, to the head's
-        own score too, is added on the right. `posteriors` are p, (n, S); `distance` is ε, from 0 to 2, a number or
-        (n,). ValueError for a negative one, or another shape.
+        For a prediction g̃, |b·g̃ - b·Ḡ_2| is at most ε κ, and dᵀp b·Ḡ_2 = νᵀp is within δ of μᵀp. What rounding may
+        add, to the head's own score too, is added on the right. `posteriors` are p, (n, S); `distance` is ε, from 0 to
+        2, a number or (n,). ValueError for a negative one, or another shape.
         """
         beliefs = of_shape("posteriors", posteriors, (None, len(self.mu))).to(self.mu)
         distance = as_tensor("distance", distance, like=self.mu)
@@ -81,7 +81,7 @@ def certificate(
 ) -> Certificate:
     """The `Certificate` of a head on W (d ⊙ p) / dᵀp for the task μ, (S,).
 
-    `diagonal` is d, (S,): on Ḡ_2 behind a prompt u `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
+    `diagonal` is d, (S,): on Ḡ_2 with a prompt u `lemma_c_2(model, u)`; on G_1 `claim_b_1(model, 1)`, taken if None.
     """
     mu, diagonal, weights = as_mu(model, mu, HMM), _as_diagonal(model, diagonal), head.weights.to(model.initial)
     score = diagonal * (weights @ model.emission)  # ν
@@ -187,7 +187,7 @@ def nearest_head(
 
 
 def nearest_prompt(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> tuple[Tensor, Certificate]:
-    """The prompt u ≥ 0, (S,), behind which this head has the least δ, by a linear program; and the certificate.
+    """The prompt u ≥ 0, (S,), with which this head has the least δ, by a linear program; and the certificate.
 
     A prompt that is larger than 1 somewhere is made of one in [0, 1] and a larger head: only their product counts.
     """
@@ -262,7 +262,7 @@ def gated_readout(
     """What a network of |X||H| gated units predicts from beliefs p, (n, S), with W the `emission`, (X, S): (n, X).
 
     Without a signal, W p. Unit (x, h) is max(0, p_h + signal_xh - 1): p_h where the signal is 1, and 0 where it is 0.
-    It adds to the prediction of token x, and takes back what state h contributed before, the column W_:h. So behind a
+    It adds to the prediction of token x, and takes back what state h contributed before, the column W_:h. So with a
     prompt whose signal R has one 1 for each state, the network predicts R p; a state without keeps its column of W.
     No weight depends on R.
     """

@@ -30,7 +30,7 @@ def share_right(found: Tensor, labels) -> float:
 
 
 def unit(dtype: torch.dtype, length: int = 1) -> float:
-    """The relative error that a probability behind a text of that length, or a sum of numbers of one sign, may have.
+    """The relative error that a probability given a text of that length, or a sum of numbers of one sign, may have.
 
     Each token may add a rounding unit, and those of a chain with tiny leaks do not cancel.
     """
@@ -127,7 +127,7 @@ class LinearHead:
     predict = label
 
     def score(self, probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> float:
-        """The share of `labels` that `predict` gives. Scores b·p are what the head gives when it is called."""
+        """Accuracy, by scikit-learn's name: the share of `labels` that `predict` returns. The call gives scores b·p."""
         return share_right(self.predict(probs), labels)
 
     def bound(self, probs: Float[ArrayLike, "n X"], length: int = 1) -> Float[Tensor, " n"]:

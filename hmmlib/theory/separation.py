@@ -1,4 +1,4 @@
-"""Whether some linear head gives inputs their labels: the head, or a proof that there is none, if floats can tell."""
+"""Whether some linear head gives inputs their labels: the head, a proof of none, or neither if rounding decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Impossible:
 
 @dataclass(frozen=True)
 class Undecided:
-    """Inputs and labels too near the edge for floats: no head was found that fits, and no proof that there is none.
+    """Inputs and labels that rounding leaves undecided: neither a head that fits nor a proof of none was found.
 
     `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score that
     rounding could move across 0; `residual` that of the combination found: a proof, if it were at most `ROUNDING`.
@@ -48,7 +48,7 @@ class Undecided:
 
 
 def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
-    """A linear head that labels every row of `probs` as `labels` (n,) say, or the proof that there is none.
+    """A linear head that gives every row of `probs` its label in `labels`, (n,), or the proof that there is none.
 
     By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative rows, or there are weights as
     in `Impossible`. Nonnegative least squares finds the weights that come nearest; what they leave over is the head.

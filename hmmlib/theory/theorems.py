@@ -1,8 +1,8 @@
-"""The proofs as constructions: from a model and μ to the head, or the prompt and the head, that a theorem says exist.
+"""The proofs as constructions: from a model and μ to the head, or prompt and head, whose existence a theorem states.
 
 Where a proof takes a left inverse, that is the pseudoinverse here; the head carries its condition number, and a bound
-on the error that its rounding makes. A construction refuses a model that breaks an assumption. Where floats cannot
-tell, it warns and builds: the bound then covers what is not known.
+on the error that its rounding makes. A construction raises AssumptionError where an assumption fails. Where
+rounding leaves one open, it warns and builds: the bound then covers what is not known.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
 
 
 def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
-    """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): what the prompt u does to the posterior.
+    """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): the weights that a prompt u gives the posterior.
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
     ValueError where P[H_0] is zero in some state, and for a prompt of another shape.
@@ -120,9 +120,9 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
 class Recovery:
     """The matrices of Claims D.3 and D.10 for H* ⊆ {`cell`} × S, whose indices among the hidden states are `states`.
 
-    `theta_1` is Θ^(1), (H, X): its row h ∈ H* reads Pr(H_i = h | …) off the token distribution at position i, one
-    more row (if there is a state outside H*) the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X): it
-    reads P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound the errors of these readings:
+    `theta_1` is Θ^(1), (H, X): its row h ∈ H* maps the token distribution at position i to Pr(H_i = h | …), one
+    more row (if there is a state outside H*) to the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X):
+    it maps to P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound the errors of the results:
     of the probability of H*, and of each row of Θ^(2,s).
     """
 
@@ -206,7 +206,7 @@ def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Ten
     """Query, key and position embeddings β_1 (1, H+1) of Lemma D.9.
 
     β_1 keeps the prompt's own position out. The proof takes -2, enough where no score exceeds 1; but the output at
-    position 1 is not conditioned on the prompt. So -2 is lowered by what the largest score exceeds 1.
+    position 1 is not conditioned on the prompt. So -2 is lowered by as much as the largest score exceeds 1.
     """
     query, key = lemma_d_2(model, recovery)
     query[-1] = 1
@@ -228,7 +228,7 @@ def _head(model: MemoryHMM, mu, recovery: Recovery, query, key, positions=None, 
 
 
 def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery) -> AttentionHead:
-    """The attention head of Theorem 4.3's proof, for G(x) and e(x). It never uses regularity."""
+    """The attention head of Theorem 4.3's proof, for G(x) and e(x). Regularity is not needed."""
     return _head(model, mu, recovery, *lemma_d_2(model, recovery))
 
 
@@ -255,8 +255,8 @@ def prompt_d_6(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float
 def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
     """The prompt (D.6) times P[H_0] / P[H_1], scaled into [0, 1]: with it Theorem D.6 needs no stationarity.
 
-    Given the fake token, H_1 then has the law of H_0, and the text starts afresh. It equals (D.6) where P[H_0] is
-    stationary. ValueError where P[H_1] misses a state of P[H_0].
+    Given the fake token, H_1 then has the distribution of H_0, so that the text after H_1 is distributed as one after
+    H_0. It equals (D.6) where P[H_0] is stationary. ValueError where P[H_1] is 0 in a state in which P[H_0] is not.
     """
     prompt, first = prompt_d_6(model, mu, cell), model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
