@@ -33,7 +33,6 @@ CONSTRUCTS = {
     "nearest_prompt": "Exactness",
     "separating_head": "Separable signs",
     "prompt_for_separating_head": "Separable signs",
-    "fit_or_refute": "Several classes",
     "signal_for": "Relabelling",
 }
 """The statements that functions belong to whose names do not say so."""
