@@ -87,7 +87,7 @@ def test_tables_have_their_numbers_beside_each_other():
 def test_strips_have_each_label_on_its_side():
     rows = {"one": ([0.1, 0.2, 0.2, 0.9], [False, True, True, True]), "two": ([0.5], [False])}
     (axes,) = figures.strips(rows, "share", {"one": [], "two": [0.3, 0.8]}, {"one": 0.15}).axes
-    assert points(axes)["where the head cuts"][:, 0].tolist() == [0.15, 0.15]
+    assert points(axes)["the head's threshold"][:, 0].tolist() == [0.15, 0.15]
     above, below, *_, crosses = (marks.get_offsets() for marks in axes.collections)
     assert (above[:, 0].tolist(), crosses.tolist()) == ([0.2, 0.9], [[0.3, 1], [0.8, 1]])
     assert above[:, 1].max() < 0 < below[:, 1].min()  # the axis of the rows points down

@@ -222,7 +222,7 @@ def strips(
     """
     figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
     cross = dict(marker="x", color=INK, s=44, zorder=3, label="columns of W")
-    cut = dict(color=HEAD, linestyle="--", zorder=4, label="where the head cuts")
+    cut = dict(color=HEAD, linestyle="--", zorder=4, label="the head's threshold")
     for y, (name, (values, labels)) in enumerate(rows.items()):
         values, labels = np.asarray(values), np.asarray(labels)
         axes.axhline(y, color=SOFT, linewidth=1, zorder=0)
