@@ -10,7 +10,7 @@ import transformers
 from runs import TINY, numbers
 
 from hmmlib import HMM, FromTransformers, LinearHead, Parts, TrialSpec, Tuning, draw_task, random_hmm, run_trial, tune
-from hmmlib.experiments import measurements, trials
+from hmmlib.experiments import measurements, provenance, trials
 from hmmlib.experiments.measurements import MEASUREMENTS, Built, Measurement, ladder_plan, tune_on_exact_outputs
 from hmmlib.experiments.movement import ON_REQUEST
 from hmmlib.experiments.presets import LADDER_NUMBERS
@@ -47,7 +47,7 @@ def test_a_distribution_over_special_ids_too_becomes_one_over_the_tokens():
 
 def test_a_stored_network_is_named_by_all_that_changes_its_numbers(monkeypatch, tmp_path):
     here = dict.fromkeys(("device", "precision", "machine", "threads", "torch", "transformers", "python"), "a")
-    monkeypatch.setattr(trials, "environment", lambda *of: here | {"of": asked.append(of)})
+    monkeypatch.setattr(provenance, "environment", lambda *of: here | {"of": asked.append(of)})
     asked, trial = [], Trial(SPEC, device="cpu", networks=tmp_path)
     names = [trial.stored_network()]
     for fact in here:
