@@ -91,8 +91,8 @@
       shape.count({
         "states possible at the gap": left.join(" ") || "none",
         "inputs excluded by u": `${points.length - here.length} of ${points.length}`,
-        "right, texts that the prompt allows": share((point) => point.fits),
-        "right, texts that it excludes": share((point) => !point.fits),
+        "right, of the texts that the theorem's prompt allows": share((point) => point.fits),
+        "right, of the texts that it excludes": share((point) => !point.fits),
       });
       const right = points.filter((point) => point.right).length;
       const gone = names.filter((_, h) => !possible[h]);
