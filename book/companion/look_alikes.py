@@ -191,7 +191,7 @@ def accuracies(results: DataFrame) -> dict[str, dict[str, Series]]:
     for task, name in {"a": "A: a fake\ntoken solves it", "d": "D: no fake\ntoken solves it"}.items():
         if (results.own == f"look-alikes-{task}").any():
             found[name] = {
-                "tuned head alone": column(task, 20, "head_accuracy"),
+                "tuned head": column(task, 20, "head_accuracy"),
                 "prompt of one vector": column(task, 1, "prompt_accuracy"),
                 "prompt of 20 vectors": column(task, 20, "prompt_accuracy"),
                 "a fake token and head, at most": column(task, 20, most[task]),

@@ -34,7 +34,7 @@ COLOURS, MARKERS = (SOFT, FIRST, SECOND, INK, SOFT, INK), "os^Dxv"
 HATCHES, DASHES = ("", "///", "...", "xxx"), ("-", "--", ":", "-.")
 STYLES = {
     "texts of label 1": (LABEL_1, "o", "-"), "texts of label 0": (LABEL_0, "s", "-"),
-    **dict.fromkeys(("head tuning", "head tuned on the network", "head", "tuned head alone", "tuned head"), (HEAD, "s", "-")),
+    **dict.fromkeys(("head tuning", "head tuned on the network", "head", "tuned head"), (HEAD, "s", "-")),
     **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt",
                      "prompt of 20 vectors"), (TRAINED, "o", "-")),
     "prompt of one vector": (TRAINED, "^", ":"),
