@@ -131,7 +131,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
             look = dict(color=style(name, k)[0], hatch=HATCHES[k], label=name)
             axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, **look)
             below = below + np.asarray(heights)
-        axes.set(title=title, ylabel="share", xticks=range(len(below)), xticklabels=outcomes)
+        axes.set(title=title, ylabel="probability", xticks=range(len(below)), xticklabels=outcomes)
     axes.set_xlabel(x_label)
     return finish(figure, 2)
 
@@ -157,8 +157,11 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
 
 
 def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
-    """Points of one quantity against another, with the line y = x if asked for."""
+    """Points of one quantity against another, with a line where one is zero, and y = x if asked for."""
     figure, axes = plt.subplots(figsize=(4.8, 3.8))
+    for values, line in ((x, axes.axvline), (y, axes.axhline)):
+        if min(values) < 0 < max(values):
+            line(0, color=SOFT, linewidth=0.8, zorder=0)
     axes.scatter(x, y, s=14, color=SOFT, alpha=0.8, linewidth=0)
     if diagonal:
         axes.plot(*[[min(*x, *y), max(*x, *y)]] * 2, color=SOFT, linewidth=1, zorder=0)
