@@ -19,12 +19,12 @@ from hmmlib.training import checkpoints, readers
 SPEC = TrialSpec("smoke", **TINY | dict(n_states=4, steps=30, train=200, epochs=2), temperature=0.2)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("networks")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def full(kept):
     """A trial of which all is measured, and whose network is kept."""
     return run_trial(SPEC, also=ON_REQUEST, networks=kept)

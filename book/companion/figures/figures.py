@@ -131,7 +131,7 @@ def stacked(panels: dict[str, dict[str, Sequence[float]]], outcomes: Sequence[st
             look = dict(color=style(name, k)[0], hatch=HATCHES[k], label=name)
             axes.bar(np.arange(len(below)), heights, 0.8, bottom=below, **look)
             below = below + np.asarray(heights)
-        axes.set(title=title, ylabel="probability", xticks=range(len(below)), xticklabels=outcomes)
+        axes.set(title=title, ylabel="share", xticks=range(len(below)), xticklabels=outcomes)
     axes.set_xlabel(x_label)
     return finish(figure, 2)
 
@@ -224,7 +224,7 @@ def strips(
     `rows` maps a name to numbers and their labels, `crosses` to the columns of W there, `cuts` to where a head cuts.
     """
     figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
-    cross = dict(marker="x", color=INK, s=44, zorder=3, label="columns of W")
+    cross = dict(marker="x", color=INK, s=44, zorder=3, label="one state alone")
     cut = dict(color=HEAD, linestyle="--", zorder=4, label="the head's threshold")
     for y, (name, (values, labels)) in enumerate(rows.items()):
         values, labels = np.asarray(values), np.asarray(labels)

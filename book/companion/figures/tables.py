@@ -95,7 +95,7 @@ def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
     for predicted, found, so in predictions:
         nothing = re.search(r"\bnan\b", found)
         rows.append([predicted, *(("no such trials", "–") if nothing else (found, "came true" if so else "did not"))])
-    return Table(["predicted", "found", ""], rows)
+    return Table(["predicted", "found", "outcome"], rows)
 
 
 def table_of(groups: DataFrameGroupBy, rows: dict, form: str = ".3f", corner: str = "", alone: bool = False) -> Table:

@@ -47,7 +47,7 @@
     const c = names.map((name) =>
       slider(shape.controls, { label: `weight of ${name}`, min: 0, max: 1, step: 0.01, value: 1, shown: fixed }, () => update()));
     const put = (values) => { c.forEach((one, h) => one.set(values[h])); update(); };
-    button(shape.buttons, "A good fake token", () => put(weights));
+    button(shape.buttons, "Best weights found", () => put(weights));
     button(shape.buttons, "Tuned prompt", () => update(false));
     button(shape.buttons, "Reset", () => put(ones(names.length)));
     const place = plane([0, 1, 2].map((k) => [0, 1, 2].map((i) => Number(i === k))));
@@ -57,6 +57,7 @@
       const chosen = c.map((one) => one.value());
       const { points, right, head } = compute(data, weighed ? chosen : null);
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
+      shape.controls.style.opacity = weighed ? "" : "0.4";
       const how = weighed ? `weights ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
       shape.draw(triangle(`Triangle of predictions at the gap, with ${how}.`, place, corners,
         drawn.map(([p, label, wrong]) => input(place(p), label, wrong)).join(""), head));
