@@ -116,7 +116,7 @@ class LinearHead:
         """Scores (n,) of token distributions (n, X); 0 where within their bound. ValueError for another shape.
 
         `length` is that of the text that the distributions are conditioned on: the longer, the more they may be off.
-        The default is enough for texts of some ten tokens, and for most of any length.
+        The default suits texts of up to some ten tokens; with longer ones a score of 0 may be missed.
         """
         return unless_within(*self._scored(probs, length))
 

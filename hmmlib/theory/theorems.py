@@ -281,9 +281,9 @@ def theorem_4_6(
     """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
 
     Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a
-    positive r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. The head
-    also takes the embeddings of `prompted(model, model.unlift(u), x)`, |M|^(N-1) times smaller; but Ḡ is that of the
-    lifted u, as with several cells `unlift` loses which cell the prompt is about.
+    positive r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. Ḡ
+    takes the lifted u. For the embeddings the head also accepts those of `prompted(model, model.unlift(u), x)`, which
+    have |M|^(N-1) times fewer entries.
 
     `mu` has the task's weights on the memory values, (M,), not all zero; its support is M*. AssumptionError where
     H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4); ValueError
