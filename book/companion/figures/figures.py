@@ -42,7 +42,7 @@ STYLES = {
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
-    **dict.fromkeys(("memory, 7 values", "of the value that was drawn"), (MEMORY, "o", "-")),
+    **dict.fromkeys(("memory, 7 values", "value that was drawn"), (MEMORY, "o", "-")),
     "memory, linear head": (MEMORY, "s", "--"), "vanilla, attention head": (SOFT, "o", "-"),
     **dict.fromkeys(("vanilla HMM + linear head", "vanilla, linear head"), (SOFT, "s", "--")),
     "first state, 28 states": (SOFT, "s", "-"),
@@ -51,7 +51,8 @@ STYLES = {
     "linear logits": (INK, "s", "-"), "function of the network's prediction": (SOFT, "o", "-"),
     "network's error without a prompt": (SOFT, "x", ":"),
     "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
-    "frequencies only": (INK, "", ":"), **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
+    **dict.fromkeys(("frequencies only", "token frequencies"), (INK, "", ":")),
+    **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
 }  # fmt: skip
 """Colour, marker and dashes of each series that has a meaning of its own, the same on all pages."""
 SHADE = 0.4  # the opacity of a square under a number: what is written on it in ink can be read
