@@ -128,6 +128,8 @@ def test_recovery_is_reported_as_scipy_says(seed):
     mu = np.zeros(3)
     mu[values] = 1.0
     columns, rest = (part.numpy() for part in recoverable_columns(model, cell, syntax, values))
+    of_others = 3 * (model.n_states - model.n_syntax)
+    assert rest.shape[1] == len(values) * (model.n_syntax - len(syntax)) + of_others
     reports = {"D.5": hmmlib.assumption_d_5(model, mu, cell, syntax)}
     if model.n_cells == 1:
         reports["4.5"] = hmmlib.assumption_4_5(model, mu, syntax)

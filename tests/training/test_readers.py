@@ -3,6 +3,7 @@ gives, and clear refusals."""
 
 import itertools
 import sys
+import warnings
 
 import peft
 import pytest
@@ -14,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from hmmlib.training import bert
 from hmmlib.training.adapters import TUNERS, peft_config, tune, tune_with_peft
 from hmmlib.training.readers import PAD, FromTransformers, as_reader
-from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_probs_at_mask
+from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_probs_at_mask, tune_prompt
 from hmmlib.validation import MASK
 
 TEXTS = torch.tensor([[MASK, 0, 1, 2, 3, 0], [2, MASK, 1, 1, PAD, PAD], [3, 2, MASK, PAD, PAD, PAD]])
@@ -69,6 +70,15 @@ def test_a_causal_model_at_the_first_place_sees_no_text_and_that_is_said(name):
         found = all_hidden_at_mask(FromTransformers(network, TOKENS, MASK_ID, before=[CLS]), texts)
     assert torch.equal(found[:, 0], found[:, 1])
     assert not FromTransformers(network, TOKENS, MASK_ID, causal=False).causal
+    blind, sees = (
+        FromTransformers(network, TOKENS, MASK_ID, before=[CLS], mask_behind=behind) for behind in (False, True)
+    )
+    once = DRAWN[:4], LABELS[:4], 1, Tuning(1, 4, 0.3, 0.05), 0
+    for read in (lambda reader: all_probs_at_mask(reader, texts), lambda reader: tune_prompt(reader, *once)):
+        with pytest.warns(UserWarning, match="^a causal model does not see the text behind the first token"):
+            read(blind)
+        with warnings.catch_warnings(action="error"):
+            _ = read(sees), read(lively()), all_probs(blind, texts)
 
 
 def test_a_network_of_build_gives_the_same_through_either_reader_also_behind_a_prompt():
