@@ -280,13 +280,15 @@ def sparse_instance(seed: int, behind_prompt: bool = False) -> MemoryInstance:
 
 
 def not_stationary(seed: int) -> MemoryInstance:
-    """A regular chain that does not start in its stationary distribution, and the prompt (D.6) for the first value."""
+    """A regular chain, not stationary one step after its start either, and the prompt (D.6) for the first value."""
     draw = torch.Generator().manual_seed(seed)
     chain = families.regular_hmm(3, 2, draw, zeros=0.2)
-    initial = chain.stationary() * torch.arange(1, 4)
+    weights = chain.stationary() * torch.arange(1, 4)
     emission = appendix_e.softmax_of_uniform((3, 2, 3), 0.2, draw)
     memory = appendix_e.softmax_of_uniform((2,), 1.0, draw)
-    model = MemoryHMM(chain.transition, emission, initial / initial.sum(), memory)
+    model = MemoryHMM(chain.transition, emission, weights / weights.sum(), memory)
+    if torch.allclose(model.marginal(1), model.marginal(2)):
+        return not_stationary(seed + 1)
     return _with_prompt_d_6(MemoryInstance(model, FIRST_VALUE, 0, [0], instances.all_inputs(3, 2)))
 
 
