@@ -5,10 +5,16 @@ import pytest
 import torch
 from record import SLOW
 
-from hmmlib.inference.messages import masked_token_probs, masked_token_probs_from_embeddings, posterior, prompted
+from hmmlib.inference.messages import (
+    log_likelihood,
+    masked_token_probs,
+    masked_token_probs_from_embeddings,
+    posterior,
+    prompted,
+)  # fmt: skip
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import sparse_memory_hmm
-from hmmlib.models.hmm import MemoryHMM
+from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.theorems import prompt_d_6
 from hmmlib.validation import MASK
 
@@ -84,6 +90,17 @@ def test_results_can_be_differentiated_by_each_part_of_the_model(part):
     assert getattr(model, part).grad.abs().sum() > 0
     with torch.no_grad():
         assert not posterior(model, [[0, MASK, 2]]).requires_grad
+
+
+def test_an_impossible_text_leaves_the_gradients_of_others_as_they_are():
+    model = HMM([[0.7, 0.4], [0.3, 0.6]], [[0.5, 0.2], [0.5, 0.8], [0, 0]], [0.5, 0.5])
+    model.transition.requires_grad_()
+    alone, beside = (
+        torch.autograd.grad(log_likelihood(model, texts)[0], model.transition)[0]
+        for texts in ([[0, 1, 1]], [[0, 1, 1], [0, 2, 1]])
+    )
+    assert torch.equal(alone, beside)
+    assert alone.abs().max() > 0.1
 
 
 @pytest.mark.parametrize("memory", [[0.5, 0.5], [0.0, 1.0]])

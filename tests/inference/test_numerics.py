@@ -119,6 +119,8 @@ def test_the_losing_state_may_win_in_the_end(lengths):
         (lambda: messages.memory_posterior(REMEMBERED, [[0, 1]], 1), "cell must be an integer from 0 to 0, not 1"),
         (lambda: embedded(FAIR, [[[1.0] * 3]]), r"have 2 entries .* not shape \(1, 1, 3\)"),
         (lambda: embedded(FAIR, [[1.0, 1.0]]), r"have 3 dimensions, not shape \(1, 2\)"),
+        (lambda: embedded(FAIR, np.ones((1, 0, 2))), r"and one position or more, not shape \(1, 0, 2\)"),
+        (lambda: messages.masked_token_probs(FAIR, [[0]], []), "prompt is empty"),
         (lambda: embedded(TWO_CELLS, np.ones((1, 2, 4))), "embeddings must have 12 or 36 entries on the last axis"),
     ],
 )

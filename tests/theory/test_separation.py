@@ -107,6 +107,9 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
             assert least < 0, (seed, least)
         elif isinstance(found, Impossible):
             assert least >= -4 * ROUNDING, (seed, least)
+            off = found.positive.numpy() @ inside[None] - found.negative.numpy() @ corners
+            assert abs(off).sum() <= ROUNDING
+            assert abs(found.negative.sum() - 1) < 1e-12
         else:
             assert abs(least) < 1e-8, (seed, least)
             assert 0 < found.wrong <= found.inputs == n + 1
