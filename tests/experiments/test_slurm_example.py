@@ -112,11 +112,13 @@ def test_with_the_slurm_script_and_ray_the_results_arrive(job, tmp_path):
 
 def calls(program: str) -> list[list[str]]:
     """The arguments of each call of a program in the code blocks of README and pages, in a shell or behind the ! of a
-    notebook; calls of the functions that a block defines are written out."""
+    notebook; calls of the functions that a block defines are written out, and its variables."""
     found = []
     for path in (ROOT / "README.md", *(ROOT / "book").glob("*.md")):
         for block in re.findall(r"```(?:bash|ipython3)\n(.*?)```", path.read_text(), re.DOTALL):
-            block = block.replace("\\\n", " ").replace("\nhmmlib ", "\npython -m hmmlib ")
+            block = re.sub(r"^ *hmmlib ", "python -m hmmlib ", block.replace("\\\n", " "), flags=re.MULTILINE)
+            for name, value in re.findall(r"^(\w+)=(\S+)$", block, re.MULTILINE):
+                block = block.replace(f"${name} ", f"{value} ")
             defined = re.findall(r'^(\w+)\(\) \{\s+(.*?) "\$@"[;\s]+\}', block, re.MULTILINE)
             block = re.sub(r"^\w+\(\) \{.*?\}$", "", block, flags=re.MULTILINE | re.DOTALL)
             for name, body in reversed(defined):
