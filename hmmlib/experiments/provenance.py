@@ -7,6 +7,7 @@ import hashlib
 import platform
 import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -32,12 +33,17 @@ OF_NETWORKS = (
 
 
 def code_of(source: str) -> str:
-    """What the code of a module does, without comments, docstrings and layout: no number hangs on these."""
+    """What the code of a module does, without comments, docstrings and layout: no number hangs on these.
+
+    Alike in every version of Python: later ones have another field, and leave out what is empty.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-    return ast.dump(tree)
+        if not getattr(node, "type_params", True):
+            del node.type_params
+    return ast.dump(tree, **{"show_empty": True} if sys.version_info >= (3, 13) else {})
 
 
 def files_of(sources: Sequence[str]) -> dict[str, Path]:
