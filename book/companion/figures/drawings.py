@@ -58,8 +58,8 @@ def named(name: str, state: str, content: str) -> str:
 
 
 def ring(x: float, y: float, radius: float, highlighted: bool = False) -> str:
-    width, tint = (max(radius / 5, 3), f' fill="{PAGE}" fill-opacity="0.2"') if highlighted else (1.8, "")
-    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" stroke="{PAGE}" stroke-width="{width:g}"{tint}/>'
+    width = max(radius / 5, 3) if highlighted else 1.8
+    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:g}" stroke="{PAGE}" stroke-width="{width:g}"/>'
 
 
 def dot(x: float, y: float, radius: float) -> str:
@@ -67,7 +67,7 @@ def dot(x: float, y: float, radius: float) -> str:
 
 
 def circle(x: float, y: float, i: int, highlighted: bool = False) -> str:
-    """The hidden variable H_i, thick and tinted if highlighted."""
+    """The hidden variable H_i, thick if highlighted."""
     content = ring(x, y, 19, highlighted) + label(x, y, f"`H`_{i}", 14)
     return named(f"H_{i}", "highlighted" if highlighted else "", content)
 
@@ -148,7 +148,7 @@ def hidden_chain(tokens: Sequence[str], masked: Sequence[int] = (), highlight: S
     """The graphical model of an HMM: H_0 → H_1 → …, each H_i over its token; H_0 emits nothing.
 
     `tokens` are the words of X_1, X_2, …, at most 5, each of at most 6 characters. Those at the positions `masked`,
-    from 1, read "mask"; the states at the positions `highlight`, from 0, are thick and tinted.
+    from 1, read "mask"; the states at the positions `highlight`, from 0, are thick.
     """
     length = len(tokens)
     elements, words = [chain(30, 24, 58, length, highlight)], []
@@ -185,7 +185,7 @@ def prompt_chain() -> Drawing:
     elements.append(box(middle, 233, wide, ["pretrained model `Ḡ`, frozen"], "G", state="frozen"))
     elements += [arrow([(read, 250), (read, 282)]), label(read - 8, 265, "position 2", anchor="end")]
     elements += [box(read, 302, 100, ["head `b`"], "b", HEAD, "trained"), arrow([(read, 322), (read, 344)])]
-    elements.append(box(read, 362, 100, ["prediction"], "F", PAGE))
+    elements.append(box(read, 362, 100, ["answer"], "F", PAGE))
     elements.append(label(258, 270, "`W`: a row for each token"))
     for k, (name, vector) in enumerate([("`a`", ""), ("`b`", ""), ("`c`", ""), ("`z̃`", "`u`, added")]):
         y = 292 + 18 * k + (6 if vector else 0)
@@ -200,7 +200,7 @@ def prompt_chain() -> Drawing:
 
 
 def setting() -> Drawing:
-    """The whole pipeline: a hidden chain writes a text; on one side its label, on the other model, head, prediction."""
+    """The whole pipeline: a hidden chain writes a text; on one side its label, on the other model, head, answer."""
     task, model = 52, 252
     elements = [circle(36, 28, 0, highlighted=True), arrow([(58, 28), (175, 28)])]
     elements += [label(116, 16, "hidden chain"), chain(196, 28, 56, 3, first=1)]
@@ -214,7 +214,7 @@ def setting() -> Drawing:
     elements.append(box(model, 184, 168, ["pretrained model `G`,", "frozen"], "G", state="frozen"))
     elements += [arrow([(model, 210), (model, 236)]), label(model + 8, 221, "`G`(`x`)", anchor="start")]
     elements += [box(model, 257, 168, ["linear head `b`"], "b", HEAD, "trained"), arrow([(model, 278), (model, 304)])]
-    elements.append(box(model, 322, 120, ["prediction `F`(`x`)"], "F", PAGE))
+    elements.append(box(model, 322, 120, ["answer `F`(`x`)"], "F", PAGE))
     elements += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", PAGE)]
     elements += [label(62, 249, "weighed", anchor="start"), label(62, 265, "by `μ`", anchor="start")]
     elements += [arrow([(102, 322), (190, 322)], dashed=True, head=False), label(146, 310, "equal?")]
@@ -222,7 +222,7 @@ def setting() -> Drawing:
     alt = (
         "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, "
         "weighed by mu, is the label. On the other side the text, with a trained prompt u before it, goes into the "
-        "frozen pretrained model G; a trained linear head b reads its output and makes the prediction, which should "
+        "frozen pretrained model G; a trained linear head b reads its output and gives the answer, which should "
         "equal the label."
     )
     return drawing(elements, 398, alt)

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Affine2D
 
-from companion.figures.figures import HEAD, INK, LABEL_0, LABELS, SMALL, SOFT, TYPE, finish
+from companion.figures.figures import HEAD, INK, LABELS, SMALL, SOFT, TYPE, finish
 from hmmlib.theory.separation import Impossible
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
@@ -87,35 +88,36 @@ def _deepest(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
     return spots[inside.min(0).argmax()]
 
 
-def _enlarge(axes: Axes, detail: Axes, spots: np.ndarray) -> None:
-    """A frame round the `spots`, (n, 2), and the limits of the `detail` that shows what is in it."""
+def _enlarge(axes: Axes, detail: Axes, spots: np.ndarray, angle: float = 0.0) -> None:
+    """A frame round the `spots`, (n, 2), turned by the angle, and the limits of the `detail` that shows what is in it."""
+    spots = Affine2D().rotate(-angle).transform(spots)
     margin = 0.12 * np.ptp(spots, 0) + 0.01
-    low, high = np.maximum(spots.min(0) - margin, -0.015), spots.max(0) + margin
-    axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1))
+    low, high = spots.min(0) - margin, spots.max(0) + margin
+    turned = Affine2D().rotate(angle) + axes.transData
+    axes.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=SOFT, linewidth=1, transform=turned))
     detail.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
-    detail.set_title("the frame, enlarged", loc="center", fontsize=TYPE)
+    detail.set_title("the frame, turned and stretched" if angle else "the frame, enlarged", loc="center", fontsize=TYPE)
     detail.spines[:].set_visible(True)
 
 
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
-    """The points of each label that a proof mixes, joined, in a detail stretched to its frame; and the mixture."""
-    joined = []
+    """In a detail turned along the spots and stretched to its frame, the triangle of texts of one label that a proof
+    mixes; and as a star the text of the other label that lies deepest in it."""
+    angle = np.arctan2(*np.linalg.svd(spots - spots.mean(0))[2][0][::-1])
+    look = dict(transform=Affine2D().rotate(-angle) + detail.transData)
+    mixed = {}
     for (label, colour, marker), weights in zip(LABELS, (refuted.positive, refuted.negative), strict=True):
-        alike, weights = spots[labels == label], np.asarray(weights)
-        corners = alike[weights > 0]
-        middle = weights[weights > 0] @ corners / weights.sum()
-        turned = corners[np.argsort(np.arctan2(*(corners - middle).T))]
-        detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.5, linewidth=0)
-        named = f"triangle of texts of label {label:d}" if len(corners) == 3 else None
-        detail.fill(*turned.T, facecolor=colour, edgecolor=colour, alpha=0.2, linewidth=0, label=named)
-        if len(corners) > 1:
-            detail.plot(*np.vstack([turned, turned[:1]]).T, color=colour, marker=marker, linewidth=1.6, markersize=6)
-        joined += [*corners]
-    star = _deepest(alike, np.array(joined[:3])) if (len(joined), len(corners)) == (4, 1) else middle
-    look = dict(color=LABEL_0, markeredgecolor=INK, markersize=11, zorder=4)
-    for where in (axes, detail):
-        where.plot(*star, "*", **look, label="a text of label 0")
-    _enlarge(axes, detail, np.array(joined))
+        alike = spots[labels == label]
+        detail.scatter(*alike.T, color=colour, marker=marker, s=14, alpha=0.5, linewidth=0, **look)
+        mixed[(np.asarray(weights) > 0).sum()] = alike, alike[np.asarray(weights) > 0], label, colour, marker
+    (inside, one, label, colour, _), (_, corners, other, around, marker) = mixed[1], mixed[3]
+    name = f"triangle of texts of label {other:d}"
+    detail.fill(*corners.T, facecolor=around, alpha=0.2, linewidth=0, label=name, **look)
+    detail.plot(*corners[[0, 1, 2, 0]].T, color=around, marker=marker, linewidth=1.6, markersize=6, **look)
+    star = dict(color=colour, markeredgecolor=INK, markersize=11, zorder=4, label=f"a text of label {label:d}")
+    for where, turn in ((axes, {}), (detail, look)):
+        where.plot(*_deepest(inside, corners), "*", **star, **turn)
+    _enlarge(axes, detail, np.vstack([corners, one]), angle)
 
 
 def simplex_with_prompt(
@@ -127,9 +129,8 @@ def simplex_with_prompt(
     `panels` has, by title, the points (n, 3) of the same n inputs, two times; a row of zeros (no such input) is left
     out. `labels` are those of the inputs, (n,). The columns of W, (3, S), are crosses with `names`; the segment or
     triangle of the `essential` ones is shaded in the second panel, which also has the line b·p = 0 of the `head`,
-    (3,). `refuted` is the proof that no head fits the first panel: a mixture of points of either label that is the
-    same point. A panel below it enlarges them: they are joined, and the point is a star. A fourth enlarges the points
-    of the second.
+    (3,). `refuted` is the proof that no head fits the first panel: one point of a label that is a mixture of three of
+    the other. A panel below it enlarges them. A fourth enlarges the points of the second.
     """
     spots = np.asarray(columns).T @ TRIANGLE
     figure, ((before, behind), (detail, segment)) = plt.subplots(2, 2, figsize=(5.4, 4.9), height_ratios=(1, 1.1))
