@@ -212,7 +212,7 @@ def setting() -> Drawing:
     elements.append(box(task, 184, 96, ["posterior", "P[`H`_0 | `x`]"], "posterior", PAGE))
     elements += [token(128, 184, "`u`", "u", "trained"), arrow([(150, 184), (166, 184)]), label(128, 214, "prompt")]
     elements.append(box(model, 184, 168, ["pretrained model `G`,", "frozen"], "G", state="frozen"))
-    elements += [arrow([(model, 210), (model, 236)]), label(model + 8, 221, "`G`(`x`)", anchor="start")]
+    elements += [arrow([(model, 210), (model, 236)]), label(model + 8, 221, "`G`(`x`) at a mask", anchor="start")]
     elements += [box(model, 257, 168, ["linear head `b`"], "b", HEAD, "trained"), arrow([(model, 278), (model, 304)])]
     elements.append(box(model, 322, 120, ["answer `F`(`x`)"], "F", PAGE))
     elements += [arrow([(task, 210), (task, 304)]), box(task, 322, 96, ["label `F`*(`x`)"], "F*", PAGE)]

@@ -143,7 +143,8 @@ def simplex_with_prompt(
         axes.scatter(*spots.T, marker="x", color=INK, s=44, label=CROSSES)
         for name, spot in zip(names, spots, strict=True):  # on the outer side: points lie between the crosses
             left = spot[0] < spots[:, 0].mean()
-            axes.annotate(name, spot, (-6 if left else 6, 4), ha="right" if left else "left", **COLUMN)
+            up = 4 if spot[1] > 0.05 else -4
+            axes.annotate(name, spot, (-7 if left else 7, up), ha="right" if left else "left", **COLUMN)
     draw_points(segment, prompted, labels)
     left = " and ".join(names[h] for h in essential)
     shade = dict(color=SOFT, alpha=0.4, linewidth=6, zorder=0, label=f"mixtures of {left}")

@@ -126,7 +126,7 @@
         `${one.size} states, trial ${number} (seed ${one.seed}): the head is right on ${percent(one.head)}, ` +
           `with the prompt on ${percent(one.prompt)}. ` +
           (clash.length
-            ? `States of opposite weight share ${listed(clash)}, so a head can hardly distinguish them.`
+            ? `States of opposite weight share ${listed(clash)}.`
             : "No token is shared by states of opposite weight."),
       );
     }
