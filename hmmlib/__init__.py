@@ -22,12 +22,13 @@ returns, as does the book's page *Reference*. What to call, by task:
     A masked token, given all others         masked_token_probs, masked_token_probs_from_embeddings
     Embeddings of a text after a prompt      prompted
     Is an assumption satisfied?              assumption_3_1, assumption_3_2, assumption_3_5, assumption_4_2
+    The same, for prompts with a memory      assumption_4_4, assumption_4_5, assumption_d_5
     Find a set H* for Assumption 3.5         essential_states
     A linear head                            theorem_3_3
     A prompt with a linear head              theorem_3_6
     An attention head                        theorem_4_3
     A prompt with an attention head          theorem_4_6
-    Is there a linear head for some labels?  fit_or_refute
+    A linear head, or a proof of none        fit_or_refute
     Pretrain a small network                 Shape, Pretraining, pretrain
     Use a network of your own                FromTransformers
     Tune a head on a frozen network          Tuning, tune_head, tune_attention
