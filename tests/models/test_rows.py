@@ -71,7 +71,7 @@ def test_where_columns_depend_on_each_other_a_start_before_is_found_too(kind):
 def test_there_and_back_the_arrays_and_their_type_are_the_same(kind, tolerance):
     sizes = set()
     for seed in range(60):
-        rows = start, *others = [kind(part) for part in drawn_model(seed)]
+        rows = start, *others = [np.asarray(part, kind) for part in drawn_model(seed)]
         model = HMM.from_rows(*rows)
         found, *same = back = model.to_rows()
         sizes.add(more := model.n_states - len(start))

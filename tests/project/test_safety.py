@@ -43,6 +43,7 @@ def dangerous(*folders: Path) -> set[Path]:
     return found | {path for path in programs if WORDS.search(path.read_text())}
 
 
+@pytest.mark.skipif(not (BIN / "ruff").is_file(), reason="there is no ruff")
 def test_nothing_is_unpickled_and_no_text_is_run(tmp_path):
     """But for this file, which makes the files that must be refused, and two that run cells of the notebooks."""
     folders = [ROOT / name for name in ("hmmlib", "book", "benchmarks", "tests", "notebooks")]

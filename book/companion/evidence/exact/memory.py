@@ -127,7 +127,7 @@ class Evidence:
         given = zip(self.probs, map(model.unlift, self.rows), strict=True)
         self.values = np.array([value(task, *pair) for pair in given], object)
         outside = [np.delete(latent, task.essential, 1).any() for latent in self.latents]
-        self.sure = np.flatnonzero((self.left != 0) & ~np.array(outside))
+        self.sure = np.flatnonzero((self.left != 0) & ~np.array(outside, bool))
 
 
 def texts(rng: random.Random, task: Task, length: int, excluded: bool = False) -> tuple[Evidence, Evidence]:
