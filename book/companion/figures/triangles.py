@@ -89,7 +89,7 @@ def _deepest(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
 
 
 def _enlarge(axes: Axes, detail: Axes, spots: np.ndarray, angle: float = 0.0) -> None:
-    """A frame round the `spots`, (n, 2), turned by the angle, and the limits of the `detail` that shows what is in it."""
+    """A frame round the `spots`, (n, 2), turned by the angle, and the limits of the `detail` that shows its content."""
     spots = Affine2D().rotate(-angle).transform(spots)
     margin = 0.12 * np.ptp(spots, 0) + 0.01
     low, high = spots.min(0) - margin, spots.max(0) + margin
