@@ -106,8 +106,11 @@ def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = Fal
     return finish(figure, 2)
 
 
-def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
-    """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series."""
+def dots(rows: dict[str, dict[str, Interval]], x_label: str, trials: dict[str, dict] | None = None) -> Figure:
+    """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series.
+
+    `trials` has the single values of some rows, by series; they are small and pale.
+    """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
     for k, name in enumerate(series):
@@ -118,6 +121,9 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str) -> Figure:
         for at, found in drawn.items():
             if found.n > 1:
                 axes.plot(found.shown, [at, at], color=colour, linewidth=1.2)
+        for at, row in enumerate(rows):
+            if single := list((trials or {}).get(row, {}).get(name, ())):
+                axes.plot(single, [at + shift] * len(single), ".", color=colour, alpha=0.4, markersize=5, zorder=1)
     for at in range(1, len(rows)):
         axes.axhline(at - 0.5, color=SOFT, linewidth=0.6)
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))
