@@ -252,7 +252,7 @@ def through_papermill(path: Path, values: dict, out: Path, progress: bool = Fals
         try:
             return call()
         except RuntimeError as error:
-            if "before replying" not in str(error):
+            if not any(words in str(error) for words in ("before replying", "didn't respond")):
                 raise
             return call()  # a port that was chosen for the kernel may be another's by now
     except (papermill.PapermillExecutionError, RuntimeError) as error:  # the second where the kernel dies
