@@ -74,7 +74,7 @@ def write_up(app, what, name, obj, options, lines) -> None:
         lines.insert(0, "")
     if statement := statement_of(name.split(".")[-1]):
         label = LABELS[statement]
-        lines += ["", f"*Derived and checked:* :prf:ref:`{label}`; see also the :doc:`ledger </book/ledger>`."]
+        lines += ["", f"*Derived and checked:* :prf:ref:`{label}`."]
 
 
 def short_signature(app, what, name, obj, options, signature, returned) -> tuple[str, str | None] | None:
