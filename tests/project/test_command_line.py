@@ -54,7 +54,7 @@ LEAST |= {"trial --workers": 1, "ledger --instances": 1, "ledger --seed": 0}
 LEAST |= {"sweep --panel left --trials": 1, "sweep --panel left --cpus": 0.01, "sweep --panel left --gpus": 0}
 REFUSED += [("trial --size 3", "--size is for --missing"), ("trial --set steps=1,two", "steps: Input should be")]
 REFUSED += [
-    (f"{words} {least - 1}", f"'{words.split()[-1]}'", str(least))  # the words are those of typer's version
+    (f"{words} {least - 1}", f"'{words.split()[-1]}'", f"greater than or equal to {least}")
     for words, least in LEAST.items()
 ]
 

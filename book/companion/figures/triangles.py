@@ -103,7 +103,8 @@ def _enlarge(axes: Axes, detail: Axes, spots: np.ndarray, angle: float = 0.0) ->
 def _draw_refutation(axes: Axes, detail: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
     """In a detail turned along the spots and stretched to its frame, the triangle of texts of one label that a proof
     mixes; and as a star the text of the other label that lies deepest in it."""
-    angle = np.arctan2(*np.linalg.svd(spots - spots.mean(0))[2][0][::-1])
+    across, up = np.linalg.svd(spots - spots.mean(0))[2][0]  # the direction in which they lie
+    angle = np.arctan2(up, across)
     look = dict(transform=Affine2D().rotate(-angle) + detail.transData)
     mixed = {}
     for (label, colour, marker), weights in zip(LABELS, (refuted.positive, refuted.negative), strict=True):
