@@ -85,7 +85,7 @@ def short_signature(app, what, name, obj, options, signature, returned) -> tuple
     if isinstance(obj, type) and issubclass(obj, Enum):
         return "", None
     if "Annotated[" not in (signature or ""):
-        return tuple(text and re.sub(r"(['\"]) (\w+['\"])", r"\1\2", text) for text in (signature, returned))
+        return tuple(text and re.sub(r"(['\"]) ([^'\", ]+['\"])", r"\1\2", text) for text in (signature, returned))
     named = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(obj).parameters.values()]
     return str(inspect.Signature(named)), returned
 

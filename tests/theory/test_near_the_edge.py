@@ -223,11 +223,12 @@ def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
     assert independence("twins", twice).verdict is Verdict.CLOSE
 
 
-def test_a_start_too_small_for_floats_is_too_close():
-    least = 2.0**-1074
+def test_what_is_too_small_for_floats_is_too_close_or_refused():
+    least, rare = 2.0**-1074, 1e-160  # state 1 is rare, and its way to state 2 too
     chain = [[0.25, 0.25, least], [0.25, 0.25, least], [0.5, 0.5, 1]]
     report = hmmlib.assumption_4_4(HMM(chain, np.ones((1, 3)), [2 * least, 2 * least, 1]))
     assert (report.verdict, report.drift) == (Verdict.CLOSE, 1)
-    rare = 1e-160  # state 1 is rare, and its way to state 2 too
     chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
     assert hmmlib.assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare])).verdict is Verdict.CLOSE
+    with pytest.raises(ValueError, match="quotients"):  # the head's weights would be infinite
+        hmmlib.theorem_3_3(HMM([[1e-310, 1e-310], [1, 1]], np.eye(2), [0.5, 0.5]), [1.0, -1.0])

@@ -94,11 +94,11 @@ def against_learned(results: DataFrame) -> Figure:
     return finish(figure, 2)
 
 
-def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False, apart: float = 0.0) -> Figure:
-    """A line for each of up to six series: means with 95% intervals (`mean_ci`), moved `apart` along the axis."""
+def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = False) -> Figure:
+    """A line for each of up to six series: means with 95% intervals (`mean_ci`)."""
     figure, axes = plt.subplots(figsize=(5.4, 3.4))
     for k, (name, points) in enumerate(series.items()):
-        draw_line(axes, points, style(name, k), name, apart * (k - (len(series) - 1) / 2))
+        draw_line(axes, points, style(name, k), name)
     axes.set(xlabel=x_label, ylabel=y_label, xscale="log" if log else "linear")
     ticks = sorted(set().union(*(points.index for points in series.values())))
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
@@ -106,10 +106,13 @@ def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = Fal
     return finish(figure, 2)
 
 
-def dots(rows: dict[str, dict[str, Interval]], x_label: str, trials: dict[str, dict] | None = None) -> Figure:
+def dots(
+    rows: dict[str, dict[str, Interval]], x_label: str, trials: dict[str, dict] | None = None,
+    opened: dict[str, Series] | None = None,
+) -> Figure:  # fmt: skip
     """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series.
 
-    `trials` has the single values of some rows, by series; they are small and pale.
+    `trials` has the single values of some rows, by series; they are small and pale, and rings where `opened` says so.
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
@@ -122,8 +125,10 @@ def dots(rows: dict[str, dict[str, Interval]], x_label: str, trials: dict[str, d
             if found.n > 1:
                 axes.plot(found.shown, [at, at], color=colour, linewidth=1.2)
         for at, row in enumerate(rows):
-            if single := list((trials or {}).get(row, {}).get(name, ())):
-                axes.plot(single, [at + shift] * len(single), ".", color=colour, alpha=0.4, markersize=5, zorder=1)
+            for k, value in enumerate((trials or {}).get(row, {}).get(name, ())):
+                ring = opened is not None and row in opened and opened[row].iloc[k]
+                look = dict(markerfacecolor="none", markersize=4) if ring else dict(markersize=3)
+                axes.plot(value, at + shift, "o", color=colour, alpha=0.45, zorder=1, **look)
     for at in range(1, len(rows)):
         axes.axhline(at - 0.5, color=SOFT, linewidth=0.6)
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))

@@ -157,17 +157,22 @@ def losses(steps: Sequence[int], values: Sequence[float], levels: dict[str, floa
     return finish(figure, 2)
 
 
-def scatter(x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False) -> Figure:
-    """Points of one quantity against another, with a line where one is zero, and y = x if asked for."""
+def scatter(
+    x: Sequence[float], y: Sequence[float], x_label: str, y_label: str, diagonal: bool = False,
+    marked: dict[str, Sequence[bool]] | None = None,
+) -> Figure:  # fmt: skip
+    """Points of one quantity against another, with a line where one is zero, y = x if asked for, and some by name."""
     figure, axes = plt.subplots(figsize=(4.8, 3.8))
     for values, line in ((x, axes.axvline), (y, axes.axhline)):
         if min(values) < 0 < max(values):
             line(0, color=SOFT, linewidth=0.8, zorder=0)
     axes.scatter(x, y, s=14, color=SOFT, alpha=0.8, linewidth=0)
+    for name, which in (marked or {}).items():
+        axes.scatter(np.asarray(x)[which], np.asarray(y)[which], s=26, marker="D", color=INK, linewidth=0, label=name)
     if diagonal:
         axes.plot(*[[min(*x, *y), max(*x, *y)]] * 2, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel=x_label, ylabel=y_label)
-    return finish(figure)
+    return finish(figure, len(marked or ()))
 
 
 def curve(

@@ -10,6 +10,16 @@
     return times(W, weighed.map((w) => (total > 0 ? w / total : 0)));
   }
 
+  /** Moves a place that others have taken a little aside, so that texts with the same prediction are seen one by one. */
+  function spread() {
+    const taken = {};
+    return ([x, y]) => {
+      const here = [Math.round(x / 4), Math.round(y / 4)], k = taken[here] || 0;
+      taken[here] = k + 1;
+      return [x + 5 * Math.sqrt(k) * Math.cos(2.4 * k), y + 5 * Math.sqrt(k) * Math.sin(2.4 * k)];
+    };
+  }
+
   const DIRECTIONS = 180;
 
   /** A head that labels as many points right as any line in one of DIRECTIONS directions does, and how many these are. */
@@ -41,7 +51,7 @@
     const { names, corners, weights, labels } = data;
     const shape = frame(root, {
       title: "A fake token and a tuned prompt",
-      todo: "Weigh the states as a fake token does: can you separate the labels? Then look at the tuned prompt.",
+      todo: "Weigh the states as a fake token does: how many labels can a line get right? Then look at the tuned prompt.",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const c = names.map((name) =>
@@ -57,10 +67,11 @@
       const chosen = c.map((one) => one.value());
       const { points, right, head } = compute(data, weighed ? chosen : null);
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
+      const beside = spread();
       shape.controls.style.opacity = weighed ? "" : "0.4";
       const how = weighed ? `weights ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
       shape.draw(triangle(`Triangle of predictions at the gap, with ${how}.`, place, corners,
-        drawn.map(([p, label, wrong]) => input(place(p), label, wrong)).join(""), head));
+        drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join(""), head));
       const share = `${right} of ${points.length}`;
       shape.count({ "texts that the best head gets right": share });
       shape.say(`With ${weighed ? "these weights" : "the tuned prompt"} the best head is right on ${share} texts, ` +
