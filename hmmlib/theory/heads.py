@@ -241,7 +241,7 @@ class AttentionHead:
     def soft(
         self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"], sharpness: float
     ) -> Float[Tensor, " n"]:
-        """The head with softmax(sharpness * scores) in place of the arg-max, (n,): its limit as ‖q‖ → ∞ is the head."""
+        """The head with softmax(sharpness * scores) in place of the arg-max, (n,); the head is its limit."""
         number("sharpness", sharpness, 0)
         weights = (sharpness * self.scores(probs)).softmax(1)
         return (self.values(probs, embeddings) * weights).sum(1)
