@@ -108,14 +108,15 @@ def lines(series: dict[str, Series], x_label: str, y_label: str, log: bool = Fal
 
 def dots(
     rows: dict[str, dict[str, Interval]], x_label: str, trials: dict[str, dict] | None = None,
-    opened: dict[str, Series] | None = None,
+    opened: dict[str, Series] | None = None, numbers: bool = False,
 ) -> Figure:  # fmt: skip
     """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series.
 
     `trials` has the single values of some rows, by series; they are small and pale, and rings where `opened` says so.
+    With `numbers` the means stand beside their intervals, in percent.
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
-    figure, axes = plt.subplots(figsize=(5.4, 0.8 + 0.14 * len(rows) * (len(series) + 1)))
+    figure, axes = plt.subplots(figsize=(5.4, 0.8 + (0.18 if numbers else 0.14) * len(rows) * (len(series) + 1)))
     for k, name in enumerate(series):
         colour, marker, _ = style(name, k)
         shift = (k + 1) / (len(series) + 1) - 0.5
@@ -124,9 +125,11 @@ def dots(
         for at, found in drawn.items():
             if found.n > 1:
                 axes.plot(found.shown, [at, at], color=colour, linewidth=1.2)
+            if numbers:
+                axes.text(max(found.shown) + 0.01, at, f"{found.mean:.0%}", va="center", fontsize=SMALL)
         for at, row in enumerate(rows):
-            for k, value in enumerate((trials or {}).get(row, {}).get(name, ())):
-                ring = opened is not None and row in opened and opened[row].iloc[k]
+            single = list((trials or {}).get(row, {}).get(name, ()))
+            for value, ring in zip(single, (opened or {}).get(row, [False] * len(single)), strict=True):
                 look = dict(markerfacecolor="none", markersize=4) if ring else dict(markersize=3)
                 axes.plot(value, at + shift, "o", color=colour, alpha=0.45, zorder=1, **look)
     for at in range(1, len(rows)):
