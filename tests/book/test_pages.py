@@ -68,7 +68,7 @@ def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
     alone += ("steps=1600 learning_rate=0.001 muon_rate=0.0", "documents=53 document_length=10240")
     for change in (*alone, "masking=bert", "places=repeated", "specials=5"):
         other = stored[stored.changes == f"{change} {tuned}"].prompt_accuracy
-        assert f"| {hmmlib.mean_ci(100 * (other - base), share=False):+.1f}" in PROTOCOL, change
+        assert f"{hmmlib.mean_ci(100 * (other - base), share=False):+.1f}" in PROTOCOL, change
     for name in ("smoke", "quick", "laptop", "gpu"):
         one = TrialSpec(name)
         sizes = f"{one.layers} layer{'s' * (one.layers > 1)}, {one.width} wide | tasks of {one.task_length} tokens"

@@ -38,7 +38,7 @@ STYLES = {
     **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt",
                      "prompt of 20 vectors"), (TRAINED, "o", "-")),
     "prompt of one vector": (TRAINED, "^", ":"),
-    "the best head alone": (HEAD, "D", "-"), "a fake token and head, at most": (INK, "D", "-"),
+    "best head for the test texts": (HEAD, "D", "-"), "a fake token and head, at most": (INK, "D", "-"),
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
@@ -230,7 +230,7 @@ def strips(
     `rows` maps a name to numbers and their labels, `crosses` to the columns of W there, `cuts` to where a head cuts.
     """
     figure, axes = plt.subplots(figsize=(5.2, 0.6 + 0.75 * len(rows)))
-    cross = dict(marker="x", color=INK, s=44, zorder=3, label="one state alone")
+    cross = dict(marker="x", color=INK, s=44, zorder=3, label="a column of W")
     cut = dict(color=HEAD, linestyle="--", zorder=4, label="the head's threshold")
     for y, (name, (values, labels)) in enumerate(rows.items()):
         values, labels = np.asarray(values), np.asarray(labels)

@@ -170,7 +170,7 @@ def mixtures(panels: dict[str, tuple[np.ndarray, dict[str, Sequence[float]]]], c
         axis.fill(*spots[ConvexHull(spots).vertices].T, color=SOFT, alpha=0.2, linewidth=0)
         drawn = np.unique(np.asarray(points).round(3), axis=0) @ TRIANGLE
         axis.scatter(*drawn.T, s=7, color=SOFT, linewidth=0, label="predictions")
-        axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label=CROSSES)
+        axis.scatter(*spots.T, marker="x", s=44, color=INK, zorder=3, label="a column of W")
         for name, (x, y) in zip(columns, spots, strict=True):
             side = dict(xytext=(8, -3), ha="left") if x >= 0.5 else dict(xytext=(-6, -4), ha="center", va="top")
             axis.annotate(name, (x, y), **side, **COLUMN)

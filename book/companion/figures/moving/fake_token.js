@@ -55,9 +55,9 @@
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const c = names.map((name) =>
-      slider(shape.controls, { label: `weight of ${name}`, min: 0, max: 1, step: 0.01, value: 1, shown: fixed }, () => update()));
+      slider(shape.controls, { label: `factor of ${name}`, min: 0, max: 1, step: 0.01, value: 1, shown: fixed }, () => update()));
     const put = (values) => { c.forEach((one, h) => one.set(values[h])); update(); };
-    button(shape.buttons, "Best weights found", () => put(weights));
+    button(shape.buttons, "Best factors found", () => put(weights));
     button(shape.buttons, "Tuned prompt", () => update(false));
     button(shape.buttons, "Reset", () => put(ones(names.length)));
     const place = plane([0, 1, 2].map((k) => [0, 1, 2].map((i) => Number(i === k))));
@@ -69,12 +69,12 @@
       const drawn = points.map((p, i) => [p, labels[i], dot(head, p) >= 0 !== labels[i]]).filter(([p]) => sum(p) > 0);
       const beside = spread();
       shape.controls.style.opacity = weighed ? "" : "0.4";
-      const how = weighed ? `weights ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
+      const how = weighed ? `factors ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
       shape.draw(triangle(`Triangle of predictions at the gap, with ${how}.`, place, corners,
         drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join(""), head));
       const share = `${right} of ${points.length}`;
       shape.count({ "texts that the best head gets right": share });
-      shape.say(`With ${weighed ? "these weights" : "the tuned prompt"} the best head is right on ${share} texts, ` +
+      shape.say(`With ${weighed ? "these factors" : "the tuned prompt"} the best head is right on ${share} texts, ` +
         `${fixed((100 * right) / points.length, 1)}%.`);
     }
     update();
