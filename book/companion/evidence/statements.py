@@ -140,7 +140,8 @@ STATEMENTS = (
     Statement("Lemma D.9", APPENDIX_D_3,
         "With the prompt, the head attends to all positions whose state is surely in H* given prompt and text.",
         "disjoint spans (D.5)", grade=FALSE, unneeded="stationarity: equal supports of P[H₀] and P[H₁] are enough",
-        corrected="Î ⊆ 𝓘, the positions that are sure given text and prompt; 𝓩 over i = 2, …, t + 1; β₁ low enough"),
+        corrected="Î ⊆ 𝓘, the positions that are sure given the prompt and the other tokens; "
+        "𝓩 over i = 2, …, t + 1; β₁ low enough"),
     Statement("Claim D.10", APPENDIX_D_3,
         "Claim D.3 on Ḡᵢ with the prompt (D.6), with memory values in supp(μ) only.",
         "disjoint spans (D.5)", grade=GAP, unneeded="stationarity (4.4)",

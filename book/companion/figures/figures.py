@@ -35,7 +35,7 @@ HATCHES, DASHES = ("", "///", "...", "xxx"), ("-", "--", ":", "-.")
 STYLES = {
     "texts of label 1": (LABEL_1, "o", "-"), "texts of label 0": (LABEL_0, "s", "-"),
     **dict.fromkeys(("head tuning", "head tuned on the network", "head", "tuned head"), (HEAD, "s", "-")),
-    **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt",
+    **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt and head",
                      "prompt of 20 vectors"), (TRAINED, "o", "-")),
     "prompt of one vector": (TRAINED, "^", ":"),
     "best head for the test texts": (HEAD, "D", "-"), "a fake token and head, at most": (INK, "D", "-"),
