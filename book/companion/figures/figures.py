@@ -38,7 +38,7 @@ STYLES = {
     **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt and head",
                      "prompt of 20 vectors"), (TRAINED, "o", "-")),
     "prompt of one vector": (TRAINED, "^", ":"),
-    "best head for the test texts": (HEAD, "D", "-"), "a fake token and head, at most": (INK, "D", "-"),
+    "a fake token and head, at most": (INK, "D", "-"),
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
