@@ -112,8 +112,8 @@ def dots(
 ) -> Figure:  # fmt: skip
     """Means with 95% intervals along one axis: a line for each of `rows`, a mark for each of up to six series.
 
-    `trials` has the single values of some rows, by series; they are small and pale, and rings where `opened` says so
-    (networks with a share learned below 0.05). With `numbers` the means stand beside their intervals, in percent.
+    `trials` has the single values of some rows, by series; they are small and pale, and rings where `opened` says so.
+    With `numbers` the means stand beside their intervals, in percent.
     """
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     figure, axes = plt.subplots(figsize=(5.4, 0.8 + (0.18 if numbers else 0.14) * len(rows) * (len(series) + 1)))
@@ -132,8 +132,6 @@ def dots(
             for value, ring in zip(single, (opened or {}).get(row, [False] * len(single)), strict=True):
                 look = dict(markerfacecolor="none", markersize=4) if ring else dict(markersize=3)
                 axes.plot(value, at + shift, "o", color=colour, alpha=0.45, zorder=1, **look)
-    if opened:
-        axes.plot([], [], "o", color=SOFT, markerfacecolor="none", markersize=4, label="share learned below 0.05")
     for at in range(1, len(rows)):
         axes.axhline(at - 0.5, color=SOFT, linewidth=0.6)
     axes.set(xlabel=x_label, ylim=(len(rows) - 0.5, -0.5))

@@ -90,9 +90,14 @@ def marks_of(*every: Axes) -> dict[str, Artist]:
 def finish(figure: Figure, legend: int = 0) -> Figure:
     """Put a legend below, in as many of the `legend` columns as fit, make the figure longer by it, and close it.
 
+    Call it again after further marks are drawn: the new legend takes the place of the old one.
+
     A closed figure is shown once by a notebook: as the value of its cell.
     """
     drawn = marks_of(*figure.axes)
+    for old in [*figure.legends]:
+        figure.set_figheight(figure.get_figheight() - old.get_window_extent().height / figure.dpi)
+        old.remove()
     for columns in range(legend, 0, -1):
         shown = figure.legend(drawn.values(), map(subscripts, drawn), loc="lower center", ncol=columns, fontsize=SMALL)
         if columns == 1 or shown.get_window_extent().width <= 0.95 * figure.bbox.width:
