@@ -36,7 +36,7 @@ def draw_line(axes: Axes, points: Series, look: tuple[str, str, str], label: str
             axes.plot([x, x], point.shown, color=colour, linewidth=1.2)
 
 
-def _published(axes: Axes, points: Series, colour: str, marker: str, label: str) -> None:
+def draw_published(axes: Axes, points: Series, colour: str, marker: str, label: str) -> None:
     """The paper's means, dotted with open markers, and its 95% band."""
     means, low, high = zip(*((point.mean, point.low, point.high) for point in points), strict=True)
     look = dict(marker=marker, markersize=5, markerfacecolor="white", linestyle=":", linewidth=1.2)
@@ -51,7 +51,7 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     for shift, (label, column) in zip((-0.15, 0.15), series.items(), strict=True):
         rows = results if name == "left" else results[(results.n_memory > 1) == label.startswith("memory")]
         draw_line(axes, rows.groupby("size")[column].agg(mean_ci), style(label), label, shift)
-        _published(axes, paper[label].dropna(), *style(label)[:2], label)
+        draw_published(axes, paper[label].dropna(), *style(label)[:2], label)
     if name == "left":
         axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
         axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=SMALL)
