@@ -1,5 +1,4 @@
-"""Pages without a notebook: their code and tables of settings are what runs, the references the paper's, and each
-public name has an entry."""
+"""Pages without a notebook: code and tables are what runs, references the paper's, each public name has an entry."""
 
 import dataclasses
 import re
@@ -58,8 +57,7 @@ def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
             for series, column in columns.items():
                 chosen = drawn[(drawn["size"] == size) & ((drawn.n_memory > 1) == series.startswith("memory"))]
                 cells += [theirs[series][size], hmmlib.mean_ci(chosen[column])]
-            line = f"| {name.format(size)} | {' | '.join(map(str, cells))} |\n"
-            assert re.sub(r"%(?=[],])", "", line) in PROTOCOL
+            assert re.sub(r"%(?=[],])", "", f"| {name.format(size)} | {' | '.join(map(str, cells))} |\n") in PROTOCOL
             gaps = [100 * (ours.mean - one.mean) for one, ours in zip(cells[::2], cells[1::2], strict=True)]
             assert panel == "left" or abs(gaps[0]) < 3 <= round(gaps[1]) <= 16
             assert panel == "right" or (max(map(abs, gaps)) < 3 if size < 10 else 5 < min(gaps) <= max(gaps) < 21.5)
@@ -113,8 +111,8 @@ def test_references_are_numbered_as_the_papers_and_the_companion_is_cited_as_its
     assert [entry.fields["keywords"] for entry in listed] == [f"paper-{number:02}" for number in range(1, 42)]
     metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     ours = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", PAGES, re.MULTILINE))
-    assert (ours["version"], ours["url"]) == (metadata["version"], metadata["repository-code"])
-    assert ours["version"] == hmmlib.__version__
+    expected = hmmlib.__version__, metadata["version"], metadata["repository-code"]
+    assert (ours["version"], ours["version"], ours["url"]) == expected
 
 
 def test_every_name_at_the_root_has_one_entry_on_a_page_and_its_statement_leads_back_to_it():

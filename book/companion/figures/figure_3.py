@@ -87,9 +87,10 @@ def against_learned(results: DataFrame) -> Figure:
     figure, axes = plt.subplots(figsize=(5.4, 3.2))
     for label, column in LEFT.items():
         colour, marker, _ = style(label)
-        drawn = dict(s=16, color=colour, marker=marker, linewidth=0.5, edgecolor="white")
+        size = 26 if label.startswith("head") else 12  # both are seen where they lie on each other
+        drawn = dict(s=size, color=colour, marker=marker, linewidth=0.5, edgecolor="white")
         axes.scatter(results.learned, results[column], **drawn, label=label)
-    x_label = "share learned (0: the tokens' frequencies, 1: the exact G)"
+    x_label = "share learned (0: loss of token frequencies, 1: least loss)"
     axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)
 

@@ -51,7 +51,7 @@
     const { names, corners, weights, labels } = data;
     const shape = frame(root, {
       title: "A fake token and a tuned prompt",
-      todo: "Weigh the states as a fake token does: how many labels can a line get right? Then look at the tuned prompt.",
+      todo: "Weigh the states as a fake token does: how many labels can a line get right? Texts that coincide are drawn side by side.",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const c = names.map((name) =>
