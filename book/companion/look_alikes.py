@@ -194,7 +194,7 @@ def accuracies(results: DataFrame) -> dict[str, dict[str, Series]]:
                 "tuned head": column(task, 20, "head_accuracy"),
                 "prompt of one vector": column(task, 1, "prompt_accuracy"),
                 "prompt of 20 vectors": column(task, 20, "prompt_accuracy"),
-                "a fake token and head, at most": column(task, 20, most[task]),
+                "a fake token and linear head, at most": column(task, 20, most[task]),
             }
     return found
 

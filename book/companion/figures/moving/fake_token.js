@@ -57,7 +57,7 @@
     const c = names.map((name) =>
       slider(shape.controls, { label: `factor of ${name}`, min: 0, max: 1, step: 0.01, value: 1, shown: fixed }, () => update()));
     const put = (values) => { c.forEach((one, h) => one.set(values[h])); update(); };
-    button(shape.buttons, "Best factors found", () => put(weights));
+    button(shape.buttons, "Other factors found", () => put(weights));
     button(shape.buttons, "Tuned prompt", () => update(false));
     button(shape.buttons, "Reset", () => put(ones(names.length)));
     const place = plane([0, 1, 2].map((k) => [0, 1, 2].map((i) => Number(i === k))));
