@@ -36,7 +36,7 @@ def draw_line(axes: Axes, points: Series, look: tuple[str, str, str], label: str
             axes.plot([x, x], point.shown, color=colour, linewidth=1.2)
 
 
-def draw_published(axes: Axes, points: Series, colour: str, marker: str, label: str) -> None:
+def _published(axes: Axes, points: Series, colour: str, marker: str, label: str) -> None:
     """The paper's means, dotted with open markers, and its 95% band."""
     means, low, high = zip(*((point.mean, point.low, point.high) for point in points), strict=True)
     look = dict(marker=marker, markersize=5, markerfacecolor="white", linestyle=":", linewidth=1.2)
@@ -51,13 +51,21 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     for shift, (label, column) in zip((-0.15, 0.15), series.items(), strict=True):
         rows = results if name == "left" else results[(results.n_memory > 1) == label.startswith("memory")]
         draw_line(axes, rows.groupby("size")[column].agg(mean_ci), style(label), label, shift)
-        draw_published(axes, paper[label].dropna(), *style(label)[:2], label)
+        _published(axes, paper[label].dropna(), *style(label)[:2], label)
     if name == "left":
         axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
         axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=SMALL)
     label = "hidden states |H|" if name == "left" else "|M||H|, with |H| = 4 for memory models"
     axes.set(xlabel=label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({*results["size"], *paper.index}))
+    return finish(figure, 2)
+
+
+def prompts_by_size(results: DataFrame) -> Figure:
+    """Accuracy of tuned prompts by the number of hidden states, ours and the published: why do these fall?"""
+    name, ours = "prompt tuning", results.groupby("n_states").prompt_accuracy.agg(mean_ci)
+    figure = lines({name: ours}, "hidden states |H|", "test accuracy")
+    _published(figure.axes[0], published("left")[name], *style(name)[:2], name)
     return finish(figure, 2)
 
 

@@ -245,6 +245,8 @@ def strips(
             aside = 0.1 + 0.25 * (np.arange(len(drawn)) * 0.618 % 1)  # so that points do not hide each other
             at, look = y - aside if label else y + aside, dict(color=colour, marker=marker, linewidth=0)
             axes.scatter(drawn, at, s=14, label=f"label {label:d}", **look)
+            wrong = (drawn >= cuts.get(name, np.inf if not label else -np.inf)) != label
+            axes.scatter(drawn[wrong], at[wrong], s=44, facecolor="none", edgecolor=INK, label="wrong sign")
         axes.scatter(crosses[name], np.full(len(crosses[name]), y), **cross)
         if name in cuts:
             axes.plot([cuts[name]] * 2, [y - 0.42, y + 0.42], **cut)

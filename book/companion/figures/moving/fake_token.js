@@ -16,7 +16,7 @@
     return ([x, y]) => {
       const here = [Math.round(x / 4), Math.round(y / 4)], k = taken[here] || 0;
       taken[here] = k + 1;
-      return [x + 5 * Math.sqrt(k) * Math.cos(2.4 * k), y + 5 * Math.sqrt(k) * Math.sin(2.4 * k)];
+      return [x + 2.5 * Math.sqrt(k) * Math.cos(2.4 * k), y + 2.5 * Math.sqrt(k) * Math.sin(2.4 * k)];
     };
   }
 
