@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from scipy.optimize import isotonic_regression
 
 from companion.figures.tables import subscripts
 
@@ -108,6 +109,23 @@ def finish(figure: Figure, legend: int = 0) -> Figure:
     for _ in range(2):  # what stands outside axes of equal scales is found the second time
         figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
     plt.close(figure)
+    return figure
+
+
+def name_ends(figure: Figure) -> Figure:
+    """In place of the legend of one pair of axes, the name of each line beside its right end, moved apart."""
+    (axes,), (legend,) = figure.axes, figure.legends
+    figure.set_figheight(figure.get_figheight() - legend.get_window_extent().height / figure.dpi)
+    legend.remove()
+    lines = sorted(marks_of(axes).items(), key=lambda named: named[1].get_ydata()[-1])
+    ends, right = np.array([line.get_ydata()[-1] for _, line in lines]), axes.get_xlim()[1]
+    least = np.arange(len(lines)) * 0.085 * np.ptp(axes.get_ylim())
+    for (name, line), end, place in zip(lines, ends, isotonic_regression(ends - least).x + least, strict=True):
+        leader = dict(arrowstyle="-", color=line.get_color(), linewidth=0.8, shrinkA=0, shrinkB=3)
+        at = right + 0.03 * np.ptp(axes.get_xlim()), place
+        axes.annotate(subscripts(name), (line.get_xdata()[-1], end), at, va="center", fontsize=SMALL, arrowprops=leader)
+    figure.set_figwidth(figure.get_figwidth() + 0.8)
+    figure.tight_layout()
     return figure
 
 
@@ -245,8 +263,9 @@ def strips(
             aside = 0.1 + 0.25 * (np.arange(len(drawn)) * 0.618 % 1)  # so that points do not hide each other
             at, look = y - aside if label else y + aside, dict(color=colour, marker=marker, linewidth=0)
             axes.scatter(drawn, at, s=14, label=f"label {label:d}", **look)
-            wrong = (drawn >= cuts.get(name, np.inf if not label else -np.inf)) != label
-            axes.scatter(drawn[wrong], at[wrong], s=44, facecolor="none", edgecolor=INK, label="wrong sign")
+            if name in cuts and ((drawn >= cuts[name]) != label).any():
+                wrong = (drawn >= cuts[name]) != label
+                axes.scatter(drawn[wrong], at[wrong], s=44, facecolor="none", edgecolor=INK, label="wrong sign")
         axes.scatter(crosses[name], np.full(len(crosses[name]), y), **cross)
         if name in cuts:
             axes.plot([cuts[name]] * 2, [y - 0.42, y + 0.42], **cut)

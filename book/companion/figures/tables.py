@@ -89,12 +89,13 @@ def one_digit(value: float) -> str:
     return f"{digit}·10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
-def outcomes(predictions: Sequence[tuple[str, str, bool]]) -> Table:
-    """What was predicted, what was found, and whether it came true; of a mean of nothing, that it cannot be said."""
+def outcomes(predictions: Sequence[tuple[str, str, bool | None]]) -> Table:
+    """What was predicted, what was found, and whether it came true; None and a mean of nothing: not tested."""
     rows = []
     for predicted, found, so in predictions:
         nothing = re.search(r"\bnan\b", found)
-        rows.append([predicted, *(("no such trials", "–") if nothing else (found, "came true" if so else "did not"))])
+        outcome = {True: "came true", False: "did not", None: "not tested"}[None if so is None else bool(so)]
+        rows.append([predicted, *(("no such trials", "–") if nothing else (found, outcome))])
     return Table(["predicted", "found", "outcome"], rows)
 
 
