@@ -123,8 +123,9 @@ def name_ends(figure: Figure) -> Figure:
     for (name, line), end, place in zip(lines, ends, isotonic_regression(ends - least).x + least, strict=True):
         leader = dict(arrowstyle="-", color=line.get_color(), linewidth=0.8, shrinkA=0, shrinkB=3)
         at = right + 0.03 * np.ptp(axes.get_xlim()), place
-        axes.annotate(subscripts(name), (line.get_xdata()[-1], end), at, va="center", fontsize=SMALL, arrowprops=leader)
-    figure.set_figwidth(figure.get_figwidth() + 0.8)
+        name = subscripts(name.replace(" tuning", ""))  # short, so that the whole fits on a phone
+        axes.annotate(name, (line.get_xdata()[-1], end), at, va="center", fontsize=SMALL, arrowprops=leader)
+    figure.set_figwidth(5.6)
     figure.tight_layout()
     return figure
 
