@@ -1,4 +1,4 @@
-"""The linear head of least logistic loss on exact predictions, which a head tuned for some passes may be short of."""
+"""The fully fitted linear head, of least logistic loss: a head that is tuned for some passes need not reach it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hmmlib.experiments.labels import Task
-from hmmlib.models.hmm import HMM
 
 PENALTY = 1e-10
 """On squared weights, halved: with it the loss has a least value where the labels can be separated, too."""
@@ -38,7 +37,7 @@ def least_loss_head(probs: Tensor, labels: Tensor) -> Tensor:
     return to @ w
 
 
-def least_loss_accuracy(model: HMM, task: Task) -> float:
-    """Accuracy on test texts of the head of least loss on the exact predictions of the masked token's state."""
-    (train, _, test), (labels, _, truth) = task.split(task.posteriors @ model.emission.T), task.split(task.labels)
+def least_loss_accuracy(task: Task, probs: Tensor) -> float:
+    """Test accuracy of the head of least loss on a task's training texts; `probs`, (n, X), are of all its texts."""
+    (train, _, test), (labels, _, truth) = task.split(probs), task.split(task.labels)
     return ((test @ least_loss_head(train, labels) >= 0) == truth).double().mean().item()

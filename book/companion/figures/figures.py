@@ -39,7 +39,6 @@ STYLES = {
     **dict.fromkeys(("prompt tuning", "prompt tuned on the network", "prompt and head", "tuned prompt and head",
                      "prompt of 20 vectors"), (TRAINED, "o", "-")),
     "prompt of one vector": (TRAINED, "^", ":"),
-    "a fake token and head, at most": (INK, "D", "-"),
     "head tuned on the exact G": (HEAD, "^", "--"), "prompt tuned on the exact Ḡ": (TRAINED, "D", "--"),
     **dict.fromkeys(("head of Theorem 3.3", "linear programs' head"), (INK, "x", "--")),
     **dict.fromkeys(("memory HMM + attention head", "memory, attention head"), (MEMORY, "o", "-")),
@@ -113,10 +112,8 @@ def finish(figure: Figure, legend: int = 0) -> Figure:
 
 
 def name_ends(figure: Figure) -> Figure:
-    """In place of the legend of one pair of axes, the name of each line beside its right end, moved apart."""
-    (axes,), (legend,) = figure.axes, figure.legends
-    figure.set_figheight(figure.get_figheight() - legend.get_window_extent().height / figure.dpi)
-    legend.remove()
+    """Finish a figure of one pair of axes with the name of each line beside its right end in place of a legend."""
+    (axes,) = figure.axes
     lines = sorted(marks_of(axes).items(), key=lambda named: named[1].get_ydata()[-1])
     ends, right = np.array([line.get_ydata()[-1] for _, line in lines]), axes.get_xlim()[1]
     least = np.arange(len(lines)) * 0.085 * np.ptp(axes.get_ylim())
@@ -125,9 +122,8 @@ def name_ends(figure: Figure) -> Figure:
         at = right + 0.03 * np.ptp(axes.get_xlim()), place
         name = subscripts(name.replace(" tuning", ""))  # short, so that the whole fits on a phone
         axes.annotate(name, (line.get_xdata()[-1], end), at, va="center", fontsize=SMALL, arrowprops=leader)
-    figure.set_figwidth(5.6)
-    figure.tight_layout()
-    return figure
+    figure.set_figwidth(5.5)
+    return finish(figure)
 
 
 def distributions(
