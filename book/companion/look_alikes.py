@@ -188,7 +188,7 @@ def accuracies(results: DataFrame) -> dict[str, dict[str, Series]]:
         return results[(results.own == f"look-alikes-{task}") & (results.prompt_length == length)][name]
 
     most, found = {"a": "built_prompt_accuracy", "d": "fake_token_bound"}, {}
-    for task, name in {"a": "A: a fake\ntoken solves it", "d": "D: no fake\ntoken solves it"}.items():
+    for task, name in {"a": "solvable by\na fake token", "d": "not solvable by\na fake token"}.items():
         if (results.own == f"look-alikes-{task}").any():
             found[name] = {
                 "tuned head": column(task, 20, "head_accuracy"),

@@ -12,8 +12,7 @@ def test_html_holds_everything_asks_for_nothing_and_no_words_can_leave_its_scrip
         figure.data["names"] = ["</script><b>"]
         html = figure._repr_html_()
         assert [html.count(tag) for tag in ("<script>", "</script>", "<style>", "</style>")] == [1] * 4
-        asked = r"http|src\s*=|import\(|fetch\(|XMLHttpRequest|@import|url\(|eval\("
-        assert not re.findall(asked, html)
+        assert not re.findall(r"http|src\s*=|import\(|fetch\(|XMLHttpRequest|@import|url\(|eval\(", html)
         assert re.findall(r'\bid="([^"]*)"', html.split("<script>")[0]) == [f"moving-{name}"]
         (written,) = re.findall(r"hmmMoving\.kit\.start\(.*?, .*?, (\{.*\})\);\n</script>", html)
         assert json.loads(written) == json.loads(json.dumps(figure.data)), "numbers travel unrounded"
@@ -42,11 +41,14 @@ def test_every_figure_starts_can_be_touched_moves_and_returns(page):
         def state() -> tuple[str, list[str]]:
             return figure.inner_text(), figure.locator("svg").evaluate_all("all => all.map(e => e.outerHTML)")
 
-        start, ends = state(), []
+        slider, start, ends = figure.locator("input[type=range]").first, state(), []
+        slider.dispatch_event("pointerdown")
         for key in ("Home", "End"):
-            figure.locator("input[type=range]").first.focus()
-            page.keyboard.press(key)
+            slider.press(key)
             ends.append(state())
+        slider.dispatch_event("pointercancel")  # the finger scrolls the page
+        assert state() == start
+        slider.press(key)
         press(figure, "Reset")
         assert state() == start
         assert all(one != other for one, other in zip(*ends, strict=True))
@@ -55,19 +57,17 @@ def test_every_figure_starts_can_be_touched_moves_and_returns(page):
 def test_the_message_of_each_step_is_explained_and_a_masked_word_changes_what_comes_from_it_alone(page):
     figure = page.locator("#moving-messages")
     numbers, says, step = (figure.locator(part) for part in (".numbers", ".says", "output"))
-    masked, shown = (figure.locator(".tokens button").nth(k) for k in (1, 2))
-    press(figure, *["Next"] * 6)
+    _, masked, shown, _ = figure.locator(".tokens button").all()
+    press(figure, "None", *["Next"] * 6)
     assert "H₃ to H₂: the message at H₃ times e(rain) = (0.1, 0.7), carried one step back by A" in says.inner_text()
     assert (masked.inner_text(), masked.get_attribute("aria-pressed")) == ("mask", "true")
     assert "G₂: sun 0.54, cloud 0.20, rain 0.26" in (before := numbers.inner_text())
     masked.click()
-    assert (masked.inner_text(), masked.get_attribute("aria-pressed")) == ("cloud", "false")
-    assert numbers.inner_text() == before
-    shown.focus()
-    page.keyboard.press("Enter")
-    assert shown.inner_text() == "mask"
-    assert numbers.inner_text() != before
-    for name, at in ("Back", "5 of 8"), ("All", "8 of 8"), ("Next", "8 of 8"), ("Reset", "0 of 8"), ("Back", "0 of 8"):
+    assert masked.get_attribute("aria-pressed") == "false"
+    assert (masked.inner_text(), numbers.inner_text()) == ("cloud", before)
+    shown.press("Enter")
+    assert (shown.inner_text(), numbers.inner_text() == before) == ("mask", False)
+    for name, at in ("Back", "5 of 8"), ("None", "0 of 8"), ("Back", "0 of 8"), ("Reset", "8 of 8"), ("Next", "8 of 8"):
         press(figure, name)
         assert step.inner_text() == at
 

@@ -48,9 +48,7 @@ STYLES = {
     "first state, 28 states": (SOFT, "s", "-"),
     "probe on the hidden state": (INK, "x", "-"), "probe, fresh weights": (SOFT, "v", ":"),
     "nearest reweighting": (SECOND, "^", "-"), "nearest relabelling": (FIRST, "D", "-"),
-    "linear logits": (INK, "s", "-"), "function of the network's prediction": (SOFT, "o", "-"),
-    "network's error without a prompt": (SOFT, "x", ":"),
-    "any function of the belief": (INK, "x", "--"), "no change (W p)": (INK, "v", ":"),
+    "no change (W p)": (INK, "v", ":"), "network's error without a prompt": (SOFT, "x", ":"),
     **dict.fromkeys(("frequencies only", "token frequencies"), (INK, "", ":")),
     **dict.fromkeys(("exact conditionals", "least possible"), (INK, "", "--")),
 }  # fmt: skip
@@ -118,7 +116,7 @@ def name_ends(figure: Figure) -> Figure:
     ends, right = np.array([line.get_ydata()[-1] for _, line in lines]), axes.get_xlim()[1]
     least = np.arange(len(lines)) * 0.085 * np.ptp(axes.get_ylim())
     for (name, line), end, place in zip(lines, ends, isotonic_regression(ends - least).x + least, strict=True):
-        leader = dict(arrowstyle="-", color=line.get_color(), linewidth=0.8, shrinkA=0, shrinkB=3)
+        leader = dict(arrowstyle="-", color=line.get_color(), linewidth=1.2, shrinkA=0, shrinkB=3)
         at = right + 0.03 * np.ptp(axes.get_xlim()), place
         name = subscripts(name.replace(" tuning", ""))  # short, so that the whole fits on a phone
         axes.annotate(name, (line.get_xdata()[-1], end), at, va="center", fontsize=SMALL, arrowprops=leader)

@@ -89,7 +89,7 @@
     const distance = (columns) => Math.hypot(...columns[merge[0]].map((entry, i) => entry - columns[merge[1]][i]));
     const farthest = distance(transposed(data.model.emission));
     const gap = slider(shape.controls, {
-      label: `distance of ${still} and ${moved}`, min: 0, max: STEPS, step: 1, value: 0,
+      label: `${moved} towards ${still}: distance`, min: 0, max: STEPS, step: 1, value: 0,
       shown: (k) => fixed(farthest * gapAt(k), 4),
     }, update);
     const put = (k) => () => {

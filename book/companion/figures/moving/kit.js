@@ -150,6 +150,12 @@
       show();
       moved();
     });
+    let before;
+    input.addEventListener("pointerdown", () => (before = input.value));
+    input.addEventListener("pointercancel", () => { // the finger scrolls the page
+      set(before);
+      moved();
+    });
     parent.append(element("div", { class: "slider" }, element("label", {}, element("span", {}, label), input), output));
     const upTo = (most) => input.setAttribute("max", most);
     return { set, upTo, value: () => Number(input.value) };

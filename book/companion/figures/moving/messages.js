@@ -110,7 +110,7 @@
     };
     button(shape.buttons, "Next", () => put(passed.value() + 1));
     button(shape.buttons, "Back", () => put(passed.value() - 1));
-    button(shape.buttons, "All", () => put(2 * last));
+    button(shape.buttons, "None", () => put(0));
     button(shape.buttons, "Reset", reset);
     const row = element("div", { class: "tokens" }, element("span", {}, "no word"));
     root.querySelector(".views").before(row);
@@ -122,7 +122,7 @@
 
     function reset() {
       masked = tokens.map((_, i) => data.masked.includes(i + 1));
-      put(0);
+      put(2 * last);
     }
 
     function update() {
