@@ -98,11 +98,11 @@
     const { states, words, text: tokens } = data, last = tokens.length;
     const shape = frame(root, {
       title: "Two passes of messages",
-      todo: "Pass one message after the other. Tap or click a word to mask it or to show it. Which messages change?",
+      todo: "Press None, then Next, to pass one message after the other. Tap or click a word to mask it or to show it. Which messages change?",
       key: [["first", states[0]], ["second", states[1]]],
     });
     const passed = slider(shape.controls, {
-      label: "messages passed", min: 0, max: 2 * last, step: 1, value: 0, shown: (k) => `${k} of ${2 * last}`,
+      label: "messages passed", min: 0, max: 2 * last, step: 1, value: 2 * last, shown: (k) => `${k} of ${2 * last}`,
     }, update);
     const put = (step) => {
       passed.set(step);
