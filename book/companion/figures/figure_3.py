@@ -70,10 +70,13 @@ def prompts_by_size(results: DataFrame) -> Figure:
 
 
 def gains(results: DataFrame) -> Figure:
-    """Prompt minus head in each trial, a dot, and their mean with its 95% interval."""
+    """Prompt minus head in each trial, a dot; their mean with its 95% interval; the published difference of means."""
     figure, axes = plt.subplots(figsize=(5.4, 3))
     axes.scatter(results["size"], results.gain, s=14, color=SOFT, alpha=0.8, linewidth=0, label="a trial")
     draw_line(axes, results.groupby("size").gain.agg(mean_ci), (INK, "o", "-"), "mean with its 95% interval")
+    paper = published("left").map(lambda found: found.mean)
+    look = dict(color=INK, marker="o", markerfacecolor="white", linestyle=":", linewidth=1.2, label="published")
+    axes.plot(paper["prompt tuning"] - paper["head tuning"], **look)
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"]}))
     return finish(figure, 2)

@@ -2,7 +2,7 @@
 (function (space) {
   "use strict";
   const { sum, product, times, ones, dot, fixed } = space.kit;
-  const { plane, input, triangle, slider, button, frame } = space.kit;
+  const { plane, input, triangle, text, slider, button, frame } = space.kit;
 
   /** W (c * p) / (c . p); zero where c excludes every state of p. */
   function mixture(W, c, p) {
@@ -48,10 +48,11 @@
   }
 
   function start(root, data) {
-    const { names, corners, weights, labels } = data;
+    const { names, corners, weights, labels, beliefs } = data;
+    const likeliest = beliefs.map((p) => p.indexOf(Math.max(...p)));
     const shape = frame(root, {
       title: "A fake token and a tuned prompt",
-      todo: "Weigh the states as a fake token does: how many labels can a line get right? Texts that coincide are drawn side by side.",
+      todo: "Weigh the states as a fake token does: how many labels can a line get right? A letter is beside the texts in which its state is likeliest; texts that coincide are drawn side by side.",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const c = names.map((name) =>
@@ -70,8 +71,13 @@
       const beside = spread();
       shape.controls.style.opacity = weighed ? "" : "0.4";
       const how = weighed ? `factors ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
+      const letters = names.map((name, h) => {
+        const group = points.filter((p, i) => sum(p) && likeliest[i] === h).map(place);
+        const middle = [0, 1].map((k) => sum(group.map((at) => at[k])) / group.length);
+        return group.length ? text(middle[0] + 18, middle[1] - 9, name, "strong") : "";
+      });
       shape.draw(triangle(`Triangle of predictions at the gap, with ${how}.`, place, corners,
-        drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join(""), head));
+        drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join("") + letters.join(""), head));
       const share = `${right} of ${points.length}`;
       shape.count({ "texts that the best head gets right": share });
       shape.say(`With ${weighed ? "these factors" : "the tuned prompt"} the best head is right on ${share} texts, ` +
