@@ -78,7 +78,7 @@ def gains(results: DataFrame) -> Figure:
     look = dict(color=INK, marker="o", markerfacecolor="white", linestyle=":", linewidth=1.2, label="published")
     axes.plot(paper["prompt tuning"] - paper["head tuning"], **look)
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
-    axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"]}))
+    axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sorted({*results["size"], *paper.index}))
     return finish(figure, 2)
 
 

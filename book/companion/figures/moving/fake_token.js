@@ -52,7 +52,7 @@
     const likeliest = beliefs.map((p) => p.indexOf(Math.max(...p)));
     const shape = frame(root, {
       title: "A fake token and a tuned prompt",
-      todo: "Weigh the states as a fake token does: how many labels can a line get right? A letter is beside the texts in which its state is likeliest; texts that coincide are drawn side by side.",
+      todo: "Weigh the states as a fake token does: how many labels can a line get right? A letter is near the middle of the texts whose likeliest state, by the exact belief, it is; texts that coincide are drawn side by side.",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const c = names.map((name) =>
@@ -71,11 +71,15 @@
       const beside = spread();
       shape.controls.style.opacity = weighed ? "" : "0.4";
       const how = weighed ? `factors ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
-      const letters = names.map((name, h) => {
+      const places = [];
+      names.forEach((name, h) => {
         const group = points.filter((p, i) => sum(p) && likeliest[i] === h).map(place);
-        const middle = [0, 1].map((k) => sum(group.map((at) => at[k])) / group.length);
-        return group.length ? text(middle[0] + 18, middle[1] - 9, name, "strong") : "";
+        const [x, y] = [0, 1].map((k) => sum(group.map((at) => at[k])) / group.length);
+        const near = places.find((other) => Math.hypot(other.x - x, other.y - y) < 16);
+        if (near) near.name += `, ${name}`;
+        else if (group.length) places.push({ x, y, name });
       });
+      const letters = places.map(({ x, y, name }) => text(x + 14, y - 9, name, "strong", "start"));
       shape.draw(triangle(`Triangle of predictions at the gap, with ${how}.`, place, corners,
         drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join("") + letters.join(""), head));
       const share = `${right} of ${points.length}`;
