@@ -52,7 +52,7 @@
     const likeliest = beliefs.map((p) => p.indexOf(Math.max(...p)));
     const shape = frame(root, {
       title: "A fake token and a tuned prompt",
-      todo: "Weigh the states as a fake token does: how many labels can a line get right? A letter is near the middle of the texts whose likeliest state, by the exact belief, it is; texts that coincide are drawn side by side.",
+      todo: "Weigh the states as a fake token does: how many labels can a line get right? A letter marks the texts in which its state is likeliest, by the exact belief; texts that coincide are drawn side by side.",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const c = names.map((name) =>
