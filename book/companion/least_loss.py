@@ -12,20 +12,31 @@ PENALTY = 1e-10
 """On squared weights, halved: with it the loss has a least value where the labels can be separated, too."""
 
 
-def least_loss_head(probs: Tensor, labels: Tensor) -> Tensor:
-    """The weights b, (X,), of least logistic loss on predictions, (n, X), and labels, (n,), by Newton's method."""
+def least_loss_head(probs: Tensor, labels: Tensor, penalty: float = 0.0) -> Tensor:
+    """Fit the linear head of least logistic loss by Newton's method.
+
+    Args:
+        probs: Predictions, (n, X), in float64.
+        labels: Their labels, (n,).
+        penalty: The λ of an additional penalty λ‖b‖²/2, which keeps the weights small.
+
+    Returns:
+        The weights b, (X,).
+    """
     _, sizes, axes = torch.linalg.svd(probs, full_matrices=False)
     rank = int((sizes > 1e-10 * sizes[0]).sum())
-    to = axes[:rank].T / sizes[:rank] * len(probs) ** 0.5  # coordinates of like scale
+    scales = len(probs) ** 0.5 / sizes[:rank]
+    to = axes[:rank].T * scales  # coordinates of like scale
     z, y, w = probs @ to, labels.double(), torch.zeros(rank).double()
+    penalties = PENALTY + penalty * scales.square()  # ‖b‖² is the sum of (scale times w)²
 
     def loss(w: Tensor) -> Tensor:
-        return binary_cross_entropy_with_logits(z @ w, y) + PENALTY / 2 * w @ w
+        return binary_cross_entropy_with_logits(z @ w, y) + (penalties * w.square()).sum() / 2
 
     for _ in range(50):
         p = (z @ w).sigmoid()
-        slope = z.T @ (p - y) / len(z) + PENALTY * w
-        curvature = z.T @ (z * (p * (1 - p))[:, None]) / len(z) + PENALTY * torch.eye(rank).double()
+        slope = z.T @ (p - y) / len(z) + penalties * w
+        curvature = z.T @ (z * (p * (1 - p))[:, None]) / len(z) + torch.diag(penalties)
         step = torch.linalg.solve(curvature, slope)
         before, after = loss(w), loss(w - step)
         while after > before and step.abs().max() > 1e-9:

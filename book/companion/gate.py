@@ -1,0 +1,377 @@
+"""What in the attention of the mask a tuned prompt works through: one thing is changed at a time.
+
+The prediction is read at the mask. There the last layer attends to the prompt's vectors and to the text, and adds up
+their values. So a prompt can act through what it does to the text's positions, through the values that it puts in, or
+through how much the mask attends to it, which the text decides. Each change below takes one of these away. Then a head
+is fitted anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from companion.least_loss import least_loss_head
+from companion.readable import share_right
+from hmmlib.experiments.labels import Task
+from hmmlib.experiments.measurements import Measurement, Seeds, Split, over_tokens
+from hmmlib.experiments.specs import Amount, Share, TrialSpec, as_type
+from hmmlib.models.hmm import HMM
+from hmmlib.training import bert, tuning
+from hmmlib.training.adapters import Tuned
+from hmmlib.training.readers import as_reader
+from hmmlib.validation import as_generator
+
+PENALTY = 1e-4
+"""The λ of the heads that are fitted after each change, so that their weights are of ordinary size."""
+
+
+@dataclass(frozen=True)
+class AtTheMask:
+    """What the last layer has at the mask, for n texts, P prompt vectors and L positions in all.
+
+    Attributes:
+        residual: The mask's own hidden state before the layer, (n, width).
+        keys: Keys of all positions, (n, heads, L, d).
+        values: Their values, (n, heads, L, d).
+        query: The mask's query, (n, heads, d).
+        length: P, the number of prompt vectors. They stand first.
+    """
+
+    residual: Tensor
+    keys: Tensor
+    values: Tensor
+    query: Tensor
+    length: int
+
+    @property
+    def attention(self) -> Tensor:
+        """The weights with which the mask attends to each position, (n, heads, L)."""
+        scores = torch.einsum("nhd,nhld->nhl", self.query, self.keys)
+        return (scores / self.query.shape[-1] ** 0.5).softmax(-1)
+
+
+def layer_at(layer: nn.Module, hidden: Tensor, place: int) -> AtTheMask:
+    """What a BERT layer has at a place, from its input `hidden`, (n, L, width).
+
+    The prompt is all that stands before the place.
+    """
+    attention = layer.attention.self
+
+    def by_head(projected: Tensor) -> Tensor:
+        return projected.unflatten(-1, (attention.num_attention_heads, -1))
+
+    return AtTheMask(
+        residual=hidden[:, place],
+        keys=by_head(attention.key(hidden)).transpose(1, 2),
+        values=by_head(attention.value(hidden)).transpose(1, 2),
+        query=by_head(attention.query(hidden[:, place])),
+        length=place,
+    )
+
+
+def predict(
+    network: nn.Module, found: AtTheMask, weights: Tensor, values: Tensor, added: Tensor | float = 0.0
+) -> Tensor:
+    """The distribution at the mask, (n, X), where the last layer attends with `weights` to `values`.
+
+    `added` is added to what the attention gives, before everything that follows it.
+    """
+    layer = network.bert.encoder.layer[-1]
+    context = torch.einsum("nhl,nhld->nhd", weights, values).flatten(1)
+    attended = layer.attention.output(context, found.residual + added)
+    hidden = layer.output(layer.intermediate(attended), attended)
+    return network.cls(hidden)[..., :-1].softmax(-1)
+
+
+def before_the_last_layer(
+    network: nn.Module,
+    embeddings: Tensor,
+    place: int,
+    text_sees: bool = True,
+    mask_sees: bool = True,
+    prompt_sees: bool = True,
+) -> Tensor:
+    """The hidden states before the last layer, (n, L, width), from word embeddings, (n, L, width).
+
+    Args:
+        place: Where the mask stands; the prompt is before it, the text behind.
+        text_sees: Whether the text's positions attend to the prompt in these layers.
+        mask_sees: Whether the mask attends to the prompt.
+        prompt_sees: Whether the prompt attends to mask and text.
+    """
+    length = embeddings.shape[1]
+    seen = torch.ones(length, length, dtype=torch.bool)
+    seen[place, :place] = mask_sees
+    seen[place + 1 :, :place] = text_sees
+    seen[:place, place:] = prompt_sees
+    hidden = network.bert.embeddings(inputs_embeds=embeddings)
+    for layer in network.bert.encoder.layer[:-1]:
+        hidden = bert.run_layer(layer, hidden, seen=seen)
+    return hidden
+
+
+def with_prompt_weights(weights: Tensor, on_prompt: Tensor) -> Tensor:
+    """Attention (n, heads, L) with other weights on the prompt, (n, heads, P).
+
+    The weights on mask and text keep their ratios, and all together still sum to 1.
+    """
+    length = on_prompt.shape[-1]
+    on_text = weights[..., length:]
+    left = 1 - on_prompt.sum(-1, keepdim=True)
+    on_text = on_text / on_text.sum(-1, keepdim=True) * left
+    return torch.cat([on_prompt.expand(len(weights), -1, -1), on_text], -1)
+
+
+def frozen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+    """Attend to each prompt vector as much as is the mean over texts."""
+    return with_prompt_weights(weights, mean)
+
+
+def mass_frozen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+    """Attend to the prompt as a whole as much as is the mean over texts; its vectors share that as the text decides."""
+    on_prompt = weights[..., :length]
+    mass = on_prompt.sum(-1, keepdim=True)
+    return with_prompt_weights(weights, on_prompt / mass * mean.sum(-1, keepdim=True))
+
+
+def split_frozen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+    """Attend to the prompt as a whole as the text decides; its vectors share that as in the mean over texts."""
+    mass = weights[..., :length].sum(-1, keepdim=True)
+    return with_prompt_weights(weights, mean / mean.sum(-1, keepdim=True) * mass)
+
+
+def unseen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+    """Attend to the text alone."""
+    return with_prompt_weights(weights, torch.zeros_like(mean))
+
+
+FREEZES = {
+    "attention to the prompt frozen": frozen,
+    "its whole frozen": mass_frozen,
+    "its split frozen": split_frozen,
+    "prompt hidden from the mask, last layer": unseen,
+}
+HIDDEN = {
+    "prompt hidden from the text": dict(text_sees=False),
+    "prompt hidden from the mask, first layer": dict(mask_sees=False),
+    "text hidden from the prompt": dict(prompt_sees=False),
+}
+"""Who does not see whom in the layers before the last."""
+CHANGES = (
+    "none",
+    *HIDDEN,
+    *FREEZES,
+    "values at their mean",
+    "keys at their mean",
+    "attention frozen, values at their mean",
+)
+CONSTANTS = ("constant in the mask's embedding", "constant behind the last attention")
+"""Vectors that are tuned with a head in place of a prompt, the same for every text."""
+
+
+def at_their_mean(vectors: Tensor, length: int) -> Tensor:
+    """Keys or values, (n, heads, L, d), with those of the prompt replaced by their mean over texts."""
+    mean = vectors[:, :, :length].mean(0, keepdim=True).expand(len(vectors), -1, -1, -1)
+    return torch.cat([mean, vectors[:, :, length:]], 2)
+
+
+class PromptedNetwork:
+    """A network of `bert.build` behind a tuned prompt, on some texts that begin with the mask.
+
+    Args:
+        network: The network.
+        tokens: Texts, (n, T).
+        prompt: The prompt, (P, width).
+    """
+
+    def __init__(self, network: nn.Module, tokens: Tensor, prompt: Tensor):
+        reader = as_reader(network)
+        self.network = bert.as_network(reader.module).eval()
+        self.last = self.network.bert.encoder.layer[-1]
+        embedded = reader.embed(tokens, prompt)
+        self.embeddings = embedded.vectors
+        self.place = embedded.first
+        self.found = self.at_the_mask()
+
+    def at_the_mask(self, **sees: bool) -> AtTheMask:
+        """What the last layer has at the mask, where text or mask may not see the prompt before."""
+        hidden = before_the_last_layer(self.network, self.embeddings, self.place, **sees)
+        return layer_at(self.last, hidden, self.place)
+
+    def changed(self, change: str) -> Tensor:
+        """The distribution at the mask, (n, X), with one of CHANGES."""
+        found = self.at_the_mask(**HIDDEN[change]) if change in HIDDEN else self.found
+        values = found.values
+        weights = found.attention
+        mean = weights[..., : found.length].mean(0, keepdim=True)
+        if change in FREEZES:
+            weights = FREEZES[change](weights, found.length, mean)
+        if change in ("values at their mean", "attention frozen, values at their mean"):
+            values = at_their_mean(values, found.length)
+        if change == "attention frozen, values at their mean":
+            weights = frozen(weights, found.length, mean)
+        if change == "keys at their mean":
+            keys = at_their_mean(found.keys, found.length)
+            scores = torch.einsum("nhd,nhld->nhl", found.query, keys)
+            weights = (scores / found.query.shape[-1] ** 0.5).softmax(-1)
+        return predict(self.network, found, weights, values)
+
+    def with_attention_of(self, donors: Tensor) -> Tensor:
+        """The distribution at the mask, (n, X), where it attends to the prompt as in the texts of index `donors`, (n,)."""
+        weights = self.found.attention
+        on_prompt = weights[donors, :, : self.found.length]
+        return predict(self.network, self.found, with_prompt_weights(weights, on_prompt), self.found.values)
+
+
+def donors_of(labels: Tensor, alike: bool, seed: int) -> Tensor:
+    """For each text the index of another, at random, whose label is the same or the other one, (n,)."""
+    generator = as_generator(seed)
+    donors = torch.empty(len(labels), dtype=torch.int64)
+    for label in (False, True):
+        receiving = (labels == label).nonzero().flatten()
+        giving = (labels == (label == alike)).nonzero().flatten()
+        if len(giving):
+            donors[receiving] = giving[torch.randint(len(giving), (len(receiving),), generator=generator)]
+        else:
+            donors[receiving] = receiving
+    return donors
+
+
+def refitted(task: Task, probs: Tensor, plan: tuning.Tuning, seed: int, n_tokens: int) -> dict[str, float]:
+    """Test accuracies of heads on predictions at the mask, (n, X) of all texts of the task.
+
+    One is tuned like the other heads, one is fitted with PENALTY, one fully.
+    """
+    train, _, test = over_tokens(task, probs, n_tokens)
+    labels, _, truth = task.split(task.labels)
+    heads = {
+        "tuned": tuning.tune_head(train, labels, plan, seed).weights,
+        "fitted": least_loss_head(train, labels, PENALTY),
+        "fully fitted": least_loss_head(train, labels),
+    }
+    accuracies = {}
+    for name, weights in heads.items():
+        accuracies[name] = share_right(test @ weights >= 0, truth)
+    return accuracies
+
+
+REFITTED = as_type(dict.fromkeys(("tuned", "fitted", "fully fitted"), Share))
+
+
+@Measurement(
+    on_request=True,
+    phase="gate",
+    vanilla=True,
+    prompts=True,
+    prompt_changes=dict.fromkeys(CHANGES, REFITTED),
+    gate_swaps=dict.fromkeys(("same label", "other label"), Share),
+    gate_reads=dict.fromkeys(("whole", "each vector"), Share),
+    gate_by_state=dict[str, dict[str, Amount | None]],
+)
+def prompt_changes(
+    spec: TrialSpec, model: HMM, task: Task, network: nn.Module, tuned: Tuned, beliefs: Split, seeds: Seeds,
+    before_step: Callable,
+) -> dict:  # fmt: skip
+    """What is left of the tuned prompt after each change, and what the mask's attention to it says about the label.
+
+    `prompt_changes` has test accuracies of heads fitted anew. `gate_swaps` has how often the tuned head's label becomes
+    that of another text from which the attention to the prompt is taken, in the last layer. `gate_reads` has what a
+    linear classifier reads off this attention, summed over vectors or not. `gate_by_state` has, for each head of the
+    layer, the mean attention to the prompt over the test texts of which a state is the likeliest.
+    """
+    with torch.no_grad():
+        whole = PromptedNetwork(network, task.tokens, tuned.prompt)
+        changes = {}
+        for change in CHANGES:
+            probs = whole.changed(change)
+            changes[change] = refitted(task, probs, spec.tuning(), seeds["tuning"], model.n_tokens)
+            before_step()
+        test = PromptedNetwork(network, task.test.tokens, tuned.prompt)
+        own = tuned.head.label(test.changed("none"))
+        swaps = {}
+        for name, alike in (("same label", True), ("other label", False)):
+            donors = donors_of(own, alike, seeds["evaluation"])
+            given = tuned.head.label(test.with_attention_of(donors))
+            swaps[name] = share_right(given, own[donors])
+    on_prompt = whole.found.attention[..., : whole.found.length].double()
+    mass = on_prompt.sum(-1)
+    return dict(
+        prompt_changes=changes,
+        gate_swaps=swaps,
+        gate_reads={
+            "whole": read_off(task, mass.clamp(min=1e-30).log()),
+            "each vector": read_off(task, on_prompt.clamp(min=1e-30).log().flatten(1)),
+        },
+        gate_by_state=mean_by_state(task.split(mass)[2], beliefs[2].argmax(1), model.n_states),
+    )
+
+
+def read_off(task: Task, features: Tensor) -> float:
+    """The test accuracy of a linear classifier, with a constant, on features (n, k) of all texts of a task."""
+    constant = torch.ones(len(features), 1, dtype=features.dtype)
+    train, _, test = task.split(torch.cat([features - features.mean(0), constant], 1))
+    labels, _, truth = task.split(task.labels)
+    weights = least_loss_head(train, labels, 1e-6)
+    return share_right(test @ weights >= 0, truth)
+
+
+def mean_by_state(mass: Tensor, likeliest: Tensor, n_states: int) -> dict[str, dict[str, float | None]]:
+    """The mean of `mass`, (n, heads), over the texts of each likeliest state, by head and state."""
+    table = {}
+    for head in range(mass.shape[1]):
+        means = {}
+        for state in range(n_states):
+            of_state = mass[likeliest == state, head]
+            means[f"state {state}"] = of_state.mean().item() if len(of_state) else None
+        table[f"head {head + 1}"] = means
+    return table
+
+
+@Measurement(
+    on_request=True, phase="gate", vanilla=True, prompts=True, constant_vectors=dict.fromkeys(CONSTANTS, REFITTED)
+)
+def constant_vectors(
+    spec: TrialSpec, model: HMM, task: Task, network: nn.Module, seeds: Seeds, before_step: Callable
+) -> dict:
+    """Test accuracies with one vector that is added at the mask, tuned with a head and without any prompt.
+
+    It is added to the mask's word embedding, or to what the last layer's attention gives.
+    """
+    reader = as_reader(network)
+    masked_model = bert.as_network(reader.module).eval()
+    with torch.no_grad():
+        embeddings = reader.embed(task.tokens).vectors
+        hidden = before_the_last_layer(masked_model, embeddings, 0)
+        found = layer_at(masked_model.bert.encoder.layer[-1], hidden, 0)
+        weights = found.attention
+
+    def in_embedding(batch: Tensor, vector: Tensor) -> Tensor:
+        vectors = embeddings[batch]
+        first = vectors[:, :1] + vector
+        places = torch.zeros(len(batch), 1, dtype=torch.int64)
+        return bert.logits_at(masked_model, torch.cat([first, vectors[:, 1:]], 1), places).squeeze(1).softmax(-1)
+
+    def behind_attention(batch: Tensor, vector: Tensor) -> Tensor:
+        part = AtTheMask(found.residual[batch], found.keys[batch], found.values[batch], found.query[batch], 0)
+        return predict(masked_model, part, weights[batch], part.values, vector)
+
+    table = {}
+    train = torch.arange(task.sizes[0])
+    for name, probs in zip(CONSTANTS, (in_embedding, behind_attention), strict=True):
+        vector = nn.Parameter(tuning.initial_prompt(network, 1, seeds["tuning"])[0])
+        zeros = torch.zeros(reader.n_tokens)
+        with tuning.frozen(reader.module):
+            tuning.fit_head(
+                partial(probs, vector=vector), zeros, train, task.train.labels, spec.tuning(), seeds["tuning"],
+                [vector], before_step,
+            )  # fmt: skip
+        with torch.no_grad():
+            blocks = torch.arange(len(task.tokens)).split(512)
+            everywhere = torch.cat([probs(block, vector) for block in blocks])
+        table[name] = refitted(task, everywhere, spec.tuning(), seeds["tuning"], model.n_tokens)
+    return dict(constant_vectors=table)

@@ -1,0 +1,95 @@
+"""How much of a prompt's lead on the exact model is due to the prompt of Theorem 3.6, once rare steps are ignored.
+
+With many states each state of a random chain can be followed by more states than there are tokens, so Theorem 3.6 has
+no prompt. But most of these steps are rare. Taken as zero, they leave a chain for which the theorem often has a prompt.
+Here this prompt is put before the texts of the true chain, and a head is fitted to the exact predictions behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from companion.least_loss import least_loss_head
+from companion.readable import share_right
+from hmmlib.experiments.labels import LABEL_RULES, Task
+from hmmlib.experiments.measurements import Measurement, Seeds, Split, built_if_certain, ladder_plan
+from hmmlib.experiments.specs import Share, Size, TrialSpec
+from hmmlib.models.hmm import HMM
+from hmmlib.theory.assumptions import essential_states
+from hmmlib.theory.theorems import theorem_3_6
+from hmmlib.training.tuning import probs_behind_prompt, tune_exact_prompt
+from hmmlib.validation import as_generator
+
+THRESHOLDS = {"0.001": 1e-3, "0.01": 1e-2}
+"""Steps of a smaller probability are rare."""
+RANDOM_PROMPTS = 10
+"""How many random prompts the mean is over."""
+WITH_A_SET = ("theorem's prompt and head", "theorem's prompt, fitted head", "random prompts, fitted heads")
+ALWAYS = ("fitted head alone", "tuned prompt, tuned head", "tuned prompt, fitted head")
+
+
+def without_rare_steps(model: HMM, threshold: float) -> HMM:
+    """The chain with steps of a probability below `threshold` taken as zero."""
+    steps = torch.where(model.transition < threshold, 0, model.transition)
+    return HMM(steps / steps.sum(0), model.emission, model.initial, columns=True)
+
+
+def fitted_accuracy(model: HMM, task: Task, beliefs: Split, prompt: Tensor) -> float:
+    """The test accuracy of a fully fitted head on exact predictions behind `prompt`, (S,)."""
+    train, _, test = (probs_behind_prompt(model, part, prompt) for part in beliefs)
+    labels, _, truth = task.split(task.labels)
+    return share_right(test @ least_loss_head(train, labels) >= 0, truth)
+
+
+@Measurement(
+    on_request=True,
+    phase="rare steps",
+    vanilla=True,
+    rare_steps=dict.fromkeys(THRESHOLDS, dict.fromkeys(WITH_A_SET, Share | None) | {"states in the set": Size | None})
+    | dict.fromkeys(ALWAYS, Share),
+)
+def rare_steps(
+    spec: TrialSpec, model: HMM, task: Task, beliefs: Split, seeds: Seeds, before_step: Callable
+) -> dict:  # fmt: skip
+    """Test accuracies on the exact model, with the theorem's prompt and others.
+
+    For each threshold those of WITH_A_SET, None where the chain without rare steps has no set H*. A random prompt has
+    as many ones as the theorem's.
+    """
+    origin = LABEL_RULES[spec.labels].origin(model)  # the chain whose H_0 is the state that the task weighs
+    labels, _, truth = task.split(task.labels)
+    generator = as_generator(seeds["evaluation"])
+    tuned, head = tune_exact_prompt(origin, beliefs[0], labels, ladder_plan(spec.preset), seeds["tuning"])
+    ones = torch.ones_like(origin.initial)
+    behind = probs_behind_prompt(origin, beliefs[2], tuned)
+    table = {
+        "fitted head alone": fitted_accuracy(origin, task, beliefs, ones),
+        "tuned prompt, tuned head": share_right(head.label(behind), truth),
+        "tuned prompt, fitted head": fitted_accuracy(origin, task, beliefs, tuned),
+    }
+    for name, threshold in THRESHOLDS.items():
+        before_step()
+        table[name] = dict.fromkeys((*WITH_A_SET, "states in the set"))
+        sparse = without_rare_steps(origin, threshold)
+        essential = essential_states(sparse, task.mu)
+        built = built_if_certain(theorem_3_6, sparse, task.mu, essential)[0] if essential else None
+        if built is None:
+            continue
+        prompt, theorem_head = built
+        accuracies = []
+        for _ in range(RANDOM_PROMPTS):
+            others = torch.zeros_like(prompt)
+            others[torch.randperm(len(prompt), generator=generator)[: int(prompt.sum())]] = 1
+            accuracies.append(fitted_accuracy(origin, task, beliefs, others))
+        table[name] = {
+            "theorem's prompt and head": share_right(
+                theorem_head.label(probs_behind_prompt(origin, beliefs[2], prompt)), truth
+            ),
+            "theorem's prompt, fitted head": fitted_accuracy(origin, task, beliefs, prompt),
+            "random prompts, fitted heads": sum(accuracies) / len(accuracies),
+            "states in the set": len(essential),
+        }
+    return dict(rare_steps=table)
