@@ -99,6 +99,18 @@ def test_points_behind_weights_are_the_readout_of_hmmlib(js, seed):
         assert each["right"] == ((np.array(each["points"]) @ each["head"] >= 0) == labels).sum()
 
 
+def test_each_level_of_the_gate_shows_its_own_predictions_and_their_best_head(js):
+    frames = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 20)).round(4)
+    labels = (frames[1, 1] @ [1.0, -0.4, -0.1] > 0.1).tolist()
+    figure = interactive.open_and_shut(frames, labels, [0] * 20, "a", "xyz")
+    levels = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    results = js([["gate", "compute", [figure.data, *level]] for level in levels])
+    for level, result in zip(levels, results, strict=True):
+        close(result["points"], frames[level])
+        assert result["right"] == ((np.array(result["points"]) @ result["head"] >= 0) == labels).sum()
+    assert results[-1]["right"] >= 19 > min(result["right"] for result in results)
+
+
 def test_the_best_head_parts_what_can_be_parted_and_no_more(js):
     points = np.random.default_rng(0).dirichlet(np.ones(3), 80)
     apart = (points.tolist(), (points @ [1.0, -0.4, -0.1] > 0.1).tolist())

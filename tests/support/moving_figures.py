@@ -57,6 +57,7 @@ def figures():
         interactive.attention_over_words(memory, head, [1.0, -1], WORDS, "a cow", nouns, [1], "is it a cow?"),
         interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
         interactive.fake_token_or_prompt(THREE_STATES.emission, *points, "abc", "xyz"),
+        interactive.open_and_shut([[beliefs, beliefs[::-1]], [beliefs, beliefs]], [True, False], [0, 1], "abc", "xyz"),
         interactive.belief_word_by_word(memory, WORDS, *reading),
         interactive.passing_messages(WEATHER, ["sun", "cloud", "rain"], ["calm", "stormy"], "sun cloud rain sun", [2]),
         interactive.trial_by_trial(hmmlib.results("smoke", STORE)),

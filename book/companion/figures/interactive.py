@@ -188,6 +188,22 @@ def fake_token_or_prompt(
     return Moving("fake_token", {"names": list(names), "corners": list(corners), **arrays}, still)
 
 
+def open_and_shut(frames, labels, likeliest, names: Sequence[str], corners: Sequence[str]) -> Moving:
+    """A tuned prompt whose part at the mask follows the text, or is the same for every text, in a triangle of tokens.
+
+    Args:
+        frames: Predictions of three tokens, (k, k, n, 3). The first axis is how far the attention to the prompt follows
+            the text, from not at all to as tuned, the second how far its values do.
+        labels: The labels of the texts, (n,).
+        likeliest: The likeliest state of each text, (n,).
+        names: The names of the states.
+        corners: The names of the tokens.
+    """
+    arrays = _lists(frames=torch.as_tensor(frames).double().round(decimals=4), labels=labels, likeliest=likeliest)
+    still = "Predictions with a tuned prompt, while what it adds at the mask follows the text or does not."
+    return Moving("gate", {"names": list(names), "corners": list(corners), **arrays}, still, ("fake_token",))
+
+
 def belief_word_by_word(
     model: MemoryHMM, words: Sequence[str], cells: Sequence[str], values: Sequence[Sequence[str]],
     syntax: Sequence[str], text: str, read: int = 0, examples: Sequence[str] = (),

@@ -16,7 +16,8 @@ from typing import Annotated
 
 import typer
 
-from companion import gate, look_alikes, rare_steps, readable
+from companion import look_alikes
+from companion.mechanism import gate, heads_by_size, rare_steps
 from hmmlib import results
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import BEYOND, REFITS
@@ -26,7 +27,7 @@ SIZES = (30, 25, 15, 10, 8, 4)
 """The numbers of states of the left panel, the largest first."""
 HEADS = ["heads_by_size"]
 CHANGES = ["prompt_changes", "constant_vectors"]
-MEASURED_BY = (gate, rare_steps, readable)
+MEASURED_BY = (gate, heads_by_size, rare_steps)
 """The modules whose measurements these are; importing them makes the measurements known."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Seeds = Annotated[int, typer.Option(min=1, help="how many seeds of each size, from 0")]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from companion.least_loss import least_loss_head
-from companion.readable import share_right
+from companion.mechanism.heads_by_size import share_right
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.measurements import Measurement, Seeds, Split, over_tokens
 from hmmlib.experiments.specs import Amount, Share, TrialSpec, as_type
@@ -221,8 +221,21 @@ class PromptedNetwork:
             weights = (scores / found.query.shape[-1] ** 0.5).softmax(-1)
         return predict(self.network, found, weights, values)
 
+    def between(self, attention: float, values: float) -> Tensor:
+        """The distribution at the mask, (n, X), where attention and values are between their mean and as tuned.
+
+        With 1 they are as tuned, with 0 the same for every text.
+        """
+        found = self.found
+        weights = found.attention
+        mean = weights[..., : found.length].mean(0, keepdim=True)
+        on_prompt = mean + attention * (weights[..., : found.length] - mean)
+        fixed = at_their_mean(found.values, found.length)
+        mixed = fixed + values * (found.values - fixed)
+        return predict(self.network, found, with_prompt_weights(weights, on_prompt), mixed)
+
     def with_attention_of(self, donors: Tensor) -> Tensor:
-        """The distribution at the mask, (n, X), where it attends to the prompt as in the texts of index `donors`, (n,)."""
+        """The distribution at the mask, (n, X), with the attention to the prompt of other texts, of index `donors`."""
         weights = self.found.attention
         on_prompt = weights[donors, :, : self.found.length]
         return predict(self.network, self.found, with_prompt_weights(weights, on_prompt), self.found.values)

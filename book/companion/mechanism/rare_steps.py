@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from companion.least_loss import least_loss_head
-from companion.readable import share_right
+from companion.mechanism.heads_by_size import share_right
 from hmmlib.experiments.labels import LABEL_RULES, Task
 from hmmlib.experiments.measurements import Measurement, Seeds, Split, built_if_certain, ladder_plan
 from hmmlib.experiments.specs import Share, Size, TrialSpec

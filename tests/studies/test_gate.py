@@ -1,0 +1,190 @@
+"""Changes to what a tuned prompt does at the mask: each does what it says, and what it leaves alone stays."""
+
+import pytest
+import torch
+from companion.least_loss import least_loss_head
+from companion.mechanism import gate
+from companion.mechanism.heads_by_size import share_right
+from tiny_networks import inputs, lively
+
+from hmmlib.training import bert, tuning
+from hmmlib.validation import MASK
+
+N_PROMPT = 3
+
+
+@pytest.fixture(scope="module")
+def prompted():
+    """A lively network behind a random prompt, on 40 random texts that begin with the mask."""
+    generator = torch.Generator().manual_seed(0)
+    network = lively(layers=2, max_length=12)
+    tokens = inputs(length=8)
+    prompt = torch.randn(N_PROMPT, network.config.hidden_size, generator=generator)
+    with torch.no_grad():
+        yield gate.PromptedNetwork(network, tokens, prompt), tokens, prompt
+
+
+def close(first, second, tolerance=1e-5):
+    torch.testing.assert_close(first, second, rtol=0, atol=tolerance)
+
+
+def added_by_the_prompt(prompted, weights, values):
+    """What the prompt contributes to the attention's sum at the mask, (n, heads, d)."""
+    return torch.einsum("nhp,nhpd->nhd", weights[..., :N_PROMPT], values[:, :, :N_PROMPT])
+
+
+def spread(values):
+    """The largest distance of any text's values from the first text's."""
+    return (values - values[:1]).abs().max().item()
+
+
+def test_without_a_change_the_prediction_is_the_networks_own(prompted):
+    whole, tokens, prompt = prompted
+    own = tuning.all_probs_at_mask(whole.network, tokens, prompt)
+    close(whole.changed("none"), own)
+    without = tuning.all_probs_at_mask(whole.network, tokens)
+    assert (own - without).abs().max() > 0.01, "the prompt does nothing, so the test would show nothing"
+
+
+def test_the_attention_is_what_transformers_gives(prompted):
+    whole, _, _ = prompted
+    whole.network.set_attn_implementation("eager")
+    given = whole.network(inputs_embeds=whole.embeddings, output_attentions=True).attentions[-1]
+    whole.network.set_attn_implementation("sdpa")
+    close(whole.found.attention, given[:, :, whole.place])
+
+
+@pytest.mark.parametrize(
+    ("sees", "layer"), [(dict(text_sees=False, mask_sees=False), 1), (dict(text_sees=True, mask_sees=True), None)]
+)
+def test_hiding_the_prompt_in_the_first_layer_is_a_cut_of_that_layer(prompted, sees, layer):
+    whole, tokens, prompt = prompted
+    cut = [] if layer is None else [layer]
+    states = tuning.all_hidden_at_mask(whole.network, tokens, prompt, cut)[1]
+    found = whole.at_the_mask(**sees)
+    close(found.residual, states)
+
+
+def test_hiding_the_prompt_from_the_mask_in_the_last_layer_is_a_cut_there(prompted):
+    whole, tokens, prompt = prompted
+    last = tuning.all_hidden_at_mask(whole.network, tokens, prompt, [2])[-1]
+    close(whole.changed("prompt hidden from the mask, last layer"), whole.network.cls(last)[:, :-1].softmax(-1))
+
+
+def test_a_prompt_from_which_the_text_is_hidden_has_the_same_keys_and_values_for_every_text(prompted):
+    whole, _, _ = prompted
+    hidden = whole.at_the_mask(prompt_sees=False)
+    assert spread(hidden.values[:, :, :N_PROMPT]) < 1e-5
+    assert spread(hidden.keys[:, :, :N_PROMPT]) < 1e-5
+    assert spread(whole.found.values[:, :, :N_PROMPT]) > 0.01
+
+
+@pytest.mark.parametrize("change", gate.FREEZES)
+def test_after_each_freeze_weights_sum_to_one_and_those_on_the_text_keep_their_ratios(prompted, change):
+    whole, _, _ = prompted
+    weights = whole.found.attention
+    mean = weights[..., :N_PROMPT].mean(0, keepdim=True)
+    changed = gate.FREEZES[change](weights, N_PROMPT, mean)
+    close(changed.sum(-1), torch.ones_like(changed.sum(-1)))
+    ratios = changed[..., N_PROMPT:] / weights[..., N_PROMPT:]
+    close(ratios, ratios[..., :1].expand_as(ratios), 1e-4)
+
+
+def test_each_freeze_fixes_what_it_names_and_nothing_else(prompted):
+    whole, _, _ = prompted
+    weights = whole.found.attention
+    on_prompt = weights[..., :N_PROMPT]
+    mean = on_prompt.mean(0, keepdim=True)
+    mass = on_prompt.sum(-1)
+    split = on_prompt / mass[..., None]
+
+    whole_frozen = gate.mass_frozen(weights, N_PROMPT, mean)[..., :N_PROMPT]
+    assert spread(whole_frozen.sum(-1)) < 1e-5
+    close(whole_frozen / whole_frozen.sum(-1, keepdim=True), split)
+
+    split_frozen = gate.split_frozen(weights, N_PROMPT, mean)[..., :N_PROMPT]
+    assert spread(split_frozen / split_frozen.sum(-1, keepdim=True)) < 1e-5
+    close(split_frozen.sum(-1), mass)
+
+    assert spread(gate.frozen(weights, N_PROMPT, mean)[..., :N_PROMPT]) < 1e-5
+    assert spread(on_prompt) > 0.01, "the attention does not follow the text, so freezing would change nothing"
+
+
+def test_only_both_changes_together_make_the_prompts_part_the_same_for_every_text(prompted):
+    whole, _, _ = prompted
+    weights = whole.found.attention
+    values = whole.found.values
+    mean = weights[..., :N_PROMPT].mean(0, keepdim=True)
+    frozen = gate.frozen(weights, N_PROMPT, mean)
+    fixed = gate.at_their_mean(values, N_PROMPT)
+    assert spread(added_by_the_prompt(whole, frozen, fixed)) < 1e-5
+    assert spread(added_by_the_prompt(whole, frozen, values)) > 1e-3
+    assert spread(added_by_the_prompt(whole, weights, fixed)) > 1e-3
+
+
+def test_between_has_the_changes_at_its_ends(prompted):
+    whole, _, _ = prompted
+    close(whole.between(1, 1), whole.changed("none"))
+    close(whole.between(0, 1), whole.changed("attention to the prompt frozen"))
+    close(whole.between(1, 0), whole.changed("values at their mean"))
+    close(whole.between(0, 0), whole.changed("attention frozen, values at their mean"))
+
+
+def test_a_text_with_its_own_attention_is_unchanged_and_with_anothers_it_is_not(prompted):
+    whole, tokens, _ = prompted
+    own = torch.arange(len(tokens))
+    close(whole.with_attention_of(own), whole.changed("none"))
+    assert (whole.with_attention_of(own.roll(1)) - whole.changed("none")).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_donors_have_the_same_label_or_the_other(alike):
+    labels = torch.tensor([True, False, False, True, True])
+    donors = gate.donors_of(labels, alike, 0)
+    assert ((labels[donors] == labels) == alike).all()
+
+
+def look_alikes(seed, n=500):
+    """Beliefs about six states in three pairs of look-alikes, (n, 6), W, (4, 6), and weights μ, (6,)."""
+    generator = torch.Generator().manual_seed(seed)
+    beliefs = torch.distributions.Dirichlet(torch.full((6,), 0.3, dtype=torch.float64))
+    torch.manual_seed(seed)
+    columns = torch.rand(3, 3, generator=generator, dtype=torch.float64)
+    emission = torch.cat([columns / columns.sum(0), torch.zeros(1, 3)])[:, [0, 0, 1, 1, 2, 2]]
+    size = torch.rand(3, generator=generator, dtype=torch.float64).repeat_interleave(2)
+    return beliefs.sample((n,)), emission, size * torch.tensor([1.0, -1, 1, -1, 1, -1], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_gate_that_the_text_opens_solves_every_task_and_one_that_is_stuck_gains_nothing(seed):
+    beliefs, emission, mu = look_alikes(seed)
+    labels = beliefs @ mu >= 0
+    token = torch.tensor([0.0, 0, 0, 1], dtype=torch.float64)
+    exact = beliefs @ emission.T
+    opened = (1 + beliefs @ mu) / 2
+
+    def mixed(g):
+        return (1 - g)[:, None] * exact + g[:, None] * token
+
+    scores = mixed(opened) @ (2 * token - 1)
+    torch.testing.assert_close(scores, beliefs @ mu, rtol=0, atol=1e-12)
+
+    stuck = mixed(opened.mean().expand(len(beliefs)))
+    alone = share_right(exact @ least_loss_head(exact, labels) >= 0, labels)
+    assert abs(share_right(stuck @ least_loss_head(stuck, labels) >= 0, labels) - alone) <= 0.002
+    assert alone < 0.9
+
+
+def test_predictions_of_a_network_of_one_layer_can_be_changed_too():
+    network = lively()
+    tokens = torch.tensor([[MASK, 1, 2], [MASK, 3, 0]])
+    prompt = torch.randn(2, network.config.hidden_size, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        whole = gate.PromptedNetwork(network, tokens, prompt)
+        close(whole.changed("none"), bert_probs(network, whole))
+
+
+def bert_probs(network, whole):
+    """The network's own prediction at the mask."""
+    places = torch.full((len(whole.embeddings), 1), whole.place)
+    return bert.logits_at(network, whole.embeddings, places).squeeze(1).softmax(-1)

@@ -1,0 +1,74 @@
+"""Heads of least loss with a penalty, and classifiers that are not linear, where the answer is known."""
+
+import numpy as np
+import pytest
+import torch
+from companion.least_loss import least_loss_head
+from companion.mechanism.heads_by_size import PENALTIES, heads_on, nearest_neighbours, share_right, small_network
+from scipy.optimize import minimize
+
+
+def planted(error, n=1500, seed=0):
+    """Predictions of three tokens that hardly depend on a label, and the label.
+
+    The label is carried linearly by an error of this size, along one direction of the simplex.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(n, 1, generator=generator, dtype=torch.float64)
+    first = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
+    second = torch.tensor([0.1, 0.2, 0.7], dtype=torch.float64)
+    labels = torch.rand(n, generator=generator) < 0.5
+    sign = torch.where(labels, 1.0, -1.0).double()[:, None]
+    direction = torch.tensor([1.0, -2.0, 1.0], dtype=torch.float64)
+    return weights * first + (1 - weights) * second + error * sign * direction, labels
+
+
+def test_only_a_head_with_large_weights_reads_a_small_error():
+    probs, labels = planted(error=1e-4)
+    free = least_loss_head(probs, labels)
+    small = least_loss_head(probs, labels, penalty=1e-4)
+    assert share_right(probs @ free >= 0, labels) == 1
+    assert share_right(probs @ small >= 0, labels) < 0.65
+    assert free.norm() > 1000 > 100 > small.norm()
+
+
+def test_a_head_of_ordinary_size_reads_a_large_error():
+    probs, labels = planted(error=0.03)
+    small = least_loss_head(probs, labels, penalty=1e-4)
+    assert share_right(probs @ small >= 0, labels) == 1
+    assert small.norm() < 200
+
+
+@pytest.mark.parametrize("penalty", [1e-1, 1e-3, 1e-5])
+def test_the_penalised_head_is_where_another_method_finds_the_least_loss(penalty):
+    generator = torch.Generator().manual_seed(3)
+    probs = torch.rand(400, 5, generator=generator, dtype=torch.float64)
+    probs = probs / probs.sum(1, keepdim=True)
+    noise = 0.1 * torch.randn(400, generator=generator, dtype=torch.float64)
+    labels = probs[:, 0] - probs[:, 1] + noise >= 0
+    signs = np.where(labels, 1.0, -1.0)
+
+    def loss(weights):
+        return np.logaddexp(0, -signs * (probs.numpy() @ weights)).mean() + penalty / 2 * weights @ weights
+
+    found = minimize(loss, np.zeros(5), method="BFGS", options=dict(gtol=1e-9))
+    np.testing.assert_allclose(least_loss_head(probs, labels, penalty).numpy(), found.x, rtol=2e-3, atol=2e-3)
+
+
+def test_the_larger_the_penalty_the_smaller_the_head():
+    probs, labels = planted(error=0.003, seed=1)
+    heads = heads_on(probs, labels, seed=0)
+    norms = [heads[name].norm().item() for name in PENALTIES]
+    assert norms == sorted(norms, reverse=True)
+
+
+def test_neighbours_and_a_small_network_read_what_no_line_can():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(3000, 2, generator=generator, dtype=torch.float64)
+    labels = logits[:, 0] * logits[:, 1] >= 0
+    probs = torch.cat([logits, torch.zeros(3000, 1)], 1).softmax(1)
+    train, test = slice(2000), slice(2000, None)
+    head = least_loss_head(probs[train], labels[train])
+    assert share_right(probs[test] @ head >= 0, labels[test]) < 0.7
+    assert share_right(nearest_neighbours(probs[train], labels[train], probs[test]), labels[test]) > 0.95
+    assert share_right(small_network(probs[train], labels[train], probs[test], 0), labels[test]) > 0.95
