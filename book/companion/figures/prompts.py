@@ -11,7 +11,9 @@ from pandas import DataFrame, Series
 
 from companion.figures.figure_3 import dots, draw_line
 from companion.figures.figures import HEAD, INK, LABELS, SMALL, SOFT, TRAINED, finish
+from companion.figures.tables import Table
 from companion.mechanism import tables
+from companion.mechanism.gate import CHANGES, CONSTANTS
 from companion.mechanism.heads_by_size import PENALTIES, TUNED_AS_QUICK
 from hmmlib.experiments.results import mean_ci
 
@@ -63,7 +65,7 @@ def reading_by_size(trials: DataFrame) -> Figure:
         axes.plot(np.exp(norms[TUNED_AS_QUICK]), tuned.mean, "*", color=look[0], markersize=15, markeredgecolor="white")
     bound = trials.fake_token_bound.mean()
     axes.axhline(bound, color=INK, linestyle="--", linewidth=1.2)
-    axes.text(0.3, bound + 0.008, "bound for fake tokens and heads, exact predictions", fontsize=SMALL)
+    axes.text(0.3, bound - 0.035, "bound on exact predictions", fontsize=SMALL)
     axes.plot([], [], "*", color=SOFT, markersize=12, label="head after usual tuning")
     axes.set(xscale="log", xlabel="size of the head's weights, ‖b‖", ylabel="test accuracy", ylim=(0.48, 1.02))
     return finish(figure, 2)
@@ -116,3 +118,29 @@ def attention_by_state(
     axes.set(xlabel="likeliest state of the text", ylabel="attention to the vector", ylim=(0, 1))
     axes.set_xticks(range(len(order)), [names[state] for state in order])
     return finish(figure, 2)
+
+
+def table_of_chains() -> Table:
+    """A row for each chain of task D, in percent, and the means in a last row."""
+    chains = tables.chains_of_task_d()
+    norms = chains.pop("its norm")
+    rows = []
+    for seed, row in chains.iterrows():
+        rows.append([str(seed), *(f"{100 * share:.0f}" for share in row), f"{norms[seed]:,.0f}"])
+    rows.append(["mean", *(f"{100 * share:.0f}" for share in chains.mean()), f"median {norms.median():,.0f}"])
+    return Table(["chain", *chains.columns, "norm of the fully fitted head"], rows)
+
+
+def table_of_changes() -> Table:
+    """A row for each change: mean accuracies with their intervals, for prompts of 20 vectors and of one."""
+    columns = {
+        "task D, 20 vectors": tables.task_d(),
+        "1 vector": tables.task_d(1),
+        "30 states, 20 vectors": tables.left_panel(30),
+        "1 vector, 30 states": tables.left_panel(30, 1),
+    }
+    changes = {name: tables.of_changes(trials) for name, trials in columns.items()}
+    rows = []
+    for change in (*CHANGES, *CONSTANTS):
+        rows.append([change, *(f"{mean_ci(table[change]):.0%}" for table in changes.values())])
+    return Table(["what is changed", *columns], rows)

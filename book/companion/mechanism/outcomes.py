@@ -231,6 +231,8 @@ def entry_36() -> list[Outcome]:
     whole = costs["its whole frozen"]
     split = costs["its split frozen"]
     more = costs[["its whole frozen", "its split frozen"]].max(axis=1) >= 0.06
+    sum_counts = (more & (whole > split)).sum()
+    split_counts = (more & (split > whole)).sum()
     reads = trials[["gate_reads.whole", "gate_reads.each vector"]].mean()
     turned = trials["gate_swaps.other label"].mean()
     constants = {name: changes[name] > bound for name in tables.CONSTANTS}
@@ -253,8 +255,8 @@ def entry_36() -> list[Outcome]:
         ),
         (
             "Freezing the sum or the split costs 6 points on 10 chains, each the more costly on 4 of these.",
-            f"{of_chains(more)}; the sum on {(more & (whole > split)).sum()}, the split on {(more & (split > whole)).sum()}",
-            more.sum() >= 10 and min((more & (whole > split)).sum(), (more & (split > whole)).sum()) >= 4,
+            f"{of_chains(more)}; the sum on {sum_counts}, the split on {split_counts}",
+            more.sum() >= 10 and min(sum_counts, split_counts) >= 4,
         ),
         (
             "A linear classifier reads the label off the attention to 20 vectors on 88%, off the sums on fewer.",
