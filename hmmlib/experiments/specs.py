@@ -51,8 +51,9 @@ Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 Text = Annotated[Line, Field(min_length=1)]
 Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(date.fromisoformat)]
-Anything = Finite | str | dict[Text, Finite | dict[Text, Finite | None] | None] | None
-"""What a measurement may give that declares no more."""
+Row = dict[Text, Finite | None]
+Anything = Finite | str | dict[Text, Finite | Row | dict[Text, Row] | None] | None
+"""What a measurement may give that declares no more: a number, a text, or numbers by name, in up to three levels."""
 
 
 def as_type(kind, extra: Literal["forbid", "allow"] = "forbid"):

@@ -224,3 +224,16 @@ def wrong_beliefs(mu: Sequence[float], scores: dict[str, Sequence[float]], names
         draw_points(axes, np.eye(3), np.asarray(mu) >= 0, 40)
         axes.set(xlim=(-0.08, 1.08), ylim=(-0.06, 0.93))
     return finish(figure, 3)
+
+
+def name_groups(axes: Axes, points: np.ndarray, groups: Sequence[int], names: Sequence[str]) -> None:
+    """Write the name of each group of points, (n, 3), beside its middle, on the side away from the triangle's centre.
+
+    `groups` has the number of each point's group, (n,), by which `names` are read.
+    """
+    points = np.asarray(points)
+    for group in np.unique(groups):
+        middle = points[np.asarray(groups) == group].mean(0) @ TRIANGLE
+        outwards = middle - TRIANGLE.mean(0)
+        at = TRIANGLE.mean(0) + 1.45 * outwards
+        axes.text(*at, names[group], weight="bold", ha="center", va="center")
