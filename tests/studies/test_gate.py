@@ -84,7 +84,7 @@ def test_after_each_freeze_weights_sum_to_one_and_those_on_the_text_keep_their_r
     whole, _, _ = prompted
     weights = whole.found.attention
     mean = weights[..., :N_PROMPT].mean(0, keepdim=True)
-    changed = gate.FREEZES[change](weights, N_PROMPT, mean)
+    changed = gate.FREEZES[change](weights, mean)
     close(changed.sum(-1), torch.ones_like(changed.sum(-1)))
     ratios = changed[..., N_PROMPT:] / weights[..., N_PROMPT:]
     close(ratios, ratios[..., :1].expand_as(ratios), 1e-4)
@@ -98,15 +98,15 @@ def test_each_freeze_fixes_what_it_names_and_nothing_else(prompted):
     mass = on_prompt.sum(-1)
     split = on_prompt / mass[..., None]
 
-    whole_frozen = gate.mass_frozen(weights, N_PROMPT, mean)[..., :N_PROMPT]
+    whole_frozen = gate.mass_frozen(weights, mean)[..., :N_PROMPT]
     assert spread(whole_frozen.sum(-1)) < 1e-5
     close(whole_frozen / whole_frozen.sum(-1, keepdim=True), split)
 
-    split_frozen = gate.split_frozen(weights, N_PROMPT, mean)[..., :N_PROMPT]
+    split_frozen = gate.split_frozen(weights, mean)[..., :N_PROMPT]
     assert spread(split_frozen / split_frozen.sum(-1, keepdim=True)) < 1e-5
     close(split_frozen.sum(-1), mass)
 
-    assert spread(gate.frozen(weights, N_PROMPT, mean)[..., :N_PROMPT]) < 1e-5
+    assert spread(gate.frozen(weights, mean)[..., :N_PROMPT]) < 1e-5
     assert spread(on_prompt) > 0.01, "the attention does not follow the text, so freezing would change nothing"
 
 
@@ -115,7 +115,7 @@ def test_only_both_changes_together_make_the_prompts_part_the_same_for_every_tex
     weights = whole.found.attention
     values = whole.found.values
     mean = weights[..., :N_PROMPT].mean(0, keepdim=True)
-    frozen = gate.frozen(weights, N_PROMPT, mean)
+    frozen = gate.frozen(weights, mean)
     fixed = gate.at_their_mean(values, N_PROMPT)
     assert spread(added_by_the_prompt(whole, frozen, fixed)) < 1e-5
     assert spread(added_by_the_prompt(whole, frozen, values)) > 1e-3

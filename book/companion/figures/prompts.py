@@ -13,7 +13,8 @@ from companion.figures.figure_3 import dots, draw_line
 from companion.figures.figures import HEAD, INK, LABELS, SMALL, SOFT, TRAINED, finish
 from companion.figures.tables import Table
 from companion.mechanism import tables
-from companion.mechanism.gate import CHANGES, CONSTANTS
+from companion.mechanism.constants import CONSTANTS
+from companion.mechanism.gate import CHANGES
 from companion.mechanism.heads_by_size import PENALTIES, TUNED_AS_QUICK
 from hmmlib.experiments.results import mean_ci
 

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from companion import look_alikes
-from companion.mechanism import gate, heads_by_size, rare_steps
+from companion.mechanism import constants, controls, gate, heads_by_size, rare_steps
 from hmmlib import results
 from hmmlib.experiments.specs import TrialSpec
 from hmmlib.experiments.store import BEYOND, REFITS
@@ -25,9 +25,12 @@ from hmmlib.experiments.sweeps import run_missing
 
 SIZES = (30, 25, 15, 10, 8, 4)
 """The numbers of states of the left panel, the largest first."""
+THEOREM = ["rare_steps", "chosen_prompts"]
 HEADS = ["heads_by_size"]
 CHANGES = ["prompt_changes", "constant_vectors"]
-MEASURED_BY = (gate, heads_by_size, rare_steps)
+CONTROLS = ["readable_with_noise", "tuned_constants"]
+"""Names of measurements, by what is asked."""
+MEASURED_BY = (constants, controls, gate, heads_by_size, rare_steps)
 """The modules whose measurements these are; importing them makes the measurements known."""
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 Seeds = Annotated[int, typer.Option(min=1, help="how many seeds of each size, from 0")]
@@ -48,14 +51,16 @@ def chains_of_task_d() -> list[int]:
 @app.command()
 def theorem(trials: Seeds = 20, store: Where = None) -> None:
     """Measure how far the prompt of Theorem 3.6 for the chain without rare steps goes on the true chain."""
-    run_missing(left_panel((15, 25, 30), trials), store or REFITS, also=["rare_steps"])
+    run_missing(left_panel((15, 25, 30), trials), store or REFITS, also=THEOREM)
 
 
 @app.command()
 def task_d(store: Where = None, first: int = 0, chains: int = 20) -> None:
     """Measure heads by size and changed prompts on the chains of task D, from the FIRST of them in order."""
     for seed in chains_of_task_d()[first : first + chains]:
-        run_missing(look_alikes.specs_of_d(seed), store or BEYOND, also=HEADS + CHANGES, parts=look_alikes.PARTS)
+        one_vector, many_vectors = look_alikes.specs_of_d(seed)
+        run_missing([one_vector], store or BEYOND, also=HEADS + CHANGES, parts=look_alikes.PARTS)
+        run_missing([many_vectors], store or BEYOND, also=HEADS + CHANGES + CONTROLS, parts=look_alikes.PARTS)
 
 
 @app.command(name="left-panel")

@@ -9,8 +9,7 @@ is fitted anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +46,10 @@ class AtTheMask:
     values: Tensor
     query: Tensor
     length: int
+
+    def of(self, texts: Tensor) -> AtTheMask:
+        """The same for some texts, by their indices, (k,)."""
+        return AtTheMask(self.residual[texts], self.keys[texts], self.values[texts], self.query[texts], self.length)
 
     @property
     def attention(self) -> Tensor:
@@ -127,34 +130,39 @@ def with_prompt_weights(weights: Tensor, on_prompt: Tensor) -> Tensor:
     return torch.cat([on_prompt.expand(len(weights), -1, -1), on_text], -1)
 
 
-def frozen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+def frozen(weights: Tensor, mean: Tensor) -> Tensor:
     """Attend to each prompt vector as much as is the mean over texts."""
     return with_prompt_weights(weights, mean)
 
 
-def mass_frozen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+def mass_frozen(weights: Tensor, mean: Tensor) -> Tensor:
     """Attend to the prompt as a whole as much as is the mean over texts; its vectors share that as the text decides."""
-    on_prompt = weights[..., :length]
+    on_prompt = weights[..., : mean.shape[-1]]
     mass = on_prompt.sum(-1, keepdim=True)
     return with_prompt_weights(weights, on_prompt / mass * mean.sum(-1, keepdim=True))
 
 
-def split_frozen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+def split_frozen(weights: Tensor, mean: Tensor) -> Tensor:
     """Attend to the prompt as a whole as the text decides; its vectors share that as in the mean over texts."""
-    mass = weights[..., :length].sum(-1, keepdim=True)
+    mass = weights[..., : mean.shape[-1]].sum(-1, keepdim=True)
     return with_prompt_weights(weights, mean / mean.sum(-1, keepdim=True) * mass)
 
 
-def unseen(weights: Tensor, length: int, mean: Tensor) -> Tensor:
+def unseen(weights: Tensor, mean: Tensor) -> Tensor:
     """Attend to the text alone."""
     return with_prompt_weights(weights, torch.zeros_like(mean))
 
 
+FROZEN = "attention to the prompt frozen"
+FIXED = "values at their mean"
+KEYS = "keys at their mean"
+BOTH = "attention frozen, values at their mean"
+UNSEEN = "prompt hidden from the mask, last layer"
 FREEZES = {
-    "attention to the prompt frozen": frozen,
+    FROZEN: frozen,
     "its whole frozen": mass_frozen,
     "its split frozen": split_frozen,
-    "prompt hidden from the mask, last layer": unseen,
+    UNSEEN: unseen,
 }
 HIDDEN = {
     "prompt hidden from the text": dict(text_sees=False),
@@ -166,12 +174,10 @@ CHANGES = (
     "none",
     *HIDDEN,
     *FREEZES,
-    "values at their mean",
-    "keys at their mean",
-    "attention frozen, values at their mean",
+    FIXED,
+    KEYS,
+    BOTH,
 )
-CONSTANTS = ("constant in the mask's embedding", "constant behind the last attention")
-"""Vectors that are tuned with a head in place of a prompt, the same for every text."""
 
 
 def at_their_mean(vectors: Tensor, length: int) -> Tensor:
@@ -205,21 +211,27 @@ class PromptedNetwork:
 
     def changed(self, change: str) -> Tensor:
         """The distribution at the mask, (n, X), with one of CHANGES."""
-        found = self.at_the_mask(**HIDDEN[change]) if change in HIDDEN else self.found
-        values = found.values
+        if change in HIDDEN:
+            found = self.at_the_mask(**HIDDEN[change])
+            return predict(self.network, found, found.attention, found.values)
+        return predict(self.network, self.found, *self.weights_and_values(change))
+
+    def weights_and_values(self, change: str) -> tuple[Tensor, Tensor]:
+        """The attention weights, (n, heads, L), and the values, (n, heads, L, d), of the last layer after a change."""
+        found = self.found
         weights = found.attention
         mean = weights[..., : found.length].mean(0, keepdim=True)
+        fixed = at_their_mean(found.values, found.length)
         if change in FREEZES:
-            weights = FREEZES[change](weights, found.length, mean)
-        if change in ("values at their mean", "attention frozen, values at their mean"):
-            values = at_their_mean(values, found.length)
-        if change == "attention frozen, values at their mean":
-            weights = frozen(weights, found.length, mean)
-        if change == "keys at their mean":
+            return FREEZES[change](weights, mean), found.values
+        if change == FIXED:
+            return weights, fixed
+        if change == BOTH:
+            return frozen(weights, mean), fixed
+        if change == KEYS:
             keys = at_their_mean(found.keys, found.length)
-            scores = torch.einsum("nhd,nhld->nhl", found.query, keys)
-            weights = (scores / found.query.shape[-1] ** 0.5).softmax(-1)
-        return predict(self.network, found, weights, values)
+            return replace(found, keys=keys).attention, found.values
+        return weights, found.values
 
     def between(self, attention: float, values: float) -> Tensor:
         """The distribution at the mask, (n, X), where attention and values are between their mean and as tuned.
@@ -241,17 +253,17 @@ class PromptedNetwork:
         return predict(self.network, self.found, with_prompt_weights(weights, on_prompt), self.found.values)
 
 
-def donors_of(labels: Tensor, alike: bool, seed: int) -> Tensor:
-    """For each text the index of another, at random, whose label is the same or the other one, (n,)."""
+def donors_of(labels: Tensor, alike: bool, seed: int) -> Tensor | None:
+    """For each text the index of a random one with the same label or the other one, (n,); None where there is none."""
     generator = as_generator(seed)
     donors = torch.empty(len(labels), dtype=torch.int64)
     for label in (False, True):
         receiving = (labels == label).nonzero().flatten()
         giving = (labels == (label == alike)).nonzero().flatten()
-        if len(giving):
+        if len(receiving) and not len(giving):
+            return None
+        if len(receiving):
             donors[receiving] = giving[torch.randint(len(giving), (len(receiving),), generator=generator)]
-        else:
-            donors[receiving] = receiving
     return donors
 
 
@@ -282,7 +294,7 @@ REFITTED = as_type(dict.fromkeys(("tuned", "fitted", "fully fitted"), Share))
     vanilla=True,
     prompts=True,
     prompt_changes=dict.fromkeys(CHANGES, REFITTED),
-    gate_swaps=dict.fromkeys(("same label", "other label"), Share),
+    gate_swaps=dict.fromkeys(("same label", "other label"), Share | None),
     gate_reads=dict.fromkeys(("whole", "each vector"), Share),
     gate_by_state=dict[str, dict[str, Amount | None]],
 )
@@ -308,9 +320,11 @@ def prompt_changes(
         own = tuned.head.label(test.changed("none"))
         swaps = {}
         for name, alike in (("same label", True), ("other label", False)):
+            swaps[name] = None
             donors = donors_of(own, alike, seeds["evaluation"])
-            given = tuned.head.label(test.with_attention_of(donors))
-            swaps[name] = share_right(given, own[donors])
+            if donors is not None:
+                given = tuned.head.label(test.with_attention_of(donors))
+                swaps[name] = share_right(given, own[donors])
     on_prompt = whole.found.attention[..., : whole.found.length].double()
     mass = on_prompt.sum(-1)
     return dict(
@@ -343,48 +357,3 @@ def mean_by_state(mass: Tensor, likeliest: Tensor, n_states: int) -> dict[str, d
             means[f"state {state}"] = of_state.mean().item() if len(of_state) else None
         table[f"head {head + 1}"] = means
     return table
-
-
-@Measurement(
-    on_request=True, phase="gate", vanilla=True, prompts=True, constant_vectors=dict.fromkeys(CONSTANTS, REFITTED)
-)
-def constant_vectors(
-    spec: TrialSpec, model: HMM, task: Task, network: nn.Module, seeds: Seeds, before_step: Callable
-) -> dict:
-    """Test accuracies with one vector that is added at the mask, tuned with a head and without any prompt.
-
-    It is added to the mask's word embedding, or to what the last layer's attention gives.
-    """
-    reader = as_reader(network)
-    masked_model = bert.as_network(reader.module).eval()
-    with torch.no_grad():
-        embeddings = reader.embed(task.tokens).vectors
-        hidden = before_the_last_layer(masked_model, embeddings, 0)
-        found = layer_at(masked_model.bert.encoder.layer[-1], hidden, 0)
-        weights = found.attention
-
-    def in_embedding(batch: Tensor, vector: Tensor) -> Tensor:
-        vectors = embeddings[batch]
-        first = vectors[:, :1] + vector
-        places = torch.zeros(len(batch), 1, dtype=torch.int64)
-        return bert.logits_at(masked_model, torch.cat([first, vectors[:, 1:]], 1), places).squeeze(1).softmax(-1)
-
-    def behind_attention(batch: Tensor, vector: Tensor) -> Tensor:
-        part = AtTheMask(found.residual[batch], found.keys[batch], found.values[batch], found.query[batch], 0)
-        return predict(masked_model, part, weights[batch], part.values, vector)
-
-    table = {}
-    train = torch.arange(task.sizes[0])
-    for name, probs in zip(CONSTANTS, (in_embedding, behind_attention), strict=True):
-        vector = nn.Parameter(tuning.initial_prompt(network, 1, seeds["tuning"])[0])
-        zeros = torch.zeros(reader.n_tokens)
-        with tuning.frozen(reader.module):
-            tuning.fit_head(
-                partial(probs, vector=vector), zeros, train, task.train.labels, spec.tuning(), seeds["tuning"],
-                [vector], before_step,
-            )  # fmt: skip
-        with torch.no_grad():
-            blocks = torch.arange(len(task.tokens)).split(512)
-            everywhere = torch.cat([probs(block, vector) for block in blocks])
-        table[name] = refitted(task, everywhere, spec.tuning(), seeds["tuning"], model.n_tokens)
-    return dict(constant_vectors=table)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pandas import DataFrame, Series
 
 from companion.mechanism import tables
+from companion.mechanism.constants import CONSTANTS
+from companion.mechanism.gate import BOTH, FIXED, FROZEN, UNSEEN
 from companion.mechanism.heads_by_size import TUNED_AS_QUICK
 from hmmlib import results
 from hmmlib.experiments.results import Interval, mean_ci
@@ -15,10 +17,6 @@ from hmmlib.experiments.store import BEYOND
 
 Outcome = tuple[str, str, bool]
 ALONE, PROMPTED = "without the prompt", "with the prompt"
-FROZEN = "attention to the prompt frozen"
-FIXED = "values at their mean"
-BOTH = "attention frozen, values at their mean"
-UNSEEN = "prompt hidden from the mask, last layer"
 
 
 def points(differences: Series) -> Interval:
@@ -235,7 +233,7 @@ def entry_36() -> list[Outcome]:
     split_counts = (more & (split > whole)).sum()
     reads = trials[["gate_reads.whole", "gate_reads.each vector"]].mean()
     turned = trials["gate_swaps.other label"].mean()
-    constants = {name: changes[name] > bound for name in tables.CONSTANTS}
+    constants = {name: changes[name] > bound for name in CONSTANTS}
     in_embedding, behind = constants.values()
     return [
         (

@@ -8,6 +8,7 @@ Here this prompt is put before the texts of the true chain, and a head is fitted
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from hmmlib.experiments.measurements import Measurement, Seeds, Split, built_if_
 from hmmlib.experiments.specs import Share, Size, TrialSpec
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import essential_states
+from hmmlib.theory.heads import LinearHead
 from hmmlib.theory.theorems import theorem_3_6
 from hmmlib.training.tuning import probs_behind_prompt, tune_exact_prompt
 from hmmlib.validation import as_generator
@@ -35,6 +37,22 @@ def without_rare_steps(model: HMM, threshold: float) -> HMM:
     """The chain with steps of a probability below `threshold` taken as zero."""
     steps = torch.where(model.transition < threshold, 0, model.transition)
     return HMM(steps / steps.sum(0), model.emission, model.initial, columns=True)
+
+
+class Built(NamedTuple):
+    """The prompt, (S,), and the head of Theorem 3.6, and the set of states that it is for."""
+
+    prompt: Tensor
+    head: LinearHead
+    essential: list[int]
+
+
+def theorem_prompt(model: HMM, mu: Tensor, threshold: float) -> Built | None:
+    """What Theorem 3.6 gives for the chain without rare steps; None where it gives no prompt."""
+    sparse = without_rare_steps(model, threshold)
+    essential = essential_states(sparse, mu)
+    built = built_if_certain(theorem_3_6, sparse, mu, essential)[0] if essential else None
+    return None if built is None else Built(*built, list(essential))
 
 
 def fitted_accuracy(model: HMM, task: Task, beliefs: Split, prompt: Tensor) -> float:
@@ -73,12 +91,10 @@ def rare_steps(
     for name, threshold in THRESHOLDS.items():
         before_step()
         table[name] = dict.fromkeys((*WITH_A_SET, "states in the set"))
-        sparse = without_rare_steps(origin, threshold)
-        essential = essential_states(sparse, task.mu)
-        built = built_if_certain(theorem_3_6, sparse, task.mu, essential)[0] if essential else None
+        built = theorem_prompt(origin, task.mu, threshold)
         if built is None:
             continue
-        prompt, theorem_head = built
+        prompt = built.prompt
         accuracies = []
         for _ in range(RANDOM_PROMPTS):
             others = torch.zeros_like(prompt)
@@ -86,10 +102,10 @@ def rare_steps(
             accuracies.append(fitted_accuracy(origin, task, beliefs, others))
         table[name] = {
             "theorem's prompt and head": share_right(
-                theorem_head.label(probs_behind_prompt(origin, beliefs[2], prompt)), truth
+                built.head.label(probs_behind_prompt(origin, beliefs[2], prompt)), truth
             ),
             "theorem's prompt, fitted head": fitted_accuracy(origin, task, beliefs, prompt),
             "random prompts, fitted heads": sum(accuracies) / len(accuracies),
-            "states in the set": len(essential),
+            "states in the set": len(built.essential),
         }
     return dict(rare_steps=table)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pandas import DataFrame
 
 from companion.look_alikes import TASK_D
-from companion.mechanism.gate import CHANGES, CONSTANTS
+from companion.mechanism.constants import CONSTANTS
+from companion.mechanism.gate import CHANGES
 from companion.mechanism.heads_by_size import HEADS, PENALTIES
 from companion.mechanism.rare_steps import ALWAYS, WITH_A_SET
 from hmmlib import results
