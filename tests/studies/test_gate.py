@@ -1,5 +1,6 @@
 """Changes to what a tuned prompt does at the mask: each does what it says, and what it leaves alone stays."""
 
+import numpy as np
 import pytest
 import torch
 from companion.least_loss import least_loss_head
@@ -7,6 +8,7 @@ from companion.mechanism import gate
 from companion.mechanism.heads_by_size import share_right
 from tiny_networks import inputs, lively
 
+from hmmlib.experiments.labels import Task
 from hmmlib.training import bert, tuning
 from hmmlib.validation import MASK
 
@@ -54,15 +56,45 @@ def test_the_attention_is_what_transformers_gives(prompted):
     close(whole.found.attention, given[:, :, whole.place])
 
 
-@pytest.mark.parametrize(
-    ("sees", "layer"), [(dict(text_sees=False, mask_sees=False), 1), (dict(text_sees=True, mask_sees=True), None)]
-)
-def test_hiding_the_prompt_in_the_first_layer_is_a_cut_of_that_layer(prompted, sees, layer):
+def test_hiding_the_prompt_from_text_and_mask_in_the_first_layer_is_a_cut_of_that_layer(prompted):
     whole, tokens, prompt = prompted
-    cut = [] if layer is None else [layer]
-    states = tuning.all_hidden_at_mask(whole.network, tokens, prompt, cut)[1]
-    found = whole.at_the_mask(**sees)
-    close(found.residual, states)
+    states = tuning.all_hidden_at_mask(whole.network, tokens, prompt, [1])[1]
+    close(whole.at_the_mask(text_sees=False, mask_sees=False).residual, states)
+
+
+MASK_AT, TEXT_FROM = N_PROMPT, N_PROMPT + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "positions"),
+    [
+        ("prompt hidden from the text", slice(TEXT_FROM, None)),
+        ("prompt hidden from the mask, first layer", slice(MASK_AT, TEXT_FROM)),
+        ("text hidden from the prompt", slice(0, N_PROMPT)),
+    ],
+)
+def test_hiding_changes_the_values_of_those_from_whom_something_is_hidden_and_of_nobody_else(
+    prompted, change, positions
+):
+    whole, _, _ = prompted
+    hidden = whole.at_the_mask(**gate.HIDDEN[change])
+    moved = (hidden.values - whole.found.values).abs().amax((0, 1, 3)) > 1e-4
+    expected = torch.zeros_like(moved)
+    expected[positions] = True
+    assert moved.tolist() == expected.tolist()
+    close(whole.changed(change), gate.predict(whole.network, hidden, hidden.attention, hidden.values))
+
+
+def test_with_keys_at_their_mean_the_scores_of_the_prompt_are_the_mean_keys_times_the_query(prompted):
+    whole, _, _ = prompted
+    weights, values = whole.weights_and_values("keys at their mean")
+    mean = whole.found.keys[:, :, :N_PROMPT].mean(0)
+    scores = torch.einsum("nhd,hpd->nhp", whole.found.query, mean) / whole.found.query.shape[-1] ** 0.5
+    close((weights[..., :N_PROMPT] / weights[..., MASK_AT : MASK_AT + 1]).log(),
+          scores - (whole.found.query * whole.found.keys[:, :, MASK_AT]).sum(-1, keepdim=True)
+          / whole.found.query.shape[-1] ** 0.5, 1e-3)  # fmt: skip
+    assert (weights - whole.found.attention).abs().max() > 1e-3
+    close(values, whole.found.values)
 
 
 def test_hiding_the_prompt_from_the_mask_in_the_last_layer_is_a_cut_there(prompted):
@@ -144,15 +176,56 @@ def test_donors_have_the_same_label_or_the_other(alike):
     assert ((labels[donors] == labels) == alike).all()
 
 
+def test_there_is_no_donor_with_another_label_where_all_labels_agree():
+    assert gate.donors_of(torch.tensor([True, True]), alike=False, seed=0) is None
+
+
+def small_task(labels):
+    """A task of these labels, three quarters of them for training, whose texts do not matter."""
+    n = len(labels)
+    tokens = torch.zeros(n, 2, dtype=torch.int64)
+    mu = torch.zeros(2, dtype=torch.float64)
+    return Task(tokens, labels, mu, 0, (n // 2, n // 4, n // 4), torch.zeros(n, 2, dtype=torch.float64))
+
+
+def test_a_label_is_read_off_the_attention_that_carries_it_and_not_off_any_other():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.rand(800, generator=generator) < 0.5
+    noise = torch.randn(800, 2, generator=generator, dtype=torch.float64)
+    carrying = noise + 3 * torch.stack([labels, torch.zeros(800)], 1)
+    assert gate.read_off(small_task(labels), carrying) > 0.85
+    assert gate.read_off(small_task(labels), noise) < 0.6
+
+
+def test_refitted_heads_read_a_planted_label_by_the_size_that_it_needs():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.rand(800, generator=generator) < 0.5
+    sign = torch.where(labels, 1.0, -1.0)[:, None]
+    even = torch.full((800, 3), 1 / 3) + 0.01 * torch.randn(800, 1, generator=generator) * torch.tensor([1.0, 0, -1])
+    direction = torch.tensor([1.0, -2, 1])
+    plan = tuning.Tuning()
+    clear = gate.refitted(small_task(labels), even + 0.05 * sign * direction, plan, 0, 3)
+    faint = gate.refitted(small_task(labels), even + 0.0005 * sign * direction, plan, 0, 3)
+    assert clear["fitted"] == clear["fully fitted"] == 1
+    assert faint["fully fitted"] == 1
+    assert faint["fitted"] < 0.7
+
+
+def test_the_mean_attention_of_each_state_is_over_its_own_texts():
+    mass = torch.tensor([[0.1, 0.5], [0.3, 0.7], [0.9, 0.2]])
+    means = gate.mean_by_state(mass, torch.tensor([0, 0, 2]), 3)
+    assert means["head 1"] == pytest.approx({"state 0": 0.2, "state 1": None, "state 2": 0.9})
+    assert means["head 2"] == pytest.approx({"state 0": 0.6, "state 1": None, "state 2": 0.2})
+
+
 def look_alikes(seed, n=500):
     """Beliefs about six states in three pairs of look-alikes, (n, 6), W, (4, 6), and weights μ, (6,)."""
     generator = torch.Generator().manual_seed(seed)
-    beliefs = torch.distributions.Dirichlet(torch.full((6,), 0.3, dtype=torch.float64))
-    torch.manual_seed(seed)
+    beliefs = torch.as_tensor(np.random.default_rng(seed).dirichlet(np.full(6, 0.3), n))
     columns = torch.rand(3, 3, generator=generator, dtype=torch.float64)
     emission = torch.cat([columns / columns.sum(0), torch.zeros(1, 3)])[:, [0, 0, 1, 1, 2, 2]]
     size = torch.rand(3, generator=generator, dtype=torch.float64).repeat_interleave(2)
-    return beliefs.sample((n,)), emission, size * torch.tensor([1.0, -1, 1, -1, 1, -1], dtype=torch.float64)
+    return beliefs, emission, size * torch.tensor([1.0, -1, 1, -1, 1, -1], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("seed", range(5))

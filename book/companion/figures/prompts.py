@@ -30,13 +30,14 @@ CHANGED = {
 
 
 def theorem_against_tuned(by_size: dict[int, DataFrame]) -> Figure:
-    """Accuracy on the exact model at each size: a head alone, behind random prompts, the theorem's and the tuned one.
+    """Accuracy on the exact model at each size: a head alone, and heads behind random, theorem's and tuned prompts.
 
     `by_size` has tables as `tables.theorem` gives them.
     """
     names = {
         "head alone": "fitted head alone",
         "random prompts": "random prompts, fitted heads",
+        "best of 30 random": "best random prompt, fitted head",
         "prompt of Theorem 3.6": "theorem's prompt, fitted head",
         "tuned prompt and head": "tuned prompt, tuned head",
     }

@@ -84,6 +84,7 @@ def tune_vector(constant: Constant, task: Task, plan: tuning.Tuning, seed: int, 
         return torch.cat([constant.probs(block, vector) for block in blocks])
 
 
+@torch.no_grad()
 def without_prompt(network: nn.Module, task: Task) -> dict[str, Constant]:
     """CONSTANTS for a network on the texts of a task, without a prompt."""
     width = network.config.hidden_size
@@ -105,8 +106,7 @@ def constant_vectors(
     masked_model = bert.as_network(network)
     table = {}
     with tuning.frozen(masked_model):
-        with torch.no_grad():
-            constants = without_prompt(masked_model, task)
+        constants = without_prompt(masked_model, task)
         for name, constant in constants.items():
             probs = tune_vector(constant, task, spec.tuning(), seeds["tuning"], before_step)
             table[name] = refitted(task, probs, spec.tuning(), seeds["tuning"], model.n_tokens)
@@ -133,8 +133,8 @@ def tuned_constants(
     masked_model = bert.as_network(network)
     table = {}
     with tuning.frozen(masked_model):
+        constants = without_prompt(masked_model, task)
         with torch.no_grad():
-            constants = without_prompt(masked_model, task)
             prompted = PromptedNetwork(masked_model, task.tokens, tuned.prompt)
             frozen_prompt = behind_attention(prompted, BOTH)
         constants[BEHIND_FROZEN] = replace(constants[BEHIND], probs=frozen_prompt)

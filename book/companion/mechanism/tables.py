@@ -8,7 +8,8 @@ from __future__ import annotations
 from pandas import DataFrame
 
 from companion.look_alikes import TASK_D
-from companion.mechanism.constants import CONSTANTS
+from companion.mechanism import controls
+from companion.mechanism.constants import BEHIND_FROZEN, CONSTANTS
 from companion.mechanism.gate import CHANGES
 from companion.mechanism.heads_by_size import HEADS, PENALTIES
 from companion.mechanism.rare_steps import ALWAYS, WITH_A_SET
@@ -38,9 +39,8 @@ def left_panel(n_states: int, vectors: int = 20) -> DataFrame:
     """The stored trials of one size of the left panel of Figure 3, by seed."""
     stored = results("quick", REFITS if vectors == 20 else BEYOND)
     trials = stored[(stored.n_states == n_states) & (stored.steps == STEPS) & (stored.n_memory == 1)]
-    trials = trials[(trials.prompt_length == vectors) & (trials.seed < 20) & (trials.own == "")]
-    if "heads_by_size.exact.none.norm" in trials and vectors != 20:
-        trials = trials[trials["heads_by_size.exact.none.norm"].notna()]
+    changes = "" if vectors == 20 else f"prompt_length={vectors}"
+    trials = trials[(trials.changes == changes) & (trials.seed < 20)]
     return trials.set_index("seed").sort_index()
 
 
@@ -49,6 +49,7 @@ def theorem(n_states: int, threshold: str = "0.001") -> DataFrame:
     trials = left_panel(n_states)
     names = {f"rare_steps.{threshold}.{name}": name for name in WITH_A_SET}
     names |= {f"rare_steps.{name}": name for name in ALWAYS}
+    names[f"chosen_prompts.{threshold}"] = "best random prompt, fitted head"
     table = trials[[*names]].rename(columns=names)
     table["more frequent label"] = trials.majority_rate
     return table[table["theorem's prompt, fitted head"].notna()]
@@ -72,6 +73,29 @@ def of_changes(trials: DataFrame, head: str = "fitted") -> DataFrame:
     names = {f"prompt_changes.{change}.{head}": change for change in CHANGES}
     names |= {f"constant_vectors.{name}.{head}": name for name in CONSTANTS}
     return trials[[*names]].rename(columns=names)
+
+
+def with_noise(trials: DataFrame, reading: str, noise: str) -> DataFrame:
+    """The accuracy of each of three heads on predictions to which noise is added, for each trial."""
+    names = {f"readable_with_noise.{reading}.{head}.{noise}": head for head in controls.HEADS}
+    return trials[[*names]].rename(columns=names)
+
+
+def longer_constants(trials: DataFrame) -> DataFrame:
+    """Accuracies with vectors that are tuned for longer: the better one without a prompt, and behind the frozen one."""
+    accuracies = {}
+    validation = {}
+    for place in (*CONSTANTS, BEHIND_FROZEN):
+        accuracies[place] = trials[f"tuned_constants.{place}.accuracy"]
+        validation[place] = trials[f"tuned_constants.{place}.validation"]
+    in_embedding, behind = CONSTANTS
+    better = validation[in_embedding] >= validation[behind]
+    return DataFrame(
+        {
+            "without a prompt": accuracies[in_embedding].where(better, accuracies[behind]),
+            "behind the frozen prompt": accuracies[BEHIND_FROZEN],
+        }
+    )
 
 
 def chains_of_task_d() -> DataFrame:

@@ -20,6 +20,19 @@
     };
   }
 
+  /** The name of each state in the middle of the texts of which it is the likeliest; names that meet are written together. */
+  function letters(places, likeliest, names) {
+    const middles = [];
+    names.forEach((name, state) => {
+      const group = places.filter((_, i) => likeliest[i] === state);
+      const [x, y] = [0, 1].map((k) => sum(group.map((at) => at[k])) / group.length);
+      const near = middles.find((other) => Math.hypot(other.x - x, other.y - y) < 16);
+      if (near) near.name += `, ${name}`;
+      else if (group.length) middles.push({ x, y, name });
+    });
+    return middles.map(({ x, y, name }) => text(x + 14, y - 9, name, "strong", "start")).join("");
+  }
+
   const DIRECTIONS = 180;
 
   /** A head that labels as many points right as any line in one of DIRECTIONS directions does, and how many these are. */
@@ -71,17 +84,11 @@
       const beside = spread();
       shape.controls.style.opacity = weighed ? "" : "0.4";
       const how = weighed ? `factors ${chosen.map((one) => fixed(one)).join(", ")}` : "the tuned prompt";
-      const places = [];
-      names.forEach((name, h) => {
-        const group = points.filter((p, i) => sum(p) && likeliest[i] === h).map(place);
-        const [x, y] = [0, 1].map((k) => sum(group.map((at) => at[k])) / group.length);
-        const near = places.find((other) => Math.hypot(other.x - x, other.y - y) < 16);
-        if (near) near.name += `, ${name}`;
-        else if (group.length) places.push({ x, y, name });
-      });
-      const letters = places.map(({ x, y, name }) => text(x + 14, y - 9, name, "strong", "start"));
+      const occurs = points.map((p) => sum(p) > 0);
+      const places = points.filter((_, i) => occurs[i]).map(place);
+      const words = letters(places, likeliest.filter((_, i) => occurs[i]), names);
       shape.draw(triangle(`Triangle of predictions at the gap, with ${how}.`, place, corners,
-        drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join("") + letters.join(""), head));
+        drawn.map(([p, label, wrong]) => input(beside(place(p)), label, wrong)).join("") + words, head));
       const share = `${right} of ${points.length}`;
       shape.count({ "texts that the best head gets right": share });
       shape.say(`With ${weighed ? "these factors" : "the tuned prompt"} the best head is right on ${share} texts, ` +
@@ -90,6 +97,6 @@
     update();
   }
 
-  space.fake_token = { mixture, best, compute, start };
+  space.fake_token = { mixture, best, letters, compute, start };
   if (typeof module !== "undefined") module.exports = space;
 })((globalThis.hmmMoving = globalThis.hmmMoving || {}));

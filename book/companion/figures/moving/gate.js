@@ -1,22 +1,12 @@
 // A tuned prompt whose part at the mask follows the text, or is the same for every text: two sliders, one triangle.
 (function (space) {
   "use strict";
-  const { sum, dot, fixed, plane, input, triangle, text, slider, button, frame } = space.kit;
+  const { sum, dot, fixed, plane, input, triangle, slider, button, frame } = space.kit;
 
   /** The points at the chosen levels, and the line that labels most of them right. */
   function compute({ frames, labels }, attention, values) {
-    const points = frames[attention][values];
+    const points = frames[attention][values].map((p) => p.map((share) => share / sum(p)));
     return { points, ...space.fake_token.best(points, labels) };
-  }
-
-  /** The middle of each group of texts with one likeliest state, with the state's name. */
-  function letters(places, likeliest, names) {
-    return names.flatMap((name, state) => {
-      const group = places.filter((_, i) => likeliest[i] === state);
-      if (!group.length) return [];
-      const [x, y] = [0, 1].map((k) => sum(group.map((at) => at[k])) / group.length);
-      return [text(x + 12, y - 8, name, "strong", "start")];
-    });
   }
 
   function start(root, data) {
@@ -24,16 +14,19 @@
     const most = frames.length - 1;
     const shape = frame(root, {
       title: "Open and shut the gate",
-      todo: "Let the attention to the prompt be the same for every text, or its values. When does the best line lose texts? A letter marks the texts in which its state is likeliest.",
+      todo: "Let the attention to the prompt be the same for every text, or its values. When does the best line " +
+        "lose texts? A letter marks the texts in which its state is likeliest.",
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
-    const shown = (level) => (level === 0 ? "not at all" : level === most ? "as tuned" : `${fixed((100 * level) / most, 0)}%`);
+    const percent = (level) => `${fixed((100 * level) / most, 0)}%`;
+    const shown = (level) => (level === 0 ? "not at all" : level === most ? "as tuned" : percent(level));
     const range = { min: 0, max: most, step: 1, value: most, shown };
     const attention = slider(shape.controls, { label: "attention follows the text", ...range }, update);
     const values = slider(shape.controls, { label: "values follow the text", ...range }, update);
     const put = (first, second) => { attention.set(first); values.set(second); update(); };
     button(shape.buttons, "Same attention", () => put(0, most));
     button(shape.buttons, "Same values", () => put(most, 0));
+    button(shape.buttons, "Both the same", () => put(0, 0));
     button(shape.buttons, "Reset", () => put(most, most));
     const place = plane([0, 1, 2].map((k) => [0, 1, 2].map((i) => Number(i === k))));
 
@@ -43,7 +36,7 @@
       const marks = points.map((p, i) => input(places[i], labels[i], dot(head, p) >= 0 !== labels[i]));
       const state = `attention follows the text: ${shown(attention.value())}; values: ${shown(values.value())}`;
       shape.draw(triangle(`Triangle of predictions at the gap. ${state}.`, place, corners,
-        marks.join("") + letters(places, likeliest, names).join(""), head));
+        marks.join("") + space.fake_token.letters(places, likeliest, names), head));
       const share = `${right} of ${points.length}`;
       shape.count({ "texts that the best head gets right": share });
       shape.say(`Here the best head is right on ${share} texts.`);
