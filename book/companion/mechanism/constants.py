@@ -22,6 +22,7 @@ from hmmlib.experiments.specs import Amount, Share, TrialSpec, as_type
 from hmmlib.models.hmm import HMM
 from hmmlib.training import bert, tuning
 from hmmlib.training.adapters import Tuned
+from hmmlib.training.readers import as_reader
 
 EMBEDDING = "constant in the mask's embedding"
 BEHIND = "constant behind the last attention"
@@ -103,7 +104,7 @@ def constant_vectors(
     spec: TrialSpec, model: HMM, task: Task, network: nn.Module, seeds: Seeds, before_step: Callable
 ) -> dict:
     """Test accuracies with a constant vector that is tuned like a prompt, without any prompt."""
-    masked_model = bert.as_network(network)
+    masked_model = bert.as_network(as_reader(network).module).eval()
     table = {}
     with tuning.frozen(masked_model):
         constants = without_prompt(masked_model, task)
@@ -130,7 +131,7 @@ def tuned_constants(
 
     Behind the frozen prompt, its attention and values are the same for every text.
     """
-    masked_model = bert.as_network(network)
+    masked_model = bert.as_network(as_reader(network).module).eval()
     table = {}
     with tuning.frozen(masked_model):
         constants = without_prompt(masked_model, task)
