@@ -9,11 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 from companion.mechanism import outcomes
+from companion.mechanism.constants import CONSTANTS
+from companion.mechanism.controls import HEADS
+from companion.mechanism.gate import BOTH, FIXED, FROZEN
 
 from hmmlib.experiments.store import STORE
 
-FROZEN, FIXED = "attention to the prompt frozen", "values at their mean"
-BOTH = "attention frozen, values at their mean"
 ALONE, PROMPTED = "without the prompt", "with the prompt"
 
 
@@ -41,21 +42,6 @@ def left_panel(n_states):
         if spec["n_states"] == n_states and spec["steps"] == 400 and spec["seed"] < 20:
             chosen.append(result)
     return sorted(chosen, key=lambda result: result["spec"]["seed"])
-
-
-def one_vector():
-    """The results at 30 states with prompts of one vector."""
-    chosen = []
-    for result in files("beyond"):
-        spec = result["spec"]
-        if (
-            spec["n_states"] == 30
-            and spec["prompt_length"] == 1
-            and spec["length"] == 64
-            and "prompt_changes" in result
-        ):
-            chosen.append(result)
-    return chosen
 
 
 def values(results, *names):
@@ -87,66 +73,89 @@ def after(results, change):
     return values(results, "prompt_changes", change, "fitted")
 
 
-BOUND = values(task_d(), "fake_token_bound")
+@pytest.fixture(scope="module")
+def chains():
+    """The results of task D's twenty chains, and the bound of each."""
+    results = task_d()
+    assert len(results) == 20
+    return results, values(results, "fake_token_bound")
 
 
-def test_the_theorems_prompt_accounts_for_the_lead_at_30_states_and_for_a_part_at_most_at_25():
+def test_the_theorems_prompt_is_as_good_as_a_tuned_one_at_30_states_and_the_best_random_one_at_both_sizes():
     means = {}
     for n_states in (25, 30):
         results = [r for r in left_panel(n_states) if r["rare_steps"]["0.001"]["states in the set"]]
         theorem = values(results, "rare_steps", "0.001", "theorem's prompt, fitted head")
         random = values(results, "rare_steps", "0.001", "random prompts, fitted heads")
+        chosen = values(results, "chosen_prompts", "0.001")
         alone = values(results, "rare_steps", "fitted head alone")
         tuned = values(results, "rare_steps", "tuned prompt, tuned head")
-        means[n_states] = [len(results), *map(percent, (alone, random, theorem, tuned))]
-    assert means == {25: [16, 90, 87, 92, 97], 30: [10, 77, 80, 91, 91]}
+        means[n_states] = [len(results), *map(percent, (alone, random, chosen, theorem, tuned))]
+    assert means == {25: [16, 90, 87, 97, 92, 97], 30: [10, 77, 80, 93, 91, 91]}
 
 
-def test_without_a_prompt_a_head_of_ordinary_size_reads_next_to_nothing():
-    alone = of_size(task_d(), ALONE)
-    assert percent(alone) == 58
-    assert (alone < BOUND).all()
+def test_without_a_prompt_a_small_head_reads_next_to_nothing(chains):
+    results, bound = chains
+    alone = of_size(results, ALONE)
+    assert percent(alone) == 60
+    assert (alone < bound).all()
 
 
-def test_a_head_with_huge_weights_reads_a_part_of_the_labels():
-    full = values(task_d(), "heads_by_size", ALONE, "none", "accuracy")
-    norms = values(task_d(), "heads_by_size", ALONE, "none", "norm")
-    assert (percent(full), (full > BOUND).sum()) == (85, 9)
+def test_a_head_with_huge_weights_reads_a_part_of_the_labels(chains):
+    results, bound = chains
+    full = values(results, "heads_by_size", ALONE, "none", "accuracy")
+    norms = values(results, "heads_by_size", ALONE, "none", "norm")
+    assert (percent(full), (full > bound).sum()) == (87, 12)
     assert np.median(norms) > 1000
 
 
-def test_with_the_prompt_a_small_head_is_enough_and_ahead_of_the_huge_one():
-    results = task_d()
-    accuracies = values(results, "prompt_accuracy")
-    norms = values(results, "heads_by_size", PROMPTED, "tuned as in quick", "norm")
-    full = values(results, "heads_by_size", ALONE, "none", "accuracy")
-    assert percent(accuracies) == 94
+def test_with_the_prompt_a_small_head_is_enough(chains):
+    results, bound = chains
+    assert percent(values(results, "prompt_accuracy")) == 94
+    norms = values(results, "tuned_head_norm")
+    assert round(np.median(norms)) == 9
     assert norms.max() < 20
-    assert 100 * (accuracies - full).mean() == pytest.approx(8, abs=0.5)
+    assert percent(bound) == 87
 
 
-def test_nearest_neighbours_read_the_label_without_a_prompt():
-    assert percent(values(task_d(), "other_classifiers", ALONE, "nearest neighbours")) == 96
-    assert values(task_d(), "other_classifiers", "exact", "nearest neighbours").min() > 0.97
+def test_a_little_noise_destroys_what_the_huge_head_reads_and_not_what_the_prompt_makes_readable(chains):
+    results, _ = chains
+    assert percent(values(results, "readable_with_noise", ALONE, "fully fitted", "0.01")) == 52
+    assert percent(values(results, "readable_with_noise", "exact", "fewest errors", "0.01")) == 77
+    with_prompt = [percent(values(results, "readable_with_noise", PROMPTED, head, "0.01")) for head in HEADS]
+    assert max(with_prompt) == 95
 
 
-def test_with_the_same_attention_for_every_text_most_chains_fall_below_their_bound_and_with_the_same_values_few():
-    frozen, fixed = after(task_d(), FROZEN), after(task_d(), FIXED)
-    assert (percent(frozen), percent(fixed)) == (79, 88)
-    assert ((frozen < BOUND).sum(), (fixed < BOUND).sum()) == (10, 3)
+def test_nearest_neighbours_read_the_label_without_a_prompt(chains):
+    results, _ = chains
+    assert percent(values(results, "other_classifiers", ALONE, "nearest neighbours")) == 96
+    assert values(results, "other_classifiers", "exact", "nearest neighbours").min() > 0.97
 
 
-def test_with_both_the_same_every_chain_falls_below_its_bound():
-    both = after(task_d(), BOTH)
-    assert (both < BOUND).all()
-    assert percent(both) == 69
+def test_with_the_same_attention_for_every_text_most_chains_fall_below_their_bound_and_with_the_same_values_few(chains):
+    results, bound = chains
+    changed = {change: after(results, change) for change in ("none", FROZEN, FIXED, BOTH)}
+    means = {change: percent(accuracies) for change, accuracies in changed.items()}
+    above = {change: (accuracies >= bound).sum() for change, accuracies in changed.items()}
+    assert means == {"none": 95, FROZEN: 78, FIXED: 91, BOTH: 71}
+    assert above == {"none": 17, FROZEN: 5, FIXED: 16, BOTH: 1}
 
 
-def test_a_constant_vector_passes_the_bound_on_some_chains():
-    in_embedding = values(task_d(), "constant_vectors", "constant in the mask's embedding", "fitted")
-    behind = values(task_d(), "constant_vectors", "constant behind the last attention", "fitted")
-    assert (percent(in_embedding), (in_embedding > BOUND).sum()) == (89, 11)
-    assert (percent(behind), (behind > BOUND).sum()) == (82, 4)
+def test_a_fully_fitted_head_loses_less_when_the_attention_is_the_same(chains):
+    results, _ = chains
+    tuned = values(results, "prompt_changes", "none", "fully fitted")
+    frozen = values(results, "prompt_changes", FROZEN, "fully fitted")
+    assert round(100 * (tuned - frozen).mean()) == 5
+
+
+def test_a_constant_vector_that_is_tuned_for_longer_passes_the_bound_on_most_chains(chains):
+    results, bound = chains
+    accuracies = []
+    for result in results:
+        places = [result["tuned_constants"][place] for place in CONSTANTS]
+        accuracies.append(max(places, key=lambda place: place["validation"])["accuracy"])
+    assert percent(accuracies) == 94
+    assert (np.array(accuracies) > bound).sum() == 17
 
 
 def test_on_the_papers_chains_the_attention_matters_and_the_values_hardly():
@@ -155,25 +164,23 @@ def test_on_the_papers_chains_the_attention_matters_and_the_values_hardly():
     assert len(results) == 20
     costs = {change: 100 * (tuned - after(results, change)).mean() for change in (FROZEN, FIXED, BOTH)}
     assert [round(cost) for cost in costs.values()] == [7, 2, 9]
+    hidden = [
+        tuned - after(results, change) for change in ("prompt hidden from the text", "text hidden from the prompt")
+    ]
+    assert 100 * hidden[0].mean() > 5
+    assert round(100 * hidden[1].mean()) == 7
     full = values(results, "heads_by_size", ALONE, "none", "accuracy")
     assert 100 * (values(results, "prompt_accuracy") - full).mean() == pytest.approx(18, abs=0.5)
-
-
-def test_a_single_vector_on_the_papers_chains_works_much_like_a_constant():
-    results = one_vector()
-    assert len(results) == 20
-    tuned = after(results, "none")
-    constant = values(results, "constant_vectors", "constant in the mask's embedding", "fitted")
-    assert percent(values(results, "prompt_accuracy")) == 85
-    assert round(100 * (tuned - after(results, FROZEN)).mean()) == 3
-    assert abs(100 * (tuned - constant).mean()) < 1
 
 
 CAME_TRUE = {
     outcomes.entry_5: [True, False, False, True],
     outcomes.entry_6: [True, True, True],
-    outcomes.entry_35: [True, False, True, True, True],
-    outcomes.entry_37: [True, False, False, False, False],
+    outcomes.entry_34_on_task_d: [True, False, True, True, True, True, False, True, True],
+    outcomes.entry_34_on_the_left_panel: [True, True, True],
+    outcomes.entry_35: [True, False, True, True, True, False, True],
+    outcomes.entry_36: [True, False, True, True, True, True, True, True, True, False, True, True],
+    outcomes.entry_37: [True, False, False, False, False, False],
 }
 
 

@@ -84,11 +84,14 @@ def changed_prompts(trials: DataFrame) -> Figure:
     for label, change in CHANGED.items():
         rows[label] = {"prompt of 20 vectors": mean_ci(changes[change])}
         single[label] = {"prompt of 20 vectors": changes[change]}
+    constant = tables.longer_constants(trials)["without a prompt"]
+    rows["in place of a prompt"] = {"constant vector": mean_ci(constant)}
+    single["in place of a prompt"] = {"constant vector": constant}
     figure = dots(rows, "test accuracy, head fitted anew", single)
     axes = figure.axes[0]
     bound = trials.fake_token_bound.mean()
     axes.axvline(bound, color=INK, linestyle="--", linewidth=1.2, label="bound, mean of the chains")
-    figure.set_figheight(3.9)
+    figure.set_figheight(4.4)
     return finish(figure, 2)
 
 

@@ -1,11 +1,11 @@
 """The trials that tell how a tuned prompt helps: one command for each sweep. What is stored is not run again.
 
     python -m companion.mechanism theorem         # 1 minute: the theorem's prompt without rare steps, no network
-    python -m companion.mechanism task-d          # 1 hour: heads by size and changed prompts on task D's chains
-    python -m companion.mechanism left-panel      # 1½ hours: heads by size on the left panel of Figure 3
+    python -m companion.mechanism task-d          # 2 hours: heads by size, changed prompts, controls on task D
+    python -m companion.mechanism left-panel      # 1¼ hours: heads by size on the left panel of Figure 3
     python -m companion.mechanism changes         # 40 minutes: changed prompts at 30 states, with 20 vectors and with 1
 
-Times are for one of two cores, with another sweep on the other.
+Times are for one of two cores, with another sweep on the other, where the trials themselves are stored.
 """
 
 from __future__ import annotations
