@@ -13,7 +13,6 @@ from moving_figures import MU, THREE_STATES, WEATHER, WORDS, draws, language, pr
 import hmmlib
 from hmmlib.experiments.store import STORE
 from hmmlib.inference import reference
-from hmmlib.training.readouts import Readout
 
 
 def close(found, expected, tolerance=1e-12):
@@ -86,19 +85,6 @@ def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left
             assert found["rightNoisy"] == ((head(noisy) >= 0) == labels).tolist()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_points_behind_weights_are_the_readout_of_hmmlib(js, seed):
-    model, rng = hmmlib.regular_hmm(4, 3, seed, zeros=0.2), np.random.default_rng(seed)
-    beliefs, prompted = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), 30)
-    weights, labels = rng.random(4) * (rng.random(4) < 0.7), beliefs[:, 0] > 0.3
-    figure = interactive.fake_token_or_prompt(model.emission, beliefs, labels, weights, prompted, "abcd", "xyz")
-    found, behind = js([["fake_token", "compute", [figure.data, chosen]] for chosen in (weights.tolist(), None)])
-    close(found["points"], Readout(model.emission, torch.as_tensor(weights))(torch.as_tensor(beliefs)))
-    close(behind["points"], prompted)
-    for each in (found, behind):
-        assert each["right"] == ((np.array(each["points"]) @ each["head"] >= 0) == labels).sum()
-
-
 def test_each_level_of_the_gate_shows_its_own_predictions_and_their_best_head(js):
     frames = np.random.default_rng(0).dirichlet(np.ones(3), (2, 2, 20)).round(4)
     labels = (frames[1, 1] @ [1.0, -0.4, -0.1] > 0.1).tolist()
@@ -115,7 +101,7 @@ def test_the_best_head_parts_what_can_be_parted_and_no_more(js):
     points = np.random.default_rng(0).dirichlet(np.ones(3), 80)
     apart = (points.tolist(), (points @ [1.0, -0.4, -0.1] > 0.1).tolist())
     alike = ([[0.2, 0.3, 0.5]] * 10, [True] * 7 + [False] * 3)
-    apart, alike = (found["right"] for found in js([["fake_token", "best", case] for case in (apart, alike)]))
+    apart, alike = (found["right"] for found in js([["gate", "best", case] for case in (apart, alike)]))
     assert (apart >= 79, alike) == (True, 7)
 
 

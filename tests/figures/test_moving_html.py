@@ -32,7 +32,7 @@ def press(figure, *names):
 
 
 def test_every_figure_starts_can_be_touched_moves_and_returns(page):
-    assert page.locator(".moving").count() == page.locator(".moving[data-ready]").count() == 10
+    assert page.locator(".moving").count() == page.locator(".moving[data-ready]").count() == 9
     for control in page.locator(".moving input:visible, .moving button:visible").all():
         box = control.bounding_box()
         assert min(box["width"], box["height"]) >= 24

@@ -49,14 +49,12 @@ def figures():
     memory, head = language()
     nouns, places, syntax = ["cow", "horse"], ["barn", "field"], ["article", "noun"]
     beliefs = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
-    points = [beliefs, [True, False], [1, 0.5, 0], beliefs]
     reading = [["subject", "place"], [nouns, places], syntax, "a cow the barn", 1, ("a a", "the [mask]")]
     every = [
         prompt_figure()[-1],
         interactive.nearly_dependent_columns(THREE_STATES, MU, "abc"),
         interactive.attention_over_words(memory, head, [1.0, -1], WORDS, "a cow", nouns, [1], "is it a cow?"),
         interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
-        interactive.fake_token_or_prompt(THREE_STATES.emission, *points, "abc", "xyz"),
         interactive.open_and_shut([[beliefs, beliefs[::-1]], [beliefs, beliefs]], [True, False], [0, 1], "abc", "xyz"),
         interactive.belief_word_by_word(memory, WORDS, *reading),
         interactive.passing_messages(WEATHER, ["sun", "cloud", "rain"], ["calm", "stormy"], "sun cloud rain sun", [2]),

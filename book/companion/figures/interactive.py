@@ -173,21 +173,6 @@ def passing_messages(
     return Moving("messages", data, still)
 
 
-def fake_token_or_prompt(
-    emission, beliefs, labels, weights, prompted, names: Sequence[str], corners: Sequence[str]
-) -> Moving:
-    """Texts as points in a triangle of three tokens: the states reweighted, as a fake token does it, or the predictions
-    of a network behind its tuned prompt.
-
-    `emission` is W, (3, S); `weights` are c of a good fake token, (S,), from 0 to 1; `beliefs` are p of each text,
-    (n, S), `labels` those of the texts, (n,), `prompted` the predictions, (n, 3), `names` those of the states, and
-    `corners` those of the triangle's corners.
-    """
-    arrays = _lists(W=emission, weights=weights, beliefs=beliefs, labels=labels, prompted=prompted)
-    still = "Predictions at the gap: reweighted by a fake token, or behind a tuned prompt."
-    return Moving("fake_token", {"names": list(names), "corners": list(corners), **arrays}, still)
-
-
 def open_and_shut(frames, labels, likeliest, names: Sequence[str], corners: Sequence[str]) -> Moving:
     """A tuned prompt whose part at the mask follows the text, or is the same for every text, in a triangle of tokens.
 
@@ -201,7 +186,7 @@ def open_and_shut(frames, labels, likeliest, names: Sequence[str], corners: Sequ
     """
     arrays = _lists(frames=torch.as_tensor(frames).double().round(decimals=4), labels=labels, likeliest=likeliest)
     still = "Predictions with a tuned prompt, while what it adds at the mask follows the text or does not."
-    return Moving("gate", {"names": list(names), "corners": list(corners), **arrays}, still, ("fake_token",))
+    return Moving("gate", {"names": list(names), "corners": list(corners), **arrays}, still)
 
 
 def belief_word_by_word(
