@@ -53,10 +53,10 @@
       key: [["one", "label 1"], ["zero", "label 0"], ["wrong", "best head wrong"], ["head", "best head's line"]],
     });
     const percent = (level) => `${fixed((100 * level) / most, 0)}%`;
-    const shown = (level) => (level === 0 ? "not at all" : level === most ? "as tuned" : percent(level));
+    const shown = (level) => (level === 0 ? "the same for all" : level === most ? "as tuned" : percent(level));
     const range = { min: 0, max: most, step: 1, value: most, shown };
-    const attention = slider(shape.controls, { label: "attention follows the text", ...range }, update);
-    const values = slider(shape.controls, { label: "values follow the text", ...range }, update);
+    const attention = slider(shape.controls, { label: "attention", ...range }, update);
+    const values = slider(shape.controls, { label: "values", ...range }, update);
     const put = (first, second) => { attention.set(first); values.set(second); update(); };
     button(shape.buttons, "Same attention", () => put(0, most));
     button(shape.buttons, "Same values", () => put(most, 0));
@@ -68,7 +68,7 @@
       const { points, right, head } = compute(data, attention.value(), values.value());
       const places = points.map(place);
       const marks = points.map((p, i) => input(places[i], labels[i], dot(head, p) >= 0 !== labels[i]));
-      const state = `attention follows the text: ${shown(attention.value())}; values: ${shown(values.value())}`;
+      const state = `Attention to the prompt: ${shown(attention.value())}; values: ${shown(values.value())}`;
       shape.draw(triangle(`Triangle of predictions at the gap. ${state}.`, place, corners,
         marks.join("") + letters(places, likeliest, names), head));
       const share = `${right} of ${points.length}`;
