@@ -141,6 +141,14 @@ def test_with_the_same_attention_for_every_text_most_chains_fall_below_their_bou
     assert above == {"none": 17, FROZEN: 5, FIXED: 16, BOTH: 1}
 
 
+def test_the_first_layer_matters_too(chains):
+    results, _ = chains
+    tuned = after(results, "none")
+    hidden_text = tuned - after(results, "text hidden from the prompt")
+    hidden_prompt = tuned - after(results, "prompt hidden from the mask, first layer")
+    assert (percent(hidden_text), percent(hidden_prompt)) == (12, 11)
+
+
 def test_a_fully_fitted_head_loses_less_when_the_attention_is_the_same(chains):
     results, _ = chains
     tuned = values(results, "prompt_changes", "none", "fully fitted")
