@@ -181,6 +181,14 @@ def test_on_the_papers_chains_the_attention_matters_and_the_values_hardly():
     assert 100 * (values(results, "prompt_accuracy") - full).mean() == pytest.approx(18, abs=0.5)
 
 
+@pytest.mark.parametrize(("n_states", "lead"), [(15, 6), (30, 18)])
+def test_prompts_lead_heads_that_are_fully_fitted_to_the_networks_own_predictions(n_states, lead):
+    results = left_panel(n_states)
+    assert len(results) == 20
+    full = values(results, "heads_by_size", ALONE, "none", "accuracy")
+    assert round(100 * (values(results, "prompt_accuracy") - full).mean()) == lead
+
+
 CAME_TRUE = {
     outcomes.entry_5: [True, False, False, True],
     outcomes.entry_6: [True, True, True],
