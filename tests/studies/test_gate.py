@@ -5,10 +5,10 @@ import pytest
 import torch
 from companion.least_loss import least_loss_head
 from companion.mechanism import gate
-from companion.mechanism.heads_by_size import share_right
 from tiny_networks import inputs, lively
 
 from hmmlib.experiments.labels import Task
+from hmmlib.theory.heads import share_right
 from hmmlib.training import bert, tuning
 from hmmlib.validation import MASK
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 from companion.least_loss import least_loss_head
-from companion.mechanism.heads_by_size import PENALTIES, heads_on, nearest_neighbours, share_right, small_network
+from companion.mechanism.heads_by_size import PENALTIES, heads_on, nearest_neighbours, small_network
 from scipy.optimize import minimize
+
+from hmmlib.theory.heads import share_right
 
 
 def planted(error, n=1500, seed=0):

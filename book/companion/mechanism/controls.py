@@ -14,13 +14,13 @@ import torch
 from companion.fake_tokens import good_fake_token
 from companion.least_loss import least_loss_head
 from companion.mechanism import gate
-from companion.mechanism.heads_by_size import INPUTS, share_right
-from companion.mechanism.rare_steps import THRESHOLDS, theorem_prompt
+from companion.mechanism.heads_by_size import INPUTS
+from companion.mechanism.rare_steps import THRESHOLDS, random_prompt, theorem_prompt
 from hmmlib.experiments.labels import LABEL_RULES, Task
 from hmmlib.experiments.measurements import Measurement, Seeds, Split
 from hmmlib.experiments.specs import Amount, Share, TrialSpec
 from hmmlib.models.hmm import HMM
-from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.heads import LinearHead, share_right
 from hmmlib.training import tuning
 from hmmlib.validation import as_generator
 
@@ -49,8 +49,7 @@ def chosen_prompts(spec: TrialSpec, model: HMM, task: Task, beliefs: Split, seed
             continue
         most = -1.0
         for _ in range(CANDIDATES):
-            prompt = torch.zeros_like(built.prompt)
-            prompt[torch.randperm(len(prompt), generator=generator)[: int(built.prompt.sum())]] = 1
+            prompt = random_prompt(built.prompt, generator)
             train, _, test = (tuning.probs_behind_prompt(origin, part, prompt) for part in beliefs)
             head = least_loss_head(train, labels)
             on_training = share_right(train @ head >= 0, labels)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from companion.least_loss import least_loss_head
-from companion.mechanism.heads_by_size import share_right
 from hmmlib.experiments.labels import Task
 from hmmlib.experiments.measurements import Measurement, Seeds, Split, over_tokens
 from hmmlib.experiments.specs import Amount, Share, TrialSpec, as_type
 from hmmlib.models.hmm import HMM
+from hmmlib.theory.heads import share_right
 from hmmlib.training import bert, tuning
 from hmmlib.training.adapters import Tuned
 from hmmlib.training.readers import as_reader

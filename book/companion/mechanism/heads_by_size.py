@@ -19,6 +19,7 @@ from hmmlib.experiments.labels import Task
 from hmmlib.experiments.measurements import Measurement, Seeds, Split
 from hmmlib.experiments.specs import Amount, Share, as_type
 from hmmlib.models.hmm import HMM
+from hmmlib.theory.heads import share_right
 from hmmlib.training import tuning
 
 PENALTIES = {"none": 0.0} | {f"1e-{exponent}": 10.0**-exponent for exponent in range(11, 0, -1)}
@@ -34,11 +35,6 @@ CLASSIFIERS = ("nearest neighbours", "small network")
 
 APPENDIX_E = tuning.Tuning(epochs=5, batch=8, head_rate=0.01, prompt_rate=0.01)
 QUICK = tuning.Tuning(epochs=5, batch=128, head_rate=0.1, prompt_rate=0.1)
-
-
-def share_right(labels: Tensor, truth: Tensor) -> float:
-    """The share of labels that are as in `truth`."""
-    return (labels == truth).double().mean().item()
 
 
 def nearest_neighbours(train: Tensor, labels: Tensor, test: Tensor) -> Tensor:

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from companion.least_loss import least_loss_head
-from companion.mechanism.heads_by_size import share_right
 from hmmlib.experiments.labels import LABEL_RULES, Task
 from hmmlib.experiments.measurements import Measurement, Seeds, Split, built_if_certain, ladder_plan
 from hmmlib.experiments.specs import Share, Size, TrialSpec
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.assumptions import essential_states
-from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.heads import LinearHead, share_right
 from hmmlib.theory.theorems import theorem_3_6
 from hmmlib.training.tuning import probs_behind_prompt, tune_exact_prompt
 from hmmlib.validation import as_generator
@@ -53,6 +52,13 @@ def theorem_prompt(model: HMM, mu: Tensor, threshold: float) -> Built | None:
     essential = essential_states(sparse, mu)
     built = built_if_certain(theorem_3_6, sparse, mu, essential)[0] if essential else None
     return None if built is None else Built(*built, list(essential))
+
+
+def random_prompt(prompt: Tensor, generator: torch.Generator) -> Tensor:
+    """A prompt, (S,), with as many ones as another, at random states."""
+    drawn = torch.zeros_like(prompt)
+    drawn[torch.randperm(len(prompt), generator=generator)[: int(prompt.sum())]] = 1
+    return drawn
 
 
 def fitted_accuracy(model: HMM, task: Task, beliefs: Split, prompt: Tensor) -> float:
@@ -97,9 +103,7 @@ def rare_steps(
         prompt = built.prompt
         accuracies = []
         for _ in range(RANDOM_PROMPTS):
-            others = torch.zeros_like(prompt)
-            others[torch.randperm(len(prompt), generator=generator)[: int(prompt.sum())]] = 1
-            accuracies.append(fitted_accuracy(origin, task, beliefs, others))
+            accuracies.append(fitted_accuracy(origin, task, beliefs, random_prompt(prompt, generator)))
         table[name] = {
             "theorem's prompt and head": share_right(
                 built.head.label(probs_behind_prompt(origin, beliefs[2], prompt)), truth

@@ -5,7 +5,7 @@ Pages and tests read these tables. Nothing here trains.
 
 from __future__ import annotations
 
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from companion.look_alikes import TASK_D
 from companion.mechanism import controls
@@ -20,12 +20,6 @@ MODERATE = 100
 """A head of ordinary size has a norm ‖b‖ of at most this."""
 STEPS = 400
 """The pretraining steps of the preset `quick`, which the trials of the left panel have."""
-READ_OFF = {
-    "without the prompt": "the network's prediction",
-    "with the prompt": "its prediction with the prompt",
-    "exact": "the exact prediction",
-}
-"""What a head reads, as it is stored and in words."""
 
 
 def task_d(vectors: int = 20) -> DataFrame:
@@ -56,13 +50,16 @@ def theorem(n_states: int, threshold: str = "0.001") -> DataFrame:
 
 
 def of_heads(trials: DataFrame, reading: str, what: str) -> DataFrame:
-    """Accuracy or norm, as `what` says, of each head on one of READ_OFF."""
+    """Accuracy or norm, as `what` says, of each head on one of `heads_by_size.INPUTS`."""
     names = {f"heads_by_size.{reading}.{head}.{what}": head for head in HEADS}
     return trials[[*names]].rename(columns=names)
 
 
-def best_of_size(trials: DataFrame, reading: str, most: float = MODERATE) -> DataFrame:
-    """The accuracy of the best penalised head of a norm of at most `most`, for each trial."""
+def best_of_size(trials: DataFrame, reading: str, most: float = MODERATE) -> Series:
+    """The accuracy of the best penalised head of a norm of at most `most`, for each trial.
+
+    The best is chosen by the test texts themselves, so this is more than such a head can be expected to reach.
+    """
     accuracies = of_heads(trials, reading, "accuracy")[[*PENALTIES]]
     norms = of_heads(trials, reading, "norm")[[*PENALTIES]]
     return accuracies[norms <= most].max(axis=1)
