@@ -7,11 +7,16 @@ export GOMP_SPINCOUNT ?= 1000
 TORCH := torch==2.13.0
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+CORES := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+# How many notebooks are executed at a time.
+SLOTS = $(or $(JOBS),$(CORES))
 # A file's tests stay together, for what they share; those that start processes come first, as they take longest.
 SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install book test test-all lowest newest bench mutants damages lint notebooks address copies lab serve pictures executed colab lock clean
+.DELETE_ON_ERROR:
+FORCE:
+.PHONY: FORCE runs help install book test test-all lowest newest bench mutants damages lint notebooks address copies lab serve pictures executed colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -28,7 +33,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@.ci/install $(BIN)/pip
 	@echo "  3 of 4: hmmlib itself, some seconds"
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	@# Kernels of this environment say nothing of local sockets before each run; what is an error they do say.
+	@# Kernels of this environment print no lines of their own, of local sockets before a run or of interrupts after it.
 	@mkdir -p $(VENV)/etc/ipython && cp book/ipython_kernel_config.json $(VENV)/etc/ipython/
 	@# The compiled loops are compiled when first called, for each precision, and then kept.
 	@echo "  4 of 4: its loops, compiled for this machine, half a minute"
@@ -37,7 +42,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 book: $(INSTALLED) notebooks ## execute what has changed and build the book into _build/html; JOBS=1: one notebook at a time
-	$(BIN)/python book/notebooks.py execute $(PRESET) $(if $(JOBS),--jobs $(JOBS))
+	@echo "executing what has changed ($(PRESET)), $(SLOTS) at a time"
+	@$(MAKE) --no-print-directory build/ledger.json
+	@$(MAKE) --no-print-directory --keep-going --jobs $(SLOTS) runs
 	@# After a build with a warning, or one that broke off, pages would count as done: forget what was read.
 	@test ! -e _build/unfinished || rm -rf _build/.doctrees
 	@mkdir -p _build && touch _build/unfinished
@@ -47,10 +54,37 @@ book: $(INSTALLED) notebooks ## execute what has changed and build the book into
 	@$(BIN)/python book/address.py
 
 notebooks: $(INSTALLED) ## write the .ipynb twins of the text notebooks
-	@$(BIN)/python book/notebooks.py twins
+	@$(BIN)/python book/notebooks.py
 
-copies: $(INSTALLED) ## copy the notebooks to mine/notebooks, to work in; a copy that is there stays as it is
-	@$(BIN)/python book/notebooks.py copies
+# What is executed depends on the files below. Their checksums are written anew only where one of them differs, so a
+# checkout, which changes nothing but times, executes nothing. Any change of the library executes every page.
+build/sums/library: FILES = hmmlib book/hmmbook requirements.lock
+build/sums/data: FILES = results parameters/$(PRESET).yaml
+build/sums/data: parameters/$(PRESET).yaml
+build/sums/%: FORCE
+	@mkdir -p $(@D)
+	@find $(FILES) -type f ! -path '*/__pycache__/*' ! -name '.*' | LC_ALL=C sort | xargs cksum > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+build/ledger.json: build/sums/library
+	@$(BIN)/python -m hmmbook ledger --out $@ --workers $(SLOTS) > build/ledger.txt
+	@echo "  ledger: all verdicts are as recorded"
+
+# A page's text is not among what its run depends on. The book is of the project's results, not of its user's.
+RUNS := $(patsubst notebooks/%.md,build/executed/notebooks/%.ipynb,$(wildcard notebooks/*.md))
+runs: export HMMBOOK_MINE := $(CURDIR)/build/results
+runs: export IPYTHONDIR := $(CURDIR)/build/ipython
+runs: export OMP_NUM_THREADS := $(shell expr \( $(CORES) + $(SLOTS) - 1 \) / $(SLOTS))
+runs: $(RUNS)
+build/executed/notebooks/%.ipynb: build/code/%.ipynb build/sums/library build/sums/data
+	@$(BIN)/python book/execute.py $< $@ parameters/$(PRESET).yaml
+
+# A copy that is there has no rule that would touch it.
+COPIES := $(patsubst notebooks/%.md,mine/notebooks/%.ipynb,$(wildcard notebooks/*.md))
+copies: $(COPIES) ## copy the notebooks to mine/notebooks, to work in; a copy that is there stays as it is
+mine/notebooks/%.ipynb: | notebooks
+	@mkdir -p $(@D)
+	@cp notebooks/$*.ipynb $@
 
 lab: copies ## open those copies in JupyterLab: LAB_ARGS=--no-browser
 	$(BIN)/jupyter lab --FileContentsManager.preferred_dir=mine/notebooks $(LAB_ARGS)
@@ -61,7 +95,7 @@ address: $(INSTALLED) ## put your repository's address into every file that name
 # What Python compiles is kept, also where a machine's settings say otherwise: that is half a minute for each process.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test: $(INSTALLED) ## run the tests, two at a time: JOBS=1
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --budget print $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(PYTEST_ARGS)
 
 test-all: export HMMLIB_SLOW = 1
 test-all: book ## run also the tests that take minutes, and store what was tried
@@ -88,10 +122,10 @@ build/peers/.installed: benchmarks/peers.txt
 	build/peers/bin/pip install --quiet --requirement benchmarks/peers.txt
 	@touch $@
 
-mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=tests/support
+mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/tests/support
 mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.theory.heads*", JOBS=2
 	build/mutmut/bin/python tests/support/mutation.py begin
-	set -f; $(OF_MUTANTS) build/mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
+	set -f; cd build/mutation && $(OF_MUTANTS) ../mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)
 	$(OF_MUTANTS) build/mutmut/bin/python tests/support/mutation.py store
 
 damages: $(INSTALLED) ## put sixty mistakes into the library, one at a time, and see which the ledger alone notices
@@ -123,14 +157,12 @@ executed: book ## collect the executed notebooks as GitHub and nbviewer show the
 colab: $(INSTALLED) notebooks ## run every notebook alone, in an environment that has only what Colab has
 	$(BIN)/python book/colab.py $(COLAB_ARGS)
 
-lock: ## bring requirements.lock and environment.yml up to pyproject.toml; LOCK_ARGS=--upgrade: all at their newest
+lock: ## bring requirements.lock up to pyproject.toml; LOCK_ARGS=--upgrade: all at their newest
 	$(PYTHON) -m venv --clear build/lock
 	build/lock/bin/pip install --quiet uv
 	echo '$(TORCH)' > build/lock/torch.txt
 	build/lock/bin/uv pip compile --quiet pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	  --constraint build/lock/torch.txt --no-annotate --custom-compile-command 'make lock' --output-file requirements.lock $(LOCK_ARGS)
-	{ printf 'name: hmmlib\nchannels: [conda-forge]\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'; \
-	  sed -n 's/^\([a-z0-9][^\]*[^ \]\).*/      - \1/p' requirements.lock; } > environment.yml
 
 clean: ## remove everything that was built, except .venv
-	rm -rf _build build mutants
+	rm -rf _build build

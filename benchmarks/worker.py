@@ -1,12 +1,12 @@
-"""One contestant of a contest: prepared once, then timed as often as it is asked. Started by `contest.py`.
+"""One contestant of a contest. It is prepared once, then timed as often as `contest.py`, which starts it, asks.
 
-It runs in the contestant's own environment, and imports nothing but the standard library and numpy. JSON lines come in
-on stdin, one answer each goes out; whatever a library prints is sent to stderr. The arguments are the processors that
-the process may use.
+This runs in the contestant's own environment, so it imports nothing but the standard library and numpy. It reads orders
+as lines of JSON from stdin and answers each with one line. Whatever a library prints goes to stderr. The arguments are
+the processors that the process may use.
 
-A contestant is a function in benchmarks/contestants/: given its options it returns (call, answer). `call()` does the
-work, down to the last byte of its result; `answer(result)` picks an array of numbers to compare with the others', or
-None.
+A contestant is a function in benchmarks/contestants/. Given its options it returns two functions. `call()` does the
+work, down to the last byte of its result. `answer(result)` picks an array of numbers to compare with the others', or
+returns None.
 """
 
 from __future__ import annotations
@@ -25,34 +25,44 @@ from pathlib import Path
 
 import numpy as np
 
+PR_SET_PDEATHSIG = 1
+"""The option of Linux's prctl that sends a signal to a process when the one that started it ends."""
+
 
 def memory(field: str) -> int:
     """Bytes of this process: "VmRSS", resident now, or "VmHWM", the most since the peak was reset."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of every distribution that was imported."""
-    owners, modules = metadata.packages_distributions(), {module.split(".")[0] for module in sys.modules}
-    found = sorted({name for module in modules for name in owners.get(module, [])}, key=str.lower)
-    return {"python": sys.version.split()[0]} | {name: metadata.version(name) for name in found}
+    """Versions of Python and of every distribution that was imported."""
+    distributions = metadata.packages_distributions()
+    imported = set()
+    for module in list(sys.modules):
+        imported.update(distributions.get(module.split(".")[0], []))
+    numbers = {"python": sys.version.split()[0]}
+    for name in sorted(imported, key=str.lower):
+        numbers[name] = metadata.version(name)
+    return numbers
 
 
 class Contestant:
-    """The orders that a worker follows; each returns what is answered."""
+    """The orders that a worker follows. Each method returns the answer to one of them."""
 
     def prepare(self, call: str, options: dict, answer: str) -> dict:
-        """Import, build, and run once outside the clock (compilers run now); the result's sample goes to a file."""
+        """Import, build, and run once outside the clock, so that compilers run now. Write the answer to a file."""
         start = time.perf_counter()
-        module, _, name = call.partition(":")
-        self.call, pick = getattr(importlib.import_module(module), name)(**options)
-        picked = pick(self.call())
-        if picked is not None:
-            np.save(answer, np.asarray(picked, dtype=np.float64))
-        del picked
+        module, _, function = call.partition(":")
+        self.call, pick = getattr(importlib.import_module(module), function)(**options)
+        numbers = pick(self.call())
+        if numbers is not None:
+            np.save(answer, np.asarray(numbers, dtype=np.float64))
+        del numbers
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # the C library's unused memory goes back to the system
+        ctypes.CDLL(None).malloc_trim(0)  # the C library gives its unused memory back to the system
         with contextlib.suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory counts from now on
         return {"ready": time.perf_counter() - start, "settled": memory("VmRSS")}
@@ -69,19 +79,23 @@ class Contestant:
 
 
 def main(processors: list[str]) -> None:
-    os.sched_setaffinity(0, map(int, processors))  # before any library starts a thread: threads inherit it
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a stopped worker must not outlive the contest
-    out = os.fdopen(os.dup(1), "w", buffering=1)
+    # Threads inherit the affinity, so it is set before any library starts one.
+    os.sched_setaffinity(0, map(int, processors))
+    # A stopped worker must not outlive the contest.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     sys.path.insert(0, str(Path(__file__).resolve().parent / "contestants"))
     contestant = Contestant()
     for line in sys.stdin:
         order = json.loads(line)
+        follow = getattr(contestant, order.pop("do"))
         try:
-            answer = getattr(contestant, order.pop("do"))(**order)
-        except Exception as error:  # recorded as the reason why this contestant is out
-            answer = {"failed": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
-        out.write(json.dumps(answer) + "\n")
+            answer = follow(**order)
+        except Exception as error:  # this is the reason why the contestant is out
+            first_line = f"{type(error).__name__}: {error}".split("\n")[0]
+            answer = {"failed": first_line[:300]}
+        answers.write(json.dumps(answer) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Does every notebook run where Colab would open it: alone, in an empty folder, with only Colab's own packages?
 
-python book/colab.py [NAME ...] [--preset smoke|quick] [--folder build/colab]
+python book/colab.py [NAME ...] [--preset smoke|quick]
 
 Each notebook gets an empty layer over an environment like Colab's. Its first cell must install hmmlib there; git takes
 the repository's address for a copy of the tree at hand, whatever is committed or not. Exit code 1 where a notebook
@@ -23,6 +23,7 @@ from pathlib import Path
 from traceback import format_exception_only
 
 import nbformat
+import yaml
 
 import notebooks as pipeline
 
@@ -35,50 +36,66 @@ FOREIGN = re.compile("PYTHON|GIT_|CONDA_|VIRTUAL_ENV$|JPY_|MPLBACKEND$|PIP_(TARG
 
 
 def call(*command: str | Path, **options) -> None:
-    """Run a command; RuntimeError with the last of its output where it fails."""
-    done = subprocess.run(command, text=True, capture_output=True, check=False, env=surroundings(), **options)
+    """Run a command; RuntimeError with the last lines of its output where it fails."""
+    done = subprocess.run(command, text=True, capture_output=True, check=False, env=colab_variables(), **options)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{last_lines(done.stdout + done.stderr)}")
 
 
-def last_lines(text: str, n: int = 12) -> str:
-    """The last n lines that are not empty, without colours."""
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
-    return "\n".join([line for line in lines if line.strip()][-n:])
+def last_lines(text: str) -> str:
+    """Take the last twelve lines that are not empty, without colours."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    lines = list(filter(str.strip, text.splitlines()))
+    return "\n".join(lines[-12:])
 
 
-def surroundings(**more: str) -> dict[str, str]:
-    """Environment variables for what runs in a layer: this process's own, without those that are foreign to Colab."""
-    return {name: value for name, value in os.environ.items() if not FOREIGN.match(name)} | more
+def colab_variables() -> dict[str, str]:
+    """Copy this process's environment variables, without those that a reader in Colab does not have."""
+    variables = {}
+    for name, value in os.environ.items():
+        if not FOREIGN.match(name):
+            variables[name] = value
+    return variables
+
+
+# Environments
 
 
 def site_packages(environment: Path) -> Path:
-    """Where an environment of this Python keeps its packages."""
+    """Give the folder where an environment of this Python keeps its packages."""
     return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
 def make_base(base: Path) -> None:
-    """An environment with what Colab has, alone. One that is there is kept if it was made from the same list."""
-    lock = (pipeline.ROOT / "requirements.lock").read_text().split()
-    wanted = [next((line for line in lock if line.startswith(f"{name}==")), name) for name in COLAB]
-    made, text = base / "made-from.txt", "\n".join([sys.version, *wanted])
-    if not made.is_file() or made.read_text() != text:
+    """Make an environment with what Colab has, and nothing else. One that was made from the same list is kept."""
+    pinned = {}
+    for word in (pipeline.ROOT / "requirements.lock").read_text().split():
+        package, equals, _ = word.partition("==")
+        if equals:
+            pinned[package] = word
+    requirements = [pinned.get(package, package) for package in COLAB]
+    record = base / "made-from.txt"
+    text = "\n".join([sys.version, *requirements])
+    if not record.is_file() or record.read_text() != text:
         venv.create(base, clear=True, with_pip=True)
-        call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *wanted)
-        made.write_text(text)
+        call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *requirements)
+        record.write_text(text)
 
 
 def make_layer(layer: Path, base: Path) -> Path:
-    """An empty environment that sees the base's packages, pip among them, and keeps what it installs; its Python."""
+    """Make an empty environment that sees the base's packages, pip among them, and give its Python."""
     venv.create(layer, clear=True, symlinks=True)
     (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n")
     return layer / "bin" / "python"
 
 
 def installed(environment: Path) -> dict[str, str]:
-    """Name and version of every distribution in an environment's own folder."""
-    found = distributions(path=[str(site_packages(environment))])
-    return dict(sorted((d.name.lower().replace("_", "-"), d.version) for d in found))
+    """List the packages in an environment's own folder: their versions by their names."""
+    versions = {}
+    for distribution in distributions(path=[str(site_packages(environment))]):
+        name = distribution.name.lower().replace("_", "-")
+        versions[name] = distribution.version
+    return dict(sorted(versions.items()))
 
 
 def copy_tree(repository: Path) -> None:
@@ -87,22 +104,19 @@ def copy_tree(repository: Path) -> None:
     It is a git directory alone, without the files; the project's own repository is not touched.
     """
     shutil.rmtree(repository, ignore_errors=True)
-    own = ("-c", "user.name=colab", "-c", "user.email=colab@localhost", "-c", "commit.gpgSign=false")
-    for words in (
-        ("init", "--quiet", "--template="),
-        ("add", "--all"),
-        (*own, "commit", "--quiet", "--message", "the tree at hand"),
-        ("tag", pipeline.tag()),
-    ):
-        call("git", "--git-dir", repository, "--work-tree", pipeline.ROOT, *words, cwd=pipeline.ROOT)
+    git = ("git", "--git-dir", repository, "--work-tree", pipeline.ROOT)
+    author = ("-c", "user.name=colab", "-c", "user.email=colab@localhost", "-c", "commit.gpgSign=false")
+    call(*git, "init", "--quiet", "--template=", cwd=pipeline.ROOT)
+    call(*git, "add", "--all", cwd=pipeline.ROOT)
+    call(*git, *author, "commit", "--quiet", "--message", "the tree at hand", cwd=pipeline.ROOT)
+    call(*git, "tag", pipeline.tag(), cwd=pipeline.ROOT)
 
 
-def printed(cell: nbformat.NotebookNode) -> str:
-    return "".join(output.text for output in cell.get("outputs", []) if output.output_type == "stream")
+# Runs
 
 
-def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: dict[str, str]) -> str:
-    """Run all cells in place, in that folder, in a kernel of that Python. Returns why it stopped, or ""."""
+def run(notebook: nbformat.NotebookNode, python: Path, folder: Path, variables: dict[str, str]) -> str:
+    """Run all cells in place, in a folder and in a kernel of that Python. Says why they stopped, or ""."""
     from jupyter_client import AsyncKernelManager
     from jupyter_client.kernelspec import KernelSpecManager
     from nbclient import NotebookClient
@@ -110,100 +124,133 @@ def run(notebook: nbformat.NotebookNode, python: Path, empty: Path, variables: d
 
     spec = python.parent.parent / "kernels" / "colab"
     spec.mkdir(parents=True)
-    start = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    # Without the last word a kernel begins with a warning of local sockets.
+    start = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
     (spec / "kernel.json").write_text(json.dumps({"argv": start, "display_name": "colab", "language": "python"}))
     specs = KernelSpecManager(kernel_dirs=[str(spec.parent)])
     manager = AsyncKernelManager(kernel_name="colab", kernel_spec_manager=specs)
-    client = NotebookClient(notebook, manager, timeout=LIMIT, resources={"metadata": {"path": str(empty)}})
+    client = NotebookClient(notebook, manager, timeout=LIMIT, resources={"metadata": {"path": str(folder)}})
     try:
         client.execute(cleanup_kc=True, env=variables)
     except CellExecutionError as error:
         return last_lines(str(error))
-    except (CellTimeoutError, RuntimeError) as error:  # a cell over the limit; no kernel, or a dead one
+    except (CellTimeoutError, RuntimeError) as error:
+        # A cell took longer than the limit, or the kernel died or did not start.
         return last_lines("".join(format_exception_only(error)))
     return ""
 
 
 def check(path: Path, folder: Path, values: dict | None = None) -> tuple[dict[str, str], str]:
-    """Run one notebook as Colab would, with these values injected, in a new layer over `folder / "base"`.
+    """Run one notebook as Colab would, with these values of parameters, in a new layer over `folder / "base"`.
 
     Git takes `folder / "repository.git"` for the project's address. The layer is kept only where something is wrong.
-    Returns the versions of the packages that the notebook has installed, and what is wrong, or "".
+    Gives the versions of the packages that the notebook has installed, and what is wrong, or "".
     """
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
-    own = folder / "notebooks" / path.stem
-    shutil.rmtree(own, ignore_errors=True)
-    layer, empty = own / "layer", own / "empty"
+    results = folder / "notebooks" / path.stem
+    shutil.rmtree(results, ignore_errors=True)
+    layer = results / "layer"
+    empty = results / "empty"
     empty.mkdir(parents=True)
     python = make_layer(layer, folder / "base")
-    variables = surroundings(
-        PATH=f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-        VIRTUAL_ENV=str(layer),
-        PYTHONNOUSERSITE="1",
-        PIP_COMPILE="0",  # half the time; what is imported is compiled then
-        GIT_CEILING_DIRECTORIES=str(folder),
-        GIT_CONFIG_COUNT="1",
-        GIT_CONFIG_KEY_0=f"url.file://{folder / 'repository.git'}.insteadOf",
-        GIT_CONFIG_VALUE_0=pipeline.address(),
-    )
+    variables = colab_variables() | {
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(layer),
+        "IPYTHONDIR": str(folder / "ipython"),  # The reader's own settings are not Colab's.
+        "PYTHONNOUSERSITE": "1",
+        "PIP_COMPILE": "0",  # It halves the time, because only what is imported is compiled then.
+        "GIT_CEILING_DIRECTORIES": str(folder),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{folder / 'repository.git'}.insteadOf",
+        "GIT_CONFIG_VALUE_0": pipeline.address(),
+    }
     notebook = load_notebook_node(str(shutil.copy(path, empty)))
-    notebook = parameterize_notebook(notebook, values) if values else notebook
-    stopped = run(notebook, python, empty, variables)
-    nbformat.write(notebook, own / path.name)
+    if values:
+        notebook = parameterize_notebook(notebook, values)
+    reason = run(notebook, python, empty, variables)
+    nbformat.write(notebook, results / path.name)
     packages = installed(layer)
-    problem = judge(notebook, stopped, layer, packages)
+    problem = judge(notebook, reason, layer, packages)
     if not problem:
         shutil.rmtree(layer)
     return packages, problem
 
 
-def judge(notebook: nbformat.NotebookNode, stopped: str, layer: Path, packages: dict[str, str]) -> str:
-    """What is wrong with a notebook's run, and with what it has installed; "" where nothing is."""
-    code, problems = [cell for cell in notebook.cells if cell.cell_type == "code"], []
-    if stopped:
-        begun = [cell for cell in code if cell.execution_count] or code[:1]
-        problems.append(f"stopped in this cell:\n{begun[-1].source}\n{stopped}")
+def printed(cell: nbformat.NotebookNode) -> str:
+    """Join what a cell has printed."""
+    text = ""
+    for output in cell.get("outputs", []):
+        if output.output_type == "stream":
+            text += output.text
+    return text
+
+
+def comes_by_git(layer: Path) -> bool:
+    """Tell whether git fetched the hmmlib that is installed in a layer."""
+    for record in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json"):
+        if "vcs_info" in record.read_text():
+            return True
+    return False
+
+
+def judge(notebook: nbformat.NotebookNode, reason: str, layer: Path, packages: dict[str, str]) -> str:
+    """Say what is wrong with a notebook's run, and with the packages that it has installed in its layer; else ""."""
+    code = list(filter(pipeline.is_code, notebook.cells))
+    problems = []
+    if reason:
+        last = code[0]
+        for cell in code:
+            if cell.execution_count:
+                last = cell
+        problems.append(f"stopped in this cell:\n{last.source}\n{reason}")
     if "hmmlib" not in packages:
         problems.append(f"no hmmlib was installed; its first code cell printed:\n{last_lines(printed(code[0]))}")
-    elif not any("vcs_info" in p.read_text() for p in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json")):
+    elif not comes_by_git(layer):
         problems.append("hmmlib was not installed by git")
-    if again := [name for name in COLAB if name in packages]:
-        problems.append(f"installed although Colab has it: {', '.join(again)}")
+    repeated = sorted(packages.keys() & set(COLAB))
+    if repeated:
+        problems.append(f"installed although Colab has it: {', '.join(repeated)}")
     return "\n".join(problems)
 
 
-def main() -> None:
+def arguments() -> tuple[list[str], dict | None]:
+    """Read the command line: the notebooks' names, and the values of parameters to set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = sorted(path.stem for path in (pipeline.ROOT / "notebooks").glob("*.ipynb"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="such as 2-setting; all notebooks by default")
     parser.add_argument("--preset", choices=["smoke", "quick"], help="by default each notebook's own parameters")
-    parser.add_argument("--folder", type=Path, default=pipeline.ROOT / "build" / "colab")
-    given = parser.parse_args()
-    if unknown := sorted({*given.names} - {*every}):
-        parser.error(f"no such notebook: {', '.join(unknown)}; choose from {', '.join(every)}")
-    preset = pipeline.ROOT / "parameters" / f"{given.preset}.yaml"
-    values = pipeline.read_parameters(preset) if given.preset else None
-    folder = given.folder.resolve()
-    mine = folder / "made-by-colab.py.txt"
-    if folder.is_dir() and any(folder.iterdir()) and not mine.is_file():
-        parser.error(f"{folder} holds other things, and this script deletes what it finds: name a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    mine.write_text("Everything in this folder is made by book/colab.py, which deletes and makes it anew.\n")
+    options = parser.parse_args()
+    twins = sorted((pipeline.ROOT / "notebooks").glob("*.ipynb"))
+    names = [path.stem for path in twins]
+    for name in options.names:
+        if name not in names:
+            parser.error(f"no such notebook: {name}; choose from {', '.join(names)}")
+    values = None
+    if options.preset:
+        preset = pipeline.ROOT / "parameters" / f"{options.preset}.yaml"
+        values = yaml.safe_load(preset.read_text())
+    return options.names or names, values
+
+
+def main() -> None:
+    names, values = arguments()
+    folder = pipeline.ROOT / "build" / "colab"
     print(f"making an environment with {', '.join(COLAB)} alone", flush=True)
     make_base(folder / "base")
     copy_tree(folder / "repository.git")
-    pipeline.quiet_kernels()
-    failed = False
-    for name in given.names or every:
+    failures = 0
+    for name in names:
         start = time.perf_counter()
         packages, problem = check(pipeline.ROOT / "notebooks" / f"{name}.ipynb", folder, values)
-        failed |= bool(problem)
-        versions = ", ".join(f"{package} {version}" for package, version in packages.items())
-        print(f"{name}: {'FAILED' if problem else 'ran'} in {time.perf_counter() - start:.1f} s", flush=True)
-        print(f"  installed: {versions or 'nothing'}" + f"\n{problem}" * bool(problem), flush=True)
-    sys.exit(failed)
+        seconds = time.perf_counter() - start
+        versions = [f"{package} {version}" for package, version in packages.items()]
+        print(f"{name}: {'FAILED' if problem else 'ran'} in {seconds:.1f} s")
+        print(f"  installed: {', '.join(versions) or 'nothing'}", flush=True)
+        if problem:
+            failures += 1
+            print(problem, flush=True)
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-OF_THE_REPOSITORY = re.compile(r"(?P<picture>!?)\[(?P<words>[^\[\]]*)\]\((?!https?://|#)(?P<path>[^()\s]+)\)")
+LINK_INSIDE = re.compile(r"(?P<picture>!?)\[(?P<text>[^\[\]]*)\]\((?!https?://|#)(?P<path>[^()\s]+)\)")
 """A picture or a link whose target has no host: a path from the repository's root."""
 
 
 def absolute(text: str, address: str) -> str:
-    """The same Markdown with every path from the repository's root as an address on its branch main."""
+    """Turn every path from the repository's root into an address on its branch main."""
 
-    def with_host(found: re.Match) -> str:
-        folder = f"{address}/{'raw' if found['picture'] else 'blob'}/main"
-        return f"{found['picture']}[{found['words']}]({folder}/{found['path']})"
+    def with_host(link: re.Match) -> str:
+        view = "raw" if link["picture"] else "blob"
+        return f"{link['picture']}[{link['text']}]({address}/{view}/main/{link['path']})"
 
-    return OF_THE_REPOSITORY.sub(with_host, text)
+    return LINK_INSIDE.sub(with_host, text)
 
 
 class PackageReadme(MetadataHookInterface):
-    """Gives the package its readme."""
+    """Give the package its readme."""
 
     def update(self, metadata: dict) -> None:
         text = (Path(self.root) / "README.md").read_text(encoding="utf8")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from companion.figures import figure_3, figures
-
-from hmmlib.experiments.results import results
-from hmmlib.experiments.store import STORE
+from hmmbook.experiments.results import results
+from hmmbook.experiments.store import STORE
+from hmmbook.figures import figure_3, figures
 
 figures.use_style()
-trials = results("quick", STORE).query("changes == '' and n_memory == 1 and n_states in [4, 8, 10, 15, 25, 30]")
+trials = results("quick", STORE)
+trials = trials.query("changes == '' and n_memory == 1 and n_states in [4, 8, 10, 15, 25, 30]")
+picture = figure_3.panel(trials, "left")
 folder = Path(__file__).resolve().parent / "pictures"
-figure_3.panel(trials, "left").savefig(folder / "head-against-prompt.png", dpi=150)
+picture.savefig(folder / "head-against-prompt.png", dpi=150)

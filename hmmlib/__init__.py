@@ -14,7 +14,6 @@ returns, as does the book's page *Reference*. What to call, by task:
     Draw a model                             random_hmm, random_memory_hmm, essential_hmm
     Make a model of your own                 HMM, MemoryHMM, HMM.from_rows
     Draw text from a model                   HMM.sample, MemoryHMM.sample
-    Draw a task: texts with exact labels     draw_task
     Exact target of a task, for each text    ground_truth
     Hidden states, given a text              posterior, posteriors
     Value of a memory cell, given a text     memory_posterior
@@ -35,9 +34,6 @@ returns, as does the book's page *Reference*. What to call, by task:
     Tune a prompt together with a head       tune_prompt
     Choose among prompt, prefix and LoRA     tune
     Share of labels that a head gets right   accuracy
-    Run a trial, with parts of your own      TrialSpec, run_trial, Parts
-    Run many, with measures of your own      grid, run_missing, Measurement
-    Read stored results, and average them    results, load_result, mean_ci
 
 The code is in packages, each of which uses only those above it:
 
@@ -46,44 +42,62 @@ The code is in packages, each of which uses only those above it:
     inference    posteriors and masked-token probabilities, exact, zeros included
     theory       assumptions, heads, the paper's constructions
     training     a BERT-like network, and others' networks; heads and prompts tuned on them
-    experiments  specs, trials, their store, sweeps, the table of results
 
-The modules `validation`, `backend` and `files` serve all of them. `python -m hmmlib --help` shows the command line.
-What checks the paper's statements, and the figures of the book, are in the package `companion` beside it.
+The modules `validation` and `device` serve all of them. The trials of Section 5 and everything else that the book runs
+are in the package `hmmbook` beside it.
 """
 
-import importlib
 import os
-import re
 import sys
 import warnings
-from pathlib import Path
-from typing import Any
 
-__version__ = "0.4.0"
+import lazy_loader
+
+__version__ = "0.5.0"
 
 # Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
-# 20 to 40 times as long; with a short spin it takes its fair share. Read when torch is first imported.
+# 20 to 40 times as long; with a short spin it takes its fair share. Torch reads the variable when it is first imported.
 if sys.platform == "linux" and "torch" in sys.modules and "GOMP_SPINCOUNT" not in os.environ:
     if sys.modules["torch"].get_num_threads() > 1:
-        slow = "Beside other work a step of training may take 20 times as long, as the threads of torch spin"
-        warnings.warn(f"{slow}: import hmmlib before torch, or set GOMP_SPINCOUNT=1000.", stacklevel=2)
+        warnings.warn(
+            "Beside other work a step of training may take 20 times as long, because the threads of torch spin: "
+            "import hmmlib before torch, or set GOMP_SPINCOUNT=1000.",
+            stacklevel=2,
+        )
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # cuBLAS gives the same sums each time only with a workspace of a fixed size.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-# The module of each name: type checkers and editors read the same lines.
-_STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf8")
-_MODULE = {name: module for module, name in re.findall(r"^from hmmlib\.(\S+) import (\w+) as \2$", _STUB, re.MULTILINE)}
-__all__ = sorted(_MODULE)
+MOVED_TO_HMMBOOK = {
+    "Measurement",
+    "Parts",
+    "Task",
+    "TrialResult",
+    "TrialSpec",
+    "draw_model",
+    "draw_mu",
+    "draw_task",
+    "draw_trial_task",
+    "exact_trial",
+    "grid",
+    "is_stored",
+    "load_result",
+    "load_results",
+    "mean_ci",
+    "panel_specs",
+    "result_path",
+    "results",
+    "run_missing",
+    "run_trial",
+    "save_result",
+}
+"""Names that version 0.4 had here. They are the study of Section 5, so they are in the package `hmmbook` now."""
+
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def __getattr__(name: str) -> Any:
-    """The names that others call, each loaded with its module when first asked for: torch is large."""
-    if name not in _MODULE:
-        raise AttributeError(f"module 'hmmlib' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"hmmlib.{_MODULE[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+def __getattr__(name: str) -> object:
+    """Load a name with its module when it is first asked for, because torch takes a second to import."""
+    if name in MOVED_TO_HMMBOOK:
+        raise ImportError(f"{name} has moved: write `from hmmbook import {name}`.")
+    return _load(name)

@@ -1,4 +1,4 @@
-"""Checks of what users pass: each error names the argument, what was found, and what is accepted."""
+"""Checks of what users pass. Each error names the argument, and says what was found and what is accepted."""
 
 from __future__ import annotations
 
@@ -11,66 +11,95 @@ import torch
 from torch import Tensor
 
 MASK = -1
-"""The token that means "nothing observed here"."""
+"""The token that means "nothing observed here".
+
+Example:
+    >>> from hmmlib import MASK, masked_token_probs, random_hmm
+    >>> model = random_hmm(n_states=4, n_tokens=5, seed=0)
+    >>> masked_token_probs(model, [[MASK, 2, 0]]).shape
+    torch.Size([1, 3, 5])
+"""
 SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 """How far probabilities may be from a sum of 1, for each dtype that a model may have."""
 
 
+# Numbers and words
+
+
 def integer(name: str, value, low: int, high: int | None = None) -> int:
-    """`value` where it is an integer of `low` or more, and of `high` or less if that is given; ValueError otherwise."""
-    fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not fits or value < low or (high is not None and value > high):
+    """Return an integer that is at least `low`, and at most `high` if that is given.
+
+    Raises:
+        ValueError: the value is no such integer.
+    """
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < low or (high is not None and value > high):
         limits = f"of {low} or more" if high is None else f"from {low} to {high}"
         raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
     return int(value)
 
 
 def number(name: str, value, low: float, high: float = math.inf) -> float:
-    """`value` where it is a number from `low` to `high`, ends included, and no NaN; ValueError otherwise."""
-    fits = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not fits or not low <= value <= high:
+    """Return a number from `low` to `high`, both included.
+
+    Raises:
+        ValueError: the value is no such number, for example NaN.
+    """
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:
         limits = f"of {low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
         raise ValueError(f"{name} must be a number {limits}, not {value!r}")
     return float(value)
 
 
 def one_of(name: str, value, choices: Collection[str]) -> str:
-    """`value` where it is one of these words; ValueError otherwise."""
+    """Return a word that is one of the choices.
+
+    Raises:
+        ValueError: the value is none of them.
+    """
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
     return value
 
 
 def of_type(name: str, value, *kinds: type):
-    """`value` where it is of one of these classes; TypeError otherwise."""
-    if not isinstance(value, kinds):
-        wanted = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{name} must be of type {wanted}, not {type(value).__name__}")
-    return value
+    """Return a value that is of one of these classes.
 
-
-def of_shape(name: str, value: Tensor, shape: tuple, why: str = "") -> Tensor:
-    """`value` where it is a tensor of that shape: None is any length, `...` in front any axes before the others.
-
-    TypeError for what is no tensor, ValueError for another shape.
+    Raises:
+        TypeError: the value is of another class.
     """
-    found, last = tuple(of_type(name, value, Tensor).shape), tuple(size for size in shape if size is not ...)
-    compared = found[len(found) - len(last) :] if shape[:1] == (...,) and len(found) >= len(last) else found
-    if len(compared) != len(last) or any(size not in (None, one) for size, one in zip(last, compared, strict=True)):
-        words = ", ".join({None: "any", ...: "…"}.get(size, str(size)) for size in shape) + "," * (len(shape) == 1)
-        raise ValueError(f"{name} must have shape ({words}){why}, not {found}")
+    if not isinstance(value, kinds):
+        accepted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name} must be of type {accepted}, not {type(value).__name__}")
     return value
 
 
-def as_seed(seed: int, other: str = "") -> int:
-    """`seed` where torch can be seeded with it; ValueError otherwise, which names what `other` is accepted."""
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1{other}, not {seed!r}")
+# Seeds
+
+
+def as_seed(seed: int, also_accepted: str = "") -> int:
+    """Return a seed that torch takes.
+
+    Args:
+        seed: an integer from 0 to 2**63 - 1.
+        also_accepted: what the error's message names besides integers.
+
+    Raises:
+        ValueError: it is no such integer.
+    """
+    is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not is_integer or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1{also_accepted}, not {seed!r}")
     return int(seed)
 
 
 def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
-    """A generator on `device`, freshly seeded, or the one given."""
+    """Return a generator on a device: the one that is passed, or a new one with this seed.
+
+    Raises:
+        ValueError: it is neither a seed nor a generator on that device.
+    """
     if not isinstance(seed, torch.Generator):
         return torch.Generator(device).manual_seed(as_seed(seed, " or a torch.Generator"))
     if seed.device.type != torch.device(device).type:
@@ -78,111 +107,197 @@ def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
     return seed
 
 
-def _tensor(name: str, value, wanted: str) -> Tensor:
-    """A tensor as it is, any other array as a copy, as what is checked must not change later. Else ValueError."""
+# Arrays
+
+
+def of_shape(name: str, value: Tensor, shape: tuple, reason: str = "") -> Tensor:
+    """Return a tensor that has a shape.
+
+    Args:
+        name: what the tensor is called in the message of an error.
+        value: the tensor.
+        shape: a length for each axis, where None is any length. If `...` comes first, any axes may precede the others.
+        reason: what the error's message says after the shape.
+
+    Raises:
+        TypeError: the value is no tensor.
+        ValueError: it has another shape.
+    """
+    actual = tuple(of_type(name, value, Tensor).shape)
+    lengths = shape
+    compared = actual
+    if shape[0] is ...:
+        lengths = shape[1:]
+        compared = actual[max(0, len(actual) - len(lengths)) :]
+    fits = len(compared) == len(lengths)
+    for length, expected in zip(compared, lengths, strict=False):
+        fits = fits and expected in (None, length)
+    if not fits:
+        raise ValueError(f"{name} must have shape {_as_text(shape)}{reason}, not {actual}")
+    return value
+
+
+def _as_text(shape: tuple) -> str:
+    """A shape as a tuple is printed, with "any" for None and "…" for axes that are not told."""
+    names = {None: "any", ...: "…"}
+    entries = [names.get(length, str(length)) for length in shape]
+    text = ", ".join(entries)
+    return f"({text},)" if len(entries) == 1 else f"({text})"
+
+
+def _as_any_tensor(name: str, value, accepted: str) -> Tensor:
+    """A tensor as it is, and any other array as a copy, because what was checked must not change later."""
     if isinstance(value, Tensor):
         return value
     try:
         return torch.as_tensor(np.array(value))
     except (TypeError, ValueError, RuntimeError) as error:
-        found = f"{type(value).__name__} {reprlib.repr(value)}"
-        raise ValueError(f"{name} must be {wanted}, not {found} ({error})") from None
+        short = reprlib.repr(value)
+        raise ValueError(f"{name} must be {accepted}, not {type(value).__name__} {short} ({error})") from None
 
 
 def as_tensor(
     name: str, value, ndim: int | None = None, empty: bool = False, like: Tensor | None = None, signed: bool = False
 ) -> Tensor:
-    """`value` as a float64 tensor (float32 stays float32), or of the dtype and device of `like`.
+    """Return an array of finite numbers as a tensor.
 
-    ValueError where it is then no array of finite numbers, for negative ones unless `signed`, and for an array without
-    entries unless `empty`.
+    Args:
+        name: what the array is called in the message of an error.
+        value: the array. float32 stays float32, all else becomes float64.
+        ndim: how many axes it must have.
+        empty: whether it may have no entries.
+        like: a tensor whose dtype and device it gets.
+        signed: whether entries may be negative.
+
+    Raises:
+        ValueError: it is no such array, or a row of it is too small for the dtype.
     """
-    value = _tensor(name, value, "an array of numbers")
+    value = _as_any_tensor(name, value, "an array of numbers")
     if value.dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
-    given = value if value.dtype == torch.float32 else value.to(torch.float64)
-    value = given if like is None else given.to(like)
+    precise = value if value.dtype == torch.float32 else value.to(torch.float64)
+    value = precise if like is None else precise.to(like)
     if ndim is not None and value.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, not shape {tuple(value.shape)}")
+        dimensions = "1 dimension" if ndim == 1 else f"{ndim} dimensions"
+        raise ValueError(f"{name} must have {dimensions}, not shape {tuple(value.shape)}")
     if value.numel() == 0:
         if empty:
             return value
         raise ValueError(f"{name} is empty: shape {tuple(value.shape)}")
-    plain = value.detach()
-    if not torch.isfinite(plain).all():
+    entries = value.detach()
+    if not torch.isfinite(entries).all():
         raise ValueError(f"{name} must be finite, but holds NaN or infinity as {value.dtype}")
-    if value.dtype != given.dtype and (given.detach().any(-1).to(plain.device) & ~plain.any(-1)).any():
-        raise ValueError(f"{name} must not be so small that all of a row is zero as {value.dtype}")
-    if not signed and (plain < 0).any():
-        raise ValueError(f"{name} must be nonnegative, but its smallest entry is {plain.min().item():.6g}")
+    if value.dtype != precise.dtype:
+        had_entries = precise.detach().any(-1).to(value.device)
+        if (had_entries & ~entries.any(-1)).any():
+            raise ValueError(f"{name} must not be so small that all of a row is zero as {value.dtype}")
+    if not signed and (entries < 0).any():
+        raise ValueError(f"{name} must be nonnegative, but its smallest entry is {entries.min().item():.6g}")
     return value
 
+
+# What a model is made of, and what it is asked about
 
 TRANSPOSED = "; its rows do, so pass the transpose: here column h is the distribution given state h"
 
 
 def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRANSPOSED) -> Tensor:
-    """Probabilities that sum to 1 over the first axis, or `axis`.
+    """Return probabilities that sum to 1 over one axis.
 
-    ValueError otherwise, which ends in the hint where a table sums to 1 over its other axis.
+    Args:
+        name: what the array is called in the message of an error.
+        value: the array.
+        ndim: how many axes it must have.
+        axis: the axis over which it must sum to 1.
+        hint: what the error's message says at its end if a table sums to 1 over its other axis.
+
+    Raises:
+        ValueError: it is no array of finite nonnegative numbers, or does not sum to 1.
     """
     value = as_tensor(name, value, ndim)
     tolerance = SUM_TOLERANCE[value.dtype]
-    off = (value.detach().sum(axis) - 1).abs()
-    if (off > tolerance).any():
-        worst = off.max().item()
-        others_do = ndim == 2 and ((value.detach().sum(1 - axis) - 1).abs() <= tolerance).all()
-        lines = ("columns (first axis)", "rows (last axis)")[axis]
-        what = "sum to 1" if ndim == 1 else f"have {lines} that sum to 1"
-        raise ValueError(f"{name} must {what} within {tolerance:g}, but is off by {worst:.3g}{hint * bool(others_do)}")
-    return value
+    errors = _errors_of_sums(value, axis)
+    if (errors <= tolerance).all():
+        return value
+    if ndim == 1:
+        requirement = "sum to 1"
+    elif axis == 0:
+        requirement = "have columns (first axis) that sum to 1"
+    else:
+        requirement = "have rows (last axis) that sum to 1"
+    message = f"{name} must {requirement} within {tolerance:g}, but is off by {errors.max().item():.3g}"
+    is_transposed = ndim == 2 and (_errors_of_sums(value, 1 - axis) <= tolerance).all()
+    raise ValueError(message + hint if is_transposed else message)
+
+
+def _errors_of_sums(table: Tensor, axis: int) -> Tensor:
+    """How far the sums over an axis are from 1."""
+    return (table.detach().sum(axis) - 1).abs()
 
 
 def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
-    """Check tokens: integers of shape (n, T), T ≥ 1, each MASK or from 0 to n_tokens - 1. Returns int64."""
-    tokens = _tensor("tokens", tokens, "a rectangular array of integers of shape (n, T)")
+    """Return tokens as int64 of shape (n, T), on a device if one is named.
+
+    Raises:
+        ValueError: they are no integers of shape (n, T) with T ≥ 1, or one is neither MASK nor from 0 to n_tokens - 1.
+    """
+    tokens = _as_any_tensor("tokens", tokens, "a rectangular array of integers of shape (n, T)")
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
-    least = 0 if tokens.dtype == torch.uint64 else MASK  # what int64 cannot hold becomes negative
+    least = 0 if tokens.dtype == torch.uint64 else MASK  # In int64 a large uint64 would become negative.
     tokens = tokens.to(device=device, dtype=torch.int64)
     if tokens.numel() and (tokens.min() < least or tokens.max() >= n_tokens):
-        bad = tokens[(tokens < least) | (tokens >= n_tokens)][0]
-        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {bad}")
+        outside = tokens[(tokens < least) | (tokens >= n_tokens)]
+        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {outside[0]}")
     return tokens
 
 
 def as_weights(mu, length: int, like: Tensor) -> Tensor:
-    """μ as a tensor (length,), of the dtype and device of `like`. ValueError for another shape, NaN, or only zeros."""
-    given = as_tensor("mu", mu, signed=True)
-    of_shape("mu", given, (length,), ", one weight for each state or memory value")
-    if not given.any():
+    """Return the weights μ of a task, of shape (length,), with the dtype and device of `like`.
+
+    Raises:
+        ValueError: they have another shape, are not finite, or are all zero.
+    """
+    precise = as_tensor("mu", mu, signed=True)
+    of_shape("mu", precise, (length,), ", one weight for each state or memory value")
+    if not precise.any():
         raise ValueError("mu must not be all zero: every input would get label 1")
-    mu = as_tensor("mu", given, like=like, signed=True)
-    if mu.count_nonzero() < given.count_nonzero():
+    mu = as_tensor("mu", precise, like=like, signed=True)
+    if mu.count_nonzero() < precise.count_nonzero():
         raise ValueError(f"mu must have no weight so small that it is zero as {mu.dtype}")
     return mu
 
 
 def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
-    """A nonempty set of indices from 0 to `below` - 1, sorted. ValueError for anything else."""
-    values = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
+    """Return a set of indices from 0 to `below` - 1, sorted.
+
+    Raises:
+        ValueError: there are none, one is named twice, or one is no such index.
+    """
+    if isinstance(values, Tensor | np.ndarray):
+        values = values.tolist()
     try:
-        found = sorted(integer(f"each of {name}", value, 0, below - 1) for value in values)
+        indices = [integer(f"each of {name}", value, 0, below - 1) for value in values]
     except TypeError:
         raise ValueError(f"{name} must be a sequence of integers, not {values!r}") from None
-    if not found or len(set(found)) < len(found):
-        raise ValueError(f"{name} must name at least one index, and none twice, not {found}")
-    return found
+    indices.sort()
+    if not indices or len(set(indices)) < len(indices):
+        raise ValueError(f"{name} must name at least one index, and none twice, not {indices}")
+    return indices
 
 
 def as_labels(labels, n: int) -> Tensor:
-    """Labels as a bool tensor (n,). ValueError for another shape, or what is neither bool nor 0 and 1."""
-    labels = _tensor("labels", labels, "bool, or 0 and 1")
-    other = labels[(labels != 0) & (labels != 1)]
-    if len(other):
-        raise ValueError(f"labels must be bool, or 0 and 1, not {other[0].item()}")
+    """Return labels as a bool tensor (n,).
+
+    Raises:
+        ValueError: they have another shape, or are neither bool nor 0 and 1.
+    """
+    labels = _as_any_tensor("labels", labels, "bool, or 0 and 1")
+    neither = labels[(labels != 0) & (labels != 1)]
+    if len(neither):
+        raise ValueError(f"labels must be bool, or 0 and 1, not {neither[0].item()}")
     if labels.shape != (n,):
         raise ValueError(f"labels must have shape ({n},), not {tuple(labels.shape)}")
     return labels.bool()

@@ -1,5 +1,4 @@
-"""One thread: the tests work on small arrays, where more threads only wait for each other, and on busy machines for
-long."""
+"""Set-up of all tests. They use one thread, because with small arrays more threads mostly wait for each other."""
 
 import ast
 import os
@@ -10,26 +9,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from budget import Budget
 from commands import call, compiled  # noqa: F401, fixtures
 from faults import disk, survived  # noqa: F401, fixtures
 from record import Record
 
 torch.set_num_threads(1)
-sys.modules["rfc3987_syntax"] = None  # jsonschema, for nbformat, would build parsers of web addresses for seconds
+# For nbformat, jsonschema would build parsers of web addresses, which takes seconds.
+sys.modules["rfc3987_syntax"] = None
+# The tests see none of the results that a user has made, and leave none.
 MINE = tempfile.TemporaryDirectory(prefix="hmmlib-tests-")
-os.environ["HMMLIB_MINE"] = MINE.name  # the tests see none of the results that a user has made, and leave none
+os.environ["HMMBOOK_MINE"] = MINE.name
 
 EARLY = ["experiments", "faults", "book", "figures", "benchmarks", "evidence", "training", "project"]
-"""Folders whose files take longer than others; what is short fills the gaps at the end."""
+"""Folders whose files take longer than others. Short files fill the gaps at the end."""
+NOT_THE_LIBRARY = ("book", "benchmarks")
+"""Folders that --library leaves out."""
 
 
 def pytest_addoption(parser):
     parser.addoption(
         "--library", action="store_true", help="only test modules that import nothing that is not installed"
-    )
-    parser.addoption(
-        "--budget", choices=("print", "hold"), help="what each folder costs; hold: not more than its budget"
     )
     parser.addoption("--record", type=Path, metavar="FILE", help="write there what was tried, if everything passes")
 
@@ -37,35 +36,51 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "tried(kind): each test of this table is a bad input of that kind")
     config.addinivalue_line("markers", "outside: starts processes, takes long or looks at the code: not for mutants")
-    if how := config.getoption("--budget"):
-        config.pluginmanager.register(Budget(how == "hold"))
     path = config.getoption("--record")
-    if path and not hasattr(config, "workerinput"):  # xdist's processes report to the one that records
+    is_worker = hasattr(config, "workerinput")  # xdist's processes report to the one that records
+    if path and not is_worker:
         config.pluginmanager.register(Record(path))
 
 
 def pytest_collection_modifyitems(items):
-    """What starts processes first, as it takes long, and the folders of EARLY in their order."""
-    ranks = dict.fromkeys((item.path.parent.name for item in items), len(EARLY)) | {n: k for k, n in enumerate(EARLY)}
-    items.sort(key=lambda item: (item.get_closest_marker("outside") is None, ranks[item.path.parent.name]))
+    """Put tests that start processes first, because they take long, and then the folders of EARLY in their order."""
+
+    def rank(item) -> tuple[bool, int]:
+        starts_no_process = item.get_closest_marker("outside") is None
+        folder = item.path.parent.name
+        return starts_no_process, EARLY.index(folder) if folder in EARLY else len(EARLY)
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """A test of a table of bad inputs says that it is one; a property, for how many examples it has held."""
+    """A test of a table of bad inputs says that it is one. A property says for how many examples it has held."""
     yield
-    item.user_properties += [(f"bad inputs: {marker.args[0]}", 1) for marker in item.iter_markers("tried")]
-    if examples := getattr(item.function, "held", 0):
+    for marker in item.iter_markers("tried"):
+        item.user_properties.append((f"bad inputs: {marker.args[0]}", 1))
+    examples = getattr(item.function, "held", 0)
+    if examples:
         item.user_properties.append((f"properties: {item.function.__name__}", examples))
 
 
+def imported_packages(path: Path) -> set[str]:
+    """The packages that a file of tests imports."""
+    packages = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            packages.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            packages.add(node.module.split(".")[0])
+    return packages
+
+
 def pytest_ignore_collect(collection_path, config):
-    """With --library, leave out what tests the book, the benchmarks, or the library beside its peers."""
-    if config.getoption("--library") and collection_path.name in ("book", "benchmarks"):
+    """With --library, leave out tests of the book and the benchmarks, and those that need a package that is missing."""
+    if not config.getoption("--library"):
+        return None
+    if collection_path.name in NOT_THE_LIBRARY:
         return True
-    if config.getoption("--library") and collection_path.suffix == ".py":
-        nodes = list(ast.walk(ast.parse(collection_path.read_text())))
-        names = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-        names |= {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
-        return True if any(find_spec(name) is None for name in names) else None
+    if collection_path.suffix == ".py" and not all(map(find_spec, imported_packages(collection_path))):
+        return True
     return None

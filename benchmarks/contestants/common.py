@@ -1,26 +1,27 @@
-"""What all contestants share: inputs from a file, and which part of a result is compared."""
+"""What all contestants use: inputs from a file, and the part of a result that is compared."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Callable
 
 import numpy as np
 
 COMPARED = 5
-"""Sequences whose results are compared: the first ones, which every contestant has, however few it does."""
+"""Results of the first sequences are compared, which every contestant has, however few it does."""
 
 
 def read_chain(inputs: str, n: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Start, transition and emission as the peers take them, and the first `n` sequences.
+    """Read start, transition and emission as the peers take them, and the first `n` sequences.
 
-    The file has the paper's A, W and P[H_0], columns as distributions; for the peers, rows are distributions, and the
-    first state emits the first token.
+    The file has the paper's A, W and P[H_0], whose columns are distributions. For the peers, rows are distributions,
+    and the first state emits the first token.
     """
     with np.load(inputs) as file:
-        start = file["transition"] @ file["initial"]
-        parts = (start / start.sum(), file["transition"].T, file["emission"].T, file["tokens"][:n])
-        return tuple(map(np.ascontiguousarray, parts))
+        transition = file["transition"]
+        emission = file["emission"]
+        initial = file["initial"]
+        tokens = file["tokens"]
+    start = transition @ initial
+    parts = (start / start.sum(), transition.T, emission.T, tokens[:n])
+    return tuple(map(np.ascontiguousarray, parts))
 
 
 def compared(result) -> np.ndarray:
@@ -29,19 +30,6 @@ def compared(result) -> np.ndarray:
 
 
 def frequencies(tokens, n_tokens: int) -> np.ndarray:
-    """How often each token occurs, as a share of all."""
-    return np.bincount(np.asarray(tokens).ravel(), minlength=n_tokens) / np.asarray(tokens).size
-
-
-def whole_training(build: Callable):
-    """A call builds a network and trains it. The answer: the seconds of the training, then all weights in a row."""
-    from torch.nn.utils import parameters_to_vector
-
-    def call() -> np.ndarray:
-        network, train = build()
-        start = time.perf_counter()
-        train()
-        seconds = time.perf_counter() - start
-        return np.concatenate([[seconds], parameters_to_vector(network.parameters()).detach().double().numpy()])
-
-    return call, lambda result: result
+    """The share of each token among all."""
+    tokens = np.asarray(tokens)
+    return np.bincount(tokens.ravel(), minlength=n_tokens) / tokens.size

@@ -13,25 +13,31 @@ SMOOTHERS = {"smoother": hmm.hmm_smoother, "two filters": hmm.hmm_two_filter_smo
 
 def read(inputs: str, n: int | None = None) -> tuple:
     """The chain as arrays of jax, in the precision that it is set to."""
-    *parts, tokens = read_chain(inputs, n)
-    return *map(jnp.asarray, parts), jnp.asarray(tokens, dtype=jnp.int32)
+    start, transition, emission, tokens = read_chain(inputs, n)
+    return (
+        jnp.asarray(start),
+        jnp.asarray(transition),
+        jnp.asarray(emission),
+        jnp.asarray(tokens, dtype=jnp.int32),
+    )
 
 
 def posteriors(inputs: str, smoother: str = "smoother", n: int | None = None):
     """P[H_i | x] by one of dynamax's smoothers."""
     start, transition, emission, tokens = read(inputs, n)
-    smooth, log_likelihood = SMOOTHERS[smoother], jnp.log(emission).T
+    smooth = SMOOTHERS[smoother]
+    log_likelihood = jnp.log(emission).T
 
     @jax.jit
     @jax.vmap
     def run(row):
-        return smooth(start, transition, log_likelihood[row]).smoothed_probs  # what else it finds is compiled away
+        return smooth(start, transition, log_likelihood[row]).smoothed_probs  # the compiler removes the rest
 
     return lambda: run(tokens).block_until_ready(), compared
 
 
 def masked(inputs: str, n: int | None = None):
-    """G from dynamax's two filters, each without the token's own likelihood: to divide that out loses everything."""
+    """G from dynamax's two filters, which leave out the token's own likelihood. Dividing it out loses all digits."""
     start, transition, emission, tokens = read(inputs, n)
     log_likelihood = jnp.log(emission).T
 
@@ -40,8 +46,8 @@ def masked(inputs: str, n: int | None = None):
     def run(row):
         before = hmm.hmm_filter(start, transition, log_likelihood[row]).predicted_probs
         _, after = hmm.hmm_backward_filter(transition, log_likelihood[row])
-        others = before * after
-        return others / others.sum(-1, keepdims=True) @ emission
+        states = before * after
+        return states / states.sum(-1, keepdims=True) @ emission
 
     return lambda: run(tokens).block_until_ready(), compared
 

@@ -11,14 +11,21 @@ def build(inputs: str, implementation: str, n: int | None = None) -> tuple[Categ
     """The model, the tokens of `n` sequences as one column, and the sequences' lengths."""
     start, transition, emission, tokens = read_chain(inputs, n)
     model = CategoricalHMM(n_components=len(start), implementation=implementation)
-    model.startprob_, model.transmat_, model.emissionprob_ = start, transition, emission
+    model.startprob_ = start
+    model.transmat_ = transition
+    model.emissionprob_ = emission
     model.n_features = emission.shape[1]
-    return model, tokens.reshape(-1, 1), [tokens.shape[1]] * len(tokens)
+    lengths = [tokens.shape[1]] * len(tokens)
+    return model, tokens.reshape(-1, 1), lengths
 
 
 def by_sequence(lengths: list[int]):
-    """Cuts the rows of all tokens into sequences of the same length, and picks those that are compared."""
-    return lambda result: compared(result.reshape(len(lengths), lengths[0], -1))
+    """Cut the rows of all tokens into sequences of the same length, and pick those that are compared."""
+
+    def pick(result):
+        return compared(result.reshape(len(lengths), lengths[0], -1))
+
+    return pick
 
 
 def posteriors(inputs: str, implementation: str = "scaling", n: int | None = None):
@@ -33,8 +40,8 @@ def masked(inputs: str, implementation: str = "scaling", n: int | None = None):
     likelihood = model.emissionprob_.T
 
     def call():
-        others = model.predict_proba(column, lengths) / likelihood[column[:, 0]]
-        return others / others.sum(1, keepdims=True) @ model.emissionprob_
+        states = model.predict_proba(column, lengths) / likelihood[column[:, 0]]
+        return states / states.sum(1, keepdims=True) @ model.emissionprob_
 
     return call, by_sequence(lengths)
 
@@ -45,6 +52,10 @@ def sample(inputs: str, n: int, length: int):
     random = np.random.RandomState(1)
 
     def call():
-        return np.stack([model.sample(length, random_state=random)[0][:, 0] for _ in range(n)])
+        sequences = []
+        for _ in range(n):
+            tokens, _ = model.sample(length, random_state=random)
+            sequences.append(tokens[:, 0])
+        return np.stack(sequences)
 
     return call, lambda tokens: frequencies(tokens, model.n_features)

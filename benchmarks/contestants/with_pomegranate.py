@@ -10,10 +10,13 @@ from pomegranate.hmm import DenseHMM
 
 def posteriors(inputs: str, dtype: str, n: int | None = None):
     """P[H_i | x] by `predict_proba`."""
-    *parts, tokens = read_chain(inputs, n)
-    start, transition, emission = (torch.as_tensor(part, dtype=getattr(torch, dtype)) for part in parts)
-    states = [Categorical(row[None]) for row in emission]
-    model = DenseHMM(states, edges=transition, starts=start, ends=torch.ones_like(start))  # any state may be the last
+    start, transition, emission, tokens = read_chain(inputs, n)
+    precision = getattr(torch, dtype)
+    starts = torch.as_tensor(start, dtype=precision)
+    edges = torch.as_tensor(transition, dtype=precision)
+    states = [Categorical(row[None]) for row in torch.as_tensor(emission, dtype=precision)]
+    ends = torch.ones_like(starts)  # any state may be the last
+    model = DenseHMM(states, edges=edges, starts=starts, ends=ends)
     observed = torch.from_numpy(tokens)[:, :, None]
 
     def call():

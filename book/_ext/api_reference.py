@@ -15,16 +15,19 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from companion.evidence.statements import STATEMENTS
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
 
+import hmmbook
 import hmmlib
+from hmmbook.evidence.statements import STATEMENTS
 
 ROOT = Path(hmmlib.__file__).parents[1]
 LABELS = {statement.name: statement.label for statement in STATEMENTS}
-PAGES = {room: f"book/api-{room}" for room in ("models", "inference", "theory", "training", "experiments")}
-"""Where the names at the root of `hmmlib` are described, by the room of their module."""
+PACKAGES = (hmmlib, hmmbook)
+"""The packages whose names at the root have an entry in the reference."""
 KINDS = {"assumption", "claim", "lemma", "theorem"}
 CONSTRUCTS = {
     "prompt_d_6": "Theorem D.6",
@@ -36,88 +39,148 @@ CONSTRUCTS = {
     "signal_for": "Relabelling",
 }
 """The statements that functions belong to whose names do not say so."""
-SPECIAL = re.compile(r"[\\*|]|(?<=\w)_(?!\w)")  # of reStructuredText, in what is plain text
+SPECIAL = re.compile(r"[\\*|]|(?<=\w)_(?!\w)")
+"""What reStructuredText would take for markup in plain text."""
+ROW_OF_TASKS = re.compile(r"^ {4}([A-Z].+?) {2,}(\S.*)$", re.MULTILINE)
+"""A row of the table of `help(hmmlib)`: a task, and the names to call."""
+SETTINGS = {
+    "autodoc_member_order": "bysource",
+    "autodoc_preserve_defaults": True,
+    "autodoc_typehints_format": "short",
+    "python_maximum_signature_line_length": 110,
+    "python_use_unqualified_type_names": True,
+    "toc_object_entries_show_parents": "hide",
+}
+
+
+# Names and statements
 
 
 def statement_of(name: str) -> str | None:
-    """The statement that a function constructs or tests, as the ledger names it: of theorem_3_3, "Theorem 3.3"."""
+    """Name the statement that a function constructs or tests, as the ledger does: of theorem_3_3, "Theorem 3.3"."""
+    statement = CONSTRUCTS.get(name)
     kind, _, number = name.partition("_")
-    told = f"{kind.title()} {number.upper().replace('_', '.')}" if kind in KINDS else CONSTRUCTS.get(name)
-    return told if told in LABELS else None
+    if kind in KINDS:
+        statement = f"{kind.title()} {number.upper().replace('_', '.')}"
+    return statement if statement in LABELS else None
 
 
 def function_of(statement: str) -> str | None:
-    """The name at the root of `hmmlib` that is called as a statement is, if any: of "Theorem 3.3", theorem_3_3."""
+    """Name the function at the root of `hmmlib` that is called as a statement is: of "Theorem 3.3", theorem_3_3."""
     name = re.sub(r"[ .]", "_", statement).lower()
     return name if name in hmmlib.__all__ else None
 
 
-def link_to(builder, docname: str, name: str, shown: nodes.Node) -> nodes.reference:
-    """From a page to a name at the root, or to one that stands behind it and a dot."""
-    page = PAGES.get(hmmlib._MODULE[name.split(".")[0]].split(".")[0], PAGES["models"])
-    uri = f"{builder.get_relative_uri(docname, page)}#hmmlib.{name}"
-    return nodes.reference("", "", shown, refuri=uri, internal=True)
+def link_to(docname: str, name: str) -> addnodes.pending_xref:
+    """Link from a page to a name at the root of `hmmlib`, or to one behind it and a dot, such as HMM.sample."""
+    shown = nodes.literal(text=name)
+    target = f"hmmlib.{name}"
+    return addnodes.pending_xref("", shown, refdomain="py", reftype="obj", reftarget=target, refdoc=docname)
+
+
+def to_the_root(app, env, node, shown):
+    """Link a type of an annotation to its name at the root of a package, wherever it is defined."""
+    name = node.get("reftarget", "").split(".")[-1]
+    described = env.get_domain("py").objects
+    for package in PACKAGES:
+        full_name = f"{package.__name__}.{name}"
+        if node.get("refdomain") == "py" and full_name in described:
+            entry = described[full_name]
+            return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, shown)
+    return None
+
+
+# Docstrings
 
 
 def marked_up(line: str) -> str:
-    """A line of plain text with `code`, as reStructuredText."""
-    pieces = line.split("`")
-    pieces[::2] = [SPECIAL.sub(r"\\\g<0>", piece) for piece in pieces[::2]]
-    pieces[1::2] = [f":py:obj:`~hmmlib.{code}`" if code in hmmlib.__all__ else f"``{code}``" for code in pieces[1::2]]
-    return "".join(pieces)
+    """Write a line of plain text with `code` as reStructuredText."""
+    markup = ""
+    for k, piece in enumerate(line.split("`")):
+        markup += link_or_code(piece) if k % 2 else SPECIAL.sub(r"\\\g<0>", piece)
+    return markup
+
+
+def link_or_code(code: str) -> str:
+    """Write code in reStructuredText, as a link where it is a name at the root of a package."""
+    for package in PACKAGES:
+        if code in package.__all__:
+            return f":py:obj:`~{package.__name__}.{code}`"
+    return f"``{code}``"
 
 
 def write_up(app, what, name, obj, options, lines) -> None:
-    """Before napoleon reads the sections of a docstring: its text, and which statement it belongs to."""
-    lines[:] = list(map(marked_up, lines))
-    if what == "property":  # napoleon takes what stands before a colon in the first line for a type
+    """Mark up a docstring, before napoleon reads its sections, and add the statement that it belongs to."""
+    in_example = False
+    for k, line in enumerate(lines):
+        if line.lstrip().startswith(">>>"):
+            in_example = True
+        elif not line.strip():
+            in_example = False
+        if not in_example:
+            lines[k] = marked_up(line)
+    if what == "property":  # napoleon takes what stands before a colon in the first line for a type.
         lines.insert(0, "")
-    if statement := statement_of(name.split(".")[-1]):
-        label = LABELS[statement]
-        lines += ["", f"*Derived and checked:* :prf:ref:`{label}`."]
+    statement = statement_of(name.split(".")[-1])
+    if statement:
+        lines.append("")
+        lines.append(f"*Derived and checked:* :prf:ref:`{LABELS[statement]}`.")
 
 
-def short_signature(app, what, name, obj, options, signature, returned) -> tuple[str, str | None] | None:
-    """A spec's fields by name and default alone, where what each accepts would take lines of pydantic's own code.
+def without_space_in_shapes(text: str | None) -> str | None:
+    """Drop the space before the only letter of a shape. It is there for linters alone."""
+    if not text:
+        return text
+    return re.sub(r"(['\"]) ([^'\", ]+['\"])", r"\1\2", text)
 
-    An enumeration is not called, and has none. The space before a shape's only letter is there for linters alone.
+
+def short_signature(app, what, name, obj, options, signature, returned) -> tuple[str | None, str | None]:
+    """Shorten a signature.
+
+    A spec's fields stand with names and defaults alone, because what each accepts would take lines of pydantic's own
+    code. An enumeration is not called, and has no signature.
     """
     if isinstance(obj, type) and issubclass(obj, Enum):
         return "", None
     if "Annotated[" not in (signature or ""):
-        return tuple(text and re.sub(r"(['\"]) ([^'\", ]+['\"])", r"\1\2", text) for text in (signature, returned))
-    named = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(obj).parameters.values()]
-    return str(inspect.Signature(named)), returned
+        return without_space_in_shapes(signature), without_space_in_shapes(returned)
+    parameters = []
+    for parameter in inspect.signature(obj).parameters.values():
+        parameters.append(parameter.replace(annotation=inspect.Parameter.empty))
+    return str(inspect.Signature(parameters)), returned
 
 
-def to_the_root(app, env, node, shown):
-    """A type of an annotation is described under its name at the root of `hmmlib`, wherever it is defined."""
-    name = node.get("reftarget", "").split(".")[-1]
-    known = node.get("refdomain") == "py" and name in hmmlib.__all__
-    return link_to(app.builder, node["refdoc"], name, shown) if known else None
+def skip_fields_of_tuples(app, what, name, obj, skip, options) -> bool | None:
+    """Leave out the fields of named tuples, because their class describes them."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
 
 
 def source_of(config, domain: str, info: dict) -> str | None:
-    """What linkcode asks: where an object's code is, on the repository's main branch."""
+    """Tell linkcode where an object's code is, on the repository's main branch."""
     try:
-        found = inspect.unwrap(attrgetter(info["fullname"])(importlib.import_module(info["module"])))
-        where, line = Path(inspect.getsourcefile(found)).relative_to(ROOT), inspect.getsourcelines(found)[1]
-    except (ValueError, AttributeError, TypeError):  # on a page alone, of instances alone, or data
+        module = importlib.import_module(info["module"])
+        obj = inspect.unwrap(attrgetter(info["fullname"])(module))
+        path = Path(inspect.getsourcefile(obj)).relative_to(ROOT)
+        line = inspect.getsourcelines(obj)[1]
+    except (ValueError, AttributeError, TypeError):  # It is on a page alone, or of instances alone, or data.
         return None
     options = config.html_theme_options
-    return f"{options['repository_url']}/blob/{options['repository_branch']}/{where.as_posix()}#L{line}"
+    return f"{options['repository_url']}/blob/{options['repository_branch']}/{path.as_posix()}#L{line}"
 
 
-LINES = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
-"""Parameters that stand one to a line: Sphinx makes them a list of definitions without a term, which is none."""
+# Pages
+
+PARAMETER_LIST = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
+"""Parameters that stand one to a line. Sphinx makes them a list of definitions without a term, which is none."""
+
+
+def as_spans(parameters: re.Match) -> str:
+    return f'<span class="parameters">{parameters[1].replace("dd>", "span>")}</span>'
 
 
 def parameters_in_lines(app, pagename, templatename, context, doctree) -> None:
-    def spans(found: re.Match) -> str:
-        return f'<span class="parameters">{found[1].replace("dd>", "span>")}</span>'
-
     if "body" in context:
-        context["body"] = LINES.sub(spans, context["body"])
+        context["body"] = PARAMETER_LIST.sub(as_spans, context["body"])
 
 
 class WhatToCall(SphinxDirective):
@@ -125,33 +188,26 @@ class WhatToCall(SphinxDirective):
 
     def run(self):
         self.env.note_dependency(hmmlib.__file__)
-        found = nodes.definition_list()
-        for task, names in re.findall(r"^ {4}([A-Z].+?) {2,}(\S.*)$", hmmlib.__doc__, re.MULTILINE):
-            meaning = nodes.paragraph()
+        table = nodes.definition_list()
+        for task, names in ROW_OF_TASKS.findall(hmmlib.__doc__):
+            links = nodes.paragraph()
             for name in names.split(", "):
-                meaning += nodes.Text(", ") if meaning.children else []
-                meaning += link_to(self.env.app.builder, self.env.docname, name, nodes.literal(text=name))
-            found += nodes.definition_list_item("", nodes.term("", task), nodes.definition("", meaning))
-        return [found]
+                if links.children:
+                    links += nodes.Text(", ")
+                links += link_to(self.env.docname, name)
+            table += nodes.definition_list_item("", nodes.term("", task), nodes.definition("", links))
+        return [table]
 
 
 def setup(app) -> None:
-    for name, value in {
-        "autodoc_member_order": "bysource",
-        "autodoc_preserve_defaults": True,
-        "autodoc_typehints_format": "short",
-        "linkcode_resolve": partial(source_of, app.config),
-        "python_maximum_signature_line_length": 110,
-        "python_use_unqualified_type_names": True,
-        "toc_object_entries_show_parents": "hide",
-    }.items():
+    for name, value in SETTINGS.items():
         app.config[name] = value
+    app.config["linkcode_resolve"] = partial(source_of, app.config)
     for extension in ("autodoc", "autosummary", "napoleon", "linkcode"):
         app.setup_extension(f"sphinx.ext.{extension}")
     app.connect("autodoc-process-docstring", write_up, priority=400)
     app.connect("autodoc-process-signature", short_signature)
-    # fields of named tuples are left out: their class describes them
-    app.connect("autodoc-skip-member", lambda app, what, name, obj, *_: type(obj).__name__ == "_tuplegetter" or None)
+    app.connect("autodoc-skip-member", skip_fields_of_tuples)
     app.connect("html-page-context", parameters_in_lines)
     app.connect("missing-reference", to_the_root)
     app.add_directive("what-to-call", WhatToCall)

@@ -6,75 +6,117 @@ which pages load when a reader first asks for a card: the statements' boxes, and
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from copy import copy
+from collections.abc import Callable
 from pathlib import Path
 
-from bs4 import BeautifulSoup, SoupStrainer
+from bs4 import BeautifulSoup, SoupStrainer, Tag
 from docutils import nodes
 from page_facts import within
+
 from portable import KINDS, number
 
 NUMBER = r"[0-9A-E]\.[0-9]+"
 KIND = "|".join(KINDS.values())
 MENTION = re.compile(rf"\b(?P<kind>{KIND})s?[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)")
+"""Statements in a text, such as "Theorem 3.3" and "Theorems 3.3 and 3.6"."""
 NO_LINKS_IN = (
-    nodes.reference | nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math | nodes.math_block
+    nodes.reference,
+    nodes.literal,
+    nodes.literal_block,
+    nodes.title,
+    nodes.raw,
+    nodes.math,
+    nodes.math_block,
 )
 STATEMENT = re.compile("^(equation-)?(paper|ours)-")
+"""How the ids of statements and of equations begin in HTML."""
+
+Places = dict[str, tuple[str, str]]
+"""Page and anchor of each numbered statement, by its name, such as "Theorem 3.3"."""
 
 
-def statements(env) -> dict[str, tuple[str, str]]:
-    """Where each numbered box is: its name, as in "Theorem 3.3", to page and anchor."""
-    anchors = {}
+def statements(env) -> Places:
+    """Find where each numbered statement is."""
+    places = {}
     for label, box in env.proof_list.items():
         if STATEMENT.match(label) and not box["nonumber"]:
-            anchors[f"{box['realtype'].title()} {number(label)}"] = (box["docname"], label)
-    return anchors
+            name = f"{box['realtype'].title()} {number(label)}"
+            places[name] = (box["docname"], label)
+    return places
 
 
-def linked(text: str, known: dict[str, tuple[str, str]], link) -> list[nodes.Node]:
-    """The text as nodes, with a link at each mention of a known statement."""
-    pieces, end = [], 0
+# Links
+
+
+def linked(text: str, known: Places, link: Callable[[str, str, str], nodes.Node]) -> list[nodes.Node]:
+    """Put a link, made of its text, a page and an anchor, at each mention of a known statement.
+
+    The list is empty where no statement is mentioned.
+    """
+    pieces = []
+    end = 0
     for mention in MENTION.finditer(text):
-        for found in re.finditer(NUMBER, mention["numbers"]):
-            if place := known.get(f"{mention['kind']} {found[0]}"):
-                numbers = mention.start("numbers")
-                start, stop = numbers + found.start() if found.start() else mention.start(), numbers + found.end()
-                pieces += [nodes.Text(text[end:start]), link(text[start:stop], *place)]
-                end = stop
-    return [*pieces, nodes.Text(text[end:])] if pieces else []
+        for match in re.finditer(NUMBER, mention["numbers"]):
+            name = f"{mention['kind']} {match[0]}"
+            if name not in known:
+                continue
+            start = mention.start("numbers") + match.start()
+            if match.start() == 0:
+                start = mention.start()  # With the first number the kind is part of the link.
+            stop = mention.start("numbers") + match.end()
+            pieces.append(nodes.Text(text[end:start]))
+            pieces.append(link(text[start:stop], *known[name]))
+            end = stop
+    if pieces:
+        pieces.append(nodes.Text(text[end:]))
+    return pieces
 
 
 def link_mentions(app, doctree, docname) -> None:
+    """Put the links on a page."""
     known = statements(app.env)
 
-    def link(text, page, anchor):
+    def link(text: str, page: str, anchor: str) -> nodes.reference:
         uri = f"{app.builder.get_relative_uri(docname, page)}#{anchor}"
         return nodes.reference("", text, refuri=uri, internal=True, classes=["mention"])
 
     for text in list(doctree.findall(nodes.Text)):
-        if not within(text, NO_LINKS_IN) and (pieces := linked(text, known, link)):
+        if within(text, NO_LINKS_IN):
+            continue
+        pieces = linked(text, known, link)
+        if pieces:
             text.parent.replace(text, pieces)
 
 
+# The search
+
+
 def index_statements(app):
-    """The search finds boxes by number and by title, and equations by number."""
-    entries = [(page, name, anchor) for name, (page, anchor) in statements(app.env).items()]
+    """Let the search find statements by their names, and equations by their numbers."""
+    entries = []
+    for name, (page, anchor) in statements(app.env).items():
+        entries.append((page, name, anchor))
     for label, (page, _) in app.env.domaindata["math"]["objects"].items():
         if label.startswith(("paper-eq-", "ours-eq-")):
-            anchor, n = nodes.make_id(f"equation-{label}"), number(label)
-            entries += [(page, name, anchor) for name in (f"({n})", f"Equation ({n})", f"Equation {n}", f"Eq. ({n})")]
-    titles = app.builder.indexer._all_titles  # kept from build to build
-    for page, *entry in entries:
-        if tuple(entry) not in titles.get(page, [tuple(entry)]):
-            titles[page].append(tuple(entry))
+            anchor = nodes.make_id(f"equation-{label}")
+            n = number(label)
+            for name in (f"({n})", f"Equation ({n})", f"Equation {n}", f"Eq. ({n})"):
+                entries.append((page, name, anchor))
+    titles = app.builder.indexer._all_titles  # They are kept from build to build.
+    for page, name, anchor in entries:
+        if page in titles and (name, anchor) not in titles[page]:
+            titles[page].append((name, anchor))
     return ()
 
 
-def fragment(element) -> str:
-    """An element of a page as HTML that can stand on any page: no ids, and no links, which would be relative."""
+# Data for the cards
+
+
+def fragment(element: Tag) -> str:
+    """Write an element as HTML that can stand on any page: without ids, and without links, which would be relative."""
     for extra in element.select(".headerlink, .eqno"):
         extra.decompose()
     for link in element.select("a"):
@@ -84,25 +126,40 @@ def fragment(element) -> str:
     return element.decode()
 
 
+def parts_of_page(app, page: str, strainer: SoupStrainer) -> BeautifulSoup:
+    """Read parts of a finished page. It may be one of an earlier build."""
+    text = Path(app.builder.get_outfilename(page)).read_text(encoding="utf8")
+    return BeautifulSoup(text, "html.parser", parse_only=strainer)
+
+
+def card_of(page: str, element: Tag) -> dict[str, str]:
+    """Make the card of a statement or an equation."""
+    title = ""
+    if element["id"].startswith("equation-"):
+        shown_number = element.select_one(".eqno").get_text().split(")")[0]
+        title = f"Equation {shown_number})"
+    return {"page": page, "title": title, "html": fragment(copy.copy(element))}
+
+
 def write_data(app, exception) -> None:
-    """Read the finished pages, so that those of an earlier build count too."""
+    """Write what the pages load for cards and for the notation panel."""
     if exception is not None or app.builder.format != "html":
         return
     cards = {}
     for page in sorted(app.env.all_docs):
-        text = Path(app.builder.get_outfilename(page)).read_text(encoding="utf8")
-        for outer in BeautifulSoup(text, "html.parser", parse_only=SoupStrainer(id=STATEMENT)).contents:
-            for element in (*outer.find_all(id=STATEMENT), outer):  # an equation may stand in a box
-                anchor, shown = element["id"], element.select_one(".eqno")
-                title = f"Equation {shown.get_text().split(')')[0]})" if anchor.startswith("equation-") else ""
-                cards[anchor] = {"page": page, "title": title, "html": fragment(copy(element))}
-    text = Path(app.builder.get_outfilename("book/notation")).read_text(encoding="utf8")
-    tables = BeautifulSoup(text, "html.parser", parse_only=SoupStrainer("table"))
-    write(app, "statements", cards, "".join(card["html"] for card in cards.values()))
-    write(app, "notation", fragment(tables.find("table")), str(tables))
+        for element in parts_of_page(app, page, SoupStrainer(id=STATEMENT)).contents:
+            for inner in element.find_all(id=STATEMENT):  # An equation may stand in a box.
+                cards[inner["id"]] = card_of(page, inner)
+            cards[element["id"]] = card_of(page, element)
+    drawings = "".join(card["html"] for card in cards.values())
+    write_script(app, "statements", cards, drawings)
+    table = parts_of_page(app, "book/notation", SoupStrainer("table"))
+    drawings = str(table)
+    write_script(app, "notation", fragment(table.find("table")), drawings)
 
 
-def write(app, name: str, data, drawings: str) -> None:
+def write_script(app, name: str, data, drawings: str) -> None:
+    """Write a script that hands data to the pages' own, with the glyphs of the formulas in these drawings."""
     path = Path(app.outdir, "_static", "companion", f"{name}.js")
     path.parent.mkdir(parents=True, exist_ok=True)
     value = json.dumps({"data": data, "glyphs": app.typesetter.glyphs(drawings)}, ensure_ascii=False)

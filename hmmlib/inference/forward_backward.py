@@ -1,8 +1,5 @@
 """The forward and the backward pass over a chain in torch: differentiable, on any device, at any length.
 
-Inference takes *evidence*, not tokens: a nonnegative array v of shape (n, T, S), one row for each position. A
-token contributes its row of W, a masked position a row of ones, a prompt any vector.
-
 Once its memory is given, a memory model is an ordinary hidden Markov model. So it is run as K = |M|^N of them, all with
 the same A. The lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
 
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.inference.evidence import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import of_shape, of_type
 
@@ -32,64 +30,90 @@ Message = tuple[Tensor, Tensor]
 
 
 def exponent_of(values: Tensor) -> Tensor:
-    """The exponent of the power of two just above each value, bounded so that its inverse is a float; 0 for a zero."""
-    most = MAX_EXPONENT[values.dtype]
-    return torch.frexp(values.detach())[1].clamp(-most, most)
+    """Return the exponent of the power of two just above each value, 0 for a zero.
+
+    It is bounded so that the power's inverse is a float.
+    """
+    bound = MAX_EXPONENT[values.dtype]
+    _, exponent = torch.frexp(values.detach())
+    return exponent.clamp(-bound, bound)
 
 
 def scaled(values: Tensor, exponent: Tensor) -> Tensor:
-    """values * 2**exponent, in the dtype of `values` (torch.ldexp works out the power in float32)."""
-    return values * torch.exp2(exponent.clamp(max=MAX_EXPONENT[values.dtype]).to(values.dtype))
+    """Return values * 2**exponent in the dtype of the values. Unlike this, torch.ldexp works out powers in float32."""
+    exponent = exponent.clamp(max=MAX_EXPONENT[values.dtype])
+    return values * torch.exp2(exponent.to(values.dtype))
 
 
 def rescaled(message: Tensor, exponent: Tensor) -> Message:
-    """The message with a largest mantissa between 1/2 and 1.
+    """Return a message with its largest mantissa between 1/2 and 1.
 
-    A message of zeros has a derivative, which has a size too: it is scaled as the largest of the K beside it.
+    A message of zeros has no exponent of its own, but a gradient goes through it. So it takes the exponent of the
+    largest of the K beside it.
     """
     largest = message.detach().amax(-1, keepdim=True)
     if message.shape[-2] > 1:
-        largest = torch.where(largest > 0, largest, largest.amax(-2, keepdim=True))
+        largest_of_all = largest.amax(-2, keepdim=True)
+        largest = torch.where(largest > 0, largest, largest_of_all)
     shift = exponent_of(largest)
     return scaled(message, -shift), exponent + shift
 
 
 def both_passes(
-    transition: Tensor, initial: Tensor, rows: list[Tensor], normalised: Callable[[Tensor, Tensor], Message]
+    transition: Tensor, initial: Tensor, rows: list[Tensor], normalise: Callable[[Tensor, Tensor], Message]
 ) -> tuple[list[Message], list[Message]]:
-    """P[H_i, v_{0:i-1}] and P[v_{i+1:T} | H_i] for i = 0, …, T. `normalised` rescales each message.
+    """Pass messages over the chain in both directions. A message is a row vector, so a step multiplies from the right.
 
-    The evidence v_0, …, v_T is in `rows`, each (n, K, S); v_0 is ones, as H_0 emits nothing.
+    Args:
+        transition: A, (S, S).
+        initial: P[H_0], (S,), or one for each value of the memory.
+        rows: the evidence v_0, …, v_T, each (n, K, S). v_0 is ones, as H_0 emits nothing.
+        normalise: rescales a message.
+
+    Returns:
+        P[H_i, v_{0:i-1}] and P[v_{i+1:T} | H_i] for i = 0, …, T.
     """
-
-    def one_pass(message: Tensor, rows: list[Tensor], carry: Tensor) -> list[Message]:
-        messages = [(message, torch.zeros_like(message[..., :1], dtype=torch.int64))]
-        for row in rows:
-            mantissa, exponent = messages[-1]
-            messages.append(normalised((mantissa * row) @ carry, exponent))
-        return messages
-
-    forward = one_pass(initial.expand(rows[0].shape), rows[:-1], transition.T.contiguous())
-    # From ones at the end, with A for its transpose: no division by P[H_i], which may be zero.
-    backward = one_pass(rows[0], rows[:0:-1], transition.contiguous())
+    forward = _pass(initial.expand(rows[0].shape), rows[:-1], transition.T.contiguous(), normalise)
+    # The way back begins with ones and has A in the place of its transpose. So nothing is divided by P[H_i], which may
+    # be zero.
+    backward = _pass(rows[0], rows[:0:-1], transition.contiguous(), normalise)
     return forward, backward[::-1]
 
 
-def lifted_size(model: HMM | MemoryHMM) -> int:
-    """How many entries a message has: S, or |M|^N * |H| for a memory model."""
-    return model.n_states if isinstance(model, HMM) else model.memory.numel() * model.n_states
+def _pass(
+    first: Tensor, rows: list[Tensor], carry: Tensor, normalise: Callable[[Tensor, Tensor], Message]
+) -> list[Message]:
+    exponent = torch.zeros_like(first[..., :1], dtype=torch.int64)
+    messages = [(first, exponent)]
+    for row in rows:
+        mantissa, exponent = messages[-1]
+        messages.append(normalise((mantissa * row) @ carry, exponent))
+    return messages
 
 
 def aggregated_messages(
     model: HMM | MemoryHMM, evidence: Float[Tensor, "n T S"], at: slice = slice(1, None), own: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """τ_i of (C.1), or of (D.3) for a memory model, at the positions `at` of the chain H_0, …, H_T.
+    """Return τ_i of (C.1), or of (D.3) for a memory model, as mantissas and exponents of two.
 
     Args:
+        model: the model.
         evidence: embeddings (n, T, S), or lifted, (n, T, M^N * H).
+        at: positions of the chain H_0, …, H_T.
         own: whether the evidence of position i itself counts too. Then the result is P[H_i, v], or P[M, H_i, v].
 
-    Returns mantissas (n, positions, S) or (n, positions, M^N * H) and exponents of two (n, positions, 1).
+    Returns:
+        Mantissas, (n, positions, S) or (n, positions, M^N * H), and exponents of two, (n, positions, 1).
+
+    Raises:
+        ValueError: the evidence has another shape.
+
+    Example:
+        >>> from hmmlib import random_hmm
+        >>> model = random_hmm(2, 3)
+        >>> mantissa, exponent = aggregated_messages(model, model.embed([[0, 2, 1]]))
+        >>> mantissa.shape
+        torch.Size([1, 3, 2])
     """
     of_type("model", model, HMM, MemoryHMM)
     of_shape("evidence", evidence, (None, None, lifted_size(model)))
@@ -97,19 +121,34 @@ def aggregated_messages(
     scale = exponent_of(v.amax((2, 3), keepdim=True))
     rows = [torch.ones_like(v[0]), *scaled(v, -scale)]
     forward, backward = both_passes(model.transition, model.initial, rows, rescaled)
-    tau, exponents = [], []
+
+    products = []
+    exponents = []
     for i in range(*at.indices(len(rows))):
-        (f, before), (b, after) = forward[i], backward[i]
-        tau.append(f * b * rows[i] if own else f * b)  # (C.1)
-        exponents.append(before + after)
+        from_left, exponent_left = forward[i]
+        from_right, exponent_right = backward[i]
+        product = from_left * from_right  # (C.1)
+        if own:
+            product = product * rows[i]
+        products.append(product)
+        exponents.append(exponent_left + exponent_right)
+
     scale = torch.cat([torch.zeros_like(scale[:1]), scale])
-    scale = scale.sum(0) - (0 if own else scale[at])
-    tau, exponent = rescaled(torch.stack(tau), torch.stack(exponents) + scale)
-    if isinstance(model, MemoryHMM):  # P[M] times the message given M; all values then get the exponent of the largest
-        prior = model.memory.reshape(-1, 1)
-        size = exponent + exponent_of(prior)
-        possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior > 0)
-        least = size.amin(2, keepdim=True)
-        exponent = torch.where(possible, size, least).amax(2, keepdim=True)
-        tau = tau * scaled(scaled(prior, -exponent_of(prior)), size - exponent)  # (D.3)
+    total_scale = scale.sum(0)
+    if not own:
+        total_scale = total_scale - scale[at]
+    tau, exponent = rescaled(torch.stack(products), torch.stack(exponents) + total_scale)
+    if isinstance(model, MemoryHMM):
+        tau, exponent = _times_prior(model, tau, exponent)
     return tau.flatten(2).transpose(0, 1), exponent.flatten(2).transpose(0, 1)
+
+
+def _times_prior(model: MemoryHMM, tau: Tensor, exponent: Tensor) -> Message:
+    """Multiply P[M] into the messages given M, and give all values of the memory the exponent of the largest."""
+    prior = model.memory.reshape(-1, 1)
+    size = exponent + exponent_of(prior)
+    possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior > 0)
+    smallest = size.amin(2, keepdim=True)
+    exponent = torch.where(possible, size, smallest).amax(2, keepdim=True)
+    mantissa_of_prior = scaled(prior, -exponent_of(prior))
+    return tau * scaled(mantissa_of_prior, size - exponent), exponent  # (D.3)

@@ -11,64 +11,108 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import as_generator, integer, number
 
 SHARP = 0.01
-"""Temperature of the softmax over uniform logits for mixing weights and emissions (appendix E): nearly one-hot."""
+"""The temperature of mixing weights and emissions in appendix E. It makes them nearly one-hot."""
 FLAT = 10.0
-"""Temperature for start distributions (appendix E): nearly uniform."""
+"""The temperature of start distributions and priors in appendix E. It makes them nearly uniform."""
+MOST_JOINT = 2**24
+"""The most joint values of a memory's cells. With more of them the model alone would fill a computer's memory."""
 
 
 def softmax_of_uniform(shape: tuple[int, ...], temperature: float, generator: torch.Generator) -> Tensor:
-    """Distributions over the first axis: softmax of logits drawn uniformly from [0, 1], divided by `temperature`."""
-    return torch.softmax(torch.rand(shape, generator=generator, dtype=torch.float64) / temperature, dim=0)
+    """Draw distributions over the first axis: the softmax of logits, uniform on [0, 1], over the temperature."""
+    logits = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return torch.softmax(logits / temperature, dim=0)
 
 
-def mixed_permutations(
-    n_states: int, generator: torch.Generator, temperature: float = SHARP, count: int | None = None
-) -> Tensor:
-    """The transition matrix of appendix E: a random mixture of `count` random permutations, of `n_states` if None."""
-    weights = softmax_of_uniform((n_states if count is None else count,), temperature, generator)
-    eye = torch.eye(n_states, dtype=torch.float64)
-    return sum(weight * eye[torch.randperm(n_states, generator=generator)] for weight in weights)
-
-
-def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
-    """An HMM as in appendix E: A is nearly a permutation, emissions are nearly one-hot, the start is nearly uniform.
-
-    `temperature` is that of the mixing weights and of the emissions. ValueError for one that is not positive, and for
-    sizes below 1.
-    """
-    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
-    generator, temperature = as_generator(seed), number("temperature", temperature, 1e-300, 1e300)
-    transition = mixed_permutations(n_states, generator, temperature)
-    emission = softmax_of_uniform((n_tokens, n_states), temperature, generator)
-    return HMM(transition, emission, softmax_of_uniform((n_states,), FLAT, generator), columns=True)
-
-
-MOST_JOINT = 2**24
-"""Joint values of a memory's cells; with more of them the model alone would fill the memory of a computer."""
+def mixed_permutations(n_states: int, count: int, temperature: float, generator: torch.Generator) -> Tensor:
+    """Draw a transition matrix, which is a random mixture of `count` random permutations of the states."""
+    weights = softmax_of_uniform((count,), temperature, generator)
+    identity = torch.eye(n_states, dtype=torch.float64)
+    mixture = torch.zeros_like(identity)
+    for weight in weights:
+        permutation = torch.randperm(n_states, generator=generator)
+        mixture = mixture + weight * identity[permutation]
+    return mixture
 
 
 def joint_shape(n_memory: int, n_cells: int) -> tuple[int, ...]:
-    """The shape of a prior of the memory, (n_memory,) * n_cells. ValueError for too many values or sizes below 1."""
-    n_memory, n_cells = integer("n_memory", n_memory, 1), integer("n_cells", n_cells, 1)
+    """Return the shape of a prior of the memory, with one axis for each cell.
+
+    Raises:
+        ValueError: a size is below 1, or there are more than MOST_JOINT joint values.
+    """
+    n_memory = integer("n_memory", n_memory, 1)
+    n_cells = integer("n_cells", n_cells, 1)
     if n_cells * math.log2(n_memory) > math.log2(MOST_JOINT):
         raise ValueError(f"n_memory ** n_cells must be at most {MOST_JOINT}, not {n_memory} ** {n_cells}")
     return (n_memory,) * n_cells
 
 
-def random_memory_hmm(
-    n_memory: int, n_states: int = 4, n_tokens: int = 10, seed: int | torch.Generator = 0, n_cells: int = 1,
-    temperature: float = SHARP, permutations: int | None = None,
-) -> MemoryHMM:  # fmt: skip
-    """A memory model as in appendix E: each (m, h) has an emission distribution; the memory's prior is nearly uniform.
+def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
+    """Draw a hidden Markov model as in appendix E.
 
-    The transition matrix mixes `permutations` permutations, by default `n_states`. ValueError as in `random_hmm`.
+    Its transition matrix is nearly a permutation, its emissions are nearly one-hot, its start is nearly uniform.
+
+    Args:
+        n_states: the number of hidden states.
+        n_tokens: the size of the vocabulary.
+        seed: a seed, or the generator to draw from.
+        temperature: how far the mixing weights and the emissions are from one-hot.
+
+    Raises:
+        ValueError: a size is below 1, or the temperature is not positive.
+
+    Example:
+        >>> from hmmlib import random_hmm
+        >>> random_hmm(n_states=4, n_tokens=10, seed=1)
+        HMM(n_states=4, n_tokens=10)
     """
-    n_states, n_tokens = integer("n_states", n_states, 1), integer("n_tokens", n_tokens, 1)
+    n_states = integer("n_states", n_states, 1)
+    n_tokens = integer("n_tokens", n_tokens, 1)
+    temperature = number("temperature", temperature, 1e-300, 1e300)
+    generator = as_generator(seed)
+    transition = mixed_permutations(n_states, n_states, temperature, generator)
+    emission = softmax_of_uniform((n_tokens, n_states), temperature, generator)
+    initial = softmax_of_uniform((n_states,), FLAT, generator)
+    return HMM(transition, emission, initial, columns=True)
+
+
+def random_memory_hmm(
+    n_memory: int,
+    n_states: int = 4,
+    n_tokens: int = 10,
+    seed: int | torch.Generator = 0,
+    n_cells: int = 1,
+    temperature: float = SHARP,
+    permutations: int | None = None,
+) -> MemoryHMM:
+    """Draw a memory model as in appendix E, with an emission distribution for each memory value and state.
+
+    Args:
+        n_memory: the number of values of a memory cell.
+        n_states: the number of hidden states, over all cells.
+        n_tokens: the size of the vocabulary.
+        seed: a seed, or the generator to draw from.
+        n_cells: the number of memory cells.
+        temperature: how far the mixing weights and the emissions are from one-hot.
+        permutations: how many permutations the transition matrix mixes, by default `n_states`.
+
+    Raises:
+        ValueError: a size is below 1 or too large, or the temperature is not positive.
+
+    Example:
+        >>> from hmmlib import random_memory_hmm
+        >>> random_memory_hmm(n_memory=3, n_states=4, seed=1)
+        MemoryHMM(n_cells=1, n_memory=3, n_states=4, n_tokens=10)
+    """
+    n_states = integer("n_states", n_states, 1)
+    n_tokens = integer("n_tokens", n_tokens, 1)
     shape = joint_shape(n_memory, n_cells)
-    generator, temperature = as_generator(seed), number("temperature", temperature, 1e-300, 1e300)
+    temperature = number("temperature", temperature, 1e-300, 1e300)
     count = n_states if permutations is None else integer("permutations", permutations, 1)
-    transition = mixed_permutations(n_states, generator, temperature, count)
+    generator = as_generator(seed)
+    transition = mixed_permutations(n_states, count, temperature, generator)
     emission = softmax_of_uniform((n_tokens, n_memory, n_states), temperature, generator)
     initial = softmax_of_uniform((n_states,), FLAT, generator)
-    memory = softmax_of_uniform((math.prod(shape),), FLAT, generator).reshape(shape)
-    return MemoryHMM(transition, emission, initial, memory)
+    memory = softmax_of_uniform((math.prod(shape),), FLAT, generator)
+    return MemoryHMM(transition, emission, initial, memory.reshape(shape))

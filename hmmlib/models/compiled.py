@@ -1,4 +1,8 @@
-"""The draw of a chain and of its tokens, compiled for CPUs."""
+"""The draw of a chain and of its tokens, compiled for CPUs.
+
+A table of distribution functions is `cumulative` (R, K), one a row. The value that a number in [0, 1) draws from a row
+is how many of the row's entries are at most that number. The search for it begins where `guide` says.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,12 @@ compiled = njit(nogil=True, cache=True, fastmath={"contract"})
 reduction = njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "nnan"})
 
 GUIDES = 256
-"""Into how many equal parts a distribution function is cut, so that a search begins near its end."""
+"""Into how many equal parts the numbers from 0 to 1 are cut."""
 
 
 @compiled
 def guide(cumulative):
-    """How many entries of each row of distribution functions (R, K) are at most g / GUIDES, for each g: (R, GUIDES)."""
+    """Return how many entries of each row are at most g / GUIDES, for each g: (R, GUIDES)."""
     start = np.zeros((cumulative.shape[0], GUIDES), np.int32)
     for r in range(cumulative.shape[0]):
         k = 0
@@ -28,8 +32,8 @@ def guide(cumulative):
 
 
 @compiled
-def choose_one(cumulative, start, row, uniform):
-    """The value that the number `uniform` draws from a row: how many of its entries are at most `uniform`."""
+def choose(cumulative, start, row, uniform):
+    """Return the value that the number `uniform` draws from a row, by the table's guide `start`."""
     k = start[row, int(uniform * GUIDES)]
     while cumulative[row, k] <= uniform:
         k += 1
@@ -38,10 +42,10 @@ def choose_one(cumulative, start, row, uniform):
 
 @compiled
 def walk(cumulative, start, uniform, current, out):
-    """Move chains on from the states `current` (n,), in place, by `uniform` (steps, n); write to `out` (n, steps)."""
+    """Move chains on from their states `current` (n,), in place, by `uniform` (steps, n). Write to `out` (n, steps)."""
     for i in range(uniform.shape[0]):
         for c in range(len(current)):
-            current[c] = choose_one(cumulative, start, current[c], uniform[i, c])
+            current[c] = choose(cumulative, start, current[c], uniform[i, c])
             out[c, i] = current[c]
 
 
@@ -52,5 +56,6 @@ def emit(cumulative, start, uniform, states, memory, n_states, out):
     for c in range(out.shape[0]):
         for i in range(out.shape[1]):
             state = states[c, i]
-            row = memory[c, state // n_syntax] * n_states + state
-            out[c, i] = choose_one(cumulative, start, row, uniform[c, i])
+            value = memory[c, state // n_syntax]
+            row = value * n_states + state
+            out[c, i] = choose(cumulative, start, row, uniform[c, i])

@@ -1,7 +1,7 @@
 """The other convention, of hmmlearn and dynamax: rows that sum to 1, and a start that emits the first token.
 
-That is more than a transpose. There, the start distribution is that of the state that emits the first token; here,
-P[H_0] comes one step before it. So a model in rows is a model in columns where A P[H_0] is its start.
+That is more than a transpose. In those libraries the start distribution is that of the state that emits the first
+token, but here P[H_0] comes one step before it. So a model in rows is a model in columns with A P[H_0] as its start.
 """
 
 from __future__ import annotations
@@ -22,110 +22,155 @@ TAKE_ROWS = (
     "HMM.from_rows(startprob, transmat, emissionprob), which takes rows"
 )
 TAKE_COLUMNS = "; its columns do, as HMM(transition, emission, initial) takes them"
-HMMLEARN = "startprob_", "transmat_", "emissionprob_"
-"""What hmmlearn calls the arrays of `Rows`."""
 
 
 class UnclearOrientation(UserWarning):
-    """The arrays of a model could be meant by columns or by rows, and these are two models."""
+    """The arrays of a model could be meant by columns or by rows, and these are two models.
+
+    Example:
+        >>> import warnings
+        >>> from hmmlib import HMM, UnclearOrientation
+        >>> turning = [[0.0, 0.25, 0.75], [0.75, 0.0, 0.25], [0.25, 0.75, 0.0]]
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", UnclearOrientation)
+        ...     model = HMM(turning, [[1.0, 1.0, 1.0]], [0.5, 0.25, 0.25], columns=True)
+    """
 
 
 class Rows(NamedTuple):
-    """A model in rows: `startprob` (S,), of the first token's state; `transmat` (S, S); `emissionprob` (S, X)."""
+    """A model in rows."""
 
     startprob: Tensor
+    """(S,), the distribution of the state that emits the first token."""
     transmat: Tensor
+    """(S, S); row h is the distribution of the state after h."""
     emissionprob: Tensor
+    """(S, X); row h is the distribution of the token given state h."""
 
 
 def of_one_kind(**arrays: Tensor) -> None:
-    """ValueError unless these arrays of a model have one dtype and one device."""
-    if len({(array.dtype, array.device) for array in arrays.values()}) > 1:
-        found = ", ".join(f"{name} {array.dtype} on {array.device}" for name, array in arrays.items())
-        raise ValueError(f"a model's arrays must share one dtype and one device, not {found}")
+    """Check that the arrays of a model have one dtype and one device.
+
+    Raises:
+        ValueError: they have not.
+    """
+    kinds = {(array.dtype, array.device) for array in arrays.values()}
+    if len(kinds) > 1:
+        listed = ", ".join(f"{name} {array.dtype} on {array.device}" for name, array in arrays.items())
+        raise ValueError(f"a model's arrays must share one dtype and one device, not {listed}")
+
+
+# From rows to columns and back
 
 
 def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tensor]:
-    """A, W and P[H_0] of the model with the same law of texts: of the same states where that can be, or with one more.
+    """Return A, W and P[H_0] of the model that gives every text the same probability.
 
-    The one more comes last, is H_0 and nothing else, and has `startprob` as its column of A. It is taken too where a
-    gradient is asked for, which the solution of A P[H_0] = startprob would not have.
+    It has the same states if some P[H_0] solves A P[H_0] = startprob. Otherwise there is one more state. It comes last,
+    it is H_0 for sure, nothing enters it, and `startprob` is its column of A. That state is also added where a gradient
+    is asked for, because a solution of the equation would have none.
+
+    Raises:
+        ValueError: the arrays are no model in rows.
     """
     start = as_distribution("startprob", startprob, 1)
-    transition = as_distribution("transmat", transmat, 2, axis=1, hint=TAKE_COLUMNS).T
-    emission = as_distribution("emissionprob", emissionprob, 2, axis=1, hint=TAKE_COLUMNS).T
-    of_shape("transmat", transition.T, (len(start), len(start)), " to match startprob")
-    of_shape("emissionprob", emission.T, (len(start), None), " to match startprob")
-    of_one_kind(startprob=start, transmat=transition, emissionprob=emission)
-    initial = None if start.requires_grad or transition.requires_grad else start_before(transition, start)
-    if initial is not None and not last_only_starts(transition, initial):  # `to_rows` would drop a state of the user's
-        return transition, emission, initial
-    silent = emission.new_full((len(emission), 1), 1 / len(emission))  # H_0 emits nothing: any distribution would do
+    table = as_distribution("transmat", transmat, 2, axis=1, hint=TAKE_COLUMNS)
+    emission_rows = as_distribution("emissionprob", emissionprob, 2, axis=1, hint=TAKE_COLUMNS)
+    of_shape("transmat", table, (len(start), len(start)), " to match startprob")
+    of_shape("emissionprob", emission_rows, (len(start), None), " to match startprob")
+    of_one_kind(startprob=start, transmat=table, emissionprob=emission_rows)
+    transition = table.T
+    emission = emission_rows.T
+    if not start.requires_grad and not transition.requires_grad:
+        initial = start_before(transition, start)
+        # If the user's own last state only starts, `to_rows` would take it for the added one and drop it.
+        if initial is not None and not last_only_starts(transition, initial):
+            return transition, emission, initial
     transition = torch.cat([transition, start[:, None]], 1)
     transition = torch.cat([transition, torch.zeros_like(transition[:1])])
+    uniform = emission.new_full((len(emission), 1), 1 / len(emission))  # H_0 emits nothing, so any column would do.
     initial = torch.zeros_like(transition[0])
     initial[-1] = 1
-    return transition, torch.cat([emission, silent], 1), initial
+    return transition, torch.cat([emission, uniform], 1), initial
 
 
 def to_rows(transition: Tensor, emission: Tensor, initial: Tensor) -> Rows:
-    """The model in rows that has the same law of texts: without the last state, if that is H_0 and nothing else."""
+    """Return the model in rows that gives every text the same probability. It drops a last state that only starts."""
     start = transition @ initial
     total = start.sum()
-    if (total.detach() - 1).abs() > SUM_TOLERANCE[start.dtype]:  # where the sums of A and P[H_0] are barely within it
+    # The sums of A and of P[H_0] may both be off by their tolerance.
+    if (total.detach() - 1).abs() > SUM_TOLERANCE[start.dtype]:
         start = start / total
-    n = len(initial) - last_only_starts(transition, initial)
-    return Rows(start[:n], transition.T[:n, :n].contiguous(), emission.T[:n].contiguous())
+    n_states = len(initial)
+    if last_only_starts(transition, initial):
+        n_states -= 1
+    table = transition.T[:n_states, :n_states].contiguous()
+    return Rows(start[:n_states], table, emission.T[:n_states].contiguous())
 
 
 def last_only_starts(transition: Tensor, initial: Tensor) -> bool:
-    """Whether H_0 is the last state for sure, and nothing enters that: the mark of the state that `to_columns` adds."""
-    return not (initial[:-1].any() or transition[-1].any())
+    """Whether H_0 is the last state for sure and nothing enters that state, as in what `to_columns` adds."""
+    return not initial[:-1].any() and not transition[-1].any()
 
 
 def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
-    """A distribution q with A q = start, each entry to rounding and zeros exactly; None where none was found.
+    """Return a distribution q with A q = start, or None if none is found.
 
-    It is `start` itself where that is stationary; else by nonnegative least squares, of which SciPy 1.12 to 1.14 miss
-    some where columns of A are nearly dependent. Whatever is found has to pass `solves`, so that the law of texts is
-    right in any case. Residuals are relative to each entry of `start`: a text may begin in a rare state.
+    It is `start` itself where that is stationary. Otherwise nonnegative least squares look for it, with residuals
+    relative to each entry of `start`, because a text may begin in a rare state. The solver may fail where columns of A
+    are nearly dependent, so its result is only taken if every entry of A q is right to rounding.
     """
-    from scipy.optimize import nnls  # only here: SciPy's optimisers take long to load
+    from scipy.optimize import nnls  # Only here, because SciPy's optimisers take long to load.
 
-    columns, goal = (part.detach().cpu().double().numpy() for part in (transition, start))
+    columns = transition.detach().cpu().double().numpy()
+    goal = start.detach().cpu().double().numpy()
     tolerance = 16 * len(goal) * torch.finfo(start.dtype).eps
 
-    def solves(q: Tensor) -> bool:
-        off = np.abs(columns @ q.cpu().double().numpy() - goal)
-        return bool((off <= tolerance * goal).all()) and abs(q.sum().item() - 1) <= SUM_TOLERANCE[q.dtype]
+    def solves(candidate: Tensor) -> bool:
+        errors = np.abs(columns @ candidate.cpu().double().numpy() - goal)
+        sums_to_1 = abs(candidate.sum().item() - 1) <= SUM_TOLERANCE[candidate.dtype]
+        return sums_to_1 and bool((errors <= tolerance * goal).all())
 
     if solves(start.detach()):
         return start.detach()
-    found, reached = np.zeros(len(goal)), goal > 0
-    usable = (columns[~reached] == 0).all(0)
-    # It may find no end within its steps, or be given what is not finite; SciPy 1.12 refuses dependent columns.
+    reached = goal > 0
+    usable = (columns[~reached] == 0).all(0)  # These states lead only to states in which a text may begin.
+    solution = np.zeros(len(goal))
+    # The solver may not converge within its steps, and SciPy 1.12 refuses dependent columns.
     with np.errstate(over="ignore"), suppress(RuntimeError, ValueError):
         if usable.any():
-            found[usable], _ = nnls(columns[np.ix_(reached, usable)] / goal[reached, None], np.ones(reached.sum()))
-    before = torch.as_tensor(found).to(start)
-    return before if solves(before) else None
+            relative = columns[np.ix_(reached, usable)] / goal[reached, None]
+            solution[usable], _ = nnls(relative, np.ones(reached.sum()))
+    candidate = torch.as_tensor(solution).to(start)
+    return candidate if solves(candidate) else None
+
+
+# Columns or rows?
 
 
 def ask_orientation(transition: Tensor, emission: Tensor, initial: Tensor) -> None:
-    """Warn, at the line that makes the model, where only the user knows which way round its arrays are meant.
+    """Warn, at the line that makes the model, if only the user knows which way round its arrays are meant.
 
-    That is where rows and columns of A or W sum to 1, and it is not symmetric. Where both are so and symmetric, it is
-    still unclear whose law `initial` is, H_0's or H_1's, unless these are the same.
+    That is so if the rows of A or W sum to 1 as well as the columns, and the table is not symmetric. If both tables
+    are symmetric, it is still unclear whether `initial` is the law of H_0 or of H_1, unless these are the same.
     """
     tolerance = SUM_TOLERANCE[transition.dtype]
-    start, tables = initial.detach(), {"transition": transition.detach(), "emission": emission.detach()}
-    square = {name: table for name, table in tables.items() if len(table) == len(table.T)}
-    both_ways = {name: table for name, table in square.items() if ((table.sum(1) - 1).abs() <= tolerance).all()}
-    lopsided = [name for name, table in both_ways.items() if (table - table.T).abs().max() > tolerance]
-    moves = (tables["transition"] @ start - start).abs().max() > tolerance
-    if lopsided or (len(both_ways) == 2 and moves):
+    transition = transition.detach()
+    initial = initial.detach()
+    both_ways = []
+    lopsided = []
+    for name, table in (("transition", transition), ("emission", emission.detach())):
+        is_square = len(table) == len(table.T)
+        errors_of_rows = (table.sum(1) - 1).abs()
+        if is_square and (errors_of_rows <= tolerance).all():
+            both_ways.append(name)
+            if (table - table.T).abs().max() > tolerance:
+                lopsided.append(name)
+    start_moves = (transition @ initial - initial).abs().max() > tolerance
+    if lopsided or (len(both_ways) == 2 and start_moves):
+        names = " and ".join(lopsided or both_ways)
         warnings.warn(
-            f"rows and columns of {' and '.join(lopsided or both_ways)} sum to 1, and by rows this is another model. "
+            f"rows and columns of {names} sum to 1, and by rows this is another model. "
             "The arrays are taken by columns, with initial = P[H_0], one step before the first token. Say so with "
             "HMM(..., columns=True); or, if they are rows, with HMM.from_rows(startprob, transmat, emissionprob)",
             UnclearOrientation,

@@ -13,7 +13,6 @@ support.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 CELLS = ("subject", "location", "sentiment")
 VALUES = (("cow", "sailor", "child"), ("pasture", "harbour", "kitchen"), ("happy", "sad", "angry"))
+"""The values of each cell."""
 CONTENT_WORDS = {
     ("subject", "noun"): ("cow calf", "sailor captain", "child girl"),
     ("subject", "verb"): ("rolled chewed", "whistled rowed", "played skipped"),
@@ -43,125 +43,205 @@ CONTENT_WORDS = {
     ("sentiment", "object"): ("laugh cheer", "sob wail", "snarl curse"),
     ("sentiment", "adverb"): ("happily merrily", "sadly gloomily", "angrily crossly"),
 }
-"""Two words for each memory value of the cell, in the order of VALUES."""
-
+"""Two words for each value of the cell, in the order of VALUES."""
 RELIABILITY = {"noun": 0.8, "verb": 0.6, "object": 0.75, "adverb": 0.8}
-"""How likely a word is one of those of the cell's value; otherwise it is any of those of the other values."""
+"""How likely a word is one of those of the cell's value. Otherwise it is any of those of the other values."""
 
 ARTICLES = "the a"
-EARLY = {"subject": "beside near", "location": "in near", "sentiment": "with"}
-LATE = EARLY | {"location": "on near"}
+EARLY_PREPOSITIONS = {"subject": "beside near", "location": "in near", "sentiment": "with"}
+LATE_PREPOSITIONS = {"subject": "beside near", "location": "on near", "sentiment": "with"}
 
-PHRASE = {"subject": 0.1, "location": 0.6, "sentiment": 0.3}  # which cell an added phrase is about
+PHRASE = {"subject": 0.1, "location": 0.6, "sentiment": 0.3}
+"""Which cell an added phrase is about."""
 VERB = {"subject": 0.7, "location": 0.15, "sentiment": 0.15}
 ADVERB = {"subject": 0.15, "location": 0.1, "sentiment": 0.75}
+STAY = None
+"""The next state looks up the same cell."""
 STEPS = {
-    "article": [("noun", None, 1.0)],
+    "article": [("noun", STAY, 1.0)],
     "noun": [("preposition", PHRASE, 0.4), ("verb", VERB, 0.6)],
-    "preposition": [("article", None, 1.0)],
-    "verb": [("late preposition", PHRASE, 0.65), ("adverb", ADVERB, 0.25), ("stop", None, 0.1)],
-    "late preposition": [("late article", None, 1.0)],
-    "late article": [("object", None, 1.0)],
-    "object": [("late preposition", PHRASE, 0.15), ("adverb", ADVERB, 0.5), ("stop", None, 0.35)],
-    "adverb": [("stop", None, 1.0)],
+    "preposition": [("article", STAY, 1.0)],
+    "verb": [("late preposition", PHRASE, 0.65), ("adverb", ADVERB, 0.25), ("stop", STAY, 0.1)],
+    "late preposition": [("late article", STAY, 1.0)],
+    "late article": [("object", STAY, 1.0)],
+    "object": [("late preposition", PHRASE, 0.15), ("adverb", ADVERB, 0.5), ("stop", STAY, 0.35)],
+    "adverb": [("stop", STAY, 1.0)],
     "stop": [("article", {"subject": 1.0}, 1.0)],
 }
-"""What can follow each syntax state, with which cell (None is the same one), and how likely."""
+"""What can follow each syntax state, with which cell, and how likely that is."""
 SYNTAX = tuple(STEPS)
-HOME = 3.0  # how much likelier a subject is at the location of its own index than at another
-ASTRAY = 0.01  # the part of P[H_0] that is spread over all states; the rest is on full stops
+HOME = 3.0
+"""How much likelier a subject is at the location of its own index than at another."""
+ASTRAY = 0.01
+"""The part of P[H_0] that is spread over all states. The other part is on full stops."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """A memory model whose tokens have `words`, and whose `cells`, their `values` and `syntax` states have names."""
+    """A memory model whose tokens, cells, memory values and syntax states have names."""
 
     model: MemoryHMM
     words: list[str]
+    """The word of each token."""
     cells: tuple[str, ...]
     values: tuple[tuple[str, ...], ...]
+    """The names of the values of each cell."""
     syntax: tuple[str, ...]
 
     def state(self, cell: str, syntax: str) -> int:
-        """The index of the hidden state (cell, syntax state). ValueError for a name that does not exist."""
-        cell, syntax = one_of("cell", cell, self.cells), one_of("syntax", syntax, self.syntax)
-        return self.cells.index(cell) * len(self.syntax) + self.syntax.index(syntax)
+        """Return the index of a hidden state.
+
+        Raises:
+            ValueError: there is no cell or syntax state of that name.
+        """
+        j = self.cells.index(one_of("cell", cell, self.cells))
+        s = self.syntax.index(one_of("syntax", syntax, self.syntax))
+        return j * len(self.syntax) + s
 
     def encode(self, text: str) -> Tensor:
-        """A text as tokens (1, T); "[mask]" stands for MASK. ValueError for a word that the model does not have."""
-        found = of_type("text", text, str).lower().replace(".", " . ").split()
-        if not found:
+        """Return a text as tokens, (1, T), with MASK for "[mask]".
+
+        Raises:
+            ValueError: the text is empty, or has a word that the model does not have.
+        """
+        spoken = of_type("text", text, str).lower().replace(".", " . ").split()
+        if not spoken:
             raise ValueError("the text has no words")
-        for word in found:
-            if word not in self.words and word != "[mask]":
-                near = ", ".join(difflib.get_close_matches(word, self.words, cutoff=0.5)) or "none"
-                raise ValueError(f"{word!r} is not one of the model's {len(self.words)} words; near matches: {near}")
-        return torch.tensor([[MASK if word == "[mask]" else self.words.index(word) for word in found]])
+        tokens = []
+        for word in spoken:
+            if word == "[mask]":
+                tokens.append(MASK)
+            elif word in self.words:
+                tokens.append(self.words.index(word))
+            else:
+                raise ValueError(f"{word!r} is not one of the model's words, which are {', '.join(self.words)}")
+        return torch.tensor([tokens])
 
     def decode(self, tokens: Int[ArrayLike, "n T"]) -> list[str]:
-        """The text of each row of tokens (n, T)."""
-        rows = as_tokens(tokens, len(self.words)).tolist()
-        return [" ".join("[mask]" if x == MASK else self.words[x] for x in row) for row in rows]
+        """Return the text of each row of tokens (n, T)."""
+        names = [*self.words, "[mask]"]  # MASK is -1, so it stands for the last name.
+        texts = []
+        for row in as_tokens(tokens, len(self.words)).tolist():
+            texts.append(" ".join(names[token] for token in row))
+        return texts
 
     def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> list[tuple[str, tuple[str, ...]]]:
-        """`n` texts of `length` words, each with the memory it was made from, in words."""
+        """Draw `n` texts of `length` words, each with the memory that it was made from, in words."""
         tokens, _, memory = self.model.sample(n, length, seed)
-        named = [tuple(names[m] for names, m in zip(self.values, row, strict=True)) for row in memory.tolist()]
-        return list(zip(self.decode(tokens), named, strict=True))
+        texts = []
+        for text, row in zip(self.decode(tokens), memory.tolist(), strict=True):
+            remembered = [names[m] for names, m in zip(self.values, row, strict=True)]
+            texts.append((text, tuple(remembered)))
+        return texts
 
 
-def _words(cell: str, syntax: str, value: int) -> dict[str, float]:
+# Example 4.1
+
+
+def _emitted(cell: str, syntax: str, value: int) -> dict[str, float]:
     """The words of a state when its cell holds a value, with their probabilities."""
-    if (cell, syntax) in CONTENT_WORDS:
-        groups, likely = [group.split() for group in CONTENT_WORDS[cell, syntax]], RELIABILITY[syntax]
-        shares = [likely if k == value else (1 - likely) / (len(groups) - 1) for k in range(len(groups))]
-        return {word: share / len(group) for group, share in zip(groups, shares, strict=True) for word in group}
-    words = {"stop": ".", "preposition": EARLY[cell], "late preposition": LATE[cell]}.get(syntax, ARTICLES).split()
-    return dict.fromkeys(words, 1 / len(words))
+    if (cell, syntax) not in CONTENT_WORDS:
+        by_syntax = {"stop": ".", "preposition": EARLY_PREPOSITIONS[cell], "late preposition": LATE_PREPOSITIONS[cell]}
+        choices = by_syntax.get(syntax, ARTICLES).split()
+        return dict.fromkeys(choices, 1 / len(choices))
+    probabilities = {}
+    groups = CONTENT_WORDS[cell, syntax]
+    for k, group in enumerate(groups):
+        likely = RELIABILITY[syntax]
+        share = likely if k == value else (1 - likely) / (len(groups) - 1)
+        synonyms = group.split()
+        for word in synonyms:
+            probabilities[word] = share / len(synonyms)
+    return probabilities
 
 
 def sentences() -> Sentences:
-    """The generator of Example 4.1: 3 cells of 3 values, 9 syntax states, so 27 hidden states; 80 words."""
+    """Return the generator of Example 4.1: 3 cells of 3 values, 9 syntax states, so 27 hidden states, and 80 words.
+
+    Example:
+        >>> from hmmlib import memory_posterior, sentences
+        >>> toy = sentences()
+        >>> text = toy.encode("the cow in the meadow chewed on the clover")
+        >>> toy.values[0][memory_posterior(toy.model, text, cell=0)[0].argmax()]
+        'cow'
+    """
     states = [(cell, syntax) for cell in CELLS for syntax in SYNTAX]
+    n_states = len(states)
     n_values = len(VALUES[0])
-    columns = {(m, h): _words(*state, m) for m in range(n_values) for h, state in enumerate(states)}
-    words = sorted({word for column in columns.values() for word in column})
-    emission = torch.zeros(len(words), n_values, len(states), dtype=torch.float64)
-    for (m, h), column in columns.items():
-        for word, share in column.items():
-            emission[words.index(word), m, h] = share
-    transition = torch.zeros(len(states), len(states), dtype=torch.float64)
+    columns = {}
+    vocabulary = set()
+    for m in range(n_values):
+        for h, (cell, syntax) in enumerate(states):
+            columns[m, h] = _emitted(cell, syntax, m)
+            vocabulary.update(columns[m, h])
+    words = sorted(vocabulary)
+    emission = torch.zeros(len(words), n_values, n_states, dtype=torch.float64)
+    for (m, h), probabilities in columns.items():
+        for word, probability in probabilities.items():
+            emission[words.index(word), m, h] = probability
+    transition = torch.zeros(n_states, n_states, dtype=torch.float64)
     for h, (cell, syntax) in enumerate(states):
-        for following, cells, share in STEPS[syntax]:
-            for other, part in (cells or {cell: 1.0}).items():
-                transition[states.index((other, following)), h] = share * part
+        for next_syntax, next_cells, share in STEPS[syntax]:
+            for next_cell, part in (next_cells or {cell: 1.0}).items():
+                transition[states.index((next_cell, next_syntax)), h] = share * part
     stops = torch.tensor([syntax == "stop" for _, syntax in states], dtype=torch.float64)
-    initial = (1 - ASTRAY) * stops / stops.sum() + ASTRAY / len(states)
+    initial = (1 - ASTRAY) * stops / stops.sum() + ASTRAY / n_states
     home = 1 + (HOME - 1) * torch.eye(n_values, dtype=torch.float64)
-    memory = home[:, :, None].expand(-1, -1, n_values)
-    return Sentences(MemoryHMM(transition, emission, initial, memory / memory.sum()), words, CELLS, VALUES, SYNTAX)
+    memory = home[:, :, None].expand(-1, -1, n_values)  # The sentiment depends on neither subject nor location.
+    model = MemoryHMM(transition, emission, initial, memory / memory.sum())
+    return Sentences(model, words, CELLS, VALUES, SYNTAX)
 
 
-FARM = (
-    ((0.6, 0.1, 0, 0.3, 0, 0, 0), (0.1, 0.6, 0, 0.3, 0, 0, 0), (0, 0.1, 0.6, 0.3, 0, 0, 0)),  # animal, noun
-    ((0, 0, 0, 0, 0, 0.5, 0.5),) * 3,  # animal, article
-    ((0, 0, 0, 0.9, 0.1, 0, 0), (0, 0, 0, 0.5, 0.5, 0, 0), (0, 0, 0, 0.1, 0.9, 0, 0)),  # place, noun
-    ((0, 0, 0, 0, 0, 0, 1),) * 3,  # place, article
-)
-"""The emission distributions of the farm's states, for each value of the cell."""
+# The farm
+
+FARM_WORDS = ["dog", "hen", "cat", "barn", "yard", "a", "the"]
+ANIMAL_NOUNS = [
+    [0.6, 0.1, 0.0, 0.3, 0.0, 0.0, 0.0],  # of a dog
+    [0.1, 0.6, 0.0, 0.3, 0.0, 0.0, 0.0],  # of a hen
+    [0.0, 0.1, 0.6, 0.3, 0.0, 0.0, 0.0],  # of a cat
+]
+"""The distributions of FARM_WORDS for each value of the cell."""
+ANIMAL_ARTICLES = [[0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5]] * 3
+PLACE_NOUNS = [
+    [0.0, 0.0, 0.0, 0.9, 0.1, 0.0, 0.0],  # inside
+    [0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0],  # between
+    [0.0, 0.0, 0.0, 0.1, 0.9, 0.0, 0.0],  # outside
+]
+PLACE_ARTICLES = [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]] * 3
+DIFFICULT_CAT = [0.0, 0.0, 0.5, 0.0, 0.0, 0.5, 0.0]
 
 
 def farm(difficult_cats: bool = False) -> Sentences:
-    """Seven words about an animal and a place: 2 cells of 3 values, 2 syntax states each, a stationary start.
+    """Return a model of seven words about an animal and a place: 2 cells of 3 values, each with 2 syntax states.
 
-    The animal's nouns are recoverable (Assumption 4.2), though animals emit "barn" too. With `difficult_cats` the noun
-    and the article of a cat are "cat" or "a", alike: then they are so only by Assumption D.5, for a μ without cats.
+    The chain is stationary. The animal's nouns are recoverable (Assumption 4.2), though animals emit "barn" too.
+
+    Args:
+        difficult_cats: whether the noun and the article of a cat are alike "cat" or "a". Then the nouns are only
+            recoverable by Assumption D.5, for a μ without cats.
+
+    Example:
+        >>> from hmmlib import farm, memory_posterior
+        >>> easy = farm()
+        >>> memory_posterior(easy.model, easy.encode("the dog a dog"), cell=0).argmax().item()
+        0
     """
-    cells, values = ("animal", "place"), (("dog", "hen", "cat"), ("inside", "between", "outside"))
-    emission = torch.tensor(FARM, dtype=torch.float64).permute(2, 1, 0).contiguous()
+    by_state = [ANIMAL_NOUNS, ANIMAL_ARTICLES, PLACE_NOUNS, PLACE_ARTICLES]
+    emission = torch.tensor(by_state, dtype=torch.float64).permute(2, 1, 0).contiguous()
     if of_type("difficult_cats", difficult_cats, bool):
-        emission[:, 2, :2] = torch.tensor([0, 0, 0.5, 0, 0, 0.5, 0], dtype=torch.float64)[:, None]
-    steps = [[0.5, 1, 0, 0], [0.25, 0, 0.5, 0], [0, 0, 0, 1], [0.25, 0, 0.5, 0]]
-    memory = [[0.2, 0.1, 0.1], [0.1, 0.1, 0.1], [0, 0.1, 0.2]]
-    model = MemoryHMM(steps, emission, [0.4, 0.2, 0.2, 0.2], memory)
-    return Sentences(model, ["dog", "hen", "cat", "barn", "yard", "a", "the"], cells, values, ("noun", "article"))
+        difficult = torch.tensor(DIFFICULT_CAT, dtype=torch.float64)
+        emission[:, 2, :2] = difficult[:, None]
+    transition = [
+        [0.5, 1.0, 0.0, 0.0],
+        [0.25, 0.0, 0.5, 0.0],
+        [0.0, 0.0, 0.0, 1.0],
+        [0.25, 0.0, 0.5, 0.0],
+    ]
+    memory = [
+        [0.2, 0.1, 0.1],
+        [0.1, 0.1, 0.1],
+        [0.0, 0.1, 0.2],
+    ]
+    model = MemoryHMM(transition, emission, [0.4, 0.2, 0.2, 0.2], memory)
+    values = (("dog", "hen", "cat"), ("inside", "between", "outside"))
+    return Sentences(model, FARM_WORDS, ("animal", "place"), values, ("noun", "article"))

@@ -17,90 +17,140 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ROUNDING = ZERO * torch.finfo(torch.float64).eps
-"""Two mixtures of distributions that differ by less, entries summed, have the same scores up to rounding."""
+"""Two mixtures of distributions have the same scores up to rounding if the sizes of their differences sum to less."""
 
 
 @dataclass(frozen=True)
 class Impossible:
     """A proof that no linear head gives a set of inputs their labels, up to rounding.
 
-    A mixture of negative inputs (weights `negative`, which sum to 1) equals a nonnegative combination of positive
-    ones (weights `positive`), up to `residual`, the sum of the sizes of all differences, which is at most `ROUNDING`.
-    A head that fits would score the first below zero and the second not, and yet both the same up to rounding.
+    A mixture of negative inputs equals a nonnegative combination of positive ones. A head that fits would score the
+    mixture below zero and the combination not, although both have the same score.
+
+    Example:
+        >>> from hmmlib import fit_or_refute
+        >>> proof = fit_or_refute([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], labels=[True, True, False])
+        >>> proof.positive, proof.negative
+        (tensor([0.5000, 0.5000], dtype=torch.float64), tensor([1.], dtype=torch.float64))
     """
 
     positive: Tensor
+    """The weights of the positive inputs, ≥ 0."""
     negative: Tensor
+    """The weights of the negative inputs, ≥ 0, which sum to 1."""
     residual: float
+    """The sum of the sizes of all differences between mixture and combination, at most `ROUNDING`."""
 
 
 @dataclass(frozen=True)
 class Undecided:
     """Inputs and labels that rounding leaves undecided: neither a head that fits nor a proof of none was found.
 
-    `wrong` is the number of inputs, of `inputs`, to which the best head found gives another label, or a score that
-    rounding could move across 0; `residual` that of the combination found: a proof, if it were at most `ROUNDING`.
+    Example:
+        >>> from hmmlib import Undecided, fit_or_refute
+        >>> nearly_equal = [0.75 + 2.0**-44, 0.25 - 2.0**-44]
+        >>> answer = fit_or_refute([[0.75, 0.25], [0.25, 0.75], nearly_equal], labels=[False, False, True])
+        >>> isinstance(answer, Undecided)
+        True
     """
 
     wrong: int
+    """The number of inputs to which the best head found gives another label, or a score that rounding could move
+    across 0."""
     inputs: int
+    """The number of inputs."""
     residual: float
+    """That of the combination found, which would be a proof if it were at most `ROUNDING`."""
 
 
 def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
-    """A linear head that gives every row of `probs` its label in `labels`, (n,), or the proof that there is none.
+    """Find a linear head that gives every input its label, or prove that there is none.
 
-    By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative rows, or there are weights as
-    in `Impossible`. Nonnegative least squares finds the weights that come nearest; what they leave over is the head.
-    The rows are first spread evenly in all directions in which they differ, which moves no input across a plane.
+    By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative inputs, or there are weights as
+    in `Impossible`. Nonnegative least squares finds the weights that come nearest, and what they leave over is the
+    head. The inputs are first spread evenly in all directions in which they differ, which moves none across a plane.
 
-    `probs` are (n, X), each row a distribution, or zero (then its score is 0 and its label 1, whatever the head).
-    ValueError for another shape, or a row that sums to neither 1 nor 0.
+    Args:
+        probs: The inputs, (n, X). Each row is a distribution, or zero. The label of a zero row is 1, whatever the head.
+        labels: Their labels, (n,).
+
+    Returns:
+        The head, `Impossible`, or `Undecided` if rounding decides.
+
+    Raises:
+        ValueError: The shapes differ, or a row sums to neither 1 nor 0.
+
+    Example:
+        >>> from hmmlib import fit_or_refute
+        >>> probs = [[0.75, 0.25], [0.25, 0.75]]
+        >>> fit_or_refute(probs, labels=[True, False]).label(probs)
+        tensor([ True, False])
     """
-    probs = as_tensor("probs", probs, 2).detach().cpu().double()
-    labels, sums = as_labels(labels, len(probs)).cpu(), probs.sum(1)
-    off = ((sums - 1).abs() > SUM_TOLERANCE[torch.float32]) & (sums != 0)
-    if off.any():
-        raise ValueError(f"each row of probs must sum to 1, or be zero; one sums to {sums[off][0]:.6g}")
-    rows, negative = probs.numpy(), ~labels.numpy()
-    spread, back = _spread(rows)
-    signed = np.where(negative, -1.0, 1.0)[:, None] * spread
+    probs, labels = _checked(probs, labels)
+    rows = probs.numpy()
+    negative = ~labels.numpy()
+    coordinates, back = _spread(rows)
+    signed = np.where(negative, -1.0, 1.0)[:, None] * coordinates
+
     weights, direction = _nearest_combination(signed, negative)
     head, wrong = _head(back @ direction, probs, labels)
     if wrong:
-        other = _head(back @ _by_margin(signed[rows.any(1)]), probs, labels)
-        head, wrong = min((head, wrong), other, key=lambda found: found[1])
+        nonzero = rows.any(1)
+        second_head, second_wrong = _head(back @ _by_margin(signed[nonzero]), probs, labels)
+        if second_wrong < wrong:
+            head, wrong = second_head, second_wrong
     if not wrong:
         return head
-    if not (total := weights[negative].sum()):
+
+    total = weights[negative].sum()
+    if not total:
         return Undecided(wrong, len(rows), np.inf)
-    weights = weights / total
-    positive, mixture = weights[~negative], weights[negative]
-    residual = float(abs(positive @ rows[~negative] - mixture @ rows[negative]).sum())
+    positive_weights = weights[~negative] / total
+    negative_weights = weights[negative] / total
+    difference = positive_weights @ rows[~negative] - negative_weights @ rows[negative]
+    residual = float(abs(difference).sum())
     if residual <= ROUNDING:
-        return Impossible(torch.as_tensor(positive), torch.as_tensor(mixture), residual)
+        return Impossible(torch.as_tensor(positive_weights), torch.as_tensor(negative_weights), residual)
     return Undecided(wrong, len(rows), residual)
 
 
-def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (n, X) as (n, k + 1): coordinates that spread evenly around 0 where the sum is 1, and last the sum.
+def _checked(probs, labels) -> tuple[Tensor, Tensor]:
+    """Return inputs in float64 and labels, both on the CPU."""
+    probs = as_tensor("probs", probs, 2).detach().cpu().double()
+    labels = as_labels(labels, len(probs)).cpu()
+    sums = probs.sum(1)
+    is_off = ((sums - 1).abs() > SUM_TOLERANCE[torch.float32]) & (sums != 0)
+    if is_off.any():
+        raise ValueError(f"each row of probs must sum to 1, or be zero; one sums to {sums[is_off][0]:.6g}")
+    return probs, labels
 
-    And the matrix (X, k + 1) by which a direction there becomes the weights of a head.
+
+def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Spread inputs evenly around 0.
+
+    Returns:
+        Coordinates of the rows, (n, k + 1), the last of which is the sum of the row, and the matrix, (X, k + 1), by
+        which a direction in these coordinates becomes the weights of a head.
     """
     sums = rows.sum(1, keepdims=True)
     centre = rows.sum(0) / max(1.0, sums.sum())
     moved = rows - sums * centre
     _, sizes, axes = np.linalg.svd(moved, full_matrices=False)
-    seen = sizes > max(ZERO, *rows.shape) * torch.finfo(torch.float64).eps * np.linalg.norm(rows)
-    scale = axes[seen].T / sizes[seen] * len(rows) ** 0.5
-    return np.hstack([moved @ scale, sums]), np.hstack([scale - centre @ scale, np.ones((rows.shape[1], 1))])
+    rounding = max(ZERO, *rows.shape) * torch.finfo(torch.float64).eps
+    differs = sizes > rounding * np.linalg.norm(rows)
+    scale = axes[differs].T / sizes[differs] * len(rows) ** 0.5
+    coordinates = np.hstack([moved @ scale, sums])
+    ones = np.ones((rows.shape[1], 1))
+    back = np.hstack([scale - centre @ scale, ones])
+    return coordinates, back
 
 
 def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights ≥ 0 of the combination nearest to 0, where those of negative inputs are to sum to 1; and a direction.
+    """Find the combination of signed inputs that is nearest to 0, and a direction that tells them apart.
 
-    What is left over, (β, γ), has β·row ≤ 0 for positive rows and ≥ γ > 0 for negative ones, unless it is 0: so -β
-    fits, and γ / 2 more for each row puts positive and negative rows at the same distance.
+    Weights are ≥ 0, and those of negative inputs are to sum to 1. What is left over, (β, γ), has β·row ≤ 0 for positive
+    rows and ≥ γ > 0 for negative ones, unless it is 0. So -β fits. With γ / 2 more for each row, positive and negative
+    rows are at the same distance.
     """
     from scipy.optimize import nnls
 
@@ -108,7 +158,7 @@ def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.n
     target = np.append(np.zeros(signed.shape[1]), 1.0)
     try:
         weights, _ = nnls(columns, target)
-    except RuntimeError:  # too many steps
+    except RuntimeError:  # It took too many steps.
         weights = np.zeros(len(signed))
     *beta, gamma = target - columns @ weights
     direction = -np.array(beta)
@@ -117,19 +167,25 @@ def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.n
 
 
 def _by_margin(signed: np.ndarray) -> np.ndarray:
-    """A direction in which all rows lie at 1 or beyond, by a linear program; or 0 where it finds none."""
+    """Find a direction in which all rows lie at 1 or beyond, by a linear program. It is 0 if there is none."""
     from scipy.optimize import linprog
 
-    found = linprog(np.zeros(signed.shape[1]), -signed, -np.ones(len(signed)), bounds=(None, None))
-    return found.x if found.status == 0 else np.zeros(signed.shape[1])
+    no_direction = np.zeros(signed.shape[1])
+    margins = np.ones(len(signed))
+    result = linprog(no_direction, -signed, -margins, bounds=(None, None))
+    return result.x if result.status == 0 else no_direction
 
 
 def _head(weights: np.ndarray, probs: Tensor, labels: Tensor) -> tuple[LinearHead, int]:
-    """A head with these weights, scaled to a margin of 1 to 2; and how many inputs it mislabels, or nearly."""
-    weights, rows = torch.as_tensor(weights), probs.any(1)
-    scores = torch.where(labels, probs @ weights, -(probs @ weights))
-    beyond = scores > 2 * ROUNDING * (probs @ weights.abs())  # twice, so that no other order of the sums decides
-    fits = torch.where(rows, beyond, labels)
-    if fits.all() and rows.any():  # a power of two changes no rounding
-        weights = torch.ldexp(weights, -torch.frexp(scores[rows].min()).exponent + 1)
+    """Return a head with these weights, scaled to a margin of 1 to 2, and how many inputs it mislabels, or nearly."""
+    weights = torch.as_tensor(weights)
+    nonzero = probs.any(1)
+    scores = probs @ weights
+    margins = torch.where(labels, scores, -scores)
+    beyond = margins > 2 * ROUNDING * (probs @ weights.abs())  # Twice, so that no other order of the sums decides.
+    fits = torch.where(nonzero, beyond, labels)
+    if fits.all() and nonzero.any():
+        # Scaling by a power of two changes no rounding.
+        exponent = torch.frexp(margins[nonzero].min()).exponent
+        weights = torch.ldexp(weights, 1 - exponent)
     return LinearHead(weights), int((~fits).sum())

@@ -1,15 +1,13 @@
 """The proofs as constructions: from a model and μ to the head, or prompt and head, whose existence a theorem states.
 
-Where a proof takes a left inverse, that is the pseudoinverse here; the head carries its condition number, and a bound
-on the error that its rounding makes. A construction raises AssumptionError where an assumption fails. Where
-rounding leaves one open, it warns and builds: the bound then covers what is not known.
+Where a proof takes a left inverse, the pseudoinverse is taken here. The head carries its condition number and what
+rounding leaves of its equation. A construction raises AssumptionError where an assumption fails. Where rounding leaves
+an assumption open, it warns and builds, and `sure` of the head says which labels can be relied on.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,8 +16,9 @@ from torch import Tensor
 from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions
-from hmmlib.theory.assumptions import as_cell, as_mu, recoverable_columns, recoverable_states, span_of, weighted_values
-from hmmlib.theory.heads import AttentionHead, LinearHead, UnsureHead, unit, unless_within
+from hmmlib.theory.assumptions import as_cell, as_mu, recoverable_states, weighted_values
+from hmmlib.theory.heads import AttentionHead, LinearHead, unit, zero_within
+from hmmlib.theory.recovery import Recovery, claim_d_3, claim_d_10, lemma_d_2, lemma_d_4, lemma_d_9
 from hmmlib.validation import as_indices, integer, of_shape, of_type
 
 if TYPE_CHECKING:
@@ -30,63 +29,129 @@ if TYPE_CHECKING:
 def ground_truth(
     model: HMM | MemoryHMM, mu: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"], cell: int = 0
 ) -> Float[Tensor, " n"]:
-    """μᵀP[H_0 | X_{1:T} = x] of (3.1), (n,), or μᵀP[M_cell | X_{1:T} = x] for a memory model; 0 within rounding of it.
+    """Compute the target μᵀP[H_0 | X_{1:T} = x] of (3.1), or μᵀP[M_cell | X_{1:T} = x] for a memory model.
 
-    F*(x) is 1 where it is ≥ 0. ValueError for a μ, tokens or a cell that do not fit the model.
+    The label F*(x) is 1 where the target is ≥ 0. A target that is zero within rounding is exactly 0.
+
+    Args:
+        model: The model.
+        mu: μ, the task's weights on the hidden states, (S,), or on the memory values, (M,).
+        tokens: The texts, (n, T).
+        cell: The memory cell that is asked for.
+
+    Returns:
+        The targets, (n,).
+
+    Raises:
+        ValueError: The task, the texts or the cell do not fit the model.
+
+    Example:
+        >>> from hmmlib import HMM, ground_truth
+        >>> model = HMM([[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.25, 0.75]], [0.5, 0.5])
+        >>> ground_truth(model, [1.0, -1.0], [[0], [1]]).tolist()
+        [0.0, 0.0]
     """
-    mu, vanilla = as_mu(model, mu, HMM, MemoryHMM), isinstance(model, HMM)
-    integer("cell", cell, 0, 0 if vanilla else model.n_cells - 1)
-    belief = posterior(model, tokens) if vanilla else memory_posterior(model, tokens, cell)
-    precision, length = torch.finfo(belief.dtype), torch.as_tensor(tokens).shape[-1]
-    lost = 8 * precision.tiny * precision.eps * mu.abs().sum()  # what is below the smallest float
-    return unless_within(belief @ mu, unit(belief.dtype, length) * (belief @ mu.abs()) + lost)  # (3.1)
+    mu = as_mu(model, mu, HMM, MemoryHMM)
+    if isinstance(model, HMM):
+        integer("cell", cell, 0, 0)
+        belief = posterior(model, tokens)
+    else:
+        belief = memory_posterior(model, tokens, cell)
+    precision = torch.finfo(belief.dtype)
+    below_smallest_float = 8 * precision.tiny * precision.eps * mu.abs().sum()
+    length = torch.as_tensor(tokens).shape[-1]
+    tolerance = unit(belief.dtype, length) * (belief @ mu.abs()) + below_smallest_float
+    return zero_within(belief @ mu, tolerance)  # (3.1)
 
 
 # Section 3
 
 
 def _full_start(model: HMM, statement: str) -> Tensor:
-    """P[H_0], (S,), by which a statement divides. ValueError where it is zero in some state."""
+    """Return P[H_0], by which a statement divides, so that it must not be zero in any state."""
     if not (of_type("model", model, HMM).initial > 0).all():
         raise ValueError(f"{statement} divides by P[H_0], which is zero in some state")
     return model.initial
 
 
 def claim_b_1(model: HMM, i: int) -> Float[Tensor, " S"]:
-    """The diagonal of D in Claim B.1, P[H_i] / P[H_0], (S,): P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
+    """Compute the diagonal of D in Claim B.1, which says P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x].
 
-    ValueError where P[H_0] is zero in some state.
+    Args:
+        model: The model.
+        i: The position.
+
+    Returns:
+        P[H_i] / P[H_0], (S,).
+
+    Raises:
+        ValueError: P[H_0] is zero in some state.
+
+    Example:
+        >>> from hmmlib import HMM, claim_b_1
+        >>> claim_b_1(HMM([[1.0, 0.5], [0.0, 0.5]], [[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5]), 1).tolist()
+        [1.5, 0.5]
     """
     start = _full_start(model, "Claim B.1")
     return model.marginal(i) / start
 
 
-def _undone(mu: Tensor, factor: Tensor) -> Tensor:
-    """D⁻¹ μ, for a diagonal D. ValueError where a weight of the task is then zero or no number."""
-    undone = mu / factor
-    if not undone.isfinite().all() or undone.count_nonzero() < mu.count_nonzero():
+def _divided(mu: Tensor, diagonal: Tensor) -> Tensor:
+    """Return D⁻¹ μ, in which no weight of the task may become zero or infinite."""
+    divided = mu / diagonal
+    if not divided.isfinite().all() or divided.count_nonzero() < mu.count_nonzero():
         raise ValueError(f"model must have probabilities whose quotients {mu.dtype} can hold, next to mu")
-    return undone
+    return divided
 
 
 def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
-    """The head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
+    """Construct the head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
-    Its score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. `mu` has the task's weights on the hidden states, (S,),
-    not all zero, or ValueError. AssumptionError where columns of W are dependent (3.1), or the chain is not regular
-    (3.2).
+    The score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x.
+
+    Args:
+        model: A model that satisfies Assumptions 3.1 and 3.2.
+        mu: μ, the task's weights on the hidden states, (S,), not all zero.
+
+    Raises:
+        AssumptionError: Columns of W are dependent (3.1), or the chain is not regular (3.2).
+        ValueError: The task does not fit the model.
+
+    Example:
+        >>> from hmmlib import HMM, masked_token_probs, theorem_3_3
+        >>> model = HMM([[0.75, 0.25], [0.25, 0.75]], [[0.75, 0.25], [0.25, 0.75]], [0.5, 0.5])
+        >>> head = theorem_3_3(model, [1.0, -1.0])
+        >>> head.label(masked_token_probs(model, [[-1, 0], [-1, 1]])[:, 0])
+        tensor([ True, False])
     """
     mu = as_mu(model, mu, HMM)
     assumptions.assumption_3_2(model).require()
     condition = assumptions.assumption_3_1(model).require().condition
-    return LinearHead.by_left_inverse(model.emission, _undone(mu, claim_b_1(model, 1)), condition)  # (B.1)
+    target = _divided(mu, claim_b_1(model, 1))
+    return LinearHead.by_left_inverse(model.emission, target, condition)  # (B.1)
 
 
 def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
-    """D P[X̂_1 = z̃, H_2] of Lemma C.2, (S,), with D = diag(1 / P[H_0]): the weights that a prompt u gives the posterior.
+    """Compute how a prompt weighs the posterior, D P[X̂_1 = z̃, H_2] of Lemma C.2, with D = diag(1 / P[H_0]).
 
-    P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
-    ValueError where P[H_0] is zero in some state, and for a prompt of another shape.
+    P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this vector times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
+
+    Args:
+        model: The model.
+        prompt: u, (S,).
+
+    Returns:
+        A (u ⊙ P[H_1]) / P[H_0], (S,).
+
+    Raises:
+        ValueError: P[H_0] is zero in some state, or the prompt has another shape.
+
+    Example:
+        >>> import torch
+        >>> from hmmlib import HMM, lemma_c_2
+        >>> model = HMM([[1.0, 0.5], [0.0, 0.5]], [[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
+        >>> lemma_c_2(model, torch.tensor([1.0, 0.0])).tolist()  # after state 0 comes state 0
+        [1.5, 0.0]
     """
     start = _full_start(model, "Lemma C.2")
     prompt = of_shape("prompt", prompt, (model.n_states,)).to(start)
@@ -94,204 +159,44 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
 
 
 def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
-    """Prompt u, (S,), and head b = W†ᵀ (μ / (D c)), W and μ at H*, of Theorem 3.6 (proof in appendix C.1), to be
-    applied to Ḡ_2 of (u, a row of ones, e(x)).
+    """Construct prompt and head of Theorem 3.6 (appendix C.1), to be applied to Ḡ_2 of (u, a row of ones, e(x)).
 
-    u is 1 at the `sources` of Assumption 3.5 (its largest 𝓑), else 0; D c is `lemma_c_2`, c = A(u ⊙ P[H_1]). The score
-    is μᵀP[H_0 | X_{1:T} = x] times a positive r_x; it is 0, as it should be, where prompt and x exclude each other.
+    The prompt u is 1 at the `sources` of Assumption 3.5, the largest possible 𝓑, and 0 elsewhere. With D c, which is
+    `lemma_c_2` of the prompt, the head is b = W†ᵀ (μ / (D c)), W and μ restricted to H*. Its score is
+    μᵀP[H_0 | X_{1:T} = x] times a positive r_x. It is 0, as it should be, where prompt and text exclude each other.
 
-    `mu` has the task's weights on the hidden states, (S,), not all zero; `essential` is H*, indices of states.
-    AssumptionError where the chain is not regular (3.2), or H* does not satisfy Assumption 3.5; ValueError where
-    either does not fit the model.
+    Args:
+        model: A model that satisfies Assumptions 3.2 and 3.5.
+        mu: μ, the task's weights on the hidden states, (S,), not all zero.
+        essential: H*, indices of states.
+
+    Returns:
+        The prompt u, (S,), and the head.
+
+    Raises:
+        AssumptionError: The chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
+        ValueError: The task or H* does not fit the model.
+
+    Example:
+        >>> from hmmlib import essential_hmm, theorem_3_6
+        >>> model, essential = essential_hmm(n_states=4, n_tokens=3, n_essential=2, seed=0)
+        >>> mu = [0.0] * 4
+        >>> mu[essential[0]], mu[essential[1]] = 1.0, -1.0
+        >>> prompt, head = theorem_3_6(model, mu, essential)
+        >>> prompt.shape, head.weights.shape
+        (torch.Size([4]), torch.Size([3]))
     """
-    mu, essential = as_mu(model, mu, HMM), as_indices("essential", essential, model.n_states)
+    mu = as_mu(model, mu, HMM)
+    essential = as_indices("essential", essential, model.n_states)
     assumptions.assumption_3_2(model).require()
     report = assumptions.assumption_3_5(model, mu, essential).require()
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
-    undone = _undone(mu[essential], lemma_c_2(model, prompt)[essential])  # Bᵀμ of the proof
-    return prompt, LinearHead.by_left_inverse(model.emission[:, essential], undone, report.columns.condition)
+    target = _divided(mu[essential], lemma_c_2(model, prompt)[essential])  # Bᵀμ of the proof
+    return prompt, LinearHead.by_left_inverse(model.emission[:, essential], target, report.columns.condition)
 
 
-# Section 4: what both theorems share
-
-
-@dataclass(frozen=True, eq=False)
-class Recovery:
-    """The matrices of Claims D.3 and D.10 for H* ⊆ {`cell`} × S, whose indices among the hidden states are `states`.
-
-    `theta_1` is Θ^(1), (H, X): its row h ∈ H* maps the token distribution at position i to Pr(H_i = h | …), one
-    more row (if there is a state outside H*) to the probability of all others. `theta_2` holds Θ^(2,s), (|S*|, M, X):
-    it maps to P[M_{j*}, H_i = (j*, s) | …]. `key_error` and `value_error`, (|S*|, M), bound the errors of the results:
-    of the probability of H*, and of each row of Θ^(2,s).
-    """
-
-    theta_1: Tensor
-    theta_2: Tensor
-    cell: int
-    states: list[int]
-    condition: float
-    key_error: float
-    value_error: Tensor
-
-
-def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
-    """Θ^(1) and Θ^(2,s) by a left inverse of the recoverable columns beside a basis of 𝒱̄."""
-    states = recoverable_states(model, cell, syntax)
-    columns, rest = recoverable_columns(model, cell, syntax, values)
-    basis, size = span_of(rest).basis, (len(states), len(values))
-    beside, every = torch.cat([columns, basis], 1), torch.cat([columns, rest], 1)
-    left_inverse = torch.linalg.pinv(beside)
-    left_inverse = 2 * left_inverse - (left_inverse @ beside) @ left_inverse  # a step of Newton's: rounding, once more
-    readings, others = left_inverse.tensor_split([columns.shape[1]])
-    theta_1 = every.new_zeros(model.n_states, model.n_tokens)
-    theta_2 = every.new_zeros(len(states), model.n_memory, model.n_tokens)
-    value_error = torch.zeros_like(theta_2[..., 0])
-    theta_2[:, values] = readings.unflatten(0, size)
-    # Columns of W sum to 1, so a ν^(h) sums to the probability of h.
-    theta_1[states] = readings.unflatten(0, size).sum(1)
-    outside = [h for h in range(model.n_states) if h not in states]
-    if outside:
-        theta_1[outside[0]] = (basis @ others).sum(0)
-    wanted = torch.eye(*columns.shape[1:], every.shape[1]).to(every)
-    key_error = (readings.sum(0) @ every - wanted.sum(0)).abs().max().item()
-    missed = (readings @ every - wanted).abs().amax(1)
-    value_error[:, values] = missed.unflatten(0, size)
-    if (unit(columns.dtype) * (readings.abs() @ columns).diagonal() + missed >= 1).all():
-        words = f"no reading of these columns exceeds its error: they have condition {condition:.2g}"
-        warnings.warn(words, UnsureHead, stacklevel=4)
-    return Recovery(theta_1, theta_2, cell, states, condition, key_error, value_error)
-
-
-def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
-    """Θ^(1) and Θ^(2,s) of Claim D.3, to be applied to G_i(x). AssumptionError where Assumption 4.2 does not hold."""
-    condition = assumptions.assumption_4_2(model, cell, syntax).require().condition
-    return _recover(model, condition, cell, syntax, list(range(model.n_memory)))
-
-
-def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> Recovery:
-    """Θ^(1) and Θ^(2,s) of Claim D.10, for Ḡ_i(ê(x)) with the prompt (D.6).
-
-    AssumptionError where Assumption D.5, for one cell 4.5, does not hold.
-    """
-    if of_type("model", model, MemoryHMM).n_cells == 1:
-        report = assumptions.assumption_4_5(model, mu, syntax)
-    else:
-        report = assumptions.assumption_d_5(model, mu, cell, syntax)
-    return _recover(model, report.require().condition, cell, syntax, weighted_values(model, mu))
-
-
-def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
-    """Query q (H+1,) and key Θ^(K) (H+1, X) of Lemma D.2: the score is the probability that H_i is in H*."""
-    states = of_type("recovery", recovery, Recovery).states
-    query = recovery.theta_1.new_zeros(of_type("model", model, MemoryHMM).n_states + 1)
-    query[states] = 1
-    return query, torch.cat([recovery.theta_1, torch.zeros_like(recovery.theta_1[:1])])
-
-
-def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) -> tuple[Tensor, Tensor]:
-    """Value parameters of Lemmas D.4 and D.13: Θ^(V) (M*H, X), and b = Bᵀμ (M*H,).
-
-    Where H_i is surely in H*, Θ^(V) G_i(x) = P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}] (D.2).
-    """
-    mu, states = as_mu(model, mu, MemoryHMM), of_type("recovery", recovery, Recovery).states
-    value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
-    value[:, states] = recovery.theta_2.transpose(0, 1)  # (D.2)
-    output = torch.zeros_like(value[..., 0])
-    output.unflatten(1, (model.n_cells, -1))[:, recovery.cell] = mu[:, None]
-    return value.flatten(0, 1), output.flatten()
-
-
-def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and position embeddings β_1 (1, H+1) of Lemma D.9.
-
-    β_1 keeps the prompt's own position out. The proof takes -2, enough where no score exceeds 1; but the output at
-    position 1 is not conditioned on the prompt. So -2 is lowered by as much as the largest score exceeds 1.
-    """
-    query, key = lemma_d_2(model, recovery)
-    query[-1] = 1
-    first = torch.zeros_like(query)
-    first[-1] = -(1 + (query @ key).max().clamp(min=1))
-    return query, key, first[None]
-
-
-# Theorems 4.3, 4.6 and D.6
-
-
-def _head(model: MemoryHMM, mu, recovery: Recovery, query, key, positions=None, drift: float = 0.0) -> AttentionHead:
-    """A head of these scores, with the values of Lemma D.4 and the errors of the recovery."""
-    value, output = lemma_d_4(model, recovery, mu)
-    error = recovery.value_error.new_zeros(model.n_memory, model.n_states)
-    error[:, recovery.states] = recovery.value_error.T
-    errors = recovery.key_error, error.flatten(), drift
-    return AttentionHead(query, key, value, output, positions, recovery.condition, model.n_cells, *errors)
-
-
-def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery) -> AttentionHead:
-    """The attention head of Theorem 4.3's proof, for G(x) and e(x). Regularity is not needed."""
-    return _head(model, mu, recovery, *lemma_d_2(model, recovery))
-
-
-def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> AttentionHead:
-    """The attention head of Theorem 4.3 (proof in appendix D.1) for H* = {`cell`} × `syntax`.
-
-    Applied to G(x) and e(x), its score is μᵀP[M_cell | X_{1:T} = x] times a positive r_x for every x in 𝓡 (4.3). `mu`
-    has the task's weights on the memory values, (M,), not all zero. AssumptionError where H* does not satisfy
-    Assumption 4.2, or the chain is not regular (3.2); ValueError where one of them does not fit the model.
-    """
-    recovery = claim_d_3(model, cell, syntax)
-    assumptions.assumption_3_2(model).require()
-    return attention_head(model, mu, recovery)
-
-
-def prompt_d_6(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
-    """The prompt (D.6), lifted, (M^N * H,): 1 where memory cell `cell` holds a value in supp(μ), else 0."""
-    cell = as_cell(model, cell)
-    table = model.emission.new_zeros(*model.memory.shape, model.n_states)
-    table.movedim(cell, 0)[weighted_values(model, mu)] = 1  # (D.6)
-    return table.flatten()
-
-
-def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
-    """The prompt (D.6) times P[H_0] / P[H_1], scaled into [0, 1]: with it Theorem D.6 needs no stationarity.
-
-    Given the fake token, H_1 then has the distribution of H_0, so that the text after H_1 is distributed as one after
-    H_0. It equals (D.6) where P[H_0] is stationary. ValueError where P[H_1] is 0 in a state in which P[H_0] is not.
-    """
-    prompt, first = prompt_d_6(model, mu, cell), model.marginal(1)
-    if ((model.initial > 0) & (first == 0)).any():
-        raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
-    ratio = torch.where(first > 0, model.initial / first, 0)
-    return (prompt.unflatten(0, (-1, model.n_states)) * (ratio / ratio.max())).flatten()
-
-
-def prompted_head(
-    model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery, drift: float = 0.0
-) -> AttentionHead:
-    """The attention head of Theorem D.6's proof, for Ḡ and embeddings of (prompt, x); position 1 is never attended.
-
-    `drift` is that of P[H_0] in Assumption 4.4, where the theorem rests on it.
-    """
-    return _head(model, mu, recovery, *lemma_d_9(model, recovery), drift)
-
-
-def theorem_4_6(
-    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]
-) -> tuple[Tensor, AttentionHead]:
-    """Prompt u, lifted (M^N * H,), and attention head of Theorem 4.6, and of Theorem D.6 for several cells.
-
-    Applied to Ḡ and the embeddings of `prompted(model, u, x)`, the score is μᵀP[M_cell | X_{1:T} = x] times a
-    positive r_x for every x in 𝓡 (4.3); it is 0, as it should be, where prompt and x exclude each other. Ḡ
-    takes the lifted u. For the embeddings the head also accepts those of `prompted(model, model.unlift(u), x)`, which
-    have |M|^(N-1) times fewer entries.
-
-    `mu` has the task's weights on the memory values, (M,), not all zero; its support is M*. AssumptionError where
-    H* = {`cell`} × `syntax` does not satisfy Assumption D.5 (4.5), or P[H_0] is not stationary (4.4); ValueError
-    where one of them does not fit the model.
-    """
-    recovery = claim_d_10(model, mu, cell, syntax)
-    drift = assumptions.assumption_4_4(model).require().drift
-    return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery, drift)
+# Section 4
 
 
 def concentrated(
@@ -301,17 +206,195 @@ def concentrated(
     syntax: Sequence[int],
     prompt: Float[ArrayLike, " S"] | None = None,
 ) -> Bool[Tensor, "n T"]:
-    """Where the state is surely in H* = {`cell`} × `syntax` given all other tokens, bool (n, T): Î of Lemma D.2.
+    """Find the positions whose state is surely in H* given all other tokens, Î of Lemma D.2.
 
-    𝓡 of (4.3) is the set of possible inputs with at least one such position. With a `prompt`, (n, T + 1): the
-    positions after it where H_i is in H* given prompt and tokens; they contain Î of (D.8), which is the one without
-    prompt, moved by one. Position 1 never counts, nor one whose other tokens are impossible. It follows from the
-    zeros of the model, not from probabilities as floats, which may be too small for any.
+    𝓡 of (4.3) is the set of possible texts with at least one such position. Only the zeros of the model count, because
+    probabilities may be too small for any float.
+
+    Args:
+        model: The model.
+        tokens: The texts, (n, T).
+        cell: j* of H* = {j*} × S*.
+        syntax: S*, indices of syntax states.
+        prompt: A prompt in front of the texts. Its own position, the first, never counts.
+
+    Returns:
+        Whether each position counts, (n, T), or (n, T + 1) with a prompt. It does not if the others are impossible.
+
+    Example:
+        >>> from hmmlib import MemoryHMM, concentrated
+        >>> emission = [[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]  # token h shows state h
+        >>> model = MemoryHMM([[0.0, 1.0], [1.0, 0.0]], emission, [0.5, 0.5], [0.5, 0.5])
+        >>> concentrated(model, [[0, 1, 0]], cell=0, syntax=[0])
+        tensor([[ True, False,  True]])
     """
     states = recoverable_states(model, cell, syntax)
-    possible = possible_given_others(model, tokens, prompt).unflatten(2, (model.n_memory, model.n_states)).any(2)
     outside = [h for h in range(model.n_states) if h not in states]
-    sure = possible.any(-1) & ~possible[..., outside].any(-1)  # (4.3)
+    possible = possible_given_others(model, tokens, prompt)
+    possible_states = possible.unflatten(2, (model.n_memory, model.n_states)).any(2)
+    sure = possible_states.any(-1) & ~possible_states[..., outside].any(-1)  # (4.3)
     if prompt is not None:
         sure[:, 0] = False
     return sure
+
+
+def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery) -> AttentionHead:
+    """Construct the attention head of Theorem 4.3's proof. The chain need not be regular.
+
+    Args:
+        model: The model.
+        mu: μ, the task's weights on the memory values, (M,).
+        recovery: What `claim_d_3` recovers in the model.
+
+    Example:
+        >>> from hmmlib import attention_head, claim_d_3, recoverable_memory_hmm
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> head = attention_head(model, [1.0, -1.0], claim_d_3(model, cell, syntax))
+        >>> head.query.tolist()
+        [1.0, 0.0, 1.0, 0.0]
+    """
+    query, key = lemma_d_2(model, recovery)
+    value, output = lemma_d_4(model, recovery, mu)
+    return AttentionHead(query, key, value, output, None, recovery.condition, model.n_cells, recovery.error)
+
+
+def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> AttentionHead:
+    """Construct the attention head of Theorem 4.3 (appendix D.1) for H* = {j*} × S*, to be applied to G(x) and e(x).
+
+    Its score is μᵀP[M_{j*} | X_{1:T} = x] times a positive r_x for every x in 𝓡, which `concentrated` defines.
+
+    Args:
+        model: A model that satisfies Assumptions 3.2 and 4.2.
+        mu: μ, the task's weights on the memory values, (M,), not all zero.
+        cell: j*.
+        syntax: S*, indices of syntax states.
+
+    Raises:
+        AssumptionError: H* does not satisfy Assumption 4.2, or the chain is not regular (3.2).
+        ValueError: The task, the cell or a syntax state does not fit the model.
+
+    Example:
+        >>> from hmmlib import masked_token_probs, recoverable_memory_hmm, theorem_4_3
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> head = theorem_4_3(model, [1.0, -1.0], cell, syntax)
+        >>> tokens = model.sample(3, 6, seed=0).tokens
+        >>> head.label(masked_token_probs(model, tokens), model.embed(tokens))
+        tensor([False, False,  True])
+    """
+    recovery = claim_d_3(model, cell, syntax)
+    assumptions.assumption_3_2(model).require()
+    return attention_head(model, mu, recovery)
+
+
+def prompt_d_6(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
+    """Construct the prompt (D.6), which is 1 where memory cell j* holds a value in supp(μ), and 0 elsewhere.
+
+    Args:
+        model: The model.
+        mu: μ, the task's weights on the memory values, (M,).
+        cell: j*.
+
+    Returns:
+        The prompt, lifted, (M^N * H,).
+
+    Example:
+        >>> from hmmlib import prompt_d_6, random_memory_hmm
+        >>> model = random_memory_hmm(n_memory=2, n_states=3, n_tokens=8, seed=0)
+        >>> prompt_d_6(model, [1.0, 0.0], cell=0).tolist()
+        [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    """
+    cell = as_cell(model, cell)
+    table = model.emission.new_zeros(*model.memory.shape, model.n_states)
+    table.movedim(cell, 0)[weighted_values(model, mu)] = 1  # (D.6)
+    return table.flatten()
+
+
+def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int) -> Float[Tensor, " M**N*H"]:
+    """Construct the prompt (D.6) times P[H_0] / P[H_1], with which Theorem D.6 needs no stationarity.
+
+    Given the fake token, H_1 then has the distribution of H_0, so the text after H_1 is distributed as one after H_0.
+
+    Args:
+        model: The model.
+        mu: μ, the task's weights on the memory values, (M,).
+        cell: j*.
+
+    Returns:
+        The prompt, lifted, (M^N * H,), scaled into [0, 1].
+
+    Raises:
+        ValueError: P[H_1] is 0 in a state in which P[H_0] is not.
+
+    Example:
+        >>> from hmmlib import MemoryHMM, prompt_for_any_start
+        >>> emission = [[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]
+        >>> model = MemoryHMM([[0.5, 0.5], [0.5, 0.5]], emission, [0.25, 0.75], [0.5, 0.5])
+        >>> prompt_for_any_start(model, [1.0, 0.0], cell=0)  # H_1 is uniform, and H_0 is not
+        tensor([0.3333, 1.0000, 0.0000, 0.0000], dtype=torch.float64)
+    """
+    prompt = prompt_d_6(model, mu, cell)
+    first = model.marginal(1)
+    if ((model.initial > 0) & (first == 0)).any():
+        raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
+    ratio = torch.where(first > 0, model.initial / first, 0)
+    ratio = ratio / ratio.max()
+    return (prompt.unflatten(0, (-1, model.n_states)) * ratio).flatten()
+
+
+def prompted_head(
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recovery, drift: float = 0.0
+) -> AttentionHead:
+    """Construct the attention head of Theorem D.6's proof, for Ḡ and embeddings of (prompt, x).
+
+    Args:
+        model: The model.
+        mu: μ, the task's weights on the memory values, (M,).
+        recovery: What `claim_d_10` recovers in the model.
+        drift: The `drift` of P[H_0] in Assumption 4.4, by which probabilities after the prompt are wrong.
+
+    Example:
+        >>> from hmmlib import claim_d_10, prompted_head, recoverable_memory_hmm
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> head = prompted_head(model, [1.0, -1.0], claim_d_10(model, [1.0, -1.0], cell, syntax))
+        >>> head.positions.shape
+        torch.Size([1, 4])
+    """
+    query, key, positions = lemma_d_9(model, recovery)
+    value, output = lemma_d_4(model, recovery, mu)
+    error = recovery.error + 2 * drift
+    return AttentionHead(query, key, value, output, positions, recovery.condition, model.n_cells, error)
+
+
+def theorem_4_6(
+    model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]
+) -> tuple[Tensor, AttentionHead]:
+    """Construct prompt and attention head of Theorem 4.6, and of Theorem D.6 for several cells, with H* = {j*} × S*.
+
+    The head is applied to Ḡ and the embeddings of `prompted(model, u, x)`. Its score is μᵀP[M_{j*} | X_{1:T} = x]
+    times a positive r_x for every x in 𝓡 (4.3). It is 0, as it should be, where prompt and text exclude each other.
+
+    The head also accepts the embeddings of `prompted(model, model.unlift(u), x)`, which are shorter.
+
+    Args:
+        model: A model that satisfies Assumptions 4.4 and 4.5, or D.5 if it has several cells.
+        mu: μ, the task's weights on the memory values, (M,), not all zero. Its support is M*.
+        cell: j*.
+        syntax: S*, indices of syntax states.
+
+    Returns:
+        The prompt u, lifted, (M^N * H,), and the head.
+
+    Raises:
+        AssumptionError: H* does not satisfy Assumption 4.5 or D.5, or P[H_0] is not stationary (4.4).
+        ValueError: The task, the cell or a syntax state does not fit the model.
+
+    Example:
+        >>> from hmmlib import recoverable_memory_hmm, theorem_4_6
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 2, 1, 2, seed=0, stationary=True)
+        >>> prompt, head = theorem_4_6(model, [1.0, -1.0], cell, syntax)
+        >>> prompt.shape, head.value.shape
+        (torch.Size([4]), torch.Size([4, 3]))
+    """
+    recovery = claim_d_10(model, mu, cell, syntax)
+    drift = assumptions.assumption_4_4(model).require().drift
+    return prompt_d_6(model, mu, cell), prompted_head(model, mu, recovery, drift)

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import tuning
-from hmmlib.training.readers import FromTransformers, Reader, as_reader, positions_for_text
-from hmmlib.training.tuning import Tuning, checked, fit_head, tune_prompt
+from hmmlib.training.fitting import Tuning, fit_head
+from hmmlib.training.from_transformers import FromTransformers, positions_for_text
+from hmmlib.training.readers import Reader, as_reader
 from hmmlib.validation import as_seed, integer, of_type, one_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 TUNERS = ("prompt", "prefix", "lora")
 """A soft prompt before the text; keys and values before it in each layer; low-rank matrices added to attention's."""
+
+TASK_TYPE = "FEATURE_EXTRACTION"
+"""With this task type `peft` leaves the output to the network's own head over its vocabulary."""
 
 LORA_TARGETS = (
     ("query", "value"),
@@ -34,47 +38,81 @@ LORA_TARGETS = (
     ("query_key_value",),
     ("Wqkv",),
 )
-"""Names of the matrices of queries and values, or of one for keys too, in models of `transformers`."""
+"""Names of the matrices of queries and values in models of `transformers`, or of one matrix that holds both."""
 
 
 class Tuned(NamedTuple):
-    """A network, with what was tuned inside it or as a `prompt` (P, width) to be put before the text; and a head."""
+    """What was tuned: a prompt before the text, or the network itself, and a head.
+
+    Example:
+        >>> import torch
+        >>> from hmmlib import MASK, Shape, Tuned, Tuning, tune
+        >>> from hmmlib.training.bert import build
+        >>> network = build(Shape(layers=1, width=8, heads=2, max_length=8), n_tokens=4, seed=0)
+        >>> texts = torch.tensor([[MASK, 0, 1], [MASK, 3, 2]])
+        >>> tuned = tune("prompt", network, texts, [True, False], Tuning(epochs=2), seed=0, length=5)
+        >>> isinstance(tuned, Tuned), tuned.head.label(tuned.probs(texts)).shape
+        (True, torch.Size([2]))
+    """
 
     network: BertForMaskedLM | Reader
+    """The network, with what was tuned inside it."""
     prompt: Tensor | None
+    """The vectors to be put before each text, (P, width)."""
     head: LinearHead
+    """The head that was tuned together with them."""
 
     def probs(self, tokens: Tensor) -> Tensor:
-        """The tuned network's distribution at the first token of each sequence, (n, X)."""
+        """Return the tuned network's distribution at the first token of each text (n, T), as (n, X)."""
         return tuning.all_probs_at_mask(self.network, tokens, self.prompt)
 
 
 def peft_config(tuner: str, module: PreTrainedModel, length: int = 20, rank: int = 8) -> PeftConfig:
-    """`peft`'s configuration for "prefix", of `length` vectors, or "lora", of a `rank` on queries and values.
+    """Return the configuration of a tuner of `peft`.
 
-    ModuleNotFoundError, with what to install, where `peft` is missing; ValueError where the module takes no prefix, or
-    has no matrices that LORA_TARGETS names.
+    Args:
+        tuner: "prefix" or "lora".
+        module: the model that it is for.
+        length: how many vectors a prefix has.
+        rank: the rank of LoRA's matrices.
+
+    Raises:
+        ModuleNotFoundError: `peft` is not installed.
+        ValueError: the model takes no prefix, or has no matrices that LORA_TARGETS names.
     """
     try:
         import peft
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"tuner {tuner} needs the extra: pip install 'hmmlib[adapters]'") from None
-    kind, task = type(module).__name__, "FEATURE_EXTRACTION"
+    kind = type(module).__name__
     if tuner == "prefix":
+        integer("length", length, 1)
         if "past_key_values" not in inspect.signature(module.base_model.forward).parameters:
             raise ValueError(f"tuner must be prompt or lora for {kind}, which takes no keys and values, not prefix")
-        return peft.PrefixTuningConfig(task_type=task, num_virtual_tokens=integer("length", length, 1))
-    rank, parts = integer("rank", rank, 1), {name.rpartition(".")[2] for name, _ in module.named_modules()}
-    target = next((names for names in LORA_TARGETS if parts.issuperset(names)), None)
-    if target is None:
-        known = "; ".join(map(" and ".join, LORA_TARGETS))
+        return peft.PrefixTuningConfig(task_type=TASK_TYPE, num_virtual_tokens=length)
+    rank = integer("rank", rank, 1)
+    targets = _lora_targets(module)
+    if targets is None:
+        known = "; ".join(" and ".join(names) for names in LORA_TARGETS)
         raise ValueError(
             f"tuner must be prompt for {kind}, not lora: it has none of {known}; tune_with_peft takes a config"
         )
-    transposed = target == ("c_attn",)  # as GPT-2 stores its matrices
     return peft.LoraConfig(
-        task_type=task, r=rank, lora_alpha=2 * rank, target_modules=list(target), fan_in_fan_out=transposed
+        task_type=TASK_TYPE,
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=list(targets),
+        fan_in_fan_out=targets == ("c_attn",),  # GPT-2 stores its matrices transposed.
     )
+
+
+def _lora_targets(module: PreTrainedModel) -> tuple[str, ...] | None:
+    """The first entry of LORA_TARGETS whose matrices the model has."""
+    present = {name.rpartition(".")[2] for name, _ in module.named_modules()}
+    for names in LORA_TARGETS:
+        if present.issuperset(names):
+            return names
+    return None
 
 
 def tune_with_peft(
@@ -86,24 +124,37 @@ def tune_with_peft(
     seed: int,
     before_step: Callable[[], None] | None = None,
 ) -> Tuned:
-    """Train what `peft` adds to a copy of the network, at `plan.prompt_rate`, together with a linear head.
+    """Tune what `peft` adds to a copy of the network, at `plan.prompt_rate`, together with a linear head.
 
-    With a task type of "FEATURE_EXTRACTION" `peft` leaves the output to the network's own head over its vocabulary.
+    Args:
+        network: the network, which stays as it is.
+        tokens: the training texts, (n, T), which begin with MASK.
+        labels: their labels, (n,).
+        config: what to add. Its task type is "FEATURE_EXTRACTION".
+        plan: how to tune.
+        seed: a seed for what is added, and for the order of the texts.
+        before_step: called before each step. What it raises ends the tuning.
+
+    Raises:
+        TypeError: the config is none of `peft`, or the network is another model.
     """
     from peft import PeftConfig, get_peft_model
 
     of_type("config", config, PeftConfig)
-    reader, tokens = checked(network, tokens, at_mask=True)
+    reader, tokens = tuning.checked(network, tokens, at_mask=True)
     if type(reader) is Reader:
         reader = FromTransformers(reader.module, range(reader.n_tokens), mask=reader.n_tokens)
     reader = copy.copy(of_type("network", reader, FromTransformers))
+    frozen_copy = copy.deepcopy(reader.module).requires_grad_(False)
     with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a deprecated name
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a deprecated name.
         torch.manual_seed(as_seed(seed))
-        reader.module = get_peft_model(copy.deepcopy(reader.module).requires_grad_(False), config).eval()
+        reader.module = get_peft_model(frozen_copy, config).eval()
     reader.longest = positions_for_text(reader.module)
+
     added = [parameter for parameter in reader.module.parameters() if parameter.requires_grad]
-    inputs, zeros = tokens.to(reader.device), torch.zeros(reader.n_tokens, device=reader.device)
+    inputs = tokens.to(reader.device)
+    zeros = torch.zeros(reader.n_tokens, device=reader.device)
     head = fit_head(reader.probs, zeros, inputs, labels, plan, seed, added, before_step)
     reader.module.requires_grad_(False)
     return Tuned(reader, None, head)
@@ -121,12 +172,37 @@ def tune(
     rank: int = 8,
     before_step: Callable[[], None] | None = None,
 ) -> Tuned:
-    """Tune by one of TUNERS, with a linear head: a prompt or a prefix of `length` vectors, or LoRA of a `rank`.
+    """Tune one of TUNERS on a frozen network, together with a linear head.
 
-    ValueError for another tuner, and where `peft` cannot add a prefix or LoRA to the network; ModuleNotFoundError where
-    it is needed and missing. `start` and `before_step` are as in `tune_prompt`.
+    Args:
+        tuner: "prompt", "prefix" or "lora".
+        network: the network, which stays as it is.
+        tokens: the training texts, (n, T), which begin with MASK.
+        labels: their labels, (n,).
+        plan: how to tune.
+        seed: a seed for all random draws.
+        length: how many vectors a prompt or a prefix has.
+        start: where a prompt begins, "uniform" or "vocabulary".
+        rank: the rank of LoRA's matrices.
+        before_step: called before each step. What it raises ends the tuning.
+
+    Raises:
+        ModuleNotFoundError: the tuner needs `peft`, which is not installed.
+        ValueError: there is no such tuner, or `peft` cannot add it to the network.
+
+    Example:
+        >>> import torch
+        >>> from hmmlib import MASK, Shape, Tuning, accuracy, tune
+        >>> from hmmlib.training.bert import build
+        >>> network = build(Shape(layers=1, width=8, heads=2, max_length=8), n_tokens=4, seed=0)
+        >>> texts = torch.tensor([[MASK, 0, 1], [MASK, 3, 2]])
+        >>> labels = torch.tensor([True, False])
+        >>> tuned = tune("prompt", network, texts, labels, Tuning(epochs=2), seed=0, length=5)
+        >>> accuracy(tuned.head, tuned.probs(texts), labels) in (0.0, 0.5, 1.0)
+        True
     """
     if one_of("tuner", tuner, TUNERS) == "prompt":
-        return Tuned(network, *tune_prompt(network, tokens, labels, length, plan, seed, start, before_step))
+        prompt, head = tuning.tune_prompt(network, tokens, labels, length, plan, seed, start, before_step)
+        return Tuned(network, prompt, head)
     config = peft_config(tuner, as_reader(network).module, length, rank)
     return tune_with_peft(network, tokens, labels, config, plan, seed, before_step)

@@ -1,12 +1,13 @@
 """A BERT-shaped masked language model: its construction, and its logits and hidden states at chosen positions.
 
-The architecture is `transformers`' BertForMaskedLM. What is added is that a layer can run at chosen positions only: no
-more is needed of the last layer and the vocabulary head.
+The architecture is that of BertForMaskedLM in `transformers`. Here a layer can also run at chosen positions only, since
+nothing more is needed of the last layer and of the vocabulary head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,29 +15,41 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hmmlib.training.checkpoints import digest
 from hmmlib.validation import MASK, as_seed, as_tokens, integer, number
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
-    from hmmlib.training.readers import Reader
+# Construction
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the network, by default those of the preset `quick`; `max_length` counts positions, a prompt's included.
+    """Sizes of the network, by default those of the preset `quick`.
 
-    `width` must be a multiple of `heads`. `specials` is how many ids there are beside the tokens: the last of them is
-    [MASK], and the others, if any, never occur.
+    Raises:
+        ValueError: a size is no integer of 1 or more, or dropout is no share.
+
+    Example:
+        >>> from hmmlib import Shape
+        >>> from hmmlib.training.bert import build
+        >>> network = build(Shape(layers=1, width=8, heads=2, max_length=16), n_tokens=5, seed=0)
+        >>> network.config.vocab_size
+        6
     """
 
     layers: int = 2
+    """How many layers the encoder has."""
     width: int = 64
+    """The length of an embedding, a multiple of `heads`."""
     heads: int = 2
+    """How many attention heads a layer has."""
     max_length: int = 64
+    """How many positions there are. A prompt takes some of them."""
     dropout: float = 0.0
+    """The share of entries that are dropped in pretraining."""
     specials: int = 1
+    """How many ids there are besides the tokens. The last one is [MASK], and the others never occur."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "max_length", "specials"):
@@ -45,14 +58,18 @@ class Shape:
 
 
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
-    """A network with fresh weights for tokens 0 … n_tokens - 1; [MASK] is the last input id and never predicted.
+    """Build a network with fresh weights. It is BERT-base but for its sizes and its vocabulary.
 
-    It is BERT-base but for `shape` and the vocabulary. The seed gives the same weights on every device.
+    Args:
+        shape: the sizes.
+        n_tokens: the number X of tokens. Their ids are 0 … X - 1, and [MASK] is the last id of all.
+        seed: a seed for the weights, which are the same on every device.
     """
-    from transformers import BertConfig, BertForMaskedLM  # takes seconds, and is not always needed
+    from transformers import BertConfig, BertForMaskedLM  # This import takes seconds, and is not always needed.
 
+    vocabulary = n_tokens + shape.specials
     config = BertConfig(
-        vocab_size=n_tokens + shape.specials,
+        vocab_size=vocabulary,
         hidden_size=shape.width,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
@@ -62,105 +79,191 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
         hidden_dropout_prob=shape.dropout,
         attention_probs_dropout_prob=shape.dropout,
         pad_token_id=None,
-        mask_token_id=n_tokens + shape.specials - 1,
+        mask_token_id=vocabulary - 1,
     )
     with torch.random.fork_rng():
         torch.manual_seed(as_seed(seed))
         return BertForMaskedLM(config)
 
 
-def fingerprint(network: nn.Module | Reader) -> str:
-    """16 hexadecimal digits of the weights of a network or reader, which tuning must not change."""
-    return digest(getattr(network, "module", network).state_dict())
-
-
 def as_network(network) -> BertForMaskedLM:
-    """`network` where it is one that `build` makes; TypeError otherwise: another's [MASK] may be any of its ids."""
-    found, config = type(network).__name__, getattr(network, "config", None)
-    parts = network.modules() if isinstance(network, nn.Module) else ()
-    if any(type(part).__module__.startswith("peft.") for part in parts):
-        found += " with what peft adds"
-    elif found == "BertForMaskedLM":
-        if getattr(config, "mask_token_id", None) == config.vocab_size - 1:
+    """Return a network that `build` has made.
+
+    Raises:
+        TypeError: it is another model, whose [MASK] may be any of its ids, or one that `peft` has changed.
+    """
+    name = type(network).__name__
+    if _is_changed_by_peft(network):
+        name += " with what peft adds"
+    elif name == "BertForMaskedLM":
+        if getattr(network.config, "mask_token_id", None) == network.config.vocab_size - 1:
             return network
-        found += " with another vocabulary"
-    wanted = "of type BertForMaskedLM, as build makes it"
-    others = "hmmlib.FromTransformers reads others, which are trained with tools of their own"
-    raise TypeError(f"network must be {wanted}, not {found}: {others}")
+        name += " with another vocabulary"
+    raise TypeError(
+        f"network must be of type BertForMaskedLM, as build makes it, not {name}: "
+        "hmmlib.FromTransformers reads others, which are trained with tools of their own"
+    )
+
+
+def _is_changed_by_peft(network) -> bool:
+    if not isinstance(network, nn.Module):
+        return False
+    return any(type(module).__module__.startswith("peft.") for module in network.modules())
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return 16 hexadecimal digits that stand for the names and contents of tensors."""
+    content = hashlib.sha256()
+    for name, value in tensors.items():
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        content.update(name.encode())
+        content.update(flat.view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()[:16]
+
+
+def fingerprint(network) -> str:
+    """Return 16 hexadecimal digits that stand for the weights of a network, which tuning must not change.
+
+    Args:
+        network: a network, or a reader with a network in it.
+    """
+    module = getattr(network, "module", network)
+    return digest(module.state_dict())
+
+
+# Tokens
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
-    """Input ids: tokens as they are, MASK as the last id. ValueError for tokens that the network does not have."""
-    tokens = as_tokens(tokens, network.config.vocab_size - 1, network.device)
-    return torch.where(tokens == MASK, network.config.vocab_size - 1, tokens)
+    """Return the input ids of tokens, on the network's device: tokens as they are, and the last id for MASK.
+
+    Raises:
+        ValueError: the network does not have one of the tokens.
+    """
+    mask_id = network.config.vocab_size - 1
+    tokens = as_tokens(tokens, mask_id, network.device)
+    return torch.where(tokens == MASK, mask_id, tokens)
+
+
+def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Hide positions of each sequence at random.
+
+    Args:
+        tokens: sequences, (n, T).
+        share: the share of positions to hide. It is rounded to k of T, and k is at least 1.
+        generator: a generator on the tokens' device.
+
+    Returns:
+        The tokens with MASK at the hidden positions, (n, T), and these positions, (n, k).
+    """
+    n, length = tokens.shape
+    count = max(1, round(share * length))
+    draws = torch.rand(n, length, generator=generator, device=tokens.device)
+    positions = draws.argsort(1)[:, :count]
+    return tokens.scatter(1, positions, MASK), positions
+
+
+# Computation
 
 
 def gathered(hidden: Tensor, positions: Tensor) -> Tensor:
-    """The vectors (n, k, width) that stand at chosen positions (n, k) of `hidden`, (n, L, width)."""
-    return hidden.gather(1, positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+    """Return the vectors at chosen positions (n, k) of `hidden`, (n, L, width), as (n, k, width)."""
+    index = positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+    return hidden.gather(1, index)
 
 
 def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None, seen: Tensor | None = None) -> Tensor:
-    """A BERT layer's output (n, k, width) at `positions` (n, k), all if None, from its input `hidden` (n, L, width).
+    """Run a layer of BERT. Keys and values are computed at all positions, everything else at the chosen ones only.
 
-    Keys and values are computed everywhere, all else only there. `seen` (L, L) is which positions (columns) each
-    position (row) attends to, all of them if None. It cannot be given together with chosen positions.
+    Args:
+        layer: the layer.
+        hidden: its input, (n, L, width).
+        positions: the chosen positions, (n, k). None means all.
+        seen: which positions (columns) each position (row) attends to, (L, L), if all positions are computed. None
+            means that it attends to all of them.
+
+    Returns:
+        The output at the chosen positions, (n, k, width).
     """
     attention = layer.attention.self
+    heads = attention.num_attention_heads
     chosen = hidden if positions is None else gathered(hidden, positions)
-
-    def split(values: Tensor) -> Tensor:
-        return values.unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
-
-    query, key, value = split(attention.query(chosen)), split(attention.key(hidden)), split(attention.value(hidden))
+    query = _by_head(attention.query(chosen), heads)
+    key = _by_head(attention.key(hidden), heads)
+    value = _by_head(attention.value(hidden), heads)
     dropout = attention.dropout.p if layer.training else 0.0
-    context = F.scaled_dot_product_attention(query, key, value, seen, dropout).transpose(1, 2).flatten(2)
-    attended = layer.attention.output(context, chosen)
+    context = F.scaled_dot_product_attention(query, key, value, seen, dropout)
+    attended = layer.attention.output(context.transpose(1, 2).flatten(2), chosen)
     return layer.output(layer.intermediate(attended), attended)
 
 
-def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | None) -> Tensor:
-    """Logits (n, k, X) at `positions` (n, k), all L if None, from word embeddings (n, L, width).
+def _by_head(vectors: Tensor, heads: int) -> Tensor:
+    """Vectors (n, L, width) with an axis for the heads, (n, heads, L, width / heads)."""
+    return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
 
-    The last layer is evaluated at `positions` only. The id of [MASK] is left out: a softmax is over tokens (and
-    special ids before it, if any).
+
+def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | None) -> Tensor:
+    """Return logits over the tokens, where the last layer is computed at chosen positions only.
+
+    Args:
+        network: a network of `build`.
+        embeddings: word embeddings, (n, L, width).
+        positions: the chosen positions, (n, k). None means all L.
+
+    Returns:
+        Logits, (n, k, X). The id of [MASK] is left out, so that a softmax is over the tokens, and over special ids
+        other than [MASK] if there are any.
     """
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
-    *first, last = network.bert.encoder.layer
-    for layer in first:
+    *first_layers, last_layer = network.bert.encoder.layer
+    for layer in first_layers:
         hidden = run_layer(layer, hidden)
-    return network.cls(run_layer(last, hidden, positions))[..., :-1]
+    hidden = run_layer(last_layer, hidden, positions)
+    return network.cls(hidden)[..., :-1]
 
 
 def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: Collection[int] = ()) -> Tensor:
-    """The hidden states at one position: before the first layer and after each, (layers + 1, n, width).
+    """Return the hidden states at one position, before the first layer and after each.
 
-    In the layers of `cut` (1 for the first) that position and those behind it do not attend to what stands before it.
+    Args:
+        network: a network of `build`.
+        embeddings: word embeddings, (n, L, width).
+        position: the position.
+        cut: numbers of layers, 1 for the first. In these the position and those behind it do not attend to what stands
+            before it.
+
+    Returns:
+        Hidden states, (layers + 1, n, width).
     """
     length = embeddings.shape[1]
-    seen = torch.ones(length, length, dtype=torch.bool, device=embeddings.device)
-    seen[position:, :position] = False
+    seen_if_cut = torch.ones(length, length, dtype=torch.bool, device=embeddings.device)
+    seen_if_cut[position:, :position] = False
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
     states = [hidden[:, position]]
-    for depth, layer in enumerate(network.bert.encoder.layer, 1):
-        hidden = run_layer(layer, hidden, seen=seen if depth in cut else None)
+    for number_of_layer, layer in enumerate(network.bert.encoder.layer, 1):
+        hidden = run_layer(layer, hidden, seen=seen_if_cut if number_of_layer in cut else None)
         states.append(hidden[:, position])
     return torch.stack(states)
 
 
 def logits_with(network: BertForMaskedLM, embeddings: Tensor, position: int, depth: int, states: Tensor) -> Tensor:
-    """Logits at one position, (n, X), with `states` (n, width) in place of its hidden states after layer `depth`."""
+    """Return logits at one position after its hidden states were replaced behind one layer.
+
+    Args:
+        network: a network of `build`.
+        embeddings: word embeddings, (n, L, width).
+        position: the position.
+        depth: the number of the layer, 1 for the first.
+        states: the hidden states to put there, (n, width).
+
+    Returns:
+        Logits, (n, X).
+    """
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
-    for after, layer in enumerate(network.bert.encoder.layer, 1):
+    for number_of_layer, layer in enumerate(network.bert.encoder.layer, 1):
         hidden = run_layer(layer, hidden)
-        if after == depth:
-            hidden = torch.cat([hidden[:, :position], states[:, None], hidden[:, position + 1 :]], 1)
+        if number_of_layer == depth:
+            before = hidden[:, :position]
+            behind = hidden[:, position + 1 :]
+            hidden = torch.cat([before, states[:, None], behind], 1)
     return network.cls(hidden[:, position])[..., :-1]
-
-
-def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Hide round(share * T) positions, at least 1, in each sequence: (masked tokens (n, T), positions (n, k))."""
-    n, length = tokens.shape
-    count = max(1, round(share * length))
-    positions = torch.rand(n, length, generator=generator, device=tokens.device).argsort(1)[:, :count]
-    return tokens.scatter(1, positions, MASK), positions

@@ -1,117 +1,74 @@
-"""Checkpoints: tensors and facts in one safetensors file, written whole or not at all; the one before is kept too."""
+"""Checkpoints: a dictionary of tensors and plain values in a file that is written whole or not at all."""
 
 from __future__ import annotations
 
-import hashlib
+import io
 import os
-import warnings
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
-
-SEAL = "seal"
-"""The name of the fact that is a digest of all the others and of the tensors."""
 
 
 class CheckpointError(OSError):
-    """A checkpoint could not be written; the message names the file and says why."""
+    """A checkpoint could not be written. The message names the file and the reason."""
 
 
 def as_path(path: str | Path) -> Path:
-    """A place for a checkpoint. ValueError for another kind of file, so that what lies there stays as it is."""
+    """Return the path of a checkpoint. The file need not exist.
+
+    Raises:
+        ValueError: the path is not that of a file `*.pt`, so what lies there is never overwritten.
+    """
     path = Path(path)
-    if path.suffix != ".safetensors" or path.is_dir() or path.parent.is_file():
-        raise ValueError(f"checkpoint must be a file *.safetensors in a folder, not {path}")
+    if path.suffix != ".pt" or path.is_dir() or path.parent.is_file():
+        raise ValueError(f"checkpoint must be a file *.pt in a folder, not {path}")
     return path
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
-    """16 hexadecimal digits of the names and contents of tensors."""
-    content = hashlib.sha256()
-    for name, value in tensors.items():
-        content.update(name.encode())
-        content.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return content.hexdigest()[:16]
+def save(path: str | Path, content: dict) -> None:
+    """Write a checkpoint under a temporary name, and then rename it.
 
+    Args:
+        path: the file, in a folder that need not exist yet. An older checkpoint stays until the new one is whole.
+        content: tensors, numbers, texts, and lists and dictionaries of these.
 
-def seal(tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> str:
-    """16 hexadecimal digits of all that is in a checkpoint: facts, types, shapes and contents."""
-    layouts = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in tensors.items()}
-    words = repr((sorted(facts.items()), sorted(layouts.items()), digest(tensors)))
-    return hashlib.sha256(words.encode()).hexdigest()[:16]
-
-
-def previous(path: Path) -> Path:
-    """Where the checkpoint before the one at `path` is kept."""
-    return path.with_name(f"{path.stem}.previous{path.suffix}")
-
-
-def broken(path: Path) -> Path:
-    """Where a checkpoint is put that is not whole."""
-    return path.with_name(f"{path.name}.broken")
-
-
-def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, str]) -> None:
-    """Write a checkpoint under a temporary name and rename it. CheckpointError where that fails; the old one stays."""
+    Raises:
+        CheckpointError: the file cannot be written.
+    """
     path = as_path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    copies = {name: tensors[name].detach().cpu().clone().contiguous() for name in sorted(tensors)}
+    buffer = io.BytesIO()
+    torch.save(content, buffer)  # If torch wrote the file itself, its error would not say that a disk is full.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(copies, temporary, {**facts, SEAL: seal(copies, facts)})
-        if path.exists():
-            os.replace(path, previous(path))
+        temporary.write_bytes(buffer.getbuffer())
         os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
         raise CheckpointError(f"no checkpoint could be written to {path}: {error}") from error
 
 
-def load(path: Path, identity: dict[str, str]) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-    """Tensors and facts of the newest whole checkpoint at `path`; None if there is none.
+def load(path: str | Path) -> dict | None:
+    """Return the content of a checkpoint, with its tensors on the CPU, or None if there is no file.
 
-    One that is not whole is put aside with a warning, so that it never takes the place of a good one. ValueError for
-    the checkpoint of another run, whose facts are not those of `identity`, and for a whole file that is none of this
-    library's, such as the weights of another network: both are left as they are.
+    Raises:
+        ValueError: the file is no checkpoint. It stays as it is.
     """
     path = as_path(path)
-    for candidate in filter(Path.exists, (path, previous(path))):
-        try:
-            with safe_open(candidate, framework="pt") as file:
-                facts = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
-            sealed = facts.pop(SEAL, None)
-            if sealed and sealed != seal(tensors, facts):
-                raise ValueError("its contents are not those that were written")
-        except (SafetensorError, OSError, ValueError) as error:
-            why = f"{error}; until the run is over it is kept as {broken(candidate).name}"
-            warnings.warn(f"{candidate} is no whole checkpoint and is passed over: {why}", stacklevel=2)
-            os.replace(candidate, broken(candidate))
-            continue
-        if not sealed:
-            raise ValueError(f"{candidate} is no checkpoint that hmmlib has written: name another, or move it away")
-        for name, value in identity.items():
-            if (found := facts.get(name)) != value:
-                raise ValueError(f"{candidate} is the checkpoint of another run: its {name} is {found}, not {value}")
-        return tensors, facts
-    return None
-
-
-def facts_at(path: Path) -> dict[str, str]:
-    """The facts of the checkpoint at `path`, unchecked; none where there is no readable one. For messages alone."""
+    if not path.exists():
+        return None
     try:
-        with safe_open(as_path(path), framework="pt") as file:
-            return file.metadata() or {}
-    except (OSError, SafetensorError):
-        return {}
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # Each kind of damaged file raises another kind of error.
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path} is no checkpoint that can be read, so move it away: {reason}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is no checkpoint, but holds a {type(content).__name__}: name another file")
+    return content
 
 
-def remove(path: Path) -> None:
-    """Delete the checkpoints at `path`, if any."""
-    path = as_path(path)
-    for candidate in (path, previous(path), broken(path), broken(previous(path))):
-        candidate.unlink(missing_ok=True)
+def remove(path: str | Path) -> None:
+    """Delete a checkpoint if it exists."""
+    as_path(path).unlink(missing_ok=True)

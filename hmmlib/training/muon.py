@@ -17,33 +17,61 @@ class Muon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """One step. Each group's matrices must all have a gradient."""
+        """Do one step. Each group's matrices must all have a gradient."""
         for group in self.param_groups:
-            alike: dict[tuple[int, int], list[Tensor]] = {}
-            for matrix in group["params"]:
-                alike.setdefault(tuple(sorted(matrix.shape)), []).append(matrix)
-            for matrices in alike.values():
-                updates = orthogonal([self._direction(matrix, group["momentum"]) for matrix in matrices], group)
+            for matrices in _of_one_shape(group["params"]):
+                directions = [self._direction(matrix, group["momentum"]) for matrix in matrices]
+                updates = orthogonal(directions, group)
                 for matrix, update in zip(matrices, updates, strict=True):
                     rows, columns = matrix.shape
+                    rate = group["lr"] * math.sqrt(max(1, rows / columns))
                     matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                    matrix.add_(update, alpha=-group["lr"] * math.sqrt(max(1, rows / columns)))
+                    matrix.add_(update, alpha=-rate)
 
     def _direction(self, matrix: Tensor, momentum: float) -> Tensor:
         """The gradient with Nesterov's momentum."""
-        state, gradient = self.state[matrix], matrix.grad
+        state = self.state[matrix]
+        gradient = matrix.grad
         if not state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
         state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         return gradient.lerp(state["momentum_buffer"], momentum)
 
 
+def _of_one_shape(matrices: list[Tensor]) -> list[list[Tensor]]:
+    """Matrices in groups of one shape, where a matrix and a transposed one have the same shape."""
+    groups: dict[tuple[int, int], list[Tensor]] = {}
+    for matrix in matrices:
+        sizes = tuple(sorted(matrix.shape))
+        groups.setdefault(sizes, []).append(matrix)
+    return list(groups.values())
+
+
 def orthogonal(matrices: list[Tensor], group: dict) -> list[Tensor]:
-    """Each matrix with its singular values brought near 1, in bfloat16, by Muon's Newton–Schulz iterations."""
+    """Bring the singular values of each matrix near 1, in bfloat16, by Muon's Newton–Schulz iterations.
+
+    Args:
+        matrices: matrices of one shape, or its transpose.
+        group: Muon's options.
+
+    Returns:
+        The orthogonalised matrices, in their own shapes.
+    """
     a, b, c = group["ns_coefficients"]
-    wide = [m.bfloat16() if m.shape[0] <= m.shape[1] else m.bfloat16().T for m in matrices]
-    x = torch.stack([m / m.norm().clamp(min=group["eps"]) for m in wide])
+    scaled = []
+    for matrix in matrices:
+        wide = matrix.bfloat16().T if _is_tall(matrix) else matrix.bfloat16()
+        scaled.append(wide / wide.norm().clamp(min=group["eps"]))
+    batch = torch.stack(scaled)
     for _ in range(group["ns_steps"]):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return [y if m.shape[0] <= m.shape[1] else y.T for m, y in zip(matrices, x, strict=True)]
+        gram = batch @ batch.mT
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        batch = torch.baddbmm(batch, polynomial, batch, beta=a)
+    results = []
+    for matrix, wide in zip(matrices, batch, strict=True):
+        results.append(wide.T if _is_tall(matrix) else wide)
+    return results
+
+
+def _is_tall(matrix: Tensor) -> bool:
+    return matrix.shape[0] > matrix.shape[1]

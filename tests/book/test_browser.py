@@ -47,7 +47,8 @@ CUT_ON_PAPER = """() => [...document.querySelectorAll('article, article *')].fil
 )
 def test_a_page_has_no_fault_on_a_phone_no_barrier_and_on_a_desktop_nothing_to_scroll(view, form, name):
     """The quick ones: every page on a desktop, and one on a phone in the dark."""
-    (width, theme, home), watched = form, view(*form)
+    width, theme, home = form
+    watched = view(*form)
     page = watched.open(f"{name}.html")
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     assert page.locator("div.moving:not([data-ready])").count() == 0
@@ -70,7 +71,7 @@ def test_checks_find_faults(view, tmp_path):
         watched = view(home=home)
         page = watched.open("bad.html")
         assert "scrolls" in "".join(page.evaluate(SCROLLS))
-        found = "\n".join([*faults(page), *barriers(page), *watched.wrong])
+        all_faults = "\n".join([*faults(page), *barriers(page), *watched.wrong])
         for fault in [
             *('TeX left: main > p "left: \\\\(x', "$$y$$", "formula not typeset", "empty formula", "formula in error"),
             *("glyph not there", "page too wide: main > div#wide", "cut off: main > div > table by main > div"),
@@ -78,18 +79,20 @@ def test_checks_find_faults(view, tmp_path):
             *("axe link-name", "axe label", "status 404", "console warning: careful", "script error"),
             *("another host asked: http://127.0.0.2:9/", "failed: http://127.0.0.2:9/"),
         ]:
-            assert fault in found, f"{fault} is not in:\n{found}"
+            assert fault in all_faults, f"{fault} is not in:\n{all_faults}"
         for fine in ("scrolls", "code"):
-            assert fine not in found
+            assert fine not in all_faults
         page = watched.open("sound.html")
         assert not [*faults(page), *barriers(page), *watched.wrong, *page.evaluate(SCROLLS)]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, theme):
+    def colour(style: str) -> list[int]:
+        return list(map(int, re.findall(r"\d+", style)[:3]))
+
     def ground(page) -> list[int]:
-        colour = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
-        return [int(part) for part in re.findall(r"\d+", colour)[:3]]
+        return colour(page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor"))
 
     page = view(theme=theme).open("book/index.html")
     assert (max(ground(page)) < 60) if theme == "dark" else (min(ground(page)) > 240)
@@ -103,8 +106,9 @@ def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, 
         shown = page.locator(part).locator("visible=true")
         inks = shown.evaluate_all(f"all => all.map(e => getComputedStyle(e).{kind})")
         assert inks
-        assert ground(page) not in [[int(number) for number in re.findall(r"\d+", ink)[:3]] for ink in inks]
-    assert not [what for what in watched.wrong if not what.endswith(" csp")]  # as asked: no script is loaded
+        assert ground(page) not in list(map(colour, inks))
+    for problem in watched.wrong:
+        assert problem.endswith(" csp"), "as asked: no script is loaded"
     page.goto(watched.home + "book/ledger.html")
     assert page.locator("button.sort, form.ledger-filter").count() == 0
     rows = page.locator("table.statements tbody tr")
@@ -113,14 +117,16 @@ def test_a_page_follows_the_systems_theme_and_can_be_read_without_scripts(view, 
 
 def test_links_land_in_view(view):
     """The first and the last link of a page on a phone."""
-    watched, name = view(390), "notebooks/3-hmm.html"
+    watched = view(390)
+    name = "notebooks/3-hmm.html"
     links = watched.open(name).locator("article a:not(.headerlink)[href*='#']").evaluate_all(HERE)
     for link in (links[0], links[-1]):
-        page, anchor = watched.open(name), link.partition("#")[2]
+        page = watched.open(name)
+        _, _, anchor = link.partition("#")
         page.locator(f"article a[href='{link}']").locator("visible=true").first.click()
         page.wait_for_url(f"**#{anchor}")
         page.wait_for_load_state()
-        assert not (wrong := page.evaluate(LANDED, anchor)), f"{link}: {wrong}"
+        assert page.evaluate(LANDED, anchor) == "", link
 
 
 def test_search_finds_statements_equations_and_words_by_keyboard_too(view):
@@ -135,8 +141,9 @@ def test_search_finds_statements_equations_and_words_by_keyboard_too(view):
         summary = page.locator("#search-results .search-summary")
         expect(summary).to_contain_text(re.compile("found|did not match"))
         assert not watched.wrong
-        found = page.locator("#search-results .search li > a").first
-        return found.evaluate("a => a.href") if "found" in summary.text_content() else ""
+        if "found" not in summary.text_content():
+            return ""
+        return page.locator("#search-results .search li > a").first.evaluate("a => a.href")
 
     assert "notebooks/3-hmm.html#paper-thm-3-3" in first("Theorem 3.3")
     assert "notebooks/appendix-d-3.html#paper-lem-D-9" in first("Lemma D.9")
@@ -155,7 +162,8 @@ def test_search_finds_statements_equations_and_words_by_keyboard_too(view):
 @pytest.mark.parametrize("name", ["notebooks/3-hmm", pytest.param("book/ledger", marks=slow)])
 def test_a_page_fits_on_paper(view, name):
     """As wide as an A4 page between margins of 1 cm: what needs a screen is not there, and nothing has to scroll."""
-    page, visible = view(718).open(f"{name}.html"), "all => all.filter(e => e.checkVisibility()).length"
+    page = view(718).open(f"{name}.html")
+    visible = "all => all.filter(e => e.checkVisibility()).length"
     screen = page.locator(
         ".bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .notation-button, .moving .controls, "
         ".moving .buttons, .moving .todo, .facts, .sd-summary-state-marker, form.ledger-filter"

@@ -8,119 +8,236 @@ import pytest
 import torch
 import yaml
 from built_book import ROOT
-from companion.evidence.statements import STATEMENTS
-from companion.figures.figure_3 import LEFT, RIGHT
 from pybtex.database import parse_file
 from pybtex.plugin import find_plugin
 from record import SLOW
 
+import hmmbook
 import hmmlib
-from hmmlib.experiments.labels import LABEL_RULES, draw_mu, draw_task
-from hmmlib.experiments.results import published
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import BEYOND
+from hmmbook.evidence.statements import STATEMENTS
+from hmmbook.experiments.labels import LABEL_RULES, draw_mu, draw_task
+from hmmbook.experiments.results import published
+from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.store import BEYOND
+from hmmbook.figures.figure_3 import LEFT, RIGHT
 
 BOOK = ROOT / "book"
-PAGES = "\n".join(path.read_text() for folder in ("book", "notebooks") for path in (ROOT / folder).glob("*.md"))
+FILES = [*BOOK.glob("*.md"), *ROOT.glob("notebooks/*.md")]
+PAGES = "\n".join(path.read_text() for path in FILES)
 PROTOCOL = (BOOK / "protocol-and-code.md").read_text()
-COLUMNS = ["paper", "released-code", "gpu", "laptop", "quick"]
+PRESETS = ["paper", "released-code", "gpu", "laptop", "quick"]
+"""The columns of the protocol's tables of presets, behind three others."""
 
 
-def values(page: str) -> list[tuple[str, str, float | str]]:
-    """Field, preset and value, as often as the tables of presets name them."""
-    found = []
-    for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
-        header, _, *rows = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines())
-        for row in rows if [name.strip("`") for name in header[3:]] == COLUMNS else ():
+# Presets
+
+
+def as_value(text: str) -> float | str:
+    """Read a value in a table: a number, or a word in backticks."""
+    return text.strip("`") if text.startswith("`") else float(text)
+
+
+def fields_of_presets() -> list[tuple[str, str, float | str]]:
+    """Read field, preset and value, as often as the protocol's tables of presets name them."""
+    entries = []
+    for table in re.findall(r"(?:^\|.*\n)+", PROTOCOL, re.MULTILINE):
+        head, _, *lines = table.splitlines()
+        if not head.endswith("| `paper` | `released-code` | `gpu` | `laptop` | `quick` |"):
+            continue
+        for line in lines:
+            row = line.strip("|").split(" | ")
             fields = re.findall(r"`([a-z_]+)`", row[0])
-            for preset, cell in zip(COLUMNS, row[3:], strict=True):
-                parts = [part.strip("`") if part.startswith("`") else float(part) for part in cell.split(", ")]
-                found += [(name, preset, value) for name, value in zip(fields, parts, strict=True)]
-    return found
+            for preset, cell in zip(PRESETS, row[3:], strict=True):
+                for field, text in zip(fields, cell.strip().split(", "), strict=True):
+                    entries.append((field, preset, as_value(text)))
+    return entries
 
 
 def test_the_protocol_has_every_field_in_one_row_with_the_values_of_the_presets():
-    found = values(PROTOCOL)
-    named = [(name, preset) for name, preset, _ in found]
+    entries = fields_of_presets()
+    assert entries
+    places = set()
+    for field, preset, value in entries:
+        assert value == getattr(TrialSpec(preset), field), (field, preset)
+        places.add((field, preset))
+    assert len(places) == len(entries), "no field stands in two rows"
     fields = {field.name for field in dataclasses.fields(TrialSpec)}
-    assert len(named) == len(set(named))
-    assert {name for name, _ in named} == fields - {"preset", "seed", "n_states", "n_memory", "own"}
-    assert [value for *_, value in found] == [getattr(TrialSpec(preset), name) for name, preset in named]
+    assert {field for field, _ in places} == fields - {"preset", "seed", "n_states", "n_memory", "own"}
 
 
-def test_tables_of_results_and_of_presets_have_what_is_stored_and_what_runs():
-    usual = hmmlib.results("quick").query("changes == ''")
-    for panel, trials, columns, name in (("left", 20, LEFT, "{} states"), ("right", 5, RIGHT, "size {}")):
-        theirs, drawn = published(panel).dropna(), usual[usual.seed < trials]
-        for size in theirs.index:
-            cells = []
-            for series, column in columns.items():
-                chosen = drawn[(drawn["size"] == size) & ((drawn.n_memory > 1) == series.startswith("memory"))]
-                cells += [theirs[series][size], hmmlib.mean_ci(chosen[column])]
-            assert re.sub(r"%(?=[],])", "", f"| {name.format(size)} | {' | '.join(map(str, cells))} |\n") in PROTOCOL
-            gaps = [100 * (ours.mean - one.mean) for one, ours in zip(cells[::2], cells[1::2], strict=True)]
-            assert panel == "left" or abs(gaps[0]) < 3 <= round(gaps[1]) <= 16
-            assert panel == "right" or (max(map(abs, gaps)) < 3 if size < 10 else 5 < min(gaps) <= max(gaps) < 21.5)
-    tuned = "tuning_batch=8 head_rate=0.01 prompt_rate=0.01"
-    stored = hmmlib.results("quick", BEYOND).query("n_states == 30 and n_memory == 1").set_index("seed")
-    base = stored[stored.changes == tuned].prompt_accuracy.loc[:9]
-    alone = "masked=0.05", "length=192 task_length=129", "dropout=0.1", "labels=stepped"
-    null = "documents=53 document_length=10240", "specials=5", "masking=bert", "places=repeated", "weights=shared"
-    for change in (*alone, "steps=1600 learning_rate=0.001 muon_rate=0.0", *null):
-        points = 100 * (stored[stored.changes == f"{change} {tuned}"].prompt_accuracy - base)
-        assert abs(points.mean()) < 1 if change in null else f"| {hmmlib.mean_ci(points, share=False):+.1f}" in PROTOCOL
-    for name in ("smoke", "quick", "laptop", "gpu"):
-        one = TrialSpec(name)
-        sizes = f"{one.layers} layer{'s' * (one.layers > 1)}, {one.width} wide | tasks of {one.task_length} tokens"
-        texts = f"pretraining on {one.steps} batches of {one.batch} sequences of {one.length}"
-        assert f"| `{name}` | {sizes}, {texts} |" in PAGES
+@pytest.mark.parametrize("preset", ["smoke", "quick", "laptop", "gpu"])
+def test_the_table_of_presets_has_their_sizes(preset):
+    spec = TrialSpec(preset)
+    layers = "1 layer" if spec.layers == 1 else f"{spec.layers} layers"
+    network = f"{layers}, {spec.width} wide"
+    texts = f"pretraining on {spec.steps} batches of {spec.batch} sequences of {spec.length}"
+    assert f"| `{preset}` | {network} | tasks of {spec.task_length} tokens, {texts} |" in PAGES
 
 
-@pytest.mark.parametrize(("letter", "n"), [("H", 4), ("H", 10), ("H", 30), ("M", 2), ("M", 7)][: 5 if SLOW else 1])
+# Results
+
+TUNED = "tuning_batch=8 head_rate=0.01 prompt_rate=0.01"
+WITH_EFFECT = [
+    "masked=0.05",
+    "length=192 task_length=129",
+    "dropout=0.1",
+    "labels=stepped",
+    "steps=1600 learning_rate=0.001 muon_rate=0.0",
+]
+WITHOUT_EFFECT = [
+    "documents=53 document_length=10240",
+    "specials=5",
+    "masking=bert",
+    "places=repeated",
+    "weights=shared",
+]
+
+
+def pairs_of_means(panel: str, size: int) -> list[tuple]:
+    """Give the published and our mean, with their intervals, of each series of a panel at one size."""
+    series_columns, seeds = {"left": (LEFT, 20), "right": (RIGHT, 5)}[panel]
+    trials = hmmbook.results("quick").query("changes == ''")
+    trials = trials[(trials["size"] == size) & (trials.seed < seeds)]
+    pairs = []
+    for series, column in series_columns.items():
+        theirs = published(panel)[series][size]
+        has_memory = series.startswith("memory")
+        ours = hmmbook.mean_ci(trials[(trials.n_memory > 1) == has_memory][column])
+        pairs.append((theirs, ours))
+    return pairs
+
+
+def as_row(title: str, pairs: list[tuple]) -> str:
+    """Write a row of the protocol's tables of results, where intervals have no signs of percent."""
+    cells = [title]
+    for pair in pairs:
+        cells += map(str, pair)
+    return re.sub(r"%(?=[],])", "", f"| {' | '.join(cells)} |\n")
+
+
+def gaps(pairs: list[tuple]) -> list[float]:
+    """Give how many points our mean of each series is above the published one."""
+    differences = []
+    for theirs, ours in pairs:
+        differences.append(100 * (ours.mean - theirs.mean))
+    return differences
+
+
+@pytest.mark.parametrize("size", published("left").dropna().index)
+def test_the_left_panels_means_are_as_stored_and_beyond_8_states_above_the_published_ones(size):
+    pairs = pairs_of_means("left", size)
+    assert as_row(f"{size} states", pairs) in PROTOCOL
+    head_gap, prompt_gap = gaps(pairs)
+    if size < 10:
+        assert abs(head_gap) < 3
+        assert abs(prompt_gap) < 3
+    else:
+        assert 5 < head_gap < 21.5
+        assert 5 < prompt_gap < 21.5
+
+
+@pytest.mark.parametrize("size", published("right").dropna().index)
+def test_the_right_panels_means_are_as_stored_and_without_a_memory_above_the_published_ones(size):
+    pairs = pairs_of_means("right", size)
+    assert as_row(f"size {size}", pairs) in PROTOCOL
+    memory_gap, vanilla_gap = gaps(pairs)
+    assert abs(memory_gap) < 3
+    assert 3 <= round(vanilla_gap) <= 16
+
+
+@pytest.mark.parametrize("change", WITH_EFFECT + WITHOUT_EFFECT)
+def test_what_a_change_does_to_prompts_at_30_states_is_as_the_protocol_says(change):
+    trials = hmmbook.results("quick", BEYOND).query("n_states == 30 and n_memory == 1").set_index("seed")
+    usual = trials[trials.changes == TUNED].prompt_accuracy.loc[:9]
+    changed = trials[trials.changes == f"{change} {TUNED}"].prompt_accuracy
+    points = 100 * (changed - usual)
+    if change in WITH_EFFECT:
+        assert f"| {hmmbook.mean_ci(points, share=False):+.1f}" in PROTOCOL
+    else:
+        assert abs(points.mean()) < 1
+
+
+# Tasks
+
+
+def share_with_one_class(model, n_states: int, places: str, seed: int) -> float:
+    """Draw 200 tasks on 1000 texts, and give the share of tasks for which all texts have one label."""
+    beliefs = draw_task(model, 129, (1000, 0, 0), seed).posteriors
+    generator = torch.Generator().manual_seed(seed)
+    tasks = torch.stack([draw_mu(n_states, generator, places) for _ in range(200)])
+    labels = beliefs @ tasks.to(beliefs).T >= 0
+    has_one_class = labels.all(0) | ~labels.any(0)
+    return has_one_class.double().mean().item()
+
+
+CELLS = [("H", 4), ("H", 10), ("H", 30), ("M", 2), ("M", 7)]
+
+
+@pytest.mark.parametrize(("letter", "n"), CELLS if SLOW else CELLS[:1])
 def test_as_many_draws_of_a_task_have_one_class_as_the_protocol_says(letter, n):
-    cells = []
+    shares = []
     for places in ("distinct", "repeated"):
-        alike = 0
-        for k in range(20):
-            model = hmmlib.random_hmm(n, 10, k) if letter == "H" else hmmlib.random_memory_hmm(n, 4, 10, k)
-            beliefs, draw = draw_task(model, 129, (1000, 0, 0), k).posteriors, torch.Generator().manual_seed(k)
-            labels = beliefs @ torch.stack([draw_mu(n, draw, places) for _ in range(200)]).to(beliefs).T >= 0
-            alike += (labels.all(0) | ~labels.any(0)).sum().item()
-        cells.append(f"{alike / 4000:.0%}")
-    assert f"| $\\lvert\\mathcal {letter}\\rvert = {n}$ | {' | '.join(cells)} |\n" in PROTOCOL
+        total = 0.0
+        for seed in range(20):
+            model = hmmlib.random_hmm(n, 10, seed) if letter == "H" else hmmlib.random_memory_hmm(n, 4, 10, seed)
+            total += share_with_one_class(model, n, places, seed)
+        shares.append(f"{total / 20:.0%}")
+    assert f"| $\\lvert\\mathcal {letter}\\rvert = {n}$ | {' | '.join(shares)} |\n" in PROTOCOL
 
 
-def test_labels_of_the_scripts_are_as_near_to_those_of_section_3_1_as_the_protocol_says():
-    apart, other = [], 0
-    for n, k in ((n, k) for n in ((4, 8, 10, 15, 25, 30) if SLOW else (4,)) for k in range(20)):
-        model = hmmlib.random_hmm(n, 10, k)
-        task = draw_task(model, 129, (1000, 0, 0), k, "before")
-        stepped = LABEL_RULES["stepped"].posterior(model, task.tokens[:, 1:])
-        apart.append((stepped - task.posteriors).abs().sum(1).max().item() / 2)
-        other += ((stepped.to(task.mu) @ task.mu >= 0) != task.labels).sum().item()
+@pytest.mark.parametrize("n", (4, 8, 10, 15, 25, 30) if SLOW else (4,))
+def test_labels_of_the_scripts_are_as_near_to_those_of_section_3_1_as_the_protocol_says(n):
     assert "at most 0.022 apart in total variation, in 120 random models with 1000 texts each" in PROTOCOL
-    assert max(apart) < 0.0225
-    assert other < len(apart)  # one label in 1000
+    other_labels = 0
+    for seed in range(20):
+        model = hmmlib.random_hmm(n, 10, seed)
+        task = draw_task(model, 129, (1000, 0, 0), seed, "before")
+        stepped = LABEL_RULES["stepped"].posterior(model, task.tokens[:, 1:])
+        distances = (stepped - task.posteriors).abs().sum(1) / 2
+        assert distances.max() < 0.0225
+        labels = stepped.to(task.mu) @ task.mu >= 0
+        other_labels += (labels != task.labels).sum().item()
+    assert other_labels < 20, "one label in 1000"
 
 
-def test_references_are_numbered_as_the_papers_and_the_companion_is_cited_as_its_metadata_are():
-    entries = parse_file(BOOK / "references.bib", "bibtex").entries
-    papers = [entry for entry in entries.values() if entry.fields.get("keywords", "").startswith("paper-")]
+# References
+
+
+def test_references_are_numbered_as_the_papers():
     assert ':filter: keywords % "paper-"\n:style: plain\n' in PAGES
+    papers = []
+    for entry in parse_file(BOOK / "references.bib", "bibtex").entries.values():
+        if entry.fields.get("keywords", "").startswith("paper-"):
+            papers.append(entry)
     listed = find_plugin("pybtex.style.formatting", "plain")().sort(papers)
     assert [entry.fields["keywords"] for entry in listed] == [f"paper-{number:02}" for number in range(1, 42)]
+
+
+def test_the_companion_is_cited_as_its_metadata_are():
     metadata = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    ours = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", PAGES, re.MULTILINE))
-    expected = hmmlib.__version__, metadata["version"], metadata["repository-code"]
-    assert (ours["version"], ours["version"], ours["url"]) == expected
+    citation = dict(re.findall(r"^  (\w+) += \{(.+)\},?$", PAGES, re.MULTILINE))
+    assert citation["version"] == hmmlib.__version__
+    assert citation["version"] == metadata["version"]
+    assert citation["url"] == metadata["repository-code"]
 
 
-def test_every_name_at_the_root_has_one_entry_on_a_page_and_its_statement_leads_back_to_it():
-    listed = r"^\.\. (?:auto(?:function|class|exception|method)|py:data):: hmmlib\.(\S+)$"
-    names = [name for page in BOOK.glob("api*.md") for name in re.findall(listed, page.read_text(), re.MULTILINE)]
+def test_every_name_at_a_root_has_one_entry_on_a_page():
+    names = []
+    for page in BOOK.glob("api*.md"):
+        entry = r"^\.\. (?:auto(?:function|class|exception|method)|py:data):: (\S+)$"
+        names += re.findall(entry, page.read_text(), re.MULTILINE)
     assert len(names) == len(set(names))
-    assert set(hmmlib.__all__) <= set(names)
-    leading = {name: found for name in hmmlib.__all__ if (found := reference.statement_of(name))}
-    assert set() < {*leading.values()} <= {known.name for known in STATEMENTS}
-    for name, statement in leading.items():
-        assert name in reference.CONSTRUCTS or reference.function_of(statement) == name
+    for package in (hmmlib, hmmbook):
+        assert {f"{package.__name__}.{name}" for name in package.__all__} <= set(names)
+
+
+def test_a_name_that_constructs_a_statement_and_the_statement_lead_to_each_other():
+    known = {statement.name for statement in STATEMENTS}
+    statements = set()
+    for name in hmmlib.__all__:
+        statement = reference.statement_of(name)
+        if statement:
+            statements.add(statement)
+            assert name in reference.CONSTRUCTS or reference.function_of(statement) == name
+    assert statements
+    assert statements <= known

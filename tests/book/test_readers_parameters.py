@@ -6,17 +6,21 @@ import jupytext
 import papermill
 import pytest
 from built_book import ROOT
-from companion.parameters import Count, ParameterError, Preset, Seed, Sizes, check
+
+from hmmbook.parameters import Count, ParameterError, Preset, Seed, Sizes, check
 
 DECLARED = {"preset": Preset, "seed": Seed, "sizes": Sizes, "instances": Count}
 CELL = "# Parameters: change them here\npreset: str = 'quick'\nseed: int = 0\nsizes = [4, 10]\ninstances: int"
 
 
-def namespace(given: dict, *cells: str) -> dict:
-    """A notebook's globals after its own cell of parameters, papermill's where values are given, and other cells."""
-    injected = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
-    values = {"preset": "quick", "seed": 0, "sizes": [4, 10], "instances": 0}
-    return {"In": ["", CELL, *[injected] * bool(given), *cells], **values, **given}
+def namespace(changes: dict, *cells: str) -> dict:
+    """A notebook's globals after its own cell of parameters, papermill's where values are changed, and other cells."""
+    ran = ["", CELL]
+    if changes:
+        lines = [f"{name} = {value!r}" for name, value in changes.items()]
+        ran.append("\n".join(["# Parameters", *lines]))
+    ran += cells
+    return {"In": ran, "preset": "quick", "seed": 0, "sizes": [4, 10], "instances": 0, **changes}
 
 
 def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_says_so(monkeypatch):
@@ -26,12 +30,13 @@ def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_
     assert not shown
     names = namespace(dict(seed="7", sizes="[30]", instances=5e3), "result = 3")  # which is no parameter
     check(names, **DECLARED)
-    assert [repr(names[name]) for name in ("seed", "sizes", "instances")] == ["7", "[30]", "5000"]
+    assert (names["seed"], names["sizes"]) == (7, [30])
+    assert repr(names["instances"]) == "5000"
     assert ":** `seed` is 7 instead of 0, `sizes` is [30] instead of [4, 10]. So " in shown[0]
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("changes", "message"),
     [
         ({"seed": -1}, "parameter 'seed': Input should be greater than or equal to 0, not -1"),
         ({"seed": True}, "parameter 'seed': .*must be a number, not True"),
@@ -43,8 +48,9 @@ def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_
         ({"preset": 3, "seeed": 7}, "^unknown parameter 'seeed': did you mean 'seed'.* seed.*; parameter 'preset'"),
     ],
 )
-def test_what_is_wrong_is_named_with_what_is_accepted_and_nothing_is_changed(given, message):
-    before = dict(names := namespace(given))
+def test_what_is_wrong_is_named_with_what_is_accepted_and_nothing_is_changed(changes, message):
+    names = namespace(changes)
+    before = dict(names)
     with pytest.raises(ParameterError, match=message):
         check(names, **DECLARED)
     assert names == before
@@ -60,9 +66,9 @@ def test_a_name_that_is_wrong_in_the_notebooks_own_cell_is_found_and_a_mended_ce
 
 def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path):
     """It costs 3 seconds: only a run shows that papermill, which merely warns, is stopped."""
-    notebook, how = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb", dict(progress_bar=False, cwd=ROOT)
+    notebook = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb"
     with pytest.raises(papermill.PapermillExecutionError, match="unknown parameter 'seeed': did you mean 'seed'"):
-        papermill.execute_notebook(notebook, tmp_path / "out.ipynb", dict(seeed=7), **how)
+        papermill.execute_notebook(notebook, tmp_path / "out.ipynb", {"seeed": 7}, progress_bar=False, cwd=ROOT)
 
 
 def run(name: str, **parameters) -> None:
@@ -92,6 +98,6 @@ def test_without_time_for_a_trial_the_page_says_what_is_missing_and_the_command_
     run("solvable", minutes=1e-9, instances=5)
     printed = capsys.readouterr().out
     assert "What this page shows of trials is missing: none was done in time." in printed
-    _, command = printed.split("\npython -m hmmlib ")
+    _, command = printed.split("\npython -m hmmbook ")
     code, out, _ = call(*command.split("\n")[0].split(), "--max-minutes", "0")
     assert (code, "0 run" in out) == (0, True)

@@ -27,7 +27,8 @@ ORDER = [2, 0, 3, 4, 1]
 def test_notation_panel(view):
     watched = view(390)
     page = watched.open("notebooks/3-hmm.html")
-    button, panel = page.get_by_role("button", name="Notation", exact=True), page.get_by_role("dialog", name="Notation")
+    button = page.get_by_role("button", name="Notation", exact=True)
+    panel = page.get_by_role("dialog", name="Notation")
     for press in (button.click, lambda: button.press("Enter")):
         press()
         expect(panel).to_be_visible()
@@ -102,23 +103,33 @@ def test_code_is_shown_at_a_click_and_stays_so_on_the_next_page_and_a_link_opens
     assert not watched.wrong
 
 
+def html_table(order: list[int]) -> str:
+    """Write a table of results whose rows have the texts of SORTED, in this order."""
+    head = "".join(f"<th><p>{name}</p></th>" for name in SORTED)
+    rows = ""
+    for k in order:
+        cells = "".join(f"<td>{texts[k]}</td>" for texts in SORTED.values())
+        rows += f"<tr>{cells}</tr>"
+    return f"<table class=dataframe><thead><tr>{head}</tr></thead><tbody>{rows}</table>"
+
+
 def test_a_click_sorts_numbers_as_numbers_and_words_as_words(view, tmp_path):
     """On a page with the book's script, a table of ten rows, which can be sorted, and one of eight, which cannot."""
-    head = "".join(f"<th><p>{name}</p></th>" for name in SORTED)
-    lines = ["".join(f"<td>{texts[k]}</td>" for texts in SORTED.values()) for k in ORDER * 2]
-    tables = ["".join(f"<tr>{line}</tr>" for line in lines[:rows]) for rows in (10, 8)]
+    tables = html_table(ORDER * 2) + html_table(ORDER + ORDER[:3])
     script = f'<script src="{(ROOT / "book" / "_static" / "companion" / "tables.js").as_uri()}" defer></script>'
-    text = "".join(f"<table class=dataframe><thead><tr>{head}</tr></thead><tbody>{rows}</table>" for rows in tables)
-    (tmp_path / "page.html").write_text(f"<!doctype html><meta charset=utf8>{script}<article>{text}</article>", "utf8")
+    (tmp_path / "page.html").write_text(
+        f"<!doctype html><meta charset=utf8>{script}<article>{tables}</article>", "utf8"
+    )
     page = view(home=f"{tmp_path.as_uri()}/").open("page.html")
     table, short = page.locator("table").all()
     assert short.locator("button").count() == 0
     rows = table.locator("tbody tr").all_inner_texts()
     for k, (name, ascending) in enumerate(SORTED.items()):
-        cells, button = table.locator(f"tbody td:nth-child({k + 1})"), table.get_by_role("button", name=name)
+        cells = table.locator(f"tbody td:nth-child({k + 1})")
+        button = table.get_by_role("button", name=name)
         descending = sorted(ascending[::-1], key=lambda text: text in ("–", ""))  # nothing comes last
-        before, orders = cells.all_inner_texts(), {"ascending": ascending, "descending": descending}
-        for key, (order, texts) in zip(("Enter", "Space"), orders.items(), strict=True):
+        before = cells.all_inner_texts()
+        for key, order, texts in (("Enter", "ascending", ascending), ("Space", "descending", descending)):
             button.press(key)
             assert table.locator(f"th[aria-sort={order}]").all_inner_texts() == [name], "by one column"
             assert cells.all_inner_texts() == [text for text in texts for _ in range(2)]
@@ -134,21 +145,24 @@ def test_on_a_phone_each_cell_of_a_stacked_table_has_its_columns_name(view):
 
 
 def test_on_a_phone_the_last_column_of_a_wide_table_can_be_reached_and_its_first_one_stays(view):
-    page, beyond = view(390).open("notebooks/published-curve.html"), []
+    page = view(390).open("notebooks/published-curve.html")
+    goes_beyond = []
     page.locator("details.closing").evaluate("e => { e.open = true; }")
     for table in page.locator("article .cell_output table.dataframe:visible").all():
-        first, last = (table.locator(f"th:{which}-child").first for which in ("first", "last"))
+        first = table.locator("th:first-child").first
+        last = table.locator("th:last-child").first
         start = first.bounding_box()["x"]
-        beyond.append(last.bounding_box()["x"] > 390)
+        goes_beyond.append(last.bounding_box()["x"] > 390)
         table.evaluate("e => { e.parentElement.scrollLeft = 9999; }")
         assert last.bounding_box()["x"] + last.bounding_box()["width"] <= 390
         assert abs(first.bounding_box()["x"] - start) <= 2
-    assert any(beyond)
+    assert any(goes_beyond)
 
 
 def test_the_ledger_is_filtered_by_ruling_kind_and_words(view):
     entries = json.loads((ROOT / "build" / "ledger.json").read_text())["entries"]
-    everything = [entry["name"] for entry in entries]
+    grades = {entry["name"]: entry["grade"] for entry in entries}
+    everything = list(grades)
     page = view().open("book/ledger.html")
     form = page.get_by_role("form", name="Filter the ledger")
 
@@ -159,15 +173,15 @@ def test_the_ledger_is_filtered_by_ruling_kind_and_words(view):
         return names
 
     assert shown() == everything
-    slips = [entry["name"] for entry in entries if entry["grade"] == "slip"]
+    slips = [name for name in everything if grades[name] == "slip"]
     form.get_by_label("Verdict").select_option(f"slip ({len(slips)})")
     assert shown() == slips
     form.get_by_label("Verdict").select_option(label="all")
     form.get_by_label("Kind").select_option(f"theorem ({sum('Theorem' in name for name in everything)})")
     assert shown() == [name for name in everything if name.startswith("Theorem")]
-    for word, found in {"h0": "Theorem 3.3", "prompt ATTENTION": "Theorem 4.6"}.items():  # the first as H₀
+    for word, name in (("h0", "Theorem 3.3"), ("prompt ATTENTION", "Theorem 4.6")):  # the first stands there as H₀
         form.get_by_label("Word").fill(word)
-        assert found in shown() != everything
+        assert name in shown() != everything
     form.get_by_label("Word").fill("nonsense-word-xyz")
     assert shown() == []
     form.get_by_role("button", name="Show all").press("Enter")

@@ -1,129 +1,154 @@
 """Text notebooks and their twins: plain Markdown, the same for the same source; what a reader does to one is kept."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import jupytext
 import nbformat
 import papermill
-import portable
 import pytest
 from built_book import ROOT
 from faults import no_longer_than
+from small_project import replace_in
 
 import notebooks as pipeline
+import portable
 
-REFUSED = {
-    ":::{dropdown} More\ntext": "not closed: dropdown More",
-    "see {doc}`3-hmm`": "a notebook can use the roles prf:ref",
-    "by {prf:ref}`the head <paper-thm-3-3>`": "a notebook can use the roles prf:ref",
-    "```{note}\nthis\n```": "a notebook can use boxes with colons only",
-    "(a-target)=\n## Heading": "a notebook can use boxes with colons only",
-}
-OUTPUT = nbformat.v4.new_output("stream", text="seed 0\n")
-EDITS = [
-    lambda n: n.cells[0].update(source=n.cells[0].source + "!"),
-    lambda n: n.cells.append(nbformat.v4.new_code_cell("1 + 1")),
-    lambda n: n.cells.reverse(),
-    lambda n: n.cells.__setitem__(0, nbformat.v4.new_raw_cell(n.cells[0].source, id=n.cells[0].id)),
-    lambda n: n.cells[-1].update(outputs=[OUTPUT]),
+REFUSED = [
+    (":::{dropdown} More\ntext", "not closed: dropdown More"),
+    ("see {doc}`3-hmm`", "a notebook can use the roles prf:ref"),
+    ("by {prf:ref}`the head <paper-thm-3-3>`", "a notebook can use the roles prf:ref"),
+    ("```{note}\nthis\n```", "a notebook can use boxes with colons only"),
+    ("(a-target)=\n## Heading", "a notebook can use boxes with colons only"),
 ]
 
 
-def test_what_no_viewer_can_show_is_refused():
-    for text, words in REFUSED.items():
-        with pytest.raises(ValueError, match=words):
-            portable.plain(text, "https://a.example", "main")
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_what_no_viewer_can_show_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        portable.plain(text, "https://a.example", "main")
 
 
-@pytest.mark.parametrize("source", pipeline.sources(), ids=lambda path: path.stem)
-def test_a_twin_is_what_its_source_gives_plain_and_listed_and_papermill_describes_its_parameters(source):
-    twin = source.with_suffix(".ipynb")
-    assert twin.read_text() == pipeline.twin(source), "run `make notebooks`"
-    cells = nbformat.read(twin, 4).cells
-    markdown = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    left = rf"\{{[a-z:]+\}}`|^:::|\\({'|'.join(portable.macros())})(?![A-Za-z])|\(paper-|\]\(\.\."
-    assert not re.search(left, markdown, re.MULTILINE)
-    title = re.escape(re.search("^# (.+)$", source.read_text(), re.MULTILINE)[1])
-    link = rf"^- \[{title}\]\(\S+/notebooks/{source.stem}\.ipynb\)$"
-    assert re.search(link, (ROOT / "book" / "reproduce.md").read_text(), re.MULTILINE), "its title, linked to Colab"
-    _, _, code = [cell.source for cell in cells if cell.cell_type == "code"][:3]
-    shown = papermill.inspect_notebook(str(twin))
-    calls = [node for node in ast.walk(ast.parse(code)) if getattr(getattr(node, "func", None), "id", "") == "check"]
-    assert {word.arg for word in calls[0].keywords} <= shown.keys()
-    assert all(one["inferred_type_name"] not in (None, "None") and one["help"] for one in shown.values()), shown
+@pytest.fixture(params=pipeline.sources(), ids=lambda path: path.stem)
+def source(request) -> Path:
+    return request.param
+
+
+def test_a_twin_is_what_its_source_gives(source):
+    text = source.with_suffix(".ipynb").read_text()
+    assert text == pipeline.as_text(pipeline.twin(source)), "run `make notebooks`"
+
+
+def test_a_twin_is_plain_markdown_with_a_solution_to_each_exercise(source):
+    markdown = ""
+    for cell in pipeline.twin(source).cells:
+        if cell.cell_type == "markdown":
+            markdown += cell.source + "\n"
+    macros = "|".join(portable.macros())
+    myst = rf"\{{[a-z:]+\}}`|^:::|\\({macros})(?![A-Za-z])|\(paper-|\]\(\.\."
+    assert not re.search(myst, markdown, re.MULTILINE)
     exercises = re.findall(r"\*\*Exercise (\d+)\.\*\*", markdown)
     assert exercises == re.findall(r"<summary>Solution (\d+)", markdown)
 
 
-def kept(project) -> list[Path]:
-    return sorted((project.root / "mine" / "edited").glob("*"))
+def test_a_twin_is_listed_by_its_title_with_a_link_to_colab(source):
+    title = re.search("^# (.+)$", source.read_text(), re.MULTILINE)[1]
+    link = rf"^- \[{re.escape(title)}\]\(\S+/notebooks/{source.stem}\.ipynb\)$"
+    assert re.search(link, (ROOT / "book" / "reproduce.md").read_text(), re.MULTILINE)
 
 
-def saved(twin: Path, change) -> bytes:
-    """Change a notebook and save it, as an editor would."""
-    notebook = nbformat.read(twin, 4)
-    change(notebook)
-    nbformat.write(notebook, twin)
-    return twin.read_bytes()
+def test_papermill_describes_the_parameters_of_a_twin_which_its_code_checks(source):
+    parameters = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
+    assert {"preset", "seed"} <= parameters.keys()
+    for parameter in parameters.values():
+        assert parameter["inferred_type_name"] not in (None, "None"), parameter
+        assert parameter["help"], parameter
+    code = list(filter(pipeline.is_code, pipeline.twin(source).cells))
+    behind_the_parameters = code[2].source
+    for node in ast.walk(ast.parse(behind_the_parameters)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "check":
+            checked = {keyword.arg for keyword in node.keywords}
+    assert checked <= parameters.keys()
 
 
-def opened(notebook):
-    """What JupyterLab changes in a notebook in which nothing is done."""
+# What a reader does to a twin
+
+
+def change_text(notebook):
+    notebook.cells[0].source += "!"
+
+
+def add_a_cell(notebook):
+    notebook.cells.append(nbformat.v4.new_code_cell("1 + 1"))
+
+
+def reverse_the_cells(notebook):
+    notebook.cells.reverse()
+
+
+def change_a_cells_kind(notebook):
+    first = notebook.cells[0]
+    notebook.cells[0] = nbformat.v4.new_raw_cell(first.source, id=first.id)
+
+
+def run_a_cell(notebook):
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="seed 0\n")]
+
+
+def only_open_it(notebook):
     notebook.metadata.kernelspec.display_name = "Python 3 (ipykernel)"
     notebook.cells[2].execution_count = 1
 
 
-def test_each_edit_of_a_twin_is_kept_before_it_is_written_anew_and_nothing_else_is(project, capsys):
-    twin, written, source = project.path, project.path.read_bytes(), project.path.with_suffix(".md")
-    saved(twin, opened)
-    assert pipeline.write_twins(check=False) == 1, "it is as its source gives it again"
-    for word in ("claim", "lemma"), ("lemma", "claim"):  # as an author would
-        source.write_text(source.read_text().replace(*word))
-        assert pipeline.write_twins(check=False) == 1
-    assert kept(project) == []
-    broken, edits = [b"", b"\xff\xfe", b'{"cells": [3]}'], []  # what is no notebook any more
-    for edit in (*EDITS, *broken):  # several within a second
-        edits.append(edit if edit in broken else saved(twin, edit))
-        twin.write_bytes(edits[-1])
-        assert pipeline.write_twins(check=True) == 1
-        assert "keeps its edits in mine/edited" in capsys.readouterr().err
-        assert twin.read_bytes() == edits[-1], "a check changes nothing"
-        assert pipeline.write_twins(check=False) == 1
-        assert re.search(r"it is kept in mine/edited/a-\d{4}-.*\.ipynb\n$", capsys.readouterr().out)
-        assert twin.read_bytes() == written
-    assert sorted(copy.read_bytes() for copy in kept(project)) == sorted(edits)
-    assert pipeline.write_twins(check=False) == 0
+EDITS = [change_text, add_a_cell, reverse_the_cells, change_a_cells_kind, run_a_cell]
+NO_NOTEBOOKS = [b"", b"\xff\xfe", b'{"cells": [3]}']
+
+
+def save(path: Path, edit) -> bytes:
+    """Change a notebook and save it, as an editor would."""
+    notebook = nbformat.read(path, 4)
+    edit(notebook)
+    nbformat.write(notebook, path)
+    return path.read_bytes()
+
+
+def saved_edits(project) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((project.root / "mine" / "edited").glob("*"))]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_of_a_twin_is_kept_before_the_twin_is_written_anew(edit, project, capsys):
+    twin = project.root / "notebooks" / "a.ipynb"
+    written = twin.read_bytes()
+    edited = save(twin, edit)
+    capsys.readouterr()
+    assert pipeline.write_twins() == 1
+    assert "wrote notebooks/a.ipynb anew. Your edits are kept in mine/edited/a-" in capsys.readouterr().out
+    assert twin.read_bytes() == written
+    assert saved_edits(project) == [edited]
+    assert pipeline.write_twins() == 0
+
+
+@pytest.mark.parametrize("content", NO_NOTEBOOKS)
+def test_a_file_that_is_no_notebook_any_more_is_kept(content, project):
+    (project.root / "notebooks" / "a.ipynb").write_bytes(content)
+    assert pipeline.write_twins() == 1
+    assert saved_edits(project) == [content]
+
+
+def test_what_nobody_edited_is_written_anew_and_not_kept(project):
+    twin = project.root / "notebooks" / "a.ipynb"
+    save(twin, only_open_it)
+    assert pipeline.write_twins() == 1
+    replace_in(twin.with_suffix(".md"), "claim", "lemma")
+    assert pipeline.write_twins() == 1
+    assert saved_edits(project) == []
 
 
 def test_where_no_copy_can_be_made_the_edit_stays_and_no_part_of_a_copy(project):
-    mine = saved(project.path, EDITS[0])
-    with no_longer_than(len(mine) // 2), pytest.raises(OSError, match="File too large"):
-        pipeline.write_twins(check=False)
-    assert (project.path.read_bytes(), kept(project)) == (mine, [])
-
-
-def test_copies_to_work_in_are_made_once_and_jupytext_keeps_both_alike(project, capsys):
-    def sync(*paths: Path) -> str:
-        command = [sys.executable, "-m", "jupytext", "--sync", *paths]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    pipeline.write_copies()
-    notebook = project.root / "mine" / "notebooks" / "a.ipynb"
-    text = notebook.with_suffix(".md")
-    assert jupytext.read(text).cells[0].source == nbformat.read(notebook, 4).cells[0].source
-    assert "Updating" not in sync(notebook, project.path), "alike from the beginning; the project's own are no pair"
-    text.write_text(text.read_text().replace("seed: int = ", "seed: int = 7"))
-    os.utime(text, (time.time() + 600,) * 2)
-    sync(text)
-    assert "seed: int = 7" in notebook.read_text()
-    text.unlink()
-    mine = notebook.read_bytes()
-    pipeline.write_copies()
-    assert (notebook.read_bytes(), text.exists()) == (mine, False)
-    assert "notebooks copied to mine/notebooks: 0; those that were there stay as they are: 1" in capsys.readouterr().out
+    twin = project.root / "notebooks" / "a.ipynb"
+    edited = save(twin, change_text)
+    with no_longer_than(len(edited) // 2), pytest.raises(OSError, match="File too large"):
+        pipeline.write_twins()
+    assert twin.read_bytes() == edited
+    assert saved_edits(project) == []

@@ -1,125 +1,108 @@
 """Statements about supports: each decided on every pattern and noticing a damage, on supports that are path sums."""
 
 import random
-from fractions import Fraction
-from itertools import permutations, product
+from itertools import permutations
 
 import numpy as np
 import pytest
-from companion.evidence import zero_patterns as patterns
-from companion.evidence.enumeration import Joint
-from companion.evidence.exact import rational
-from companion.evidence.zero_patterns import MEMORY, PATTERNS, Size, decide, matrices, stays_full, up_to_relabelling
-from damages import instead
+from damages import Damage, instead
 
-from hmmlib.theory.assumptions import independence
-from hmmlib.validation import as_tensor
+from hmmbook.evidence.enumeration import Joint
+from hmmbook.evidence.exact import rational
+from hmmbook.evidence.zero_patterns import PATTERNS, decide, supports
+from hmmbook.evidence.zero_patterns.decision import decided_cases, smallest_failure
+from hmmbook.evidence.zero_patterns.models import Size, matrices, stays_full, up_to_relabelling
 
 CASES = {"Claim B.1": 3 * (7 * 84 + 265 * 584), "Lemma C.1": 4 * 3 * 84 + 8 * 139 * 8}
 """Of statements without hypotheses on the input: choices, times supports of A, times inputs."""
-marginals_from_one_state = instead(
-    patterns, "marginals", lambda f: lambda model, length: [model.transition[:, 0]] * (length + 1)
-)
-without_embedding = instead(
-    patterns, "value_support", lambda f: lambda model, latent, row, kept: (model.looked_up(latent) > 0) & kept
-)
-one_further_back = instead(patterns, "unprompted", lambda f: lambda i: i - 2)
-DAMAGES = {
-    **dict.fromkeys(("Claim B.1", "Lemma C.2"), marginals_from_one_state),
-    "Lemma C.1": instead(rational, "reverse_kernel", lambda f: lambda transition, before, after: transition),
-    "Theorem 3.6": instead(patterns, "essential_states", lambda f: lambda model, block: block),
-    **dict.fromkeys(("Theorem 4.3", "Lemma D.13"), without_embedding),
-    **dict.fromkeys(("Lemma D.9", "Claim D.12"), one_further_back),
-    "Proposition D.11": instead(patterns, "prompt", lambda f: lambda model, mu: model.ones),
-    "Claim D.15": instead(patterns, "prompt", lambda f: lambda model, mu: f(model, ~mu)),
-}
+
+
+def from_one_state(model, length):
+    return [model.transition[:, 0]] * (length + 1)
+
+
+def without_embedding(model, latent, row, essential):
+    return (model.looked_up(latent) > 0) & essential
+
+
+def of_the_other_values(prompt, model, mu):
+    return prompt(model, ~mu)
+
+
+DAMAGES = [
+    Damage(["Claim B.1", "Lemma C.2"], "another start", supports, "marginals", instead(from_one_state)),
+    Damage(["Lemma C.1"], "A transposed", rational, "reverse_kernel", instead(lambda transition, *laws: transition)),
+    Damage(["Theorem 3.6"], "B for H*", supports, "essential_states", instead(lambda model, block: block)),
+    Damage(["Theorem 4.3", "Lemma D.13"], "no embedding", supports, "value_support", instead(without_embedding)),
+    Damage(["Lemma D.9", "Claim D.12"], "one further back", supports, "unprompted", instead(lambda i: i - 2)),
+    Damage(["Proposition D.11"], "no prompt", supports, "prompt", instead(lambda model, mu: model.ones)),
+    Damage(["Claim D.15"], "prompt of the other values", supports, "prompt", of_the_other_values),
+]
+DAMAGE_OF = {name: damage for damage in DAMAGES for name in damage.statements}
+
+
+def first_failure(check, sizes):
+    return next(failures[0] for _, failures in decided_cases(check, sizes) if failures)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_statement_is_decided_without_failure_and_a_damage_to_what_it_rests_on_is_noticed(name, monkeypatch):
-    found = decide(name)
-    assert found.failures == 0
-    assert found.cases == CASES.get(name, found.cases)
-    assert found.cases > found.patterns / 2
-    assert found.size.count("states") == len(PATTERNS[name].sizes)
-    if PATTERNS[name].printed:
-        check_lemma_d_9(found.example)
-    else:
-        assert found.example is None
-    DAMAGES[name](monkeypatch)
-    damaged = patterns.instances(PATTERNS[name].check, PATTERNS[name].sizes)
-    failure = next(failures for _, failures in damaged if failures)[0]
-    assert {"A", "P[M]", "W", "x"} < set(failure)
+    statement = PATTERNS[name]
+    decision = decide(name)
+    assert decision.failures == 0
+    assert decision.cases == CASES.get(name, decision.cases)
+    assert decision.cases > decision.patterns / 2
+    assert decision.size.count("states") == len(statement.sizes)
+    assert (decision.example is None) == (statement.printed is None)
+    DAMAGE_OF[name].apply(monkeypatch)
+    assert set(first_failure(statement.check, statement.sizes)) > {"A", "P[M]", "W", "x"}
 
 
-def states_at(example, prompt, at, leave_out):
-    """supp P[H_at | x_-leave_out], positions from 1, after the fake token if `prompt`: by every path and value."""
-    transition, emission, x = example["A"], example["W"], example["x"]
-    n, found = len(transition), set()
-    tokens = [None, *x] if prompt else x
-    for m, path in product(range(len(example["P[M]"])), product(range(n), repeat=len(tokens) + 1)):
-        weight = Fraction(example["P[M]"][m], n)  # P[H_0] uniform, and 1 / n or 0 for each step
-        for i, token in enumerate(tokens, start=1):
-            weight *= Fraction(transition[path[i]][path[i - 1]], n)
-            if i != leave_out:
-                weight *= (m in example["supp(mu)"]) if token is None else Fraction(emission[token][m][path[i]], 2)
-        found |= {path[at]} if weight else set()
-    return found
-
-
-def check_lemma_d_9(example):
-    """Î is strictly inside I on a model that Lemma D.9 admits: x in Z, A ergodic, D.5 satisfied by further tokens."""
-    n, length, star = len(example["A"]), len(example["x"]), set(example["S*"])
-    assert len(example["P[M]"]) == 2  # one cell, so that a state is its syntax
-    prompted = {i: states_at(example, True, i, i) for i in range(2, length + 2)}
-    assert all(prompted.values())
-    printed = [i + 1 for i in range(1, length + 1) if states_at(example, False, i, i) <= star]
-    attended = [i for i, found in prompted.items() if found <= star]
-    assert (printed, attended) == (example["I-hat"], example["I"])
-    assert set(printed) < set(attended)
-    assert (np.linalg.matrix_power(np.array(example["A"]), (n - 1) ** 2 + 1) > 0).all()
-    rng = np.random.default_rng(0)
-    rows = np.array(example["W"]).reshape(len(example["W"]), -1)
-    emission = np.concatenate([rows * rng.random(rows.shape), 1 + rng.random((2 * n, rows.shape[1]))])
-    assert independence("Assumption D.5", as_tensor("columns", emission / emission.sum(0)))
-
-
-def test_no_smaller_pattern_breaks_lemma_d_9_and_one_does_where_the_prompted_input_is_possible_too():
+def test_the_smallest_pattern_that_breaks_lemma_d_9_as_printed_has_two_states_and_two_tokens():
+    """There Î is a proper subset of the positions that the head attends to."""
     printed = PATTERNS["Lemma D.9"].printed
-    least = patterns.smallest_failure(printed, MEMORY[:1])
-    assert (len(least["A"]), len(least["x"])) == (2, 2)
-    for size in (Size(1, (1, 2, 3), n_values=2), Size(2, (1,), n_values=2)):
-        assert patterns.smallest_failure(printed, (size,)) is None
-    found = patterns.instances(printed, MEMORY[:1])
-    example = next(failure for _, failures in found for failure in failures if failure["x-hat possible"])
-    check_lemma_d_9(example)
-    assert states_at(example, True, 1, None)
+    example = smallest_failure(printed, PATTERNS["Lemma D.9"].sizes)
+    assert (len(example["A"]), len(example["x"])) == (2, 2)
+    assert set(example["I-hat"]) < set(example["I"])
+    assert smallest_failure(printed, (Size(1, (1, 2, 3), n_values=2),)) is None
+    assert smallest_failure(printed, (Size(2, (1,), n_values=2),)) is None
 
 
-@pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 1, 1), (2, 1, 2), (3, 1, 2), (2, 2, 2)])
-def test_supports_are_those_of_sums_over_paths(sizes):
+@pytest.mark.parametrize(("n_states", "n_cells", "n_values"), [(2, 1, 1), (3, 1, 1), (2, 1, 2), (3, 1, 2), (2, 2, 2)])
+def test_supports_are_those_of_sums_over_paths(n_states, n_cells, n_values):
     """Of every input of two tokens, behind a random prompt."""
-    n_states, n_cells, n_values = sizes
-    size, rng = Size(n_states, (2,), n_cells, n_values, stays_full), np.random.default_rng(1)
-    (x,), names = size.inputs(), [f"m{j}" for j in range(n_cells)]
+    size = Size(n_states, (2,), n_cells, n_values, stays_full)
+    (x,) = size.inputs()
+    rng = np.random.default_rng(1)
     for model in random.Random(1).sample(list(size.models()), 7):
         prompt = rng.integers(0, 2, model.lookup.shape)
         rows = [prompt, *model.rows(x)]
         table = Joint(model.transition, model.emission, model.initial, [prompt, None, None], model.memory)
-        exact = [table.given_input(*names, "h0"), *(table.left_out(i, *names, f"h{i}") for i in (2, 3))]
-        found, messages = patterns.supports(model, rows), rational.tau(model, rows)
-        for latent, paths in zip([found[0], *found[2:]], exact, strict=True):
-            assert (latent == (paths > 0).reshape(latent.shape)).all()
-            assert (patterns.memory_values(model, latent) == latent.reshape(len(paths), n_values, -1).any(-1)).all()
-        assert all(((tau > 0) == latent).all() for tau, latent in zip(messages, found[1:], strict=True))
-        assert (patterns.possible(model, rows) == (table.given_input() > 0)).all()
+        latents = supports.supports(model, rows)
+        messages = rational.tau(model, rows)
+        assert (supports.possible(model, rows) == (table.given_input() > 0)).all()
+        sums = {
+            0: table.given_input(*table.cells, "h0"),
+            2: table.left_out(2, *table.cells, "h2"),
+            3: table.left_out(3, *table.cells, "h3"),
+        }
+        for i, paths in sums.items():
+            has_path = (paths > 0).reshape(latents[i].shape)
+            assert (latents[i] == has_path).all()
+            values = has_path.reshape(len(paths), n_values, -1).any(-1)
+            assert (supports.memory_values(model, latents[i]) == values).all()
+        for tau, latent in zip(messages, latents[1:], strict=True):
+            assert ((tau > 0) == latent).all()
 
 
 def test_all_ergodic_chains_are_there_and_each_is_reached_by_relabelling():
-    assert [len(matrices(n)) for n in (1, 2, 3)] == [1, 3, 139]
-    assert [len(matrices(n, stays_full)) for n in (1, 2, 3)] == [1, 7, 265]
+    assert (len(matrices(1)), len(matrices(2)), len(matrices(3))) == (1, 3, 139)
+    assert (len(matrices(2, stays_full)), len(matrices(3, stays_full))) == (7, 265)
     for n in (2, 3):
-        orders, every = list(permutations(range(n))), matrices(n)
-        assert all((np.linalg.matrix_power(matrix, 5) > 0).all() for matrix in every)
-        reached = [one for a in up_to_relabelling(every) for one in {a[np.ix_(o, o)].tobytes() for o in orders}]
-        assert sorted(reached) == sorted(matrix.copy().tobytes() for matrix in every)
+        every_matrix = matrices(n)
+        reached = []
+        for matrix in up_to_relabelling(every_matrix):
+            relabelled = {matrix[np.ix_(order, order)].tobytes() for order in permutations(range(n))}
+            reached += relabelled
+        assert (np.linalg.matrix_power(every_matrix, 5) > 0).all()
+        assert sorted(reached) == sorted(matrix.copy().tobytes() for matrix in every_matrix)

@@ -3,8 +3,8 @@
 import pytest
 from runs import TINY
 
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import TrialResult, run_trial
+from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.trials import TrialResult, run_trial
 
 
 @pytest.fixture(scope="session")

@@ -12,114 +12,202 @@ from types import SimpleNamespace
 import pytest
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
-from hmmlib import TrialSpec, run_trial
-from hmmlib.experiments.executors import RayCluster
-from hmmlib.experiments.store import Claim, checkpoint_path
-from hmmlib.experiments.sweeps import describe
+from hmmbook import TrialSpec, run_trial, save_result
+from hmmbook.experiments.ray_sweep import RayCluster, run_with_ray
+from hmmbook.experiments.store import checkpoint_path
+from hmmbook.experiments.sweeps import Outcome, Sweep, describe
 from hmmlib.training import checkpoints
 
 pytestmark = pytest.mark.outside
-
 pytest.importorskip("ray")
-*SPECS, LAST = (TrialSpec("smoke", seed=seed, **TINY) for seed in (0, 1, 9))
-FAULT = TrialSpec("smoke", seed=2, **TINY | {"learning_rate": 1e30})
+
+SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in (0, 1)]
+DIVERGING = TrialSpec("smoke", seed=2, **TINY | {"learning_rate": 1e30})
+INTERRUPTED = TrialSpec("smoke", seed=9, **TINY)
 
 SWEEP = """
 import json, os, signal, sys
 from pathlib import Path
+
 import psutil
-from hmmlib.experiments import executors
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.sweeps import run_missing
 
-store, specs = Path(sys.argv[1]), [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
-begun, died, waiting = (store / name for name in ("begun", "died", "waiting"))
-attempt, lines, listening = executors._run_in_worker, [], set()
+from hmmbook.experiments import ray_sweep
+from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.sweeps import Sweep
 
-def at_step_2(*job):
-    '''The first worker that comes to its second step dies; one of seed 9 waits there until it is asked to end.'''
+store = Path(sys.argv[1])
+specs = [TrialSpec(**fields) for fields in json.loads(sys.argv[2])]
+begun, died, waiting = store / "begun", store / "died", store / "waiting"
+run_in_worker = ray_sweep.run_in_worker
+lines = []
+listening = set()
+
+
+def die_or_wait(sweep, spec, threads, modules):
+    '''The first worker that comes to its second step dies. One of seed 9 waits there until it is interrupted.'''
     import time
-    from hmmlib import backend
-    from hmmlib.training import pretraining
-    step, seed = pretraining.Run.step, job[3].seed
+    from hmmbook.experiments import parts
+    pretrain = parts.pretrain
 
-    def signalling(run):
-        begun.touch()
-        if seed != 9 and run.done == 1 and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        step(run)
-        if seed == 9 and run.done == 2:
-            waiting.touch()
-            while not backend.Interrupts.asked:
-                time.sleep(0.01)
+    def pretrain_and_die_or_wait(network, model, plan, seed, on_step, checkpoint):
+        def step_hook(step, loss):
+            begun.touch()
+            if spec.seed != 9 and step == 1 and not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if spec.seed == 9 and step == 1:
+                waiting.touch()
+                while True:
+                    time.sleep(0.01)
+                    on_step(step, loss)  # it raises KeyboardInterrupt once the trial is interrupted
+            on_step(step, loss)
 
-    pretraining.Run.step = signalling
-    return attempt(*job)
+        return pretrain(network, model, plan, seed, step_hook, checkpoint)
+
+    parts.pretrain = pretrain_and_die_or_wait
+    try:
+        return run_in_worker(sweep, spec, threads, modules)
+    finally:
+        parts.pretrain = pretrain
+
 
 def look(state):
-    '''Who listens where; and when all but seed 9 are done, Ctrl-C.'''
+    '''Note who listens where. When all but seed 9 are done, send Ctrl-C.'''
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
-            ends = process.net_connections()
+            connections = process.net_connections()
         except psutil.Error:
             continue
-        listening.update((process.name(), end.laddr.ip) for end in ends if end.status == psutil.CONN_LISTEN)
+        for connection in connections:
+            if connection.status == psutil.CONN_LISTEN:
+                listening.add((process.name(), connection.laddr.ip))
     if waiting.exists() and len(lines) == len(specs) - 1:
         os.kill(os.getpid(), signal.SIGINT)
 
-executors._run_in_worker = at_step_2
+
+ray_sweep.run_in_worker = die_or_wait
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    run_missing(specs, store, "cpu", log=lines.append, cluster=executors.RayCluster(), on_status=look)
-except KeyboardInterrupt:
-    print(json.dumps([lines, sorted(listening)]))
+    ray_sweep.run_with_ray(Sweep(specs, store, "cpu", log=lines.append), ray_sweep.RayCluster(), on_status=look)
+except KeyboardInterrupt as interrupt:
+    print(json.dumps([lines, sorted(listening), getattr(interrupt, "__notes__", [])]))
 """
 
 
-def test_a_killed_workers_trial_is_run_again_an_interrupt_keeps_checkpoints_and_all_listens_on_loopback(tmp_path):
-    folder, specs = tempfile.mkdtemp(prefix="r"), [*SPECS, FAULT, LAST]  # a name short enough for Ray's sockets
-    environment, fields = {**ENVIRONMENT, "RAY_TMPDIR": folder}, json.dumps([asdict(spec) for spec in specs])
-    for store in (tmp_path / str(k) for k in range(3)):  # on a busy machine Ray itself may give up before a worker runs
-        store.mkdir()
-        call = [sys.executable, "-c", SWEEP, str(store), fields]
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """A sweep in which a worker dies, a trial diverges, and the last trial is interrupted."""
+    folder = tempfile.mkdtemp(prefix="r")  # Ray's sockets need a short name
+    specs = json.dumps([asdict(spec) for spec in [*SPECS, DIVERGING, INTERRUPTED]])
+    environment = {**ENVIRONMENT, "RAY_TMPDIR": folder}
+    for _ in range(3):  # on a busy machine Ray itself may give up before a worker runs
+        store = tmp_path_factory.mktemp("store")
+        call = [sys.executable, "-c", SWEEP, str(store), specs]
         done = subprocess.run(call, capture_output=True, text=True, env=environment, check=False, timeout=600)
         if (store / "begun").exists():
             break
     assert done.returncode == 0, done.stderr
-    lines, listening = json.loads(done.stdout.splitlines()[-1])
-    assert (store / "died").exists()
-    assert stored(store) == {f"{spec.hash}.json": numbers(run_trial(spec)) for spec in SPECS}
-    assert f"{describe(FAULT, ['learning_rate'])} failed: pretraining diverged: the loss at step 1 is nan" in lines
-    assert checkpoints.facts_at(checkpoint_path(LAST, store))["done"] == "2"
-    assert all(Claim.take(spec, store) for spec in (FAULT, LAST))
-    assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
-    assert {address for _, address in listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-    assert soon(lambda: not relatives(folder), 150), relatives(folder)
+    lines, listening, notes = json.loads(done.stdout.splitlines()[-1])
+    yield SimpleNamespace(store=store, lines=lines, listening=listening, notes=notes, folder=folder)
     shutil.rmtree(folder)
 
 
-def test_a_ray_that_would_listen_on_all_addresses_or_has_no_node_that_is_large_enough_is_not_used(monkeypatch):
-    began, util = [], SimpleNamespace()
-    fake = dict(init=lambda **how: began.append(how["include_dashboard"]), nodes=list, shutdown=str, util=util)
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(exceptions=SimpleNamespace(RayError=OSError), **fake))
+def test_a_killed_workers_trial_is_run_again(sweep):
+    assert (sweep.store / "died").exists()
+    assert stored(sweep.store) == {f"{spec.hash}.json": numbers(run_trial(spec)) for spec in SPECS}
+
+
+def test_a_trial_that_fails_is_reported(sweep):
+    reason = "pretraining diverged: the loss at step 1 is nan"
+    expected = f"{describe(DIVERGING, ['learning_rate'])}: failed: {reason}"
+    assert any(line.startswith(expected) for line in sweep.lines)
+
+
+def test_an_interrupted_trial_keeps_a_checkpoint(sweep):
+    content = checkpoints.load(checkpoint_path(INTERRUPTED, sweep.store))
+    assert content["done"] == 2
+    kept = f"{describe(INTERRUPTED)} was broken off, and its network after 2 of 4 steps is kept"
+    assert any(note.startswith(kept) for note in sweep.notes)
+
+
+def test_all_of_ray_listens_on_loopback_and_ends_with_the_sweep(sweep):
+    assert {"gcs_server", "raylet"} <= {name for name, _ in sweep.listening}
+    assert {address for _, address in sweep.listening} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert soon(lambda: not relatives(sweep.folder), 150), relatives(sweep.folder)
+
+
+def test_ray_is_not_started_where_nothing_is_missing(tmp_path, monkeypatch):
+    result = run_trial(SPECS[0])
+    save_result(result, tmp_path)
+    monkeypatch.setattr(RayCluster, "connect", lambda *arguments: pytest.fail("Ray was started"))
+    assert run_with_ray(Sweep(SPECS[:1], tmp_path), RayCluster()) == Outcome(stored=[SPECS[0].hash])
+
+
+class FakeRay:
+    """Stands in for the module ray of a machine with this address and these nodes."""
+
+    def __init__(self, address, nodes=()):
+        self.began = []
+        self.util = SimpleNamespace(get_node_ip_address=lambda: address)
+        self._nodes = nodes
+
+    def init(self, **options):
+        self.began.append(options)
+
+    def shutdown(self):
+        self.began.append("shut down")
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": resources} for resources in self._nodes]
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Put a stand-in in the place of the module ray."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    for address, said, started in (("10.0.0.1", "Ray was imported before", []), ("127.0.0.1", "no node has ", [False])):
-        util.get_node_ip_address = lambda address=address: address
-        with pytest.raises((OSError, ValueError), match=said):
-            RayCluster(cpus=5).connect("cpu")
-        assert began == started
+    return lambda fake: monkeypatch.setitem(sys.modules, "ray", fake)
 
 
-def test_how_many_trials_fit_on_the_nodes_of_a_cluster():
-    for nodes, cpus, gpus, expected in (
-        ([{"CPU": 2.0}, {"CPU": 2.0}], 1.5, 0, 2),
-        ([{"CPU": 2.0}, {"CPU": 2.0}], 3, 0, 0),
-        ([{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0}], 1, 1, 2),
-        ([{"CPU": 16.0, "GPU": 1.0}], 1, 0.1, 10),
-        ([{"GPU": 3.0}], 1, 1, 0),
-    ):
-        cluster, alive = RayCluster(None, cpus, gpus), [{"Alive": True, "Resources": node} for node in nodes]
-        dead = {"Alive": False, "Resources": {"CPU": 9.0}}
-        cluster.ray = SimpleNamespace(nodes=lambda known=(*alive, dead): known)
-        assert cluster.workers == expected
+def test_a_ray_that_would_listen_on_all_addresses_is_not_started(use):
+    fake = FakeRay("10.0.0.1", [{"CPU": 2.0}])
+    use(fake)
+    with pytest.raises(OSError, match=r"Ray was imported before and would listen beyond this machine, as 10\.0\.0\.1"):
+        RayCluster().connect("cpu")
+    assert fake.began == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "gpus", "fits"),
+    [
+        ([{"CPU": 2.0}], 1.5, 0, True),
+        ([{"CPU": 2.0}, {"CPU": 2.0}], 3, 0, False),
+        ([{"CPU": 8.0}, {"CPU": 8.0, "GPU": 2.0}], 1, 1, True),
+        ([{"CPU": 16.0, "GPU": 1.0}], 1, 0.1, True),
+        ([{"GPU": 3.0}], 1, 1, False),
+    ],
+)
+def test_a_trial_must_fit_on_one_node(nodes, cpus, gpus, fits, use):
+    fake = FakeRay("127.0.0.1", nodes)
+    use(fake)
+    if fits:
+        assert RayCluster(None, cpus, gpus).connect("cpu") is fake
+        assert fake.began[0]["include_dashboard"] is False
+        return
+    with pytest.raises(ValueError, match="no trial fits: no node has the "):
+        RayCluster(None, cpus, gpus).connect("cpu")
+    assert fake.began[-1] == "shut down"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cpus": 0}, "cpus must be more than 0"),
+        ({"gpus": -0.5}, "gpus must be a number of 0 or more, not -0.5"),
+        ({"address": "127.0.0.1:9"}, "no Ray cluster answers at 127.0.0.1:9"),
+        ({"address": "nowhere"}, "address must be HOST:PORT or auto, not 'nowhere'"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        RayCluster(**arguments)

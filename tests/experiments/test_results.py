@@ -1,18 +1,20 @@
-"""The table of results: what its columns are, means with intervals, and what the paper drew."""
+"""The table of results: its columns, means with intervals, and what the paper drew."""
 
 import dataclasses
 import math
 import re
-from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
+from runs import TINY
 from scipy import stats
 
-from hmmlib import mean_ci, results
-from hmmlib.experiments.results import as_table, difference_ci, published
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import STORE, load_results, save_result
+from hmmbook import Parts, TrialSpec, draw_model, load_results, mean_ci, results, run_trial, save_result
+from hmmbook.experiments.intervals import difference_ci
+from hmmbook.experiments.results import as_table, published, spec_of
+from hmmbook.experiments.store import STORE
+from hmmlib import HMM
 
 
 @pytest.fixture(scope="module")
@@ -20,73 +22,178 @@ def quick():
     return results("quick", STORE)
 
 
-def test_a_row_for_each_trial_and_a_column_for_each_number(quick, tmp_path):
+@pytest.fixture(scope="module")
+def beyond():
     stored = load_results("quick", STORE / "beyond")
-    table = as_table(stored)
+    return stored, as_table(stored)
+
+
+def test_there_is_a_row_for_each_trial_in_order(quick, beyond):
+    stored, table = beyond
     assert len(table) == len(stored)
-    for k in range(0, len(stored), 37):
-        row, result = table.iloc[k].fillna(math.nan), stored[k]
-        gain = None if result.prompt_accuracy is None else result.prompt_accuracy - result.head_accuracy
-        wanted = {**vars(result.spec), "size": result.spec.size, "gain": gain, "excess_loss": result.excess_loss}
-        for name in ("prompt_accuracy", "seconds.pretraining", "environment.device", "text_kinds.spread"):
-            table_of, *part = name.split(".")
-            found = getattr(result, table_of)
-            wanted[name] = found[part[0]] if part and found else found
-        for name, value in wanted.items():
-            np.testing.assert_equal(row[name], math.nan if value is None else value, err_msg=name)
-        usual = vars(TrialSpec("quick", result.spec.n_states, result.spec.seed, result.spec.n_memory))
-        changes = {name: str(value) for name, value in vars(result.spec).items() if value != usual[name]}
-        assert dict(word.split("=") for word in row.changes.split()) == changes
     assert quick.n_memory.is_monotonic_increasing
-    one = load_results("smoke", STORE)[0]
-    save_result(dataclasses.replace(one, added=one.added | {"rain": {"in May": 0.5}}), tmp_path)
-    assert results("smoke", tmp_path)["rain.in May"].tolist() == [0.5], "a measurement of the reader's own"
+    assert [spec_of(row).hash for _, row in table[::37].iterrows()] == [result.spec.hash for result in stored[::37]]
+
+
+def test_columns_are_the_fields_of_the_spec_and_what_was_measured(beyond):
+    stored, table = beyond
+    for index in range(0, len(stored), 37):
+        row = table.iloc[index]
+        result = stored[index]
+        for name, value in vars(result.spec).items():
+            assert row[name] == value, name
+        assert row["size"] == result.spec.size
+        assert row["excess_loss"] == result.excess_loss
+        assert row["seconds.pretraining"] == result.seconds["pretraining"]
+        assert row["environment.device"] == result.environment["device"]
+
+
+def test_a_number_that_a_trial_lacks_is_nan(beyond):
+    stored, table = beyond
+    for index in range(0, len(stored), 37):
+        result = stored[index]
+        for name in ("prompt_accuracy", "untrained_prompt_accuracy"):
+            value = getattr(result, name)
+            assert table.iloc[index][name] == value or (value is None and math.isnan(table.iloc[index][name]))
+    with_kinds = table["text_kinds.spread"].notna()
+    assert list(with_kinds) == ["text_kinds" in result.added for result in stored]
+
+
+def test_the_gain_is_prompt_minus_head_in_one_trial(quick):
+    vanilla = quick[quick.n_memory == 1]
+    assert (vanilla.gain == vanilla.prompt_accuracy - vanilla.head_accuracy).all()
+    assert quick[quick.n_memory > 1].gain.isna().all()
+
+
+def test_the_changes_are_the_fields_that_are_not_the_presets():
+    specs = [TrialSpec("smoke", 4, seed=3), TrialSpec("smoke", 4, steps=7, own="mine")]
+    stored = load_results("smoke", STORE)[0]
+    table = as_table(dataclasses.replace(stored, spec=spec) for spec in specs)
+    assert sorted(table.changes) == ["", "steps=7 own=mine"]
+
+
+def test_a_measurement_of_the_readers_own_is_a_column(tmp_path):
+    stored = load_results("smoke", STORE)[0]
+    save_result(dataclasses.replace(stored, added=stored.added | {"rain": {"in May": 0.5}}), tmp_path)
+    assert results("smoke", tmp_path)["rain.in May"].tolist() == [0.5]
     assert len(results("gpu", tmp_path)) == 0
 
 
-def test_what_is_refused():
-    for call, given, message in (
-        (results, "huge", "preset must be one of"),
-        (mean_ci, [1, -math.inf], "values must be finite"),
-        (partial(mean_ci, share=True), [0.5, 1.1], "values must be shares"),
-        (published, "middle", "panel must be one of left, right"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call(given)
+def test_without_a_preset_the_column_store_names_the_store():
+    table = results()
+    assert set(table.store) == {"main", "beyond", "choices", "refits"}
+    assert (table.store == "main").sum() == sum(len(results(preset)) for preset in set(table.preset))
+
+
+# The share that a network has learned
+
+
+def chain_of_three_states(spec):
+    transition = [[0.9, 0.2, 0.1], [0.05, 0.7, 0.1], [0.05, 0.1, 0.8]]
+    emission = [[1.0, 0, 0], [0, 1, 0], [0, 0, 0.5], [0, 0, 0.5]]
+    return HMM(np.array(transition), np.array(emission), np.array([0.3, 0.3, 0.4]))
+
+
+def test_the_share_learned_counts_from_the_frequencies_of_the_tokens():
+    spec = TrialSpec("smoke", own="mine", **TINY)
+    result = run_trial(spec, parts=Parts(model=chain_of_three_states))
+    model = chain_of_three_states(spec)
+    frequencies = sum((model.emission @ model.marginal(at)).numpy() for at in range(1, spec.length + 1)) / spec.length
+    assert result.frequency_loss == pytest.approx(stats.entropy(frequencies))
+    many_texts = dataclasses.replace(result, spec=spec.replace(evaluation=10**6))
+    share = as_table([many_texts]).learned[0]
+    assert share == pytest.approx(1 - result.excess_loss / (result.frequency_loss - result.best_loss))
+
+
+def test_the_share_learned_is_unknown_where_too_few_texts_tell(result):
+    few_texts = dataclasses.replace(result, spec=result.spec.replace(evaluation=1))
+    assert math.isnan(as_table([few_texts]).learned[0])
+
+
+def test_the_frequencies_of_a_memory_model_are_those_of_its_text():
+    spec = TrialSpec("smoke", n_memory=2, temperature=0.2, **TINY)
+    counts = draw_model(spec).sample(20_000, spec.length, 0).tokens.flatten().bincount()
+    assert run_trial(spec).frequency_loss == pytest.approx(stats.entropy(counts.numpy()), abs=5e-3)
+
+
+# Means
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.75, 1.0], [3.0] * 4, [0.1, np.nan, 0.3, None]])
 def test_a_mean_has_students_interval(values):
-    there = [value for value in values if value is not None and not np.isnan(value)]
-    found, error = mean_ci(values), stats.sem(there)
-    ends = stats.t.interval(0.95, len(there) - 1, loc=np.mean(there), scale=error) if error else (found.mean,) * 2
-    assert (found.mean, found.n, found.low, found.high) == pytest.approx((np.mean(there), len(there), *ends))
-    assert found.deviation == pytest.approx(np.std(there, ddof=1))
+    present = [value for value in values if value is not None and not np.isnan(value)]
+    interval = mean_ci(values)
+    assert interval.mean == pytest.approx(np.mean(present))
+    assert interval.n == len(present)
+    assert interval.deviation == pytest.approx(np.std(present, ddof=1))
+    error = stats.sem(present)
+    low = high = interval.mean
+    if error:
+        low, high = stats.t.interval(0.95, len(present) - 1, loc=np.mean(present), scale=error)
+    assert (interval.low, interval.high) == pytest.approx((low, high))
 
 
 def test_the_difference_of_two_samples_has_welchs_interval():
-    one, other = [1.0, 2.0, 4.0], [0.0, 0.5, 0.25, 1.0, 3.0]
-    found = difference_ci(mean_ci(one), mean_ci(other))
-    wanted = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high, found.n) == pytest.approx((wanted.low, wanted.high, 8))
+    first = [1.0, 2.0, 4.0]
+    second = [0.0, 0.5, 0.25, 1.0, 3.0]
+    interval = difference_ci(mean_ci(first), mean_ci(second))
+    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert (interval.low, interval.high, interval.n) == pytest.approx((expected.low, expected.high, 8))
 
 
-def test_how_a_mean_is_shown_alone_and_of_groups(quick):
+def test_how_a_mean_is_shown():
     assert f"{mean_ci([0.9, 0.95, 1.0], share=True)}" == "95.0% [82.6%, 100.0%]"
     assert str(mean_ci([0.9, 0.95, 1.0])) == "95.0% [82.6%, 107.4%]"
     assert f"{mean_ci([1.0, 2.0]):.1f}" == "1.5 [-4.9, 7.9]"
     assert f"{mean_ci([0.5])}" == "50.0% (one trial)"
     assert mean_ci([0.5]).low == -math.inf
     assert f"{mean_ci([])}" == "–"
-    shown = quick.query("changes == ''").groupby("n_states")[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
-    heads = quick[(quick.changes == "") & (quick.n_states == 30)].head_accuracy
-    assert shown.loc[30, "head_accuracy"] == mean_ci(heads)
-    assert re.search(r"30 .*\d\d\.\d% \[\d\d\.\d%, \d\d\.\d%\]", repr(shown))
+
+
+def test_means_of_groups_of_a_table(quick):
+    own = quick.query("changes == ''")
+    means = own.groupby("n_states")[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
+    assert means.loc[30, "head_accuracy"] == mean_ci(own[own.n_states == 30].head_accuracy)
+    assert re.search(r"30 .*\d\d\.\d% \[\d\d\.\d%, \d\d\.\d%\]", repr(means))
+    assert mean_ci(own.head_accuracy).share
+    assert not mean_ci(own.gain).share
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="preset must be one of"):
+        results("huge")
+    with pytest.raises(ValueError, match="values must be finite"):
+        mean_ci([1, -math.inf])
+    with pytest.raises(ValueError, match="values must be shares"):
+        mean_ci([0.5, 1.1], share=True)
+    with pytest.raises(ValueError, match="panel must be one of left, right"):
+        published("middle")
 
 
 def test_what_the_paper_drew():
-    left, right = published("left"), published("right")
-    assert ([*left.index], [*left.columns]) == ([4, 8, 10, 15, 25, 30], ["head tuning", "prompt tuning"])
-    assert [*right.columns] == ["memory HMM + attention head", "vanilla HMM + linear head"]
-    assert all(found.n == 20 and found.low < found.mean < found.high for found in left.to_numpy().ravel())
+    left = published("left")
+    assert list(left.index) == [4, 8, 10, 15, 25, 30]
+    assert list(left.columns) == ["head tuning", "prompt tuning"]
+    assert list(published("right").columns) == ["memory HMM + attention head", "vanilla HMM + linear head"]
+    for interval in left.to_numpy().ravel():
+        assert interval.n == 20
+        assert interval.low < interval.mean < interval.high
     assert f"{left['head tuning'][30].mean:.1%}" == "66.2%"
+
+
+def test_a_result_prints_in_a_line():
+    printed = repr(load_results("smoke", STORE)[0])
+    assert re.fullmatch(r"TrialResult\(smoke, n_states=\d+, seed=\d+: head_accuracy=0\.\d+, prompt_.*\)", printed)
+    assert len(printed) < 160
+
+
+def test_stored_results_are_exported_as_a_table(call, tmp_path):
+    save_result(load_results("smoke", STORE)[0], tmp_path)
+    file = tmp_path / "smoke.csv"
+    code, out, _ = call("export", file, "--preset", "smoke", "--store", tmp_path)
+    assert code == 0
+    assert out.startswith("1 trials, ")
+    written = pd.read_csv(file)
+    table = results("smoke", tmp_path)
+    assert list(written) == list(table)
+    assert written.head_accuracy.tolist() == table.head_accuracy.tolist()

@@ -1,25 +1,28 @@
-"""Running what a store lacks: claims, the time box, failures, in one process and side by side."""
+"""Running what a store lacks: what is run, the time box, failures, full disks, shards."""
 
-import re
+import os
 import signal
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from runs import TINY, die_or_interrupt, numbers, stored
+from faults import fill
+from runs import TINY, numbers, stored
 
-from hmmlib import TrialSpec, backend, load_result, result_path, run_trial
-from hmmlib.experiments import executors, sweeps
-from hmmlib.experiments.executors import RayCluster
-from hmmlib.experiments.store import Claim, checkpoint_path
-from hmmlib.experiments.sweeps import Outcome, deadline, describe, pace, run_missing, store_safely, summary
-from hmmlib.training import checkpoints
-
-pytestmark = pytest.mark.outside
+from hmmbook import TrialSpec, is_stored, load_result, result_path, run_missing, run_trial, save_result
+from hmmbook.experiments import sweeps
+from hmmbook.experiments.measurements import MEASUREMENTS, Measurement
+from hmmbook.experiments.store import checkpoint_path
+from hmmbook.experiments.sweeps import Outcome, Sweep, deadline, describe, shard_of, store_safely, summary
+from hmmlib import device
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(4)]
 HASHES = [spec.hash for spec in SPECS]
+
+
+def ignore(*values):
+    """Take whatever is reported, and do nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -27,116 +30,252 @@ def results():
     return [run_trial(spec) for spec in SPECS]
 
 
-def test_only_what_is_missing_is_run_and_nothing_twice(results, tmp_path, monkeypatch):
-    file, lines = store_safely(results[1], tmp_path), []
-    before = file.read_bytes(), file.stat().st_mtime_ns
+def test_only_missing_trials_are_run_and_none_twice(results, tmp_path):
+    path = save_result(results[1], tmp_path)
+    before = path.stat().st_mtime_ns
+    lines = []
+
     outcome = run_missing([*SPECS, *SPECS], tmp_path, log=lines.append)
-    assert outcome == Outcome(stored=[HASHES[1]], ran=[HASHES[k] for k in (0, 2, 3)])
-    assert stored(tmp_path) == {f"{r.spec.hash}.json": numbers(r) for r in results}
-    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
-    assert [line.split(":")[0] for line in lines] == [describe(SPECS[k]) for k in (0, 2, 3)]
-    assert re.search(r"\[2 of 4 stored, less than 1 min left\]$", lines[0])
+
+    assert outcome == Outcome(stored=[HASHES[1]], ran=[HASHES[0], HASHES[2], HASHES[3]])
+    assert stored(tmp_path) == {f"{result.spec.hash}.json": numbers(result) for result in results}
+    assert path.stat().st_mtime_ns == before
+    assert lines[0].startswith(f"{describe(SPECS[0])}: {summary(results[0]).partition(';')[0]}")
+    assert lines[0].endswith("[2 of 4 stored, less than 1 min left]")
     assert lines[-1].endswith("[4 of 4 stored]")
-    monkeypatch.setattr(RayCluster, "connect", lambda *_: pytest.fail("Ray was started"))
-    for cluster in (None, RayCluster()):
-        assert run_missing(SPECS, tmp_path, log=pytest.fail, cluster=cluster) == Outcome(stored=HASHES)
 
 
-def test_what_another_holds_is_left_to_it_and_what_it_has_just_finished_is_stored(results, tmp_path, monkeypatch):
-    claim = Claim.take(SPECS[0], tmp_path)
-    assert run_missing(SPECS[:2], tmp_path, log=str) == Outcome(ran=[HASHES[1]], taken=[HASHES[0]])
-    claim.release()
-    monkeypatch.setattr(sweeps.Claim, "take", lambda spec, store, *_: store_safely(results[0], store) and None)
-    assert run_missing(SPECS[:1], tmp_path, log=str) == Outcome(stored=[HASHES[0]])
+def test_a_second_call_runs_nothing(results, tmp_path):
+    for result in results:
+        save_result(result, tmp_path)
+    assert run_missing(SPECS, tmp_path, log=pytest.fail) == Outcome(stored=HASHES)
+
+
+def test_rerun_runs_again_what_is_stored_and_keeps_what_was_measured_on_request(results, tmp_path):
+    with_request = run_trial(SPECS[0], also=["exact_prompt_accuracy"])
+    save_result(replace(with_request, redraws=19), tmp_path)
+    outcome = run_missing(SPECS[:1], tmp_path, log=ignore, rerun=True)
+    assert outcome == Outcome(ran=HASHES[:1])
+    assert numbers(load_result(result_path(SPECS[0], tmp_path))) == numbers(with_request)
+
+
+def test_a_result_that_lacks_a_measurement_is_measured_and_keeps_all_else(results, tmp_path):
+    save_result(results[0], tmp_path)
+    outcome = run_missing(SPECS[:1], tmp_path, log=ignore, also=["exact_prompt_accuracy"])
+    assert outcome == Outcome(ran=HASHES[:1])
+    after = load_result(result_path(SPECS[0], tmp_path))
+    assert after.exact_prompt_accuracy > 0
+    assert after.seconds.items() >= results[0].seconds.items()
+    assert replace(after, added=results[0].added, seconds=results[0].seconds, environment={}) == replace(
+        results[0], environment={}
+    )
+
+
+class Clock:
+    """A clock by which the time is over once a report has come."""
+
+    def __init__(self, spec, phase, share):
+        self.last_report = (spec, phase, share)
+        self.reports = []
+
+    def report(self, spec, phase, share):
+        self.reports.append((spec, phase, share))
+
+    def monotonic(self):
+        return 100.0 if self.last_report in self.reports else 0.0
 
 
 def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undisturbed(tmp_path, monkeypatch):
-    spec = TrialSpec("smoke", **TINY | dict(steps=12, dropout=0.1, documents=3, document_length=60))
-    specs = [SPECS[0], spec, SPECS[1]]
+    fields = TINY | {"steps": 12, "dropout": 0.1, "documents": 3, "document_length": 60}
+    spec = TrialSpec("smoke", **fields)
+    clock = Clock(spec, "pretraining", 7 / 12)
+    monkeypatch.setattr(sweeps, "time", clock)
+    lines = []
 
-    def run_until(*end) -> tuple[Outcome, list]:
-        """The time is over where the second trial reaches a share of a phase. Also what was reported of that trial."""
-        reports = []
-        monkeypatch.setattr(sweeps, "time", SimpleNamespace(monotonic=lambda: 100.0 if (spec, *end) in reports else 0))
-        outcome = run_missing(specs, tmp_path, until=50.0, log=str, on_progress=lambda *where: reports.append(where))
-        return outcome, [where for of, *where in reports if of == spec]
+    outcome = run_missing([spec, SPECS[0]], tmp_path, until=50.0, log=lines.append, on_progress=clock.report)
 
-    before, least = dict(ran=HASHES[:1]), []
-    for end in (("pretraining", 7 / 12), ("pretraining", 1.0), ("head tuning", 1.0), ("prompt tuning", 1.0)):
-        cut, reports = run_until(*end)
-        assert cut == Outcome(**before, left=[spec.hash, HASHES[1]])
-        assert reports[-1] == [*end]
-        least.append(min(share for _, share in reports))
-        before = dict(stored=HASHES[:1])
-    rest, reports = run_until()
-    assert rest == Outcome(**before, ran=[spec.hash, HASHES[1]])
-    assert [*least, reports[0][1]] == [1 / 12, 8 / 12, 1, 1, 1], "nothing is pretrained twice"
+    assert outcome == Outcome(left=[spec.hash, HASHES[0]])
+    kept = "was broken off, and its network after 7 of 12 steps is kept: run it again to go on"
+    assert lines == [f"{describe(spec)} {kept}"]
+    assert stored(tmp_path) == {}
+
+    clock = Clock(spec, "never", 0)
+    monkeypatch.setattr(sweeps, "time", clock)
+    outcome = run_missing([spec], tmp_path, log=ignore, on_progress=clock.report)
+
+    assert outcome == Outcome(ran=[spec.hash])
+    assert clock.reports[0] == (spec, "pretraining", 8 / 12), "nothing is pretrained twice"
     assert numbers(load_result(result_path(spec, tmp_path))) == numbers(run_trial(spec))
-    assert not any((tmp_path / "smoke" / ".unfinished").iterdir())
+    assert not checkpoint_path(spec, tmp_path).exists()
 
 
-def test_failing_trials_are_reported_and_the_rest_goes_on(tmp_path):
-    """Also where the loss stays a number and what is measured of the network does not."""
-    specs, lines = [*(replace(SPECS[1], learning_rate=rate) for rate in (1e30, 1e3)), SPECS[1]], []
-    outcome = run_missing(specs, tmp_path, log=lines.append)
-    reasons = [
-        "pretraining diverged: the loss at step 1 is nan",
-        "a result that cannot be stored: divergence: Input should be a finite number, not inf",
-    ]
-    assert outcome == Outcome(ran=[HASHES[1]], failed=dict(zip((spec.hash for spec in specs), reasons, strict=False)))
-    both = zip(specs[:2], reasons, strict=True)
-    assert lines[:2] == [f"{describe(spec, ['learning_rate'])} failed: {why}" for spec, why in both]
+def test_failing_trials_are_reported_and_the_others_go_on(tmp_path):
+    diverging = SPECS[1].replace(learning_rate=1e30)
+    lines = []
+    outcome = run_missing([diverging, SPECS[1]], tmp_path, log=lines.append)
+    reason = "pretraining diverged: the loss at step 1 is nan"
+    assert outcome == Outcome(ran=[HASHES[1]], failed={diverging.hash: reason})
+    assert lines[0].startswith(f"{describe(diverging, ['learning_rate'])}: failed: {reason}")
     assert set(stored(tmp_path)) == {f"{HASHES[1]}.json"}
-    assert all(Claim.take(spec, tmp_path) for spec in specs[:2])
 
 
-def test_bad_arguments_are_refused_before_any_work(tmp_path):
-    run = partial(run_missing, SPECS, tmp_path)
-    for call, arguments, error in (
-        (run, dict(device="quantum", cluster=RayCluster()), "device must be one of"),
-        (run, dict(workers=0), "workers must be an integer of 1 or more, not 0"),
-        (run, dict(networks=__file__), f"networks must be a folder where files can be written, not {__file__}: "),
-        (RayCluster, dict(cpus=0), "cpus must be more than 0"),
-        (RayCluster, dict(gpus=-0.5), "gpus must be a number of 0 or more, not -0.5"),
-        (RayCluster, dict(address="127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9"),
-        (deadline, dict(minutes=-1), "max-minutes must be a number of 0 or more, not -1"),
-    ):
-        with pytest.raises((ValueError, OSError), match=error):
-            call(**arguments)
+def test_an_interrupt_keeps_a_checkpoint_and_says_so(tmp_path, capfd):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt(spec, phase, share):
+        if share == 0.5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run_missing(SPECS, tmp_path, log=ignore, on_progress=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    kept = f"{describe(SPECS[0])} was broken off, and its network after 3 of 4 steps is kept: run it again to go on"
+    assert caught.value.__notes__ == [kept]
+    assert capfd.readouterr().err == "stopping after this step\n"
+    assert checkpoint_path(SPECS[0], tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "quantum"}, "device must be one of"),
+        ({"networks": __file__}, f"networks must be a folder where files can be written, not {__file__}: "),
+        ({"also": ["rain"]}, "each of also must be one of .*, not 'rain'"),
+        ({"also": ["head_accuracy"]}, "each of also must be one of .*, not 'head_accuracy'"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused_before_any_work(arguments, message, tmp_path):
+    with pytest.raises((ValueError, OSError), match=message):
+        run_missing(SPECS, tmp_path, **arguments)
     assert not any(tmp_path.iterdir())
 
 
-def test_what_is_said_of_trials_and_of_the_time_left_at_their_pace(results, tmp_path, monkeypatch):
-    head, prompt = results[0].head_accuracy, results[0].prompt_accuracy
-    assert summary(results[0]).startswith(f"head {head:.1%}, prompt {prompt:.1%}")
-    assert "prompt" not in summary(replace(results[0], prompt_accuracy=None))
-    assert describe(replace(SPECS[0], n_memory=2)) == "smoke |M| = 2, |H| = 3, seed 0"
-    store_safely(results[0], tmp_path)
-    assert pace(SPECS, tmp_path, [], 1) == "[1 of 4 stored]", "no estimate before a trial has ended"
-    assert pace(SPECS, tmp_path, [60, 120], 1) == "[1 of 4 stored, about 4 min left]"  # three trials of 90 seconds
-    assert pace(SPECS, tmp_path, [60, 120], 3) == "[1 of 4 stored, about 2 min left]"
-    assert pace(SPECS[:1], tmp_path, [60], 1) == "[1 of 1 stored]"
+def test_large_presets_on_a_cpu_are_warned_of(tmp_path):
+    lines = []
+    run_missing([TrialSpec("paper")], tmp_path, "cpu", until=0.0, log=lines.append)
+    assert lines == ["paper is for a GPU, and this runs on a CPU: a trial takes hours or days there"]
+
+
+def test_a_trial_and_its_result_in_words(results):
+    result = results[0]
+    accuracies = f"head {result.head_accuracy:.1%}, prompt {result.prompt_accuracy:.1%}, attention"
+    assert summary(result).startswith(accuracies)
+    assert "prompt" not in summary(replace(result, prompt_accuracy=None))
+    assert describe(SPECS[0].replace(n_memory=2), ["steps"]) == "smoke |M| = 2, |H| = 3, seed 0, steps 4"
+
+
+def test_the_pace_is_that_of_the_trials_so_far(monkeypatch):
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr(sweeps, "time", clock)
+    sweep = Sweep(SPECS)
+    assert sweep.pace() == "[0 of 4 stored]", "there is no pace before a trial has ended"
+    sweep.outcome.ran.append(HASHES[0])
+    clock.monotonic = lambda: 80.0
+    assert sweep.pace() == "[1 of 4 stored, about 4 min left]", "three trials of 80 seconds"
+
+
+def test_a_deadline_counts_in_minutes(monkeypatch):
     monkeypatch.setattr(sweeps, "time", SimpleNamespace(monotonic=lambda: 10.0))
     assert (deadline(None), deadline(2), deadline(0)) == (float("inf"), 130, 10)
+    with pytest.raises(ValueError, match="max-minutes must be a number of 0 or more, not -1"):
+        deadline(-1)
 
 
-def test_a_killed_worker_costs_its_trial_alone_and_an_interrupt_leaves_checkpoints(
-    results, tmp_path, monkeypatch, capfd
+def test_shards_part_a_sweep():
+    shards = [shard_of(SPECS, f"{index}/3") for index in (1, 2, 3)]
+    assert shards == [[SPECS[0], SPECS[3]], [SPECS[1]], [SPECS[2]]]
+    for text in ("0/3", "4/3", "1", "a/b", "1/", "-1/3"):
+        with pytest.raises(ValueError, match="shard must be I/N with I from 1 to N"):
+            shard_of(SPECS, text)
+
+
+# Disks that are full or cannot be written
+
+
+@pytest.fixture
+def rescued(tmp_path, monkeypatch):
+    """The system's temporary folder, where a result is kept that the store cannot take."""
+    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    return tmp_path / "temporary" / "hmmbook-rescued"
+
+
+def test_a_result_that_cannot_be_stored_is_kept_elsewhere_and_the_error_says_where(results, tmp_path, rescued):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "smoke").write_text("a file in place of a folder")
+    with pytest.raises(OSError, match=f"could not be written: .*; the finished result is kept in {rescued}"):
+        store_safely(results[0], tmp_path / "store")
+    assert load_result(result_path(SPECS[0], rescued)) == results[0]
+
+
+def test_a_disk_that_becomes_full_loses_no_finished_trial(results, disk, rescued, survived):
+    store = disk(kib=8000)
+
+    def fill_at_the_end(spec, phase, share):
+        if (phase, share) == ("prompt tuning", 1.0):
+            fill(store)
+
+    with pytest.raises(OSError, match=f"No space left on device.* is kept in {rescued}"):
+        run_missing(SPECS[:1], store, log=ignore, on_progress=fill_at_the_end)
+    assert numbers(load_result(result_path(SPECS[0], rescued))) == numbers(results[0])
+    survived("disk full")
+
+
+def test_a_disk_that_is_full_for_a_checkpoint_is_named_and_the_trial_runs_when_there_is_room(
+    results, disk, rescued, survived
 ):
-    """Two at a time: seed 1 is killed, so that seed 0 runs in a process of its own; then seed 3 asks all to end."""
-    monkeypatch.setattr(executors.os, "cpu_count", lambda: 2)  # one core for each, as in the test's process
-    before, lines = signal.signal(signal.SIGINT, signal.default_int_handler), []
-    specs, hook = [SPECS[1], SPECS[3], SPECS[0]], partial(die_or_interrupt, tmp_path)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_missing(specs, tmp_path, workers=2, log=lines.append, on_progress=hook)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert not backend.Interrupts.asked
-    assert capfd.readouterr().err == "stopping after this step\n"
-    assert lines[0] == f"{describe(SPECS[1])} failed: its process died: run it again"
-    assert lines[1].startswith(f"{describe(SPECS[0])}: head")
-    assert lines[2].startswith(f"{describe(SPECS[3])} was broken off, and its network after 3 of 4")
-    assert checkpoints.facts_at(checkpoint_path(SPECS[3], tmp_path))["done"] == "3"
-    assert run_missing(specs, tmp_path, log=str) == Outcome(HASHES[:1], [HASHES[1], HASHES[3]])
-    assert stored(tmp_path) == {f"{results[k].spec.hash}.json": numbers(results[k]) for k in (0, 1, 3)}
+    store = disk(kib=4000)
+    filler = fill(store)
+    with pytest.raises(OSError, match="No space left on device"):
+        run_missing(SPECS[:1], store, log=ignore)
+    filler.unlink()
+    assert run_missing(SPECS[:1], store, log=ignore) == Outcome(ran=HASHES[:1])
+    assert stored(store) == {f"{HASHES[0]}.json": numbers(results[0])}
+    survived("disk full")
+
+
+def test_what_is_stored_on_a_read_only_disk_can_be_read(results, disk, survived):
+    store = disk()
+    save_result(results[0], store)
+    disk.read_only()
+    assert run_missing(SPECS[:1], store, log=ignore) == Outcome(stored=HASHES[:1])
+    survived("store read-only")
+
+
+# Two processes on one store
+
+
+def test_a_trial_that_another_process_finishes_meanwhile_is_only_run_twice(results, tmp_path):
+    def store_the_same(spec, phase, share):
+        if (phase, share) == ("pretraining", 1.0):
+            save_result(results[0], tmp_path)
+
+    outcome = run_missing(SPECS[:1], tmp_path, log=ignore, on_progress=store_the_same)
+    assert outcome == Outcome(ran=HASHES[:1])
+    assert stored(tmp_path) == {f"{HASHES[0]}.json": numbers(results[0])}
+
+
+def test_networks_are_kept_for_trials_that_differ_in_their_task_alone(tmp_path, monkeypatch):
+    networks = tmp_path / "networks"
+    specs = [SPECS[0], SPECS[0].replace(prompt_length=2)]
+    outcome = run_missing(specs, tmp_path, log=ignore, networks=networks)
+    assert len(outcome.ran) == 2
+    assert len(list(networks.iterdir())) == 1
+    monkeypatch.setattr("hmmbook.experiments.parts.pretrain", lambda *arguments: pytest.fail("it was pretrained again"))
+    run_missing([SPECS[0].replace(prompt_length=3)], tmp_path, log=ignore, networks=networks)
+    assert is_stored(SPECS[0].replace(prompt_length=3), tmp_path)
+    assert device.pick("cpu").type == "cpu"
+
+
+def test_a_measurement_of_ones_own_is_added_to_stored_results(results, tmp_path, monkeypatch):
+    monkeypatch.setattr("hmmbook.experiments.measurements.MEASUREMENTS", list(MEASUREMENTS))
+
+    @Measurement("states", on_request=True)
+    def states(model):
+        return {"states": float(model.n_states)}
+
+    path = Path(save_result(results[0], tmp_path))
+    run_missing(SPECS[:1], tmp_path, log=ignore, also=["states"])
+    assert load_result(path).states == 3

@@ -1,101 +1,93 @@
-"""Faults of the book's build: kernels that die, and builds that are killed. The next build ends right."""
+"""Faults of the book's build: cells that fail, kernels that die, builds that are killed. The next build ends right."""
 
-import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
 from functools import partial
-from types import SimpleNamespace
 
 import nbformat
 import pytest
-from record import ROOT, slow
-from runs import ENVIRONMENT, relatives, soon
-from small_project import write_files
+from record import slow
+from runs import relatives, soon
+from small_project import REALLY, Project
 
 import notebooks as pipeline
 
-LEDGER = "import sys\nopen(sys.argv[sys.argv.index('--out') + 1], 'w').write('{}')\n"
 WAIT = "import time\nopen('../waiting', 'w').close()\ntime.sleep(120)"
-SAID = {"SIGINT": "interrupted; what has been executed is kept\n", "SIGTERM": "terminated\n", "SIGKILL": ""}
+SIGNALS = [
+    pytest.param(signal.SIGINT, id="interrupt"),
+    pytest.param(signal.SIGKILL, id="kill"),
+    pytest.param(signal.SIGTERM, id="terminate", marks=slow),
+]
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A project of two notebooks, a and b, each of which does what the file NAME.act says, and the build's tools."""
-    root = tmp_path / "project"
-    shutil.copytree(ROOT / "book", root / "book", ignore=shutil.ignore_patterns("companion", "_*", "*.md"))
-    files = {"parameters/quick.yaml": "seed: 3\n", "requirements.lock": "a==1\n", "companion/__main__.py": LEDGER}
-    files |= {f"{package}/__init__.py": "" for package in ("hmmlib", "companion", "results", "build")}
-    write_files(root, "ab", files | {"_config.yml": (ROOT / "_config.yml").read_text()})
-    made = SimpleNamespace(
-        root=root,
-        executed=root / "build" / "executed" / "notebooks",
-        mark=f"HMMLIB_FAULT={root}",
-        environment={**ENVIRONMENT, "HMMLIB_FAULT": str(root), "PYTHONPATH": str(ROOT)},
-        call=[sys.executable, str(root / "book" / "notebooks.py"), "execute", "--jobs", "2"],
-    )
-    monkeypatch.setattr(pipeline, "ROOT", root)
-    pipeline.write_twins(check=False)
-    yield made
-    for process in relatives(made.mark):
+    """A project of two notebooks, a and b, each of which does what the file NAME.act says."""
+    project = Project(tmp_path / "project", REALLY)
+    monkeypatch.setattr(pipeline, "ROOT", project.root)
+    pipeline.write_twins()
+    yield project
+    for process in relatives(str(project.root)):
         os.kill(int(process.split(":")[0]), signal.SIGKILL)
 
 
-def build(project) -> subprocess.CompletedProcess:
-    return subprocess.run(project.call, env=project.environment, capture_output=True, text=True, timeout=600)
-
-
-def whole(project) -> dict[str, str]:
-    """What the notebooks print of which there are whole copies."""
-    copies = project.executed.glob("?.ipynb")
-    return {path.stem: nbformat.read(path, 4).cells[-1].outputs[-1].text for path in copies}
+def printed(project) -> dict[str, str]:
+    """Give what each notebook prints of which there is an executed copy."""
+    texts = {}
+    for path in project.executed.glob("*.ipynb"):
+        texts[path.stem] = nbformat.read(path, 4).cells[-1].outputs[-1].text
+    return texts
 
 
 def ends_right(project, done: subprocess.CompletedProcess) -> None:
     """The build has made everything, and nothing is left over: neither files nor processes."""
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
-    assert whole(project) == dict.fromkeys("ab", "seed 3\nu = 3")
-    assert {path.name for path in project.executed.iterdir()} == {"a.ipynb", "b.ipynb"}
-    assert json.loads((project.root / "build" / "ledger.json").read_text()) == {}
-    assert soon(lambda: not relatives(project.mark)), relatives(project.mark)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed(project) == {"a": "seed 3\nu = 3", "b": "seed 3\nu = 3"}
+    assert sorted(os.listdir(project.executed)) == ["a.ipynb", "b.ipynb"]
+    assert soon(lambda: not relatives(str(project.root))), relatives(str(project.root))
 
 
-def test_a_kernel_that_dies_is_named_and_only_its_notebook_is_run_again(project, survived):
-    (project.root / "b.act").write_text("import os; os.kill(os.getpid(), 9)")
-    done = build(project)
-    assert done.returncode == 1
-    assert re.search(r"b: failed after .* \(exit code 1\)\n(.*\n)*b\.ipynb: Kernel died\n", done.stdout), done.stdout
-    assert done.stderr == "failed: b\n"
-    assert whole(project) == {"a": "seed 3\nu = 3"}
-    (project.root / "b.act").unlink()
-    again = build(project)
-    assert "a: unchanged" in again.stdout
-    ends_right(project, again)
+def test_a_cell_that_fails_and_a_kernel_that_dies_are_named_and_only_these_notebooks_run_again(project, survived):
+    (project.root / "notebooks" / "a.act").write_text("seed = 7")
+    failed = project.make("book")
+    assert failed.returncode == 2
+    assert "a.ipynb stopped:" in failed.stderr
+    assert "AssertionError: too large" in failed.stderr
+    assert "book" not in project.new_calls(), "a page would be shown without its run"
+    assert printed(project) == {"b": "seed 3\nu = 3"}, "the other notebook is executed all the same"
+    (project.root / "notebooks" / "a.act").write_text("import os; os.kill(os.getpid(), 9)")
+    died = project.make("book")
+    assert died.returncode == 2
+    assert project.new_calls() == ["a"]
+    assert "a.ipynb stopped: Kernel died" in died.stderr
+    (project.root / "notebooks" / "a.act").unlink()
+    ends_right(project, project.make("book"))
     survived("kernel died")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
-@pytest.mark.parametrize("how", [pytest.param("SIGINT", marks=slow), "SIGTERM", "SIGKILL"])
-def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(how, project, survived):
-    """Two jobs are at work, a in a cell that waits. The next build begins at once, as an impatient reader's does.
-    The others stand in `make test` for the slow interrupt."""
-    (project.root / "a.act").write_text(WAIT)
-    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # the background of a shell ignores an interrupt
-    how_run = dict(env=project.environment, text=True, preexec_fn=heeding, stderr=subprocess.PIPE)
-    running = subprocess.Popen(project.call, stdout=subprocess.DEVNULL, **how_run)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_build_that_is_broken_off_leaves_nobody_at_work_and_the_next_ends_right(number, project, survived):
+    """Notebook a is at work in a cell that waits. The next build begins at once, as an impatient reader's does."""
+    (project.root / "notebooks" / "a.act").write_text(WAIT)
+    heed_interrupts = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # The background of a shell ignores them.
+    running = subprocess.Popen(
+        project.command("book"),
+        env=project.environment,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     assert soon((project.root / "waiting").exists, 120)
-    running.send_signal(signal.Signals[how])
-    _, errors = running.communicate(timeout=90)
-    assert running.returncode != 0
-    assert errors == SAID[how]
+    if number == signal.SIGTERM:
+        running.terminate()
+    else:
+        os.killpg(running.pid, number)  # as a terminal does
+    assert running.wait(timeout=90) != 0
     assert not (project.executed / "a.ipynb").exists()
-    unchanged = (project.executed / "b.ipynb").exists()
-    (project.root / "a.act").unlink()
-    again = build(project)
-    ends_right(project, again)
-    assert ("b: unchanged" in again.stdout) == unchanged
+    (project.root / "notebooks" / "a.act").unlink()
+    ends_right(project, project.make("book"))
     survived("build broken off")

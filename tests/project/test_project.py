@@ -1,4 +1,4 @@
-"""The project's files agree with each other: lock, twins, notebooks, one address in every file, threads that wait."""
+"""The project's files agree with each other: lock, conda, twins, one address in every file, threads that wait."""
 
 import os
 import re
@@ -6,10 +6,8 @@ import runpy
 import shutil
 import subprocess
 import tomllib
-from itertools import chain
 from pathlib import Path
 
-import address
 import nbformat  # noqa: F401, without it these tests are left out
 import pytest
 import torch
@@ -17,40 +15,74 @@ import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
+import address
 import hmmlib
 import notebooks as pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com"
 FORK = f"{GITHUB}/first-fork/a.b-c"
-NONE = ["", "me/it", f"{GITHUB}/me", f"{GITHUB}/me/it/tree/main", "https://gitlab.example/me/it", f"{GITHUB}/me/.."]
-NONE += [f"{GITHUB}/OWNER/it", f"{GITHUB}/me/it {GITHUB}/me/it", "git@github.com:me/it.git"]
+NO_ADDRESSES = [
+    "",
+    "me/it",
+    f"{GITHUB}/me",
+    f"{GITHUB}/me/it/tree/main",
+    "https://gitlab.example/me/it",
+    f"{GITHUB}/me/..",
+    f"{GITHUB}/OWNER/it",
+    f"{GITHUB}/me/it {GITHUB}/me/it",
+    "git@github.com:me/it.git",
+]
 
 
-def test_the_lock_is_within_each_requirements_range_and_the_environment_of_conda_is_the_same():
-    """That it has a hash for each file is what pip asks for when it installs."""
-    locked = re.findall(r"^(\w[^\\]*) \\$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    assert yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"][-1]["pip"] == locked
-    versions = dict(line.split(" ")[0].split("==") for line in locked)
+def requirements() -> set[str]:
+    """The direct dependencies in pyproject.toml, those of extras too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for text in chain(project["dependencies"], *project["optional-dependencies"].values()):
+    texts = set(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        texts.update(extra)
+    return texts
+
+
+def test_the_lock_is_within_each_requirements_range():
+    """Nothing here looks at its hashes, because pip asks for one for each file when it installs."""
+    lock = (ROOT / "requirements.lock").read_text()
+    versions = dict(re.findall(r"^([\w.-]+)==([^ ]+)", lock, re.MULTILINE))
+    for text in requirements():
         requirement = Requirement(text)
-        assert requirement.specifier.contains(versions[requirement.name.lower().replace("_", "-")]), text
+        name = requirement.name.lower().replace("_", "-")
+        assert requirement.specifier.contains(versions[name]), text
 
 
-def git(*words: str) -> list[str]:
+def test_the_environment_of_conda_has_the_direct_dependencies():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert set(environment["dependencies"][-1]["pip"]) == requirements()
+
+
+def git(*arguments: str) -> list[str]:
     """What git says of this copy, line by line."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
+    process = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    if process.returncode:
         pytest.skip("git does not know this copy")
-    return done.stdout.splitlines()
+    return process.stdout.splitlines()
 
 
 def test_what_a_user_makes_has_a_place_that_git_ignores():
     (out,) = re.findall(r"^papermill \S+ (\S+)", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert git("ls-files", str(Path(out).parent)) == ["mine/.gitignore"], "a clone has the folder: papermill makes none"
-    made = [out, "mine/ledger.json", "mine/results/quick/x.json"]
-    assert git("check-ignore", *made) == made
+    folder = str(Path(out).parent)
+    assert git("ls-files", folder) == ["mine/.gitignore"], "a clone has the folder, because papermill makes none"
+    for path in (out, "mine/ledger.json", "mine/results/quick/x.json"):
+        assert git("check-ignore", path) == [path]
+
+
+def repositories(folder: Path) -> set[str]:
+    """The repositories that a file names, in a link to one, to its pages, or to a notebook in a viewer."""
+    text = "\n".join(path.read_text(errors="ignore") for path in folder.rglob("*") if path.is_file())
+    name = r"[\w-]+(?:\.[\w-]+)*"
+    names = re.findall(rf"(?:github\.com|/github)/({name}/{name})", text)
+    for owner, repository in re.findall(rf"https://([\w-]+)\.github\.io/({name})", text):
+        names.append(f"{owner}/{repository}")
+    return {name.lower() for name in names} - {"you/name"}
 
 
 def test_no_file_names_another_repository_and_a_fork_leaves_nothing_of_the_old_address(tmp_path, monkeypatch):
@@ -59,19 +91,12 @@ def test_no_file_names_another_repository_and_a_fork_leaves_nothing_of_the_old_a
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(pipeline, "ROOT", tmp_path)
-
-    def repositories() -> set[str]:
-        """Those that a file names, in a link to it, to its pages, or to a notebook in a viewer."""
-        text = "\n".join(path.read_text(errors="ignore") for path in tmp_path.rglob("*") if path.is_file())
-        name = r"[\w-]+(?:\.[\w-]+)*"
-        found = re.findall(rf"(?:github\.com|/github)/({name}/{name})", text)
-        found += map("/".join, re.findall(rf"https://([\w-]+)\.github\.io/({name})", text))
-        return {one.lower() for one in found} - {"you/name"}
-
-    for url, given in ((pipeline.address(), []), (FORK, [FORK])):
-        address.main(given)
-        assert repositories() == {url.removeprefix(f"{GITHUB}/").lower()}
-    assert pipeline.write_twins(check=True) == 0
+    original = pipeline.address().removeprefix(f"{GITHUB}/").lower()
+    address.main([])
+    assert repositories(tmp_path) == {original}
+    address.main([FORK])
+    assert repositories(tmp_path) == {"first-fork/a.b-c"}
+    assert pipeline.write_twins() == 0, "the twins had been written"
 
 
 def test_every_link_moves_and_no_other_repositorys():
@@ -81,7 +106,7 @@ def test_every_link_moves_and_no_other_repositorys():
     assert address.moved(f"{links} {others}", f"{GITHUB}/a/b", f"{GITHUB}/c/d") == f"{moved} {others}"
 
 
-@pytest.mark.parametrize("text", NONE)
+@pytest.mark.parametrize("text", NO_ADDRESSES)
 def test_what_is_no_address_is_refused_and_nothing_is_written(text, monkeypatch):
     monkeypatch.setattr(address, "write_whole", lambda *_: pytest.fail("it was written"))
     with pytest.raises(SystemExit, match=r"URL must (be https|have your own name)"):
@@ -89,7 +114,7 @@ def test_what_is_no_address_is_refused_and_nothing_is_written(text, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("url", "repository", "said"),
+    ("url", "repository", "message"),
     [
         ("OWNER/it", "", f".* still a placeholder, {GITHUB}/OWNER/it, and .*: make address URL={GITHUB}/YOU/NAME"),
         ("OWNER/it", "me/it", f"::warning::.* a placeholder, .*; set it with: make address URL={GITHUB}/me/it"),
@@ -98,20 +123,20 @@ def test_what_is_no_address_is_refused_and_nothing_is_written(text, monkeypatch)
         ("me/it", "", f"the repository's address: {GITHUB}/me/it"),
     ],
 )
-def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, said, monkeypatch, capsys):
+def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, message, monkeypatch, capsys):
     monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
     monkeypatch.setenv("GITHUB_REPOSITORY", repository)
     monkeypatch.setattr(pipeline, "address", lambda: f"{GITHUB}/{url}")
     address.main([])
-    assert re.fullmatch(f"{said}\n", capsys.readouterr().out)
+    assert re.fullmatch(f"{message}\n", capsys.readouterr().out)
 
 
 def test_threads_do_not_spin_in_a_notebook_and_who_imports_torch_before_the_library_is_told_what_to_do(monkeypatch):
-    """Beside other work they must not: a setting that torch reads when it is imported sees to it."""
+    """Beside other work they must not. Torch reads a setting for that when it is imported."""
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     exec(TransformerManager().transform_cell(pipeline.bootstrap()), {})
     assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     with pytest.warns(UserWarning, match="import hmmlib before torch, or set GOMP_SPINCOUNT=1000"):
-        runpy.run_path(hmmlib.__file__)
+        runpy.run_path(hmmlib.__file__, run_name="hmmlib")

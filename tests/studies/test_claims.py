@@ -8,14 +8,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from companion.mechanism import outcomes
-from companion.mechanism.constants import CONSTANTS
-from companion.mechanism.controls import HEADS
-from companion.mechanism.gate import BOTH, FIXED, FROZEN
 
-from hmmlib.experiments.store import STORE
-
-ALONE, PROMPTED = "without the prompt", "with the prompt"
+from hmmbook.experiments.store import STORE
+from hmmbook.studies.mechanism import outcomes
+from hmmbook.studies.mechanism.constants import CONSTANTS
+from hmmbook.studies.mechanism.controls import HEADS
+from hmmbook.studies.mechanism.gate import BOTH, FIXED, FROZEN
+from hmmbook.studies.mechanism.heads_by_size import ALONE, PROMPTED
 
 
 @cache
@@ -31,7 +30,7 @@ def task_d(vectors=20):
         spec = result["spec"]
         if spec.get("own") == "look-alikes-d" and spec["prompt_length"] == vectors:
             chosen.append(result)
-    return sorted(chosen, key=lambda result: result["spec"]["seed"])
+    return in_order(chosen)
 
 
 def left_panel(n_states):
@@ -41,18 +40,22 @@ def left_panel(n_states):
         spec = result["spec"]
         if spec["n_states"] == n_states and spec["steps"] == 400 and spec["seed"] < 20:
             chosen.append(result)
-    return sorted(chosen, key=lambda result: result["spec"]["seed"])
+    return in_order(chosen)
+
+
+def in_order(results):
+    return sorted(results, key=lambda result: result["spec"]["seed"])
 
 
 def values(results, *names):
     """A number of each result, found by the names on the way to it."""
-    found = []
+    numbers = []
     for result in results:
         value = result
         for name in names:
             value = value[name]
-        found.append(value)
-    return np.array(found, dtype=float)
+        numbers.append(value)
+    return np.array(numbers, dtype=float)
 
 
 def percent(shares):
@@ -61,12 +64,12 @@ def percent(shares):
 
 def of_size(results, reading, most=100):
     """The accuracy of the best penalised head of a norm of at most `most`, for each result."""
-    best = []
-    for result in results:
-        heads = result["heads_by_size"][reading]
-        fits = [head["accuracy"] for name, head in heads.items() if "tuned" not in name and head["norm"] <= most]
-        best.append(max(fits))
-    return np.array(best)
+    best = np.zeros(len(results))
+    for index, result in enumerate(results):
+        for name, head in result["heads_by_size"][reading].items():
+            if "tuned" not in name and head["norm"] <= most:
+                best[index] = max(best[index], head["accuracy"])
+    return best
 
 
 def after(results, change):
@@ -84,7 +87,7 @@ def chains():
 def test_the_theorems_prompt_is_as_good_as_a_tuned_one_at_30_states_and_the_best_random_one_at_both_sizes():
     means = {}
     for n_states in (25, 30):
-        results = [r for r in left_panel(n_states) if r["rare_steps"]["0.001"]["states in the set"]]
+        results = [trial for trial in left_panel(n_states) if trial["chosen_prompts"]["0.001"]]
         theorem = values(results, "rare_steps", "0.001", "theorem's prompt, fitted head")
         random = values(results, "rare_steps", "0.001", "random prompts, fitted heads")
         chosen = values(results, "chosen_prompts", "0.001")
@@ -134,19 +137,17 @@ def test_nearest_neighbours_read_the_label_without_a_prompt(chains):
 
 def test_with_the_same_attention_for_every_text_most_chains_fall_below_their_bound_and_with_the_same_values_few(chains):
     results, bound = chains
-    changed = {change: after(results, change) for change in ("none", FROZEN, FIXED, BOTH)}
-    means = {change: percent(accuracies) for change, accuracies in changed.items()}
-    above = {change: (accuracies >= bound).sum() for change, accuracies in changed.items()}
-    assert means == {"none": 95, FROZEN: 78, FIXED: 91, BOTH: 71}
-    assert above == {"none": 17, FROZEN: 5, FIXED: 16, BOTH: 1}
+    for change, mean, above in (("none", 95, 17), (FROZEN, 78, 5), (FIXED, 91, 16), (BOTH, 71, 1)):
+        accuracies = after(results, change)
+        assert percent(accuracies) == mean
+        assert (accuracies >= bound).sum() == above
 
 
 def test_the_first_layer_matters_too(chains):
     results, _ = chains
     tuned = after(results, "none")
-    hidden_text = tuned - after(results, "text hidden from the prompt")
-    hidden_prompt = tuned - after(results, "prompt hidden from the mask, first layer")
-    assert (percent(hidden_text), percent(hidden_prompt)) == (12, 11)
+    assert percent(tuned - after(results, "text hidden from the prompt")) == 12
+    assert percent(tuned - after(results, "prompt hidden from the mask, first layer")) == 11
 
 
 def test_a_fully_fitted_head_loses_less_when_the_attention_is_the_same(chains):
@@ -170,15 +171,13 @@ def test_on_the_papers_chains_the_attention_matters_and_the_values_hardly():
     results = left_panel(30)
     tuned = after(results, "none")
     assert len(results) == 20
-    costs = {change: 100 * (tuned - after(results, change)).mean() for change in (FROZEN, FIXED, BOTH)}
-    assert [round(cost) for cost in costs.values()] == [7, 2, 9]
-    hidden = [
-        tuned - after(results, change) for change in ("prompt hidden from the text", "text hidden from the prompt")
-    ]
-    assert 100 * hidden[0].mean() > 5
-    assert round(100 * hidden[1].mean()) == 7
-    full = values(results, "heads_by_size", ALONE, "none", "accuracy")
-    assert 100 * (values(results, "prompt_accuracy") - full).mean() == pytest.approx(18, abs=0.5)
+
+    def cost(change):
+        return 100 * (tuned - after(results, change)).mean()
+
+    assert (round(cost(FROZEN)), round(cost(FIXED)), round(cost(BOTH))) == (7, 2, 9)
+    assert cost("prompt hidden from the text") > 5
+    assert round(cost("text hidden from the prompt")) == 7
 
 
 @pytest.mark.parametrize(("n_states", "lead"), [(15, 6), (30, 18)])
@@ -202,4 +201,4 @@ CAME_TRUE = {
 
 @pytest.mark.parametrize("entry", CAME_TRUE, ids=lambda entry: entry.__name__)
 def test_what_came_true_of_each_entry(entry):
-    assert [bool(so) for _, _, so in entry()] == CAME_TRUE[entry]
+    assert [bool(outcome.came_true) for outcome in entry()] == CAME_TRUE[entry]

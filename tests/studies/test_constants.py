@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from companion.mechanism import constants
-from companion.mechanism.gate import BOTH, PromptedNetwork
 from tiny_networks import inputs, lively
 
-from hmmlib.experiments.labels import Task
+from hmmbook.experiments.labels import Task
+from hmmbook.studies.mechanism import constants
+from hmmbook.studies.mechanism.gate import BOTH, PromptedNetwork
 from hmmlib.training import tuning
 
 

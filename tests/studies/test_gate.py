@@ -3,34 +3,34 @@
 import numpy as np
 import pytest
 import torch
-from companion.least_loss import least_loss_head
-from companion.mechanism import gate
 from tiny_networks import inputs, lively
 
-from hmmlib.experiments.labels import Task
+from hmmbook.experiments.labels import Task
+from hmmbook.studies.least_loss import least_loss_head
+from hmmbook.studies.mechanism import gate
 from hmmlib.theory.heads import share_right
-from hmmlib.training import bert, tuning
+from hmmlib.training import tuning
 from hmmlib.validation import MASK
 
 N_PROMPT = 3
+MASK_AT = N_PROMPT
+TEXT_FROM = N_PROMPT + 1
+TOKENS = inputs(length=8)
+PROMPT = torch.randn(N_PROMPT, 16, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture(scope="module")
 def prompted():
     """A lively network behind a random prompt, on 40 random texts that begin with the mask."""
-    generator = torch.Generator().manual_seed(0)
-    network = lively(layers=2, max_length=12)
-    tokens = inputs(length=8)
-    prompt = torch.randn(N_PROMPT, network.config.hidden_size, generator=generator)
     with torch.no_grad():
-        yield gate.PromptedNetwork(network, tokens, prompt), tokens, prompt
+        yield gate.PromptedNetwork(lively(layers=2, max_length=12), TOKENS, PROMPT)
 
 
 def close(first, second, tolerance=1e-5):
     torch.testing.assert_close(first, second, rtol=0, atol=tolerance)
 
 
-def added_by_the_prompt(prompted, weights, values):
+def added_by_the_prompt(weights, values):
     """What the prompt contributes to the attention's sum at the mask, (n, heads, d)."""
     return torch.einsum("nhp,nhpd->nhd", weights[..., :N_PROMPT], values[:, :, :N_PROMPT])
 
@@ -41,28 +41,22 @@ def spread(values):
 
 
 def test_without_a_change_the_prediction_is_the_networks_own(prompted):
-    whole, tokens, prompt = prompted
-    own = tuning.all_probs_at_mask(whole.network, tokens, prompt)
-    close(whole.changed("none"), own)
-    without = tuning.all_probs_at_mask(whole.network, tokens)
+    own = tuning.all_probs_at_mask(prompted.network, TOKENS, PROMPT)
+    close(prompted.changed("none"), own)
+    without = tuning.all_probs_at_mask(prompted.network, TOKENS)
     assert (own - without).abs().max() > 0.01, "the prompt does nothing, so the test would show nothing"
 
 
 def test_the_attention_is_what_transformers_gives(prompted):
-    whole, _, _ = prompted
-    whole.network.set_attn_implementation("eager")
-    given = whole.network(inputs_embeds=whole.embeddings, output_attentions=True).attentions[-1]
-    whole.network.set_attn_implementation("sdpa")
-    close(whole.found.attention, given[:, :, whole.place])
+    prompted.network.set_attn_implementation("eager")
+    given = prompted.network(inputs_embeds=prompted.embeddings, output_attentions=True).attentions[-1]
+    prompted.network.set_attn_implementation("sdpa")
+    close(prompted.state.attention, given[:, :, prompted.place])
 
 
 def test_hiding_the_prompt_from_text_and_mask_in_the_first_layer_is_a_cut_of_that_layer(prompted):
-    whole, tokens, prompt = prompted
-    states = tuning.all_hidden_at_mask(whole.network, tokens, prompt, [1])[1]
-    close(whole.at_the_mask(text_sees=False, mask_sees=False).residual, states)
-
-
-MASK_AT, TEXT_FROM = N_PROMPT, N_PROMPT + 1
+    states = tuning.all_hidden_at_mask(prompted.network, TOKENS, PROMPT, [1])[1]
+    close(prompted.at_the_mask(text_sees=False, mask_sees=False).residual, states)
 
 
 @pytest.mark.parametrize(
@@ -76,45 +70,41 @@ MASK_AT, TEXT_FROM = N_PROMPT, N_PROMPT + 1
 def test_hiding_changes_the_values_of_those_from_whom_something_is_hidden_and_of_nobody_else(
     prompted, change, positions
 ):
-    whole, _, _ = prompted
-    hidden = whole.at_the_mask(**gate.HIDDEN[change])
-    moved = (hidden.values - whole.found.values).abs().amax((0, 1, 3)) > 1e-4
+    hidden = prompted.at_the_mask(**gate.HIDDEN[change])
+    moved = (hidden.values - prompted.state.values).abs().amax((0, 1, 3)) > 1e-4
     expected = torch.zeros_like(moved)
     expected[positions] = True
     assert moved.tolist() == expected.tolist()
-    close(whole.changed(change), gate.predict(whole.network, hidden, hidden.attention, hidden.values))
+    close(prompted.changed(change), gate.predict(prompted.network, hidden, hidden.attention, hidden.values))
 
 
 def test_with_keys_at_their_mean_the_scores_of_the_prompt_are_the_mean_keys_times_the_query(prompted):
-    whole, _, _ = prompted
-    weights, values = whole.weights_and_values("keys at their mean")
-    mean = whole.found.keys[:, :, :N_PROMPT].mean(0)
-    scores = torch.einsum("nhd,hpd->nhp", whole.found.query, mean) / whole.found.query.shape[-1] ** 0.5
-    close((weights[..., :N_PROMPT] / weights[..., MASK_AT : MASK_AT + 1]).log(),
-          scores - (whole.found.query * whole.found.keys[:, :, MASK_AT]).sum(-1, keepdim=True)
-          / whole.found.query.shape[-1] ** 0.5, 1e-3)  # fmt: skip
-    assert (weights - whole.found.attention).abs().max() > 1e-3
-    close(values, whole.found.values)
+    state = prompted.state
+    weights, values = prompted.weights_and_values("keys at their mean")
+    root = state.query.shape[-1] ** 0.5
+    scores_of_prompt = torch.einsum("nhd,hpd->nhp", state.query, state.keys[:, :, :N_PROMPT].mean(0)) / root
+    score_of_mask = (state.query * state.keys[:, :, MASK_AT]).sum(-1, keepdim=True) / root
+    ratios = weights[..., :N_PROMPT] / weights[..., MASK_AT : MASK_AT + 1]
+    close(ratios.log(), scores_of_prompt - score_of_mask, 1e-3)
+    assert (weights - state.attention).abs().max() > 1e-3
+    close(values, state.values)
 
 
 def test_hiding_the_prompt_from_the_mask_in_the_last_layer_is_a_cut_there(prompted):
-    whole, tokens, prompt = prompted
-    last = tuning.all_hidden_at_mask(whole.network, tokens, prompt, [2])[-1]
-    close(whole.changed("prompt hidden from the mask, last layer"), whole.network.cls(last)[:, :-1].softmax(-1))
+    last = tuning.all_hidden_at_mask(prompted.network, TOKENS, PROMPT, [2])[-1]
+    close(prompted.changed("prompt hidden from the mask, last layer"), prompted.network.cls(last)[:, :-1].softmax(-1))
 
 
 def test_a_prompt_from_which_the_text_is_hidden_has_the_same_keys_and_values_for_every_text(prompted):
-    whole, _, _ = prompted
-    hidden = whole.at_the_mask(prompt_sees=False)
+    hidden = prompted.at_the_mask(prompt_sees=False)
     assert spread(hidden.values[:, :, :N_PROMPT]) < 1e-5
     assert spread(hidden.keys[:, :, :N_PROMPT]) < 1e-5
-    assert spread(whole.found.values[:, :, :N_PROMPT]) > 0.01
+    assert spread(prompted.state.values[:, :, :N_PROMPT]) > 0.01
 
 
 @pytest.mark.parametrize("change", gate.FREEZES)
 def test_after_each_freeze_weights_sum_to_one_and_those_on_the_text_keep_their_ratios(prompted, change):
-    whole, _, _ = prompted
-    weights = whole.found.attention
+    weights = prompted.state.attention
     mean = weights[..., :N_PROMPT].mean(0, keepdim=True)
     changed = gate.FREEZES[change](weights, mean)
     close(changed.sum(-1), torch.ones_like(changed.sum(-1)))
@@ -123,8 +113,7 @@ def test_after_each_freeze_weights_sum_to_one_and_those_on_the_text_keep_their_r
 
 
 def test_each_freeze_fixes_what_it_names_and_nothing_else(prompted):
-    whole, _, _ = prompted
-    weights = whole.found.attention
+    weights = prompted.state.attention
     on_prompt = weights[..., :N_PROMPT]
     mean = on_prompt.mean(0, keepdim=True)
     mass = on_prompt.sum(-1)
@@ -143,30 +132,27 @@ def test_each_freeze_fixes_what_it_names_and_nothing_else(prompted):
 
 
 def test_only_both_changes_together_make_the_prompts_part_the_same_for_every_text(prompted):
-    whole, _, _ = prompted
-    weights = whole.found.attention
-    values = whole.found.values
+    weights = prompted.state.attention
+    values = prompted.state.values
     mean = weights[..., :N_PROMPT].mean(0, keepdim=True)
     frozen = gate.frozen(weights, mean)
     fixed = gate.at_their_mean(values, N_PROMPT)
-    assert spread(added_by_the_prompt(whole, frozen, fixed)) < 1e-5
-    assert spread(added_by_the_prompt(whole, frozen, values)) > 1e-3
-    assert spread(added_by_the_prompt(whole, weights, fixed)) > 1e-3
+    assert spread(added_by_the_prompt(frozen, fixed)) < 1e-5
+    assert spread(added_by_the_prompt(frozen, values)) > 1e-3
+    assert spread(added_by_the_prompt(weights, fixed)) > 1e-3
 
 
 def test_between_has_the_changes_at_its_ends(prompted):
-    whole, _, _ = prompted
-    close(whole.between(1, 1), whole.changed("none"))
-    close(whole.between(0, 1), whole.changed("attention to the prompt frozen"))
-    close(whole.between(1, 0), whole.changed("values at their mean"))
-    close(whole.between(0, 0), whole.changed("attention frozen, values at their mean"))
+    close(prompted.between(1, 1), prompted.changed("none"))
+    close(prompted.between(0, 1), prompted.changed("attention to the prompt frozen"))
+    close(prompted.between(1, 0), prompted.changed("values at their mean"))
+    close(prompted.between(0, 0), prompted.changed("attention frozen, values at their mean"))
 
 
 def test_a_text_with_its_own_attention_is_unchanged_and_with_anothers_it_is_not(prompted):
-    whole, tokens, _ = prompted
-    own = torch.arange(len(tokens))
-    close(whole.with_attention_of(own), whole.changed("none"))
-    assert (whole.with_attention_of(own.roll(1)) - whole.changed("none")).abs().max() > 1e-4
+    own = torch.arange(len(TOKENS))
+    close(prompted.with_attention_of(own), prompted.changed("none"))
+    assert (prompted.with_attention_of(own.roll(1)) - prompted.changed("none")).abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -181,7 +167,7 @@ def test_there_is_no_donor_with_another_label_where_all_labels_agree():
 
 
 def small_task(labels):
-    """A task of these labels, three quarters of them for training, whose texts do not matter."""
+    """A task of these labels, half of them for training, whose texts do not matter."""
     n = len(labels)
     tokens = torch.zeros(n, 2, dtype=torch.int64)
     mu = torch.zeros(2, dtype=torch.float64)
@@ -253,11 +239,5 @@ def test_predictions_of_a_network_of_one_layer_can_be_changed_too():
     tokens = torch.tensor([[MASK, 1, 2], [MASK, 3, 0]])
     prompt = torch.randn(2, network.config.hidden_size, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        whole = gate.PromptedNetwork(network, tokens, prompt)
-        close(whole.changed("none"), bert_probs(network, whole))
-
-
-def bert_probs(network, whole):
-    """The network's own prediction at the mask."""
-    places = torch.full((len(whole.embeddings), 1), whole.place)
-    return bert.logits_at(network, whole.embeddings, places).squeeze(1).softmax(-1)
+        behind = gate.PromptedNetwork(network, tokens, prompt)
+        close(behind.changed("none"), tuning.all_probs_at_mask(network, tokens, prompt))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from companion.least_loss import least_loss_head
-from companion.mechanism.heads_by_size import PENALTIES, heads_on, nearest_neighbours, small_network
 from scipy.optimize import minimize
 
+from hmmbook.studies.least_loss import least_loss_head
+from hmmbook.studies.mechanism.heads_by_size import PENALTIES, heads_on, nearest_neighbours, small_network
 from hmmlib.theory.heads import share_right
 
 

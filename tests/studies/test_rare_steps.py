@@ -1,13 +1,13 @@
 """The theorem's prompt on a chain without rare steps, put before the texts of the true chain."""
 
 import torch
-from companion.look_alikes import TASKS, look_alike_chain
-from companion.mechanism import rare_steps
 
 import hmmlib
-from hmmlib.experiments.labels import draw_task
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.trials import trial_seeds
+from hmmbook.experiments.labels import draw_task
+from hmmbook.experiments.parts import trial_seeds
+from hmmbook.experiments.specs import TrialSpec
+from hmmbook.studies.look_alikes import TASKS, look_alike_chain
+from hmmbook.studies.mechanism import rare_steps
 
 
 def chain_with_a_prompt(rare):

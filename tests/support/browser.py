@@ -17,14 +17,19 @@ ADVICE = "no Chromium here: install one (Debian: the package chromium) or name i
 
 
 def executable() -> str | None:
-    """The path of the system's Chromium, or None."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CHROMIUM", ""), *NAMES))), None)
+    """Find the path of the system's Chromium, or None."""
+    for name in (os.environ.get("CHROMIUM", ""), *NAMES):
+        path = shutil.which(name)
+        if path:
+            return path
+    return None
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium without a window; FileNotFoundError where there is none."""
-    if (path := executable()) is None:
+    """Open the system's Chromium without a window; FileNotFoundError where there is none."""
+    path = executable()
+    if path is None:
         raise FileNotFoundError(ADVICE)
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as browser:
         yield browser
@@ -32,7 +37,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address, on this machine only, at which the files of a folder are served."""
+    """Serve the files of a folder, on this machine only, and give the address."""
     handler = partial(SimpleHTTPRequestHandler, directory=folder)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever).start()
@@ -42,36 +47,49 @@ def served(folder: Path) -> Iterator[str]:
             server.shutdown()
 
 
-WRONG = {
-    "console": lambda message, _: message.type in {"error", "warning"} and f"console {message.type}: {message.text}",
-    "pageerror": lambda error, _: f"script error: {error}",
-    # What a page still loads when another is opened is broken off; what is not there fails in other ways.
-    "requestfailed": lambda request, _: (
-        request.failure != "net::ERR_ABORTED" and f"failed: {request.url} {request.failure}"
-    ),
-    "response": lambda response, _: response.status >= 400 and f"status {response.status}: {response.url}",
-    "request": lambda request, home: (
-        not request.url.startswith((home, "data:", "blob:")) and f"another host asked: {request.url}"
-    ),
-}
-"""What is wrong in each kind of event of a page that is at home at an address, or False."""
-
-
 class Watched:
-    """A page in a context of its own, and what goes wrong in it: messages, failures, and requests to other hosts."""
+    """A page in a context of its own, and what goes wrong in it: messages, failures, and requests to other hosts.
 
-    def __init__(self, browser: Browser, home: str, width: int, theme: str, **more):
-        """`theme`: the system's, which pages follow. `more`: what else a context takes."""
-        self.home, self.wrong = home, []
-        size = dict(width=width, height=900 if width > 500 else 844)
-        self.context = browser.new_context(viewport=size, color_scheme=theme, **more)
+    Args:
+        browser: the browser.
+        home: the address that the page's requests may go to.
+        width: of the window, in pixels.
+        theme: the system's, which pages follow.
+        options: what else a context takes.
+    """
+
+    def __init__(self, browser: Browser, home: str, width: int, theme: str, **options):
+        self.home = home
+        self.wrong = []
+        size = {"width": width, "height": 900 if width > 500 else 844}
+        self.context = browser.new_context(viewport=size, color_scheme=theme, **options)
         self.context.set_default_timeout(20_000)
         self.page = self.context.new_page()
-        for event, wrong in WRONG.items():
-            self.page.on(event, lambda what, wrong=wrong: self.wrong.extend(filter(None, [wrong(what, home)])))
+        self.page.on("console", self.on_message)
+        self.page.on("pageerror", lambda error: self.wrong.append(f"script error: {error}"))
+        self.page.on("requestfailed", self.on_failure)
+        self.page.on("response", self.on_response)
+        self.page.on("request", self.on_request)
+
+    def on_message(self, message) -> None:
+        if message.type in {"error", "warning"}:
+            self.wrong.append(f"console {message.type}: {message.text}")
+
+    def on_failure(self, request) -> None:
+        # What a page still loads when another is opened is broken off. What is not there fails in other ways.
+        if request.failure != "net::ERR_ABORTED":
+            self.wrong.append(f"failed: {request.url} {request.failure}")
+
+    def on_response(self, response) -> None:
+        if response.status >= 400:
+            self.wrong.append(f"status {response.status}: {response.url}")
+
+    def on_request(self, request) -> None:
+        if not request.url.startswith((self.home, "data:", "blob:")):
+            self.wrong.append(f"another host asked: {request.url}")
 
     def open(self, path: str) -> Page:
-        """The page at a path below home, loaded, with its formulas typeset; what was wrong before is forgotten."""
+        """Open the page at a path below home, and wait for its formulas. What was wrong before is forgotten."""
         self.wrong.clear()
         self.page.goto("about:blank")
         self.page.goto(self.home + path, wait_until="load")
@@ -89,16 +107,18 @@ PASSED_OVER = {"exclude": [["mjx-container"], ["svg[role=img]"]]}
 
 
 def faults(page: Page) -> list[str]:
-    """What is wrong in the page as it stands: each a check's name, the element and the circumstances."""
+    """List what is wrong in the page as it stands: each a check's name, the element and the circumstances."""
     return page.evaluate(Path(__file__).with_name("faults.js").read_text())
 
 
 def barriers(page: Page) -> list[str]:
-    """What axe-core holds against the page, serious or critical: rule, what to mend, first element."""
-    found, options = [], {"resultTypes": ["violations"], "preload": False}
+    """List what axe-core holds against the page, serious or critical: rule, what to mend, first element."""
+    options = {"resultTypes": ["violations"], "preload": False}
+    descriptions = []
     for rule in Axe().run(page, PASSED_OVER, options).response["violations"]:
         if rule["impact"] in {"serious", "critical"}:
-            node, times = rule["nodes"][0], len(rule["nodes"])
+            node = rule["nodes"][0]
             advice = "; ".join(check["message"] for check in node["any"] + node["all"] + node["none"])
-            found.append(f"axe {rule['id']}: {advice}: {node['target']} {node['html'][:160]} ({times} times)")
-    return found
+            element = f"{node['target']} {node['html'][:160]} ({len(rule['nodes'])} times)"
+            descriptions.append(f"axe {rule['id']}: {advice}: {element}")
+    return descriptions

@@ -11,15 +11,17 @@ HTML = ROOT / "_build" / "html"
 
 
 def needed(chromium: bool = False) -> pytest.MarkDecorator:
-    """Skips each test of a file where there is no book, or no browser where one is needed; in CI that is an error."""
-    lacking = [] if (HTML / "index.html").is_file() else ["no book here: run `make book`"]
+    """Skip each test of a file where there is no book, or no browser where one is needed; in CI that is an error."""
+    lacking = ""
     if chromium and browser.executable() is None:
-        lacking.append(browser.ADVICE)
+        lacking = browser.ADVICE
+    if not (HTML / "index.html").is_file():
+        lacking = "no book here: run `make book`"
     if lacking and os.environ.get("CI"):
-        raise FileNotFoundError(lacking[0])
-    return pytest.mark.skipif(bool(lacking), reason="; ".join(lacking))
+        raise FileNotFoundError(lacking)
+    return pytest.mark.skipif(bool(lacking), reason=lacking)
 
 
 def chapters() -> list[str]:
-    """The names of all pages in the table of contents."""
+    """List the names of all pages in the table of contents."""
     return re.findall(r"(?:root|file): (\S+)", (ROOT / "_toc.yml").read_text())

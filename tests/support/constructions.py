@@ -7,7 +7,8 @@ import pytest
 import torch
 from witness import forward_backward, of_cell, share, surely
 
-from hmmlib.inference.messages import masked_token_probs, prompted
+from hmmlib.inference.evidence import prompted
+from hmmlib.inference.messages import masked_token_probs
 from hmmlib.theory.theorems import concentrated, ground_truth, theorem_3_6
 from hmmlib.validation import MASK
 

@@ -20,6 +20,11 @@ def columns(rng, n, k, units, zeros=0.3):
     return np.stack([column(rng, n, units, zeros) for _ in range(k)], 1)
 
 
+def subset(rng, n):
+    """Some of the numbers below n, at least one, sorted."""
+    return sorted(rng.choice(n, rng.integers(1, n + 1), replace=False).tolist())
+
+
 def towards(one, other, depth):
     """(1 - d) one + d other for d = 2^-depth, without rounding: so the fractions of both must be coarse."""
     share = Fraction(1, 2**depth)

@@ -9,14 +9,24 @@ import numpy as np
 
 
 def sleeper(seconds: float = 0.0, value: float = 0.0, first: float | None = None):
-    """Sleeps; the answer is `value`. The first call, outside the clock, may take another time."""
-    turn = iter([seconds if first is None else first])
-    return lambda: time.sleep(next(turn, seconds)), lambda result: [value]
+    """Sleeps, and answers with `value`. The first call, outside the clock, may take another time."""
+    durations = [seconds if first is None else first]
+
+    def call():
+        time.sleep(durations.pop() if durations else seconds)
+
+    return call, lambda result: [value]
 
 
 def hoarder(gib: float):
     """Fills memory, a little at a time."""
-    return lambda: [np.ones(int(gib * 2**27 / 64)) for _ in range(64)], lambda result: None
+    pieces = 64
+    doubles = int(gib * 2**30 / 8 / pieces)
+
+    def call():
+        return [np.ones(doubles) for _ in range(pieces)]
+
+    return call, lambda result: None
 
 
 def faulty(message: str):
@@ -39,4 +49,8 @@ def diarist(path: str, word: str):
 
 def processors():
     """Answers with the number of processors that it may use."""
-    return lambda: [len(os.sched_getaffinity(0))], lambda result: result
+
+    def call():
+        return [len(os.sched_getaffinity(0))]
+
+    return call, lambda result: result

@@ -14,47 +14,55 @@ import pytest
 @pytest.fixture
 def survived(request) -> Callable[[str, int], None]:
     """Call it as survived(kind, times) when so many faults have been survived, for `pytest --record`."""
-    return lambda kind, times=1: request.node.user_properties.append((f"faults: {kind}", times))
+
+    def report(kind: str, times: int = 1) -> None:
+        request.node.user_properties.append((f"faults: {kind}", times))
+
+    return report
 
 
 class Disk:
-    """A small disk in a folder: disk(kib=…) mounts it, or gives it another size, or skips where nobody can."""
+    """A small disk in a folder. disk(kib=…) mounts it or gives it another size, and skips the test where it cannot."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir()
 
     def __call__(self, kib: int = 1000) -> Path:
-        again = "remount," if os.path.ismount(self.folder) else ""
-        self.mount("-t", "tmpfs", "-o", f"{again}size={kib}k", "tmpfs")
+        options = f"size={kib}k"
+        if os.path.ismount(self.folder):
+            options = f"remount,{options}"
+        self.mount("-t", "tmpfs", "-o", options, "tmpfs")
         return self.folder
 
     def read_only(self) -> None:
-        """From now on, also while files on it are open."""
+        """From now on nothing can be written, not even to open files."""
         self.mount("--bind", str(self.folder))
         self.mount("-o", "remount,bind,ro")
 
     def writable(self) -> None:
-        """End what read_only() began, or the disk."""
+        """Undo the last mount: that of read_only(), or the disk itself."""
         subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
 
-    def mount(self, *words: str) -> None:
-        done = subprocess.run(["mount", *words, str(self.folder)], capture_output=True, text=True, check=False)
-        if done.returncode:  # it needs root, and in a container its permission
-            pytest.skip(f"no disk can be mounted: {done.stderr.strip()}")
+    def mount(self, *arguments: str) -> None:
+        """Run `mount`, which needs root, and in a container its permission."""
+        command = ["mount", *arguments, str(self.folder)]
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode:
+            pytest.skip(f"no disk can be mounted: {process.stderr.strip()}")
 
 
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Disk]:
     """A Disk that is taken away after the test."""
-    made = Disk(tmp_path / "disk")
-    yield made
-    while os.path.ismount(made.folder):
-        made.writable()
+    small_disk = Disk(tmp_path / "disk")
+    yield small_disk
+    while os.path.ismount(small_disk.folder):
+        small_disk.writable()
 
 
 def fill(folder: Path) -> Path:
-    """Leave no room on a disk: the file that takes it."""
+    """Leave no room on a disk. Gives the file that takes it."""
     filler = folder / "filler"
     filler.unlink(missing_ok=True)
     filler.write_bytes(bytes(shutil.disk_usage(folder).free))
@@ -63,10 +71,10 @@ def fill(folder: Path) -> Path:
 
 @contextmanager
 def no_longer_than(size: int) -> Iterator[None]:
-    """While this lasts, no file grows beyond so many bytes: what is written up to there stays, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    """No file may grow beyond so many bytes. What is written up to there stays, as on a full disk."""
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard_limit))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft_limit, hard_limit))

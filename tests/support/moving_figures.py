@@ -3,10 +3,11 @@
 from itertools import product
 
 import torch
-from companion.figures import interactive
 
+import hmmbook
 import hmmlib
-from hmmlib.experiments.store import STORE
+from hmmbook.experiments.store import STORE
+from hmmbook.figures import interactive
 
 WORDS = ["a", "the", "cow", "horse", "barn", "field"]
 _STEPS = [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]]
@@ -33,31 +34,46 @@ def prompt_figure(seed=0):
 
 
 def language():
-    """The little language of the page on Section 4.1."""
-    noun = [[0, 0, 0.6, 0.3, 0.1, 0], [0, 0, 0.1, 0.8, 0, 0.1]]
-    place = [[0, 0, 0.1, 0, 0.7, 0.2], [0, 0, 0, 0.1, 0.2, 0.7]]
-    articles = [[0.7, 0.3, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]]
-    columns = torch.tensor([[articles[0], noun[m], articles[1], place[m]] for m in (0, 1)], dtype=torch.float64)
+    """The little language of the page on Section 4.1, and the head of Theorem 4.3."""
+    article_at_first = [0.7, 0.3, 0, 0, 0, 0]
+    article_later = [0, 1, 0, 0, 0, 0]
+    cow = [0, 0, 0.6, 0.3, 0.1, 0]
+    horse = [0, 0, 0.1, 0.8, 0, 0.1]
+    barn = [0, 0, 0.1, 0, 0.7, 0.2]
+    field = [0, 0, 0, 0.1, 0.2, 0.7]
+    columns = [[article_at_first, cow, article_later, barn], [article_at_first, horse, article_later, field]]
+    emission = torch.tensor(columns, dtype=torch.float64).permute(2, 0, 1)
     transition = [[0, 0.2, 0, 0.6], [1, 0, 0, 0.1], [0, 0.6, 0, 0.3], [0, 0.2, 1, 0]]
     memory = [[0.3, 0.15], [0.15, 0.4]]
-    model = hmmlib.MemoryHMM(transition, columns.permute(2, 0, 1), [0.4, 0.1, 0.3, 0.2], memory)
+    model = hmmlib.MemoryHMM(transition, emission, [0.4, 0.1, 0.3, 0.2], memory)
     return model, hmmlib.theorem_4_3(model, [1.0, -1.0], 0, [1])
 
 
 def figures():
     """Each figure once, by the name of its script."""
     memory, head = language()
-    nouns, places, syntax = ["cow", "horse"], ["barn", "field"], ["article", "noun"]
-    beliefs = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
-    reading = [["subject", "place"], [nouns, places], syntax, "a cow the barn", 1, ("a a", "the [mask]")]
-    every = [
+    predictions = [[0.7, 0.2, 0.1], [0.1, 0.2, 0.7]]
+    frames = [[predictions, predictions[::-1]], [predictions, predictions]]
+    weather = ["sun", "cloud", "rain"]
+    all_figures = [
         prompt_figure()[-1],
         interactive.nearly_dependent_columns(THREE_STATES, MU, "abc"),
-        interactive.attention_over_words(memory, head, [1.0, -1], WORDS, "a cow", nouns, [1], "is it a cow?"),
+        interactive.attention_over_words(
+            memory, head, [1.0, -1.0], WORDS, "a cow", ["cow", "horse"], [1], "is it a cow?"
+        ),
         interactive.softmax_and_its_limit(memory, head, WORDS, "a cow a horse"),
-        interactive.open_and_shut([[beliefs, beliefs[::-1]], [beliefs, beliefs]], [True, False], [0, 1], "abc", "xyz"),
-        interactive.belief_word_by_word(memory, WORDS, *reading),
-        interactive.passing_messages(WEATHER, ["sun", "cloud", "rain"], ["calm", "stormy"], "sun cloud rain sun", [2]),
-        interactive.trial_by_trial(hmmlib.results("smoke", STORE)),
+        interactive.open_and_shut(frames, [True, False], [0, 1], "abc", "xyz"),
+        interactive.belief_word_by_word(
+            memory,
+            WORDS,
+            cells=["subject", "place"],
+            values=[["cow", "horse"], ["barn", "field"]],
+            syntax=["article", "noun"],
+            text="a cow the barn",
+            read=1,
+            examples=("a a", "the [mask]"),
+        ),
+        interactive.passing_messages(WEATHER, weather, ["calm", "stormy"], "sun cloud rain sun", [2]),
+        interactive.trial_by_trial(hmmbook.results("smoke", STORE)),
     ]
-    return {figure.figure: figure for figure in every}
+    return {figure.figure: figure for figure in all_figures}

@@ -1,4 +1,4 @@
-"""Models in rows, drawn; and those of hmmlearn and dynamax, where these are installed: else the test is skipped."""
+"""Models in rows, drawn; and those of hmmlearn and dynamax. Where these are not installed the test is skipped."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hmmlib.models.hmm import HMM
 
 
 def drawn_rows(rng, shape, zeros):
-    """Distributions over the last axis; about a share `zeros` of their entries is zero, but never all of them."""
+    """Distributions over the last axis. About a share `zeros` of their entries is zero, but never all of them."""
     weights = rng.gamma(rng.choice([0.3, 1.0]), size=shape) * (rng.random(shape) >= zeros)
     lost = weights.sum(-1) < 1e-200
     weights[lost] = np.eye(shape[-1])[rng.integers(shape[-1])]
@@ -15,44 +15,56 @@ def drawn_rows(rng, shape, zeros):
 
 
 def drawn_model(seed, beforehand=None, zeros=None, shape=None):
-    """startprob, transmat, emissionprob (S, X), drawn; with `beforehand` one step after some distribution."""
+    """startprob, transmat and emissionprob. With `beforehand` the start is one step after some distribution."""
     rng = np.random.default_rng(seed)
-    beforehand = seed % 2 == 0 if beforehand is None else beforehand
-    zeros = (0.0, 0.3, 0.6)[seed % 3] if zeros is None else zeros
-    states, tokens = (rng.integers(1 if beforehand else 2, 7), rng.integers(2, 6)) if shape is None else shape
-    table, words = drawn_rows(rng, (states, states), zeros), drawn_rows(rng, (states, tokens), zeros)
-    start = drawn_rows(rng, (states,), zeros)
-    return (start @ table if beforehand else start), table, words
+    if beforehand is None:
+        beforehand = seed % 2 == 0
+    if zeros is None:
+        zeros = (0.0, 0.3, 0.6)[seed % 3]
+    if shape is None:
+        shape = (rng.integers(1 if beforehand else 2, 7), rng.integers(2, 6))
+    n_states, n_tokens = shape
+    transmat = drawn_rows(rng, (n_states, n_states), zeros)
+    emissionprob = drawn_rows(rng, (n_states, n_tokens), zeros)
+    start = drawn_rows(rng, (n_states,), zeros)
+    if beforehand:
+        start = start @ transmat
+    return start, transmat, emissionprob
 
 
 def texts_for(model, seed, n=6, length=6):
-    """Random texts: half of them of the model, half of any tokens, which may be impossible."""
-    own = HMM.from_rows(*model).sample(n // 2, length, seed).tokens
-    return np.concatenate([own, np.random.default_rng(seed).integers(0, np.shape(model[2])[1], (n // 2, length))])
+    """Random texts. Half of them are of the model, and half of any tokens, so they may be impossible."""
+    n_tokens = np.shape(model[2])[1]
+    likely = HMM.from_rows(*model).sample(n // 2, length, seed).tokens
+    arbitrary = np.random.default_rng(seed).integers(0, n_tokens, (n // 2, length))
+    return np.concatenate([likely, arbitrary])
 
 
 def likelihoods(model, texts):
-    """By the forward algorithm in rows: p_1 B_{·x_1}, and then a step and a token, again and again."""
-    start, table, words = map(np.asarray, model)
-    beliefs = start * words.T[texts[:, 0]]
+    """By the forward algorithm in rows: the start and a token, then a step and a token, again and again."""
+    start, transmat, emissionprob = map(np.asarray, model)
+    beliefs = start * emissionprob.T[texts[:, 0]]
     for tokens in texts.T[1:]:
-        beliefs = beliefs @ table * words.T[tokens]
+        beliefs = beliefs @ transmat * emissionprob.T[tokens]
     return beliefs.sum(1)
 
 
 def categorical(model=None):
     """hmmlearn's model with these arrays."""
     module = pytest.importorskip("hmmlearn.hmm")
-    start, table, words = drawn_model(0) if model is None else model
-    made = module.CategoricalHMM(len(start))
-    made.startprob_, made.transmat_, made.emissionprob_ = start, table, words
-    return made
+    start, transmat, emissionprob = drawn_model(0) if model is None else model
+    peer = module.CategoricalHMM(len(start))
+    peer.startprob_ = start
+    peer.transmat_ = transmat
+    peer.emissionprob_ = emissionprob
+    return peer
 
 
 def parameters(model=None):
     """dynamax's parameters with these arrays."""
     jnp = pytest.importorskip("jax.numpy")
     module = pytest.importorskip("dynamax.hidden_markov_model")
-    start, table, words = map(jnp.asarray, drawn_model(0) if model is None else model)
-    made = module.CategoricalHMM(len(start), 1, words.shape[1])
-    return made.initialize(initial_probs=start, transition_matrix=table, emission_probs=words[:, None])[0]
+    start, transmat, emissionprob = map(jnp.asarray, drawn_model(0) if model is None else model)
+    peer = module.CategoricalHMM(len(start), 1, emissionprob.shape[1])
+    params, _ = peer.initialize(initial_probs=start, transition_matrix=transmat, emission_probs=emissionprob[:, None])
+    return params

@@ -6,26 +6,47 @@ import transformers
 from hmmlib.training.bert import Shape, build
 from hmmlib.validation import MASK
 
-_LAYERS = dict(num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, hidden_dim=32)
-_SIZES = dict(vocab_size=40, hidden_size=16, embedding_size=8, max_position_embeddings=24)
-CONFIGURATION = dict(
-    **_LAYERS, **_SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2
-)
-"""With 24 positions. Who calls a size by another name knows these names too; what a model does not have, it ignores."""
+CONFIGURATION = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "embedding_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "hidden_dim": 32,
+    "max_position_embeddings": 24,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+}
+"""A model that calls a size by another name knows these names too. It ignores what it does not have."""
+CAUSAL = ["GPT2LMHeadModel", "LlamaForCausalLM"]
 MODELS = [
-    f"{name}ForMaskedLM" for name in ("Bert", "Roberta", "MPNet", "DistilBert", "Albert", "Electra", "ModernBert")
+    "BertForMaskedLM",
+    "RobertaForMaskedLM",
+    "MPNetForMaskedLM",
+    "DistilBertForMaskedLM",
+    "AlbertForMaskedLM",
+    "ElectraForMaskedLM",
+    "ModernBertForMaskedLM",
+    *CAUSAL,
 ]
-MODELS += ["GPT2LMHeadModel", "LlamaForCausalLM"]
 """Models of `transformers`."""
-TOKENS, MASK_ID, CLS, SEP = [7, 31, 12, 9], 4, 1, 2
-"""Ids that they are read with."""
+TOKENS = [7, 31, 12, 9]
+"""The ids of tokens 0 to 3 in them."""
+MASK_ID = 4
+CLS = 1
+SEP = 2
 
 
 def spread(network, factor):
-    """The network with larger weights: with fresh ones, which are small, its output hardly depends on its input."""
+    """The network with larger weights. With fresh ones, which are small, its output hardly depends on its input."""
     with torch.no_grad():
-        for matrix in (p for p in network.parameters() if p.ndim == 2):
-            matrix *= factor
+        for parameter in network.parameters():
+            if parameter.ndim == 2:
+                parameter *= factor
     return network.eval()
 
 
@@ -36,9 +57,9 @@ def model(name):
     return spread(kind(kind.config_class(**CONFIGURATION)), 8)
 
 
-def lively(dropout=0.0, n_tokens=4, **sizes):
+def lively(dropout=0.0, n_tokens=4, layers=1, max_length=10, specials=1):
     """A small network of `build`."""
-    shape = Shape(**{**dict(layers=1, width=16, heads=2, max_length=10, dropout=dropout), **sizes})
+    shape = Shape(layers, width=16, heads=2, max_length=max_length, dropout=dropout, specials=specials)
     return spread(build(shape, n_tokens, 0), 20)
 
 

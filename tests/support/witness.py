@@ -1,5 +1,8 @@
-"""A witness for single inputs: one forward and one backward pass for each value of the memory, in NumPy, unscaled. In
-floats, or in any numbers that add and multiply: Python's integers are exact, zeros and ones say what is possible."""
+"""A witness for single texts: one forward and one backward pass for each value of the memory, in NumPy, unscaled.
+
+It computes in floats, or in any numbers that add and multiply. Python's integers are exact, and zeros and ones say what
+is possible.
+"""
 
 import math
 from fractions import Fraction
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmmlib.inference.messages import lifted_size
+from hmmlib.inference.evidence import lifted_size
 from hmmlib.models.hmm import HMM
 from hmmlib.validation import MASK
 
@@ -16,26 +19,39 @@ UNIT = 2**1074
 
 
 def whole(values):
-    """Floats times UNIT, as Python integers: sums and products of them are exact."""
-    return np.vectorize(lambda value: int(Fraction(value) * UNIT), otypes=[object])(np.asarray(values))
+    """Floats times UNIT, as Python integers. Sums and products of them are exact."""
+    times_unit = np.vectorize(lambda value: int(Fraction(value) * UNIT), otypes=[object])
+    return times_unit(np.asarray(values))
 
 
 def ratio(values, total):
-    """Floats from Python integers of any size; 0 for 0 alone, the smallest float for what rounds to it."""
-    return [(v / total or math.ulp(0.0)) if v else 0.0 for v in values]  # Python rounds the quotient of integers once
+    """Quotients of Python integers of any size, as floats, rounded once. Only zero gives zero."""
+    quotients = []
+    for value in values:
+        if value == 0:
+            quotients.append(0.0)
+        else:
+            quotients.append(value / total or math.ulp(0.0))
+    return quotients
 
 
 class Pass(NamedTuple):
-    """Pr(v); P[M, v], (K,); for each position i Pr(v_{-i}), (L,), and P[H_i, v_{-i}], (L, H); P[H_0, v], (H,);
-    `looked_up` P[M_{J_i}, H_i, v_{-i}], (L, M, H), M = 1 without memory; `joint` P[H_i, v] from H_0 on, (L + 1, H)."""
+    """What the two passes over evidence v at L positions give. The memory has K joint values, and each cell M."""
 
     chance: float
+    """Pr(v)"""
     memory: np.ndarray
+    """P[M, v], (K,)"""
     left: np.ndarray
+    """Pr(v_{-i}) for each position i, (L,)"""
     states: np.ndarray
+    """P[H_i, v_{-i}], (L, H)"""
     start: np.ndarray
+    """P[H_0, v], (H,)"""
     looked_up: np.ndarray
+    """P[M_{J_i}, H_i, v_{-i}], (L, M, H). M is 1 without memory."""
     joint: np.ndarray
+    """P[H_i, v] from H_0 on, (L + 1, H)"""
 
 
 def values_of(model):
@@ -43,7 +59,8 @@ def values_of(model):
     if isinstance(model, HMM):
         return np.zeros((1, model.n_states), int)
     cells = np.arange(model.n_states) // model.n_syntax
-    return np.array(list(np.ndindex(*model.memory.shape)))[:, cells]
+    joint_values = np.array(list(np.ndindex(*model.memory.shape)))
+    return joint_values[:, cells]
 
 
 def row_of(model, token):
@@ -55,37 +72,60 @@ def row_of(model, token):
 
 
 def forward_backward(model, tokens, prompt=None, number=np.asarray):
-    """The pass over (prompt, tokens), or over the tokens alone; the prompt is (S,) or lifted; `number` turns floats
-    into whatever is to be computed with."""
-    rows = [] if prompt is None else [np.asarray(prompt, float).reshape(-1, model.n_states)]
-    rows = [number(row) for row in [*rows, *(row_of(model, int(token)) for token in tokens)]]
+    """The passes over tokens, or over a prompt and tokens.
+
+    The prompt is (S,) or lifted. The function `number` turns floats into whatever is to be computed with.
+    """
+    rows = []
+    if prompt is not None:
+        rows.append(number(np.asarray(prompt, float).reshape(-1, model.n_states)))
+    for token in tokens:
+        rows.append(number(row_of(model, int(token))))
+    transition = number(model.transition.numpy())
+    initial = number(model.initial.numpy())
     prior = number(np.ones(1) if isinstance(model, HMM) else model.memory.numpy().ravel())
-    transition, initial = number(model.transition.numpy()), number(model.initial.numpy())
-    ahead, carried = [prior[:, None] * initial], prior[:, None] * initial
+
+    from_left = [prior[:, None] * initial]
+    message = from_left[0]
     for row in rows:
-        ahead.append(carried @ transition.T)
-        carried = ahead[-1] * row
-    behind = [np.ones_like(ahead[0])]
+        from_left.append(message @ transition.T)
+        message = from_left[-1] * row
+    from_right = [np.ones_like(from_left[0])]
     for row in reversed(rows):
-        behind.insert(0, (behind[0] * row) @ transition)
-    tau = np.stack([a * b for a, b in zip(ahead, behind, strict=True)])  # (L + 1, K, H)
+        from_right.insert(0, (from_right[0] * row) @ transition)
+    tau = np.stack(from_left) * np.stack(from_right)  # (L + 1, K, H)
+
+    # One axis at a time is summed over, because Python's integers have no other way.
     states = tau.sum(1)
-    # An axis at a time: sums of Python's integers have no other way.
-    at_value = [(tau[1:] * (values_of(model) == m)).sum(1) for m in range(getattr(model, "n_memory", 1))]
-    joint = np.stack([states[0], *((t * row).sum(0) for t, row in zip(tau[1:], rows, strict=True))])
-    total = states.sum(1)
-    return Pass(total[0], tau[0].sum(1), total[1:], states[1:], states[0], np.stack(at_value, 1), joint)
+    totals = states.sum(1)
+    looked_up = []
+    for m in range(getattr(model, "n_memory", 1)):
+        looked_up.append((tau[1:] * (values_of(model) == m)).sum(1))
+    joint = [states[0]]
+    for message, row in zip(tau[1:], rows, strict=True):
+        joint.append((message * row).sum(0))
+    return Pass(
+        chance=totals[0],
+        memory=tau[0].sum(1),
+        left=totals[1:],
+        states=states[1:],
+        start=states[0],
+        looked_up=np.stack(looked_up, 1),
+        joint=np.stack(joint),
+    )
 
 
 def of_cell(model, memory, cell):
     """P[M_cell, v] from P[M, v]."""
-    return np.moveaxis(memory.reshape(model.memory.shape), cell, 0).reshape(model.n_memory, -1).sum(1)
+    by_value = np.moveaxis(memory.reshape(model.memory.shape), cell, 0)
+    return by_value.reshape(model.n_memory, -1).sum(1)
 
 
-def share(part, whole):
-    return part / whole if whole > 0 else 0 * part
+def share(part, total):
+    return part / total if total > 0 else 0 * part
 
 
-def surely(found, states):
+def surely(passed, states):
     """Which positions are surely in `states`, by exact zeros, (L,)."""
-    return (found.left > 0) & (np.delete(found.states, states, axis=1).sum(1) == 0)
+    elsewhere = np.delete(passed.states, states, axis=1).sum(1)
+    return (passed.left > 0) & (elsewhere == 0)

@@ -1,5 +1,7 @@
 """The theorems as constructions: scores beside those of a witness, lemmas and prompts by their entries, refusals."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -8,137 +10,174 @@ from record import SLOW
 from witness import forward_backward
 
 import hmmlib
-from hmmlib.inference.messages import masked_token_probs, prompted
+from hmmlib.inference.evidence import prompted
+from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.families import sparse_columns
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions
 from hmmlib.theory.theorems import claim_b_1, ground_truth
 
-FAMILIES = {
-    "non-degenerate": lambda seed: hmmlib.non_degenerate_hmm(1 + seed % 6, 1 + seed % 6 + seed % 3, seed),
-    "no zeros": lambda seed: hmmlib.non_degenerate_hmm(2 + seed % 7, 10, seed, zeros=0.0),
-    "gap 1e-6": lambda seed: hmmlib.nearly_dependent_hmm(2 + seed % 4, 7, 1e-6, seed),
-    "appendix E": lambda seed: hmmlib.random_hmm(1 + seed % 10, 10, seed),
-}
-BOTH = pytest.mark.parametrize("with_prompt", [False, True], ids=["4.3", "4.6"])
-SHAPES = {  # cells, values, syntax states, recoverable ones
-    "one cell": (1, 3, 3, 2),
-    "one cell, all syntax states": (1, 3, 3, 3),
-    "two cells": (2, 2, 2, 1),
-    "two cells, all syntax states": (2, 3, 2, 2),
-    "three cells": (3, 2, 2, 1),
-    "one syntax state": (2, 2, 1, 1),
-}
-CHAIN, START = [[0.5, 0.2, 0.3], [0.5, 0.3, 0.3], [0.0, 0.5, 0.4]], [0.2, 0.3, 0.5]  # 0 leads to 0 and 1 only
-ALIKE = HMM(CHAIN, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], START)
-TURN = HMM([[0, 0, 1], [1, 0, 0], [0, 1, 0]], np.eye(3), START, columns=True)
-TWO = hmmlib.recoverable_memory_hmm(2, 2, 2, 1, 2, 0, stationary=True)[0]
+# Section 3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def non_degenerate(seed):
+    return hmmlib.non_degenerate_hmm(1 + seed % 6, 1 + seed % 6 + seed % 3, seed)
+
+
+def without_zeros(seed):
+    return hmmlib.non_degenerate_hmm(2 + seed % 7, 10, seed, zeros=0.0)
+
+
+def nearly_dependent(seed):
+    return hmmlib.nearly_dependent_hmm(2 + seed % 4, 7, 1e-6, seed)
+
+
+def appendix_e(seed):
+    return hmmlib.random_hmm(1 + seed % 10, 10, seed)
+
+
+@pytest.mark.parametrize("family", [non_degenerate, without_zeros, nearly_dependent, appendix_e])
 def test_theorem_3_3(family):
     """The score is r_x μᵀP[H_0 | x], up to rounding that the condition of W magnifies."""
-    found = 0
+    n_models = 0
     for seed in range(170 if SLOW else 20):
-        model, rng = FAMILIES[family](seed), np.random.default_rng(seed)
+        model = family(seed)
+        rng = np.random.default_rng(seed)
         if not (assumptions.assumption_3_1(model) and assumptions.assumption_3_2(model)):
-            assert family == "appendix E", seed
+            assert family is appendix_e, seed
             continue
         mu = torch.as_tensor(rng.standard_normal(model.n_states) * rng.choice([1e-3, 1.0, 1e3]))
-        tokens, head = model.sample(6, int(rng.integers(1, 7)), seed).tokens, hmmlib.theorem_3_3(model, mu)
-        bound = 1e-13 * head.condition * (mu / claim_b_1(model, 1)).abs().max()
+        tokens = model.sample(6, int(rng.integers(1, 7)), seed).tokens
+        head = hmmlib.theorem_3_3(model, mu)
         probs = masked_token_probs(model, behind_gap(tokens))[:, 0]
-        for x, score, label in zip(tokens.tolist(), head(probs), head.label(probs), strict=True):
-            alone, hat = forward_backward(model, x), forward_backward(model, [hmmlib.MASK, *x])
-            want = alone.start @ mu.numpy() / hat.left[0]
-            assert abs(score - want) <= bound, seed
-            assert label.item() == (want >= 0) or abs(want) <= bound, seed
+        bound = 1e-13 * head.condition * (mu / claim_b_1(model, 1)).abs().max()
+        for text, score, label in zip(tokens.tolist(), head(probs), head.label(probs), strict=True):
+            joint = forward_backward(model, text).start
+            chance_after_gap = forward_backward(model, [hmmlib.MASK, *text]).left[0]
+            expected = joint @ mu.numpy() / chance_after_gap
+            assert abs(score - expected) <= bound, seed
+            assert label.item() == (expected >= 0) or abs(expected) <= bound, seed
         assert head.condition == pytest.approx(np.linalg.cond(model.emission.numpy()), rel=1e-3)
-        found += 1
-    assert found > 5
+        n_models += 1
+    assert n_models > 5
 
 
 @pytest.mark.parametrize("length", [1, 12])
 def test_theorem_3_6_on_long_inputs_and_larger_models(length):
-    seen, excluded = 0, 0
+    n_seen, n_excluded = 0, 0
     for seed in range(16):
         n_states, n_tokens = 1 + seed % 6, 2 + seed % 4
         n_essential = 1 + seed % min(n_states, n_tokens)
-        model, essential = hmmlib.essential_hmm(n_states, n_tokens, n_essential, seed, zeros=[0.3, 0.6, 0.85][seed % 3])
+        zeros = [0.3, 0.6, 0.85][seed % 3]
+        model, essential = hmmlib.essential_hmm(n_states, n_tokens, n_essential, seed, zeros)
         mu = weights_on(essential, n_states, seed)
-        possible, both = check_3_6(model, mu, essential, mixed_inputs(model, length, seed))
-        seen, excluded = seen + both, excluded + possible - both
+        possible, behind_prompt = check_3_6(model, mu, essential, mixed_inputs(model, length, seed))
+        n_seen += behind_prompt
+        n_excluded += possible - behind_prompt
         prompt, head = hmmlib.theorem_3_6(model, mu, essential)
         assert head.condition == pytest.approx(np.linalg.cond(model.emission[:, essential].numpy()))
         outside = [h for h in range(n_states) if h not in essential]
-        assert prompt.tolist() == [float(not model.transition[outside, h].any()) for h in range(n_states)]
-    assert seen > 50
-    assert excluded > 0 or length == 1
+        leads_outside = model.transition[outside].any(0)
+        assert torch.equal(prompt, (~leads_outside).double())
+    assert n_seen > 50
+    assert n_excluded > 0 or length == 1
 
 
-def checked(model, mu, cell, syntax, with_prompt, tokens=None, length=1, seed=0):
-    """What `check_4` meets with the head of Theorem 4.3 or 4.6, on inputs of 𝓡 and others unless they are given."""
-    construct = hmmlib.theorem_4_6 if with_prompt else lambda *given: (None, hmmlib.theorem_4_3(*given))
-    prompt, head = construct(model, mu, cell, syntax)
-    tokens = telling_inputs(model, length, seed, cell, syntax, prompt) if tokens is None else tokens
-    return check_4(model, mu, cell, syntax, tokens, prompt, head)
+# Section 4
+
+BOTH = pytest.mark.parametrize("with_prompt", [False, True], ids=["4.3", "4.6"])
+
+
+def seen_in_check(model, mu, cell, syntax, with_prompt, tokens):
+    """What `check_4` meets with the head of Theorem 4.3 or 4.6. `tokens` takes the prompt and gives the texts."""
+    if with_prompt:
+        prompt, head = hmmlib.theorem_4_6(model, mu, cell, syntax)
+    else:
+        prompt, head = None, hmmlib.theorem_4_3(model, mu, cell, syntax)
+    return check_4(model, mu, cell, syntax, tokens(prompt), prompt, head)
 
 
 @BOTH
 @pytest.mark.parametrize("length", [1, 12])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_attention_heads_on_long_inputs_and_several_cells(shape, length, with_prompt):
-    seen, (n_cells, n_memory, n_syntax, n_recoverable) = {}, SHAPES[shape]
+@pytest.mark.parametrize(
+    ("n_cells", "n_memory", "n_syntax", "n_recoverable"),
+    [(1, 3, 3, 2), (1, 3, 3, 3), (2, 2, 2, 1), (2, 3, 2, 2), (3, 2, 2, 1), (2, 2, 1, 1)],
+)
+def test_attention_heads_on_long_inputs(n_cells, n_memory, n_syntax, n_recoverable, length, with_prompt):
+    seen = Counter()
     for seed in range(14 if SLOW or length == 12 else 4):
-        values, zeros = 1 + seed % n_memory if with_prompt else n_memory, [0.6, 0.95][seed % 2]
-        model, cell, syntax, kept = hmmlib.recoverable_memory_hmm(
-            n_cells, n_memory, n_syntax, n_recoverable, values, seed, zeros, stationary=with_prompt
+        n_values = 1 + seed % n_memory if with_prompt else n_memory
+        zeros = [0.6, 0.95][seed % 2]
+        model, cell, syntax, values = hmmlib.recoverable_memory_hmm(
+            n_cells, n_memory, n_syntax, n_recoverable, n_values, seed, zeros, stationary=with_prompt
         )
-        if seed % 2:  # many joint values of the memory are impossible
+        if seed % 2:  # Many joint values of the memory are impossible.
             generator = torch.Generator().manual_seed(seed)
             memory = sparse_columns((model.memory.numel(),), 0.6, generator).reshape(model.memory.shape)
             model = MemoryHMM(model.transition, model.emission, model.initial, memory)
-        mu = weights_on(kept, n_memory, seed)
-        for key, count in checked(model, mu, cell, syntax, with_prompt, None, length, seed).items():
-            seen[key] = seen.get(key, 0) + count
+
+        def tokens(prompt, model=model, cell=cell, syntax=syntax, seed=seed):
+            return telling_inputs(model, length, seed, cell, syntax, prompt)
+
+        seen += seen_in_check(model, weights_on(values, n_memory, seed), cell, syntax, with_prompt, tokens)
     assert seen["outside"] > 0
     if length == 12:
         assert seen["within"] > 5, seen
         assert seen["many"] > 3, seen
-        if with_prompt and shape in ("one cell", "two cells, all syntax states"):
+        if with_prompt and (n_cells, n_recoverable) in ((1, 2), (2, 2)):
             assert seen["excluded"] > 0, seen
 
 
+def each_state_shows_a_token(transition, initial, memory):
+    n = len(initial)
+    n_memory = len(memory)
+    return MemoryHMM(transition, np.eye(n)[:, None].repeat(n_memory, 1), initial, memory)
+
+
+ONE_STATE_ONE_VALUE = MemoryHMM([[1.0]], [[[0.25]], [[0.75]]], [1.0], [1.0])
+ONE_STATE = MemoryHMM([[1.0]], [[[0.75], [0.25]], [[0.25], [0.75]]], [1.0], [0.5, 0.5])
+ONE_VALUE = each_state_shows_a_token([[0.0, 0.5], [1.0, 0.5]], [1 / 3, 2 / 3], [1.0])
+TWO_CELLS_OF_ONE_VALUE = MemoryHMM(ONE_VALUE.transition, ONE_VALUE.emission, ONE_VALUE.initial, [[1.0]])
+
+
 @BOTH
-def test_the_smallest_models(with_prompt):
-    """|M| = 1, |H| = 1, |M*| = 1 and T = 1, alone and together."""
-    one = MemoryHMM([[1.0]], [[[0.25]], [[0.75]]], [1.0], [1.0])  # |M| = |H| = 1
-    told = MemoryHMM([[1.0]], [[[0.75], [0.25]], [[0.25], [0.75]]], [1.0], [0.5, 0.5])  # |H| = 1, |M| = 2
-    parts = [[0.0, 0.5], [1.0, 0.5]], np.eye(2)[:, None], [1 / 3, 2 / 3]  # state 1 follows surely after state 0
-    free, twice = MemoryHMM(*parts, [1.0]), MemoryHMM(*parts, [[1.0]])  # |M| = 1, |H| = 2; two cells of one value
-    tasks = (one, [-2.0], 0, [0]), (told, [0, -1.0], 0, [0]), (free, [-1.0], 0, [1]), (twice, [3.0], 1, [0])
-    for model, *task in tasks:
-        for length in (1, 2, 7):
-            seen = checked(model, *task, with_prompt, mixed_inputs(model, length, length))
-            assert seen["within"] > 0 or (length, model.n_states) == (1, 2)
+@pytest.mark.parametrize(
+    ("model", "mu", "cell"),
+    [
+        (ONE_STATE_ONE_VALUE, [-2.0], 0),
+        (ONE_STATE, [0, -1.0], 0),
+        (ONE_VALUE, [-1.0], 0),
+        (TWO_CELLS_OF_ONE_VALUE, [3.0], 1),
+    ],
+)
+def test_the_smallest_models(model, mu, cell, with_prompt):
+    syntax = [model.n_syntax - 1]
+    for length in (1, 2, 7):
+        texts = mixed_inputs(model, length, length)
+        seen = seen_in_check(model, mu, cell, syntax, with_prompt, lambda prompt, texts=texts: texts)
+        assert seen["within"] > 0 or (length, model.n_states) == (1, 2)
 
 
 def test_weights_follow_the_precision_of_the_model():
     for seed in range(4):
-        model, cell, syntax, kept = hmmlib.recoverable_memory_hmm(1 + seed % 2, 2, 2, 1, 1 + seed % 2, seed, 0.7, True)
-        mu, tokens, scores = weights_on(kept, 2, 0), model.sample(8, 5, seed).tokens, []
-        for part in (model, model.to(dtype=torch.float32)):
-            prompt, head = hmmlib.theorem_4_6(part, mu, cell, syntax)
-            scores.append(head(masked_token_probs(part, tokens, prompt), prompted(part, prompt, tokens)))
-            made = prompt, head.query, head.positions, scores[-1], hmmlib.prompt_for_any_start(part, mu, cell)
-            assert {each.dtype for each in (*made, ground_truth(part, mu, tokens, cell))} == {part.dtype}
+        model, cell, syntax, values = hmmlib.recoverable_memory_hmm(
+            1 + seed % 2, 2, 2, 1, 1 + seed % 2, seed, 0.7, True
+        )
+        mu, tokens, scores = weights_on(values, 2, 0), model.sample(8, 5, seed).tokens, []
+        for precise in (model, model.to(dtype=torch.float32)):
+            prompt, head = hmmlib.theorem_4_6(precise, mu, cell, syntax)
+            scores.append(head(masked_token_probs(precise, tokens, prompt), prompted(precise, prompt, tokens)))
+            truth = ground_truth(precise, mu, tokens, cell)
+            other_prompt = hmmlib.prompt_for_any_start(precise, mu, cell)
+            for tensor in (prompt, head.query, head.positions, scores[-1], truth, other_prompt):
+                assert tensor.dtype == precise.dtype
         inside = hmmlib.concentrated(model, tokens, cell, syntax).any(1)
         np.testing.assert_allclose(scores[0][inside], scores[1][inside], atol=2e-5 * head.condition)
-    chain, mu = hmmlib.random_hmm(3, 4, 1).to(dtype=torch.float32), [1.0, 0.0, -1.0]
-    made = hmmlib.theorem_3_3(chain, mu).weights, hmmlib.theorem_3_6(chain, mu, [0, 1, 2])[0]
-    assert {each.dtype for each in made} == {torch.float32}
     with pytest.raises(ValueError, match=r"^mu must .* so small that .* zero as torch\.float32"):
-        assumptions.weighted_values(part, [1e-60, 1.0])
+        assumptions.weighted_values(precise, [1e-60, 1.0])
+    chain = hmmlib.random_hmm(3, 4, 1).to(dtype=torch.float32)
+    assert hmmlib.theorem_3_3(chain, [1.0, 0.0, -1.0]).weights.dtype == torch.float32
+    assert hmmlib.theorem_3_6(chain, [1.0, 0.0, -1.0], [0, 1, 2])[0].dtype == torch.float32
 
 
 def recovered(n_cells, seed):
@@ -160,110 +199,145 @@ def test_queries_keys_and_value_parameters_by_their_entries(n_cells):
         for h in range(3 * n_cells):
             row = 3 * n_cells * m + h
             assert output[row] == (weight if h // 3 == cell else 0)
-            want = recovery.theta_2[states.index(h), m] if h in states else torch.zeros(model.n_tokens)
-            assert value[row].tolist() == want.tolist()
-    # What is not recoverable is counted in one state: like probabilities, the rows of Θ^(1) sum to 1.
-    outside, columns = [h for h in range(3 * n_cells) if h not in states], model.emission.flatten(1)
-    found, of_rest = recovery.theta_1 @ columns, model.emission[:, :, outside].flatten(1)
-    assert (found[outside[1:]] == 0).all()
-    np.testing.assert_allclose(found.sum(0), 1, atol=1e-9 * recovery.condition)
-    np.testing.assert_allclose((recovery.theta_1 @ of_rest)[outside[0]], 1, atol=1e-9 * recovery.condition)
+            expected = recovery.theta_2[states.index(h), m] if h in states else torch.zeros(model.n_tokens)
+            assert value[row].tolist() == expected.tolist()
 
 
-def one_cell(transition, initial):
-    """Tokens show the state, whatever the memory's two values."""
-    n = len(initial)
-    return MemoryHMM(transition, np.eye(n)[:, None].repeat(2, 1), initial, [0.5, 0.5])
+@pytest.mark.parametrize("n_cells", [1, 2, 3])
+def test_what_is_recovered_and_its_error(n_cells):
+    """Columns at H* are read exactly. All other states are counted in one, so the rows of Θ^(1) sum to 1."""
+    model, _, _, recovery = recovered(n_cells, n_cells)
+    outside = [h for h in range(3 * n_cells) if h not in recovery.states]
+    columns = model.emission.flatten(1)
+    tolerance = 1e-9 * recovery.condition
+    assert (recovery.theta_1[outside[1:]] == 0).all()
+    np.testing.assert_allclose((recovery.theta_1 @ columns).sum(0), 1, atol=tolerance)
+    np.testing.assert_allclose(
+        recovery.theta_1[outside[0]] @ model.emission[:, :, outside].flatten(1), 1, atol=tolerance
+    )
+
+    readings = recovery.theta_2.flatten(0, 1)
+    ideal = torch.zeros(len(recovery.states), 2, 2, 3 * n_cells).double()
+    for s, h in enumerate(recovery.states):
+        for m in range(2):
+            ideal[s, m, m, h] = 1
+    missing = (readings @ columns - ideal.reshape(-1, columns.shape[1])).abs()
+    key = recovery.theta_1[recovery.states]
+    missing_in_key = (readings.sum(0) @ columns - ideal.sum((0, 1)).flatten()).abs()
+    error_of_values = (missing.amax(1) / readings.abs().amax(1)).max()
+    error_of_key = missing_in_key.max() / key.abs().sum(0).max()
+    assert recovery.error == pytest.approx(max(error_of_values, error_of_key).item(), rel=0.5)
+    assert 0 < recovery.error < 1e-12
 
 
 def test_the_position_of_the_prompt_scores_below_all_that_a_key_can_reach():
-    """-2 as printed where no key exceeds 1, else lower by as much."""
-    apart = one_cell([[0.5, 0.5], [0.5, 0.5]], [0.5, 0.5])
-    recovery = hmmlib.claim_d_10(apart, [1, 0], 0, [0])
-    np.testing.assert_allclose(hmmlib.lemma_d_9(apart, recovery)[2], [[0, 0, -2]], rtol=1e-12)
+    """It scores -2 as printed where no key exceeds 1, and lower by as much where one does."""
+    model = each_state_shows_a_token([[0.5, 0.5], [0.5, 0.5]], [0.5, 0.5], [0.5, 0.5])
+    recovery = hmmlib.claim_d_10(model, [1, 0], 0, [0])
+    np.testing.assert_allclose(hmmlib.lemma_d_9(model, recovery)[2], [[0, 0, -2]], rtol=1e-12)
     for seed in range(4):
         model, _, _, recovery = recovered(1 + seed % 2, seed)
         query, key, positions = hmmlib.lemma_d_9(model, recovery)
-        plain, same = hmmlib.lemma_d_2(model, recovery)
-        assert torch.equal(key, same)
-        assert query.tolist() == [*plain[:-1].tolist(), 1.0]
-        largest = (plain @ same).max().item()
+        plain_query, plain_key = hmmlib.lemma_d_2(model, recovery)
+        assert torch.equal(key, plain_key)
+        assert query.tolist() == [*plain_query[:-1].tolist(), 1.0]
+        largest = (plain_query @ plain_key).max().item()
+        assert largest > 1 + 1e-9
         assert positions.shape == (1, model.n_states + 1)
         assert positions[0, :-1].tolist() == [0.0] * model.n_states
-        assert positions[0, -1].item() == pytest.approx(-1 - max(largest, 1.0), rel=1e-12)
-        assert largest > 1 + 1e-9
+        assert positions[0, -1].item() == pytest.approx(-1 - largest, rel=1e-12)
         assert (query @ (key + positions.T) < 0).all(), "the scores of a position that shows one token for sure"
 
 
 @pytest.mark.parametrize("n_cells", [1, 2])
-def test_attention_heads_carry_condition_cells_and_errors(n_cells):
+def test_attention_heads_carry_condition_cells_and_error(n_cells):
     model, cell, syntax, recovery = recovered(n_cells, 3)
     mu = [1.0, -1.0]
-    head, (_, behind) = hmmlib.theorem_4_3(model, mu, cell, syntax), hmmlib.theorem_4_6(model, mu, cell, syntax)
-    reports = assumptions.assumption_4_2(model, cell, syntax), assumptions.assumption_d_5(model, mu, cell, syntax)
-    assert recovery.condition == reports[0].condition
-    for one, report in zip((head, behind), reports, strict=True):
-        assert (one.condition, one.n_cells) == (report.condition, n_cells)
-        assert one.key_error == recovery.key_error > 0
-        errors = one.value_error.reshape(model.n_memory, model.n_states)
-        assert torch.equal(errors[:, recovery.states], recovery.value_error.T)
-        assert errors.count_nonzero() == recovery.value_error.count_nonzero() > 0
-    whole = set(syntax), torch.tensor(syntax), [np.int64(s) for s in syntax[::-1]]  # integers of any kind
-    assert all(torch.equal(hmmlib.theorem_4_3(model, [1, -1], np.int64(cell), s).value, head.value) for s in whole)
+    head = hmmlib.theorem_4_3(model, mu, cell, syntax)
+    _, head_with_prompt = hmmlib.theorem_4_6(model, mu, cell, syntax)
+    report = assumptions.assumption_4_2(model, cell, syntax)
+    assert (head.condition, head.n_cells, head.error) == (report.condition, n_cells, recovery.error)
+    report = assumptions.assumption_d_5(model, mu, cell, syntax)
+    drift = assumptions.assumption_4_4(model).drift
+    error = recovery.error + 2 * drift
+    assert (head_with_prompt.condition, head_with_prompt.n_cells) == (report.condition, n_cells)
+    assert head_with_prompt.error == error
+    assert hmmlib.prompted_head(model, mu, recovery).error == recovery.error
+    for same_syntax in (set(syntax), torch.tensor(syntax), [np.int64(s) for s in syntax[::-1]]):
+        assert torch.equal(hmmlib.theorem_4_3(model, [1, -1], np.int64(cell), same_syntax).value, head.value)
 
 
 def test_prompts_by_their_entries():
-    """(D.6); for any start times P[H_0] / P[H_1] over its largest: 0 where P[H_0] is, in a state never entered too."""
     model, *_ = hmmlib.recoverable_memory_hmm(2, 3, 2, 1, 1, 0)
     for cell in (0, 1):
         prompt = hmmlib.prompt_d_6(model, [0.0, -1.0, 2.0], cell).reshape(3, 3, 4)
         for values in np.ndindex(3, 3):
             assert prompt[values].tolist() == [float(values[cell] != 0)] * 4
-    model = one_cell([[0.5, 0.5, 0], [0.5, 0.25, 1], [0, 0.25, 0]], [0.5, 0.5, 0.0])  # P[H_1] = (1/2, 3/8, 1/8)
+
+
+def test_the_prompt_for_any_start_is_p_h_0_over_p_h_1():
+    chain = [[0.5, 0.5, 0], [0.5, 0.25, 1], [0, 0.25, 0]]
+    model = each_state_shows_a_token(chain, [0.5, 0.5, 0.0], [0.5, 0.5])  # P[H_1] is (1/2, 3/8, 1/8).
     assert hmmlib.prompt_for_any_start(model, [1.0, 0.0], 0).tolist() == pytest.approx([0.75, 1, 0, 0, 0, 0])
-    absent = one_cell([[0, 0], [1.0, 1.0]], [0.0, 1.0])
+    absent = each_state_shows_a_token([[0, 0], [1.0, 1.0]], [0.0, 1.0], [0.5, 0.5])
     assert hmmlib.prompt_for_any_start(absent, [1.0, 1.0], 0).tolist() == [0, 1, 0, 1]
-    never = one_cell([[0, 0, 0], [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]], [0.5, 0.5, 0.0])
+    never_entered = each_state_shows_a_token([[0, 0, 0], [0.5] * 3, [0.5] * 3], [0.5, 0.5, 0.0], [0.5, 0.5])
     message = "^no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered$"
     with pytest.raises(ValueError, match=message):
-        hmmlib.prompt_for_any_start(never, [1.0, 0.0], 0)
+        hmmlib.prompt_for_any_start(never_entered, [1.0, 0.0], 0)
 
 
-def test_broken_assumptions_are_named():
-    mu, (model, cell, syntax, _) = [1.0, -1.0], hmmlib.recoverable_memory_hmm(1, 2, 2, 1, 2, 0)
-    still = MemoryHMM(np.eye(2), model.emission, [0.5, 0.5], model.memory)
-    for theorem, given, number, words in [
+# What is refused
+
+CHAIN, START = [[0.5, 0.2, 0.3], [0.5, 0.3, 0.3], [0.0, 0.5, 0.4]], [0.2, 0.3, 0.5]  # 0 leads to 0 and 1 only
+ALIKE = HMM(CHAIN, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], START)
+TURN = HMM([[0, 0, 1], [1, 0, 0], [0, 1, 0]], np.eye(3), START, columns=True)
+TWO_CELLS, *_ = hmmlib.recoverable_memory_hmm(2, 2, 2, 1, 2, 0, stationary=True)
+ONE_CELL, CELL, SYNTAX, _ = hmmlib.recoverable_memory_hmm(1, 2, 2, 1, 2, 0)
+STILL = MemoryHMM(np.eye(2), ONE_CELL.emission, [0.5, 0.5], ONE_CELL.memory)
+MU = [1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("theorem", "arguments", "assumption", "words"),
+    [
         (hmmlib.theorem_3_3, (ALIKE, [1.0, -1, 0]), "3.1", "3 columns of rank 2"),
         (hmmlib.theorem_3_3, (TURN, [1.0, -1, 0]), "3.2", "irreducible of period 3"),
         (hmmlib.theorem_3_6, (TURN, [1.0, 0, 0], [0]), "3.2", "irreducible of period 3"),
         (hmmlib.theorem_3_6, (ALIKE, [1.0, -1, 0], [0, 1]), "3.5", "2 columns of rank 1"),
-        (hmmlib.theorem_4_3, (hmmlib.recoverable_twins(), mu, 0, [0, 2, 3]), "4.2", "smallest angle"),
-        (hmmlib.theorem_4_3, (still, mu, cell, syntax), "3.2", "reducible"),
-        (hmmlib.theorem_4_6, (hmmlib.parity_memory_hmm(2, 0.1), mu, 0, [0, 1, 2, 3]), "4.5", "8 columns"),
-        (hmmlib.theorem_4_6, (TWO, mu, 0, [0, 1]), "D.5", "4 columns"),
-        (hmmlib.theorem_4_6, (model, mu, cell, syntax), "4.4", "differs from P"),
-    ]:
-        message = rf"^Assumption {number} \(.*\) does not hold: .*{words}"
-        with pytest.raises(assumptions.AssumptionError, match=message) as caught:
-            theorem(*given)
-        assert not caught.value.report
-        assert isinstance(caught.value, ValueError)
+        (hmmlib.theorem_4_3, (hmmlib.recoverable_twins(), MU, 0, [0, 2, 3]), "4.2", "smallest angle"),
+        (hmmlib.theorem_4_3, (STILL, MU, CELL, SYNTAX), "3.2", "reducible"),
+        (hmmlib.theorem_4_6, (hmmlib.parity_memory_hmm(2, 0.1), MU, 0, [0, 1, 2, 3]), "4.5", "8 columns"),
+        (hmmlib.theorem_4_6, (TWO_CELLS, MU, 0, [0, 1]), "D.5", "4 columns"),
+        (hmmlib.theorem_4_6, (ONE_CELL, MU, CELL, SYNTAX), "4.4", "differs from P"),
+    ],
+)
+def test_broken_assumptions_are_named(theorem, arguments, assumption, words):
+    message = rf"^Assumption {assumption} \(.*\) does not hold: .*{words}"
+    with pytest.raises(assumptions.AssumptionError, match=message) as caught:
+        theorem(*arguments)
+    assert not caught.value.report
+    assert isinstance(caught.value, ValueError)
 
 
-def test_the_cell_is_the_first_unless_another_is_named_and_what_does_not_fit_is_refused():
-    mu, text = [1.0, -1.0], [[0, 1]]
-    unnamed, first, second = (ground_truth(TWO, mu, text, *cell).item() for cell in ((), (0,), (1,)))
-    assert unnamed == first != second
-    absent = HMM(CHAIN, np.eye(3), [0.5, 0.5, 0.0])
-    for call, message in [
-        (lambda: claim_b_1(absent, 1), r"Claim B\.1 divides by P\[H_0\], which is zero in some state$"),
-        (lambda: hmmlib.prompt_d_6(TWO, mu, 2), "cell must be an integer from 0 to 1, not 2$"),
-        (lambda: ground_truth(TWO, mu, text, 2), "cell must be an integer from 0 to 1, not 2$"),
-        (lambda: ground_truth(TURN, [1.0, 0, 0], text, 1), "cell must be an integer from 0 to 0, not 1$"),
-        (lambda: hmmlib.concentrated(TWO, text, 0, [2]), "each of syntax must be an integer from 0 to 1, not 2$"),
-        (lambda: hmmlib.theorem_3_6(TURN, [1.0, 0, 0], [3]), "each of essential must be an integer from 0 to 2"),
-        (lambda: hmmlib.theorem_3_6(TWO, [1.0] * 4, [0]), "model must be of type HMM, not MemoryHMM"),
-        (lambda: hmmlib.theorem_4_3(TURN, [1.0] * 3, 0, [0]), "model must be of type MemoryHMM, not HMM"),
-    ]:
-        with pytest.raises((ValueError, TypeError), match=f"^{message}"):
-            call()
+def test_the_cell_is_the_first_unless_another_is_named():
+    unnamed = ground_truth(TWO_CELLS, MU, [[0, 1]]).item()
+    assert unnamed == ground_truth(TWO_CELLS, MU, [[0, 1]], 0).item() != ground_truth(TWO_CELLS, MU, [[0, 1]], 1).item()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (claim_b_1, (HMM(CHAIN, np.eye(3), [0.5, 0.5, 0.0]), 1), r"Claim B\.1 divides by P\[H_0\], which is zero in"),
+        (hmmlib.prompt_d_6, (TWO_CELLS, MU, 2), "cell must be an integer from 0 to 1, not 2$"),
+        (ground_truth, (TWO_CELLS, MU, [[0, 1]], 2), "cell must be an integer from 0 to 1, not 2$"),
+        (ground_truth, (TURN, [1.0, 0, 0], [[0, 1]], 1), "cell must be an integer from 0 to 0, not 1$"),
+        (hmmlib.concentrated, (TWO_CELLS, [[0, 1]], 0, [2]), "each of syntax must be an integer from 0 to 1, not 2$"),
+        (hmmlib.theorem_3_6, (TURN, [1.0, 0, 0], [3]), "each of essential must be an integer from 0 to 2"),
+        (hmmlib.theorem_3_6, (TWO_CELLS, [1.0] * 4, [0]), "model must be of type HMM, not MemoryHMM"),
+        (hmmlib.theorem_4_3, (TURN, [1.0] * 3, 0, [0]), "model must be of type MemoryHMM, not HMM"),
+    ],
+)
+def test_what_does_not_fit_is_refused(function, arguments, message):
+    with pytest.raises((ValueError, TypeError), match=f"^{message}"):
+        function(*arguments)

@@ -1,150 +1,261 @@
-"""A pretraining that was broken off goes on from its checkpoint to the same weights, bit by bit, whatever befell it:
-an error, a broken checkpoint, Ctrl-C, or a kill."""
+"""A pretraining that was broken off goes on from its checkpoint and ends with the same weights, bit by bit."""
 
+import math
+import os
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
+from faults import no_longer_than
 from runs import CHANGES, TINY, command_at_step, numbers
-from short_pretraining import NAMES, STEPS, Stopped, leave_two, stop_after, train, undisturbed
 
-from hmmlib import backend
-from hmmlib.experiments.specs import TrialSpec
-from hmmlib.experiments.store import checkpoint_path, load_result, result_path
-from hmmlib.experiments.trials import run_trial
-from hmmlib.training import checkpoints, pretraining
-from hmmlib.training.tuning import Tuning, tune_head
+from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.store import checkpoint_path, load_result, result_path
+from hmmbook.experiments.trials import run_trial
+from hmmlib import Tuning, device, random_hmm, tune_head
+from hmmlib.training import checkpoints
+from hmmlib.training.bert import Shape, build, fingerprint
+from hmmlib.training.gradients import Gradients
+from hmmlib.training.pretraining import Pretraining, pretrain
 
 pytestmark = pytest.mark.outside
-SPEC = TrialSpec("smoke", **TINY)
+
+STEPS = 9
+PLAN = Pretraining(STEPS, batch=4, length=8, masked=0.25, learning_rate=1e-2, muon_rate=0.04, warmup=3)
+DOCUMENTS = replace(PLAN, documents=5, document_length=20)
+ADAMW = replace(PLAN, muon_rate=0.0, clip=0.1)
+PLANS_AND_DROPOUT = [
+    (PLAN, 0.0),
+    (ADAMW, 0.0),
+    (PLAN, 0.2),
+    (replace(DOCUMENTS, muon_rate=0.0), 0.2),
+    (replace(DOCUMENTS, masking="bert"), 0.2),
+]
+
+
+class Stopped(Exception):
+    """What a report raises to end the training."""
+
+
+def stop_after(step):
+    def report(now, loss):
+        if now == step:
+            raise Stopped
+
+    return report
+
+
+def train(plan=PLAN, dropout=0.0, path=None, report=None, every=math.inf, seed=1):
+    """Pretrain a fresh network: the losses, and the fingerprint of its weights."""
+    network = build(Shape(layers=1, width=8, heads=2, max_length=8, dropout=dropout), 4, 0)
+    losses = pretrain(network, random_hmm(3, 4, 1), plan, seed, report, path, every)
+    return losses, fingerprint(network)
+
+
+undisturbed = cache(train)
+
+
+def reported_steps_of_resumed(path, plan=PLAN, dropout=0.0):
+    """Go on from a checkpoint. The end must be that of an undisturbed run."""
+    steps = []
+    assert train(plan, dropout, path, lambda step, loss: steps.append(step)) == undisturbed(plan, dropout)
+    return steps
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "runs" / "one.safetensors"
+    return tmp_path / "runs" / "one.pt"
 
 
-def resumed(name, path):
-    """A run goes on from its checkpoint and ends as an undisturbed one: the steps that are reported."""
-    reports = []
-    assert train(name, path, lambda now, loss: reports.append(now)) == undisturbed(name)
-    return reports
+@pytest.fixture
+def after_six_steps(path):
+    """The path of a checkpoint of PLAN."""
+    with pytest.raises(Stopped):
+        train(path=path, report=stop_after(5))
+    return path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_run_that_was_broken_off_ends_with_the_same_weights(name, path):
-    for step in range(STEPS):  # after every step, one time after the other
-        torch.manual_seed(step)  # the global generator does not matter
+@pytest.mark.parametrize(("plan", "dropout"), PLANS_AND_DROPOUT)
+def test_a_run_broken_off_after_every_step_ends_with_the_same_weights(plan, dropout, path):
+    for step in range(STEPS):
+        torch.manual_seed(step)  # The global generator does not matter.
         with pytest.raises(Stopped):
-            train(name, path, stop_after(step))
-    assert resumed(name, path) == []
-    assert undisturbed(name) != train(name, seed=2)
+            train(plan, dropout, path, stop_after(step))
+    assert reported_steps_of_resumed(path, plan, dropout) == []
+    assert undisturbed(plan, dropout) != train(plan, dropout, seed=2)
 
 
-def test_a_checkpoint_with_another_fact_type_or_shape_is_not_believed(path):
-    """One that was cut short is met in tests/faults, at every byte."""
-    leave_two(path)
-    text = path.read_bytes()
-    end = 8 + int.from_bytes(text[:8], "little")  # of the header of a safetensors file
-    for old, new in ((b'"done":"6"', b'"done":"4"'), (b'"F32"', b'"I32"'), (b'"shape":[8,8]', b'"shape":[4,16]')):
-        header = text[8:end].replace(old, new, 1)
-        assert header != text[8:end]
-        path.write_bytes(len(header).to_bytes(8, "little") + header + text[end:])
-        with pytest.warns(UserWarning, match=r"one\.safetensors is no whole checkpoint and is passed over"):
-            assert int(checkpoints.load(path, {})[1]["done"]) == 3
+def test_a_kill_before_or_after_a_rename_costs_only_the_steps_since_the_last_checkpoint(path, tmp_path, monkeypatch):
+    rename = os.replace
+    left_behind = []
+
+    def leave_a_copy():
+        copy = shutil.copytree(path.parent, tmp_path / f"copy {len(left_behind)}")
+        for temporary in copy.glob("*.tmp"):
+            os.truncate(temporary, temporary.stat().st_size // 3)  # Killed while it was written.
+        left_behind.append(copy / path.name)
+
+    def watched_rename(*names):
+        leave_a_copy()
+        rename(*names)
+        leave_a_copy()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", watched_rename)
+        with pytest.raises(Stopped):
+            train(path=path, report=stop_after(2), every=0.0)
+
+    first_steps = [reported_steps_of_resumed(copy)[0] for copy in left_behind[:6]]
+    assert first_steps == [0, 1, 1, 2, 2, 3]
 
 
-def test_the_checkpoint_of_another_run_is_refused_and_one_of_another_machine_begun_anew(path):
-    leave_two(path)
-    before, another = path.read_bytes(), r"\.safetensors is the checkpoint of another run: its "
-    with pytest.raises(ValueError, match=rf"one{another}plan is .*'muon_rate': 0.04.*not .*0\.0"):
-        train("AdamW", path)
+def test_a_checkpoint_gives_back_what_was_saved(path):
+    content = {"tensor": torch.arange(3.0), "numbers": [1, 2.5, None], "texts": {"a": "b"}}
+    checkpoints.save(path, content)
+    loaded = checkpoints.load(path)
+    assert torch.equal(loaded.pop("tensor"), content.pop("tensor"))
+    assert loaded == content
+    checkpoints.remove(path)
+    checkpoints.remove(path)
+    assert checkpoints.load(path) is None
+
+
+def test_a_file_cut_short_at_any_length_is_refused_by_name_and_stays(path, survived):
+    checkpoints.save(path, {"a": torch.arange(5.0), "done": 1})
+    content = path.read_bytes()
+    for length in range(0, len(content), 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=r"one\.pt is no checkpoint that can be read"):
+            checkpoints.load(path)
+        assert path.read_bytes() == content[:length]
+        survived("checkpoint cut short")
+
+
+def test_a_disk_that_fills_up_keeps_the_old_checkpoint(after_six_steps, survived):
+    path = after_six_steps
+    before = path.read_bytes()
+    for share in (0.0, 0.3, 0.99):
+        size = int(share * len(before))
+        with no_longer_than(size), pytest.raises(checkpoints.CheckpointError, match=f"could be written to {path}: "):
+            train(path=path, every=0.0)
+        assert path.read_bytes() == before
+        assert os.listdir(path.parent) == [path.name]
+        survived("write broken off")
+    assert reported_steps_of_resumed(path) == list(range(6, STEPS))
+
+
+def test_the_checkpoint_of_another_run_is_refused_and_stays(after_six_steps):
+    path = after_six_steps
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"one\.pt is the checkpoint of another run: its plan is .*not .*"):
+        train(ADAMW, path=path)
+    with pytest.raises(ValueError, match=r"one\.pt is the checkpoint of another run: its seed is 1, not 2"):
+        train(path=path, seed=2)
     assert path.read_bytes() == before
-    tensors, facts = checkpoints.load(path, {})
-    path.unlink()
-    with pytest.raises(ValueError, match=rf"one\.previous{another}seed is 1, not 2"):
-        train("Muon", path, seed=2)
-    assert facts["place"] == "cpu in torch.float32"
-    checkpoints.save(path, tensors, {**facts, "place": "cuda in torch.float32"})
+    checkpoints.save(path, {"weights": torch.zeros(2)})
+    with pytest.raises(ValueError, match=r"one\.pt is no checkpoint of a pretraining"):
+        train(path=path)
+    torch.save(torch.zeros(2), path)
+    with pytest.raises(ValueError, match=r"one\.pt is no checkpoint, but holds a Tensor"):
+        train(path=path)
+
+
+def test_a_checkpoint_of_another_kind_of_hardware_is_begun_anew(after_six_steps):
+    path = after_six_steps
+    content = checkpoints.load(path)
+    assert content["hardware"] == "cpu in torch.float32"
+    checkpoints.save(path, content | {"hardware": "cuda in torch.float32"})
     with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, this is cpu in torch\.float32: begun anew"):
-        assert resumed("Muon", path) == list(range(STEPS))
+        assert reported_steps_of_resumed(path) == list(range(STEPS))
 
 
 @pytest.fixture(autouse=True)
 def ctrl_c_counts():
-    """Whatever started the tests; and each test leaves it as it was."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Ctrl-C raises KeyboardInterrupt, whatever started the tests. Each test leaves it so."""
+    handler_before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
-    assert not backend.Interrupts.asked
+    assert signal.signal(signal.SIGINT, handler_before) is signal.default_int_handler
+    assert not device.Interrupts.asked
 
 
-@pytest.mark.parametrize(
-    ("name", "step", "times"), [("AdamW, dropout, documents", 3, 1), ("Muon", STEPS - 1, 1), ("Muon", 3, 2)]
-)
-def test_an_interrupt_keeps_the_step_it_comes_in_and_a_second_ends_at_once(name, step, times, path, monkeypatch, capfd):
-    """Ctrl-C comes while the gradients of that step are computed, so many times."""
-    compute, calls = pretraining.Gradients.compute, []
+def interrupt_at(step, times, monkeypatch):
+    """Press Ctrl-C so many times while the gradients of a step are computed."""
+    compute = Gradients.compute
+    calls = []
 
     def interrupted(self, *inputs):
-        calls.append(True)
-        for _ in range(times if len(calls) == step + 1 else 0):
-            signal.raise_signal(signal.SIGINT)
+        calls.append(self)
+        if len(calls) == step + 1:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
         return compute(self, *inputs)
 
-    monkeypatch.setattr(pretraining.Gradients, "compute", interrupted)
+    monkeypatch.setattr(Gradients, "compute", interrupted)
+
+
+@pytest.mark.parametrize("step", [3, STEPS - 1])
+def test_an_interrupt_keeps_the_step_it_comes_in(step, path, monkeypatch, capfd):
+    interrupt_at(step, 1, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        train(name, path)
+        train(path=path)
     assert capfd.readouterr().err == "stopping after this step\n"
-    done = step + 1 if times == 1 else 0  # a step that was cut short is none to go on from
-    assert checkpoints.facts_at(path) == {} if times == 2 else checkpoints.facts_at(path)["done"] == str(done)
-    assert resumed(name, path) == list(range(done, STEPS))
+    assert checkpoints.load(path)["done"] == step + 1
+    assert reported_steps_of_resumed(path) == list(range(step + 1, STEPS))
+
+
+def test_a_second_interrupt_ends_at_once_and_keeps_no_half_step(path, monkeypatch):
+    interrupt_at(3, 2, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        train(path=path)
+    assert checkpoints.load(path) is None
 
 
 @pytest.mark.parametrize("tunes", [True, False])
 def test_an_interrupt_that_an_import_would_swallow_ends_the_next_step_of_tuning_or_comes_at_the_end(tunes):
-    @backend.interrupts_between_steps()
-    def work(steps):
+    steps = []
+
+    @device.interrupts_between_steps()
+    def work():
         with suppress(BaseException):
             signal.raise_signal(signal.SIGINT)
         steps.append("after the import")
         if tunes:
-            tune_head(torch.rand(8, 3), torch.arange(8) > 3, Tuning(1, 4, 0.1, 0.1), 0)
+            tune_head(torch.rand(8, 3), torch.arange(8) > 3, Tuning(epochs=1, batch=4), 0)
             steps.append("tuned")
 
     with pytest.raises(KeyboardInterrupt):
-        work(steps := [])
+        work()
     assert steps == ["after the import"]
 
 
 def test_in_other_threads_and_where_signals_are_ignored_nothing_is_changed():
-    look = backend.interrupts_between_steps()(partial(signal.getsignal, signal.SIGINT))
+    @device.interrupts_between_steps()
+    def handler():
+        return signal.getsignal(signal.SIGINT)
+
     with ThreadPoolExecutor() as pool:
-        assert pool.submit(look).result() is signal.default_int_handler
+        assert pool.submit(handler).result() is signal.default_int_handler
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    assert look() is signal.SIG_IGN
+    assert handler() is signal.SIG_IGN
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL], ids=lambda sent: sent.name)
 def test_a_command_that_is_broken_off_goes_on_to_the_same_result(sent, tmp_path, call):
-    words = ["trial", "--preset", "smoke", "--n-states", "3", "--store", tmp_path, *CHANGES]
-    undisturbed_trial = numbers(run_trial(SPEC))
-    done = command_at_step(3, sent, *words)
-    facts = checkpoints.facts_at(checkpoint_path(SPEC, tmp_path))
+    spec = TrialSpec("smoke", **TINY)
+    command = ["trial", "--preset", "smoke", "--n-states", "3", "--store", tmp_path, *CHANGES]
+    process = command_at_step(3, sent, *command)
+    assert checkpoints.load(checkpoint_path(spec, tmp_path))["done"] == 3
     if sent == signal.SIGINT:
-        assert (done.returncode, facts["done"]) == (130, "3"), done.stderr
-        assert done.stderr.splitlines() == [
-            "stopping after this step",
-            "hmmlib: smoke |H| = 3, seed 0 was broken off, and its network after 3 of 4 steps is kept: "
-            "run it again to go on",
-            "hmmlib: interrupted; what is finished is kept: run it again to go on",
-        ]
+        assert process.returncode == 130
+        assert "its network after 3 of 4 steps is kept: run it again to go on\n" in process.stderr
     else:
-        assert (done.returncode, done.stderr, facts["done"]) == (-9, "", "2")
-    assert call(*words)[0] == 0
-    assert numbers(load_result(result_path(SPEC, tmp_path))) == undisturbed_trial
-    assert not any(checkpoint_path(SPEC, tmp_path).parent.iterdir())
+        assert process.returncode == -signal.SIGKILL
+    assert call(*command)[0] == 0
+    assert numbers(load_result(result_path(spec, tmp_path))) == numbers(run_trial(spec))
+    assert not any(checkpoint_path(spec, tmp_path).parent.iterdir())

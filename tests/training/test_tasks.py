@@ -1,12 +1,12 @@
-"""Downstream tasks: the weights μ, texts and labels of every law, against sums over all paths."""
+"""Downstream tasks: the weights μ, texts and labels of every rule, against sums over all paths."""
 
 import numpy as np
 import pytest
 import torch
-from companion.evidence.enumeration import Enumeration, normalised
 
-from hmmlib.experiments import labels
-from hmmlib.experiments.labels import REDRAWS, draw_mu, draw_task
+from hmmbook.evidence.enumeration import Enumeration, normalised
+from hmmbook.experiments import labels
+from hmmbook.experiments.labels import REDRAWS, draw_mu, draw_task
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM
@@ -14,97 +14,138 @@ from hmmlib.validation import MASK
 
 
 @pytest.fixture
-def drawn(monkeypatch):
-    """The normal numbers of each draw."""
-    values, randn = [], torch.randn
-    monkeypatch.setattr(torch, "randn", lambda *a, **k: values.append(randn(*a, **k)) or values[-1])
-    return values
+def normal_draws(monkeypatch):
+    """The normal numbers of each draw of μ."""
+    draws = []
+    randn = torch.randn
+
+    def remember(*arguments, **options):
+        draws.append(randn(*arguments, **options))
+        return draws[-1]
+
+    monkeypatch.setattr(torch, "randn", remember)
+    return draws
 
 
 @pytest.mark.parametrize("n_states", [1, 2, 3, 4, 30])
-def test_weights_are_the_difference_of_two_rows_with_six_normal_entries_at_distinct_places(n_states, drawn):
-    used, together, entries = torch.zeros(n_states), [], 2 * n_states
-    count = min(6, entries)
+def test_weights_are_the_difference_of_two_rows_with_six_normal_entries_at_distinct_places(n_states, normal_draws):
+    places = 2 * n_states
+    count = min(6, places)
+    times_nonzero = torch.zeros(n_states)
     for seed in range(300):
         mu = draw_mu(n_states, torch.Generator().manual_seed(seed))
         assert mu.shape == (n_states,)
-        assert len(drawn[-1]) == count
-        used += mu != 0
-        if n_states == 1:
-            assert mu.abs().item() == (drawn[-1][0] - drawn[-1][1]).abs().item()
-        together.append(sorted(drawn[-1].abs().tolist()) == sorted(mu[mu != 0].abs().tolist()))
+        assert len(normal_draws[-1]) == count
+        times_nonzero += mu != 0
     # An entry of μ is zero where neither of its two entries in the 2 × S matrix was drawn.
-    absent = (entries - count) * (entries - count - 1) / (entries * (entries - 1))
-    np.testing.assert_allclose(used / 300, 1 - absent, atol=5 * np.sqrt(0.25 / 300))
-    assert n_states < 30 or np.mean(together) > 0.6  # mostly in six columns, unchanged but for the sign
-    assert abs(torch.cat(drawn).mean()) < 0.1
-    assert torch.cat(drawn).std() == pytest.approx(1, abs=0.1)
+    chance_of_zero = (places - count) * (places - count - 1) / (places * (places - 1))
+    np.testing.assert_allclose(times_nonzero / 300, 1 - chance_of_zero, atol=5 * np.sqrt(0.25 / 300))
+    assert abs(torch.cat(normal_draws).mean()) < 0.1
+    assert torch.cat(normal_draws).std() == pytest.approx(1, abs=0.1)
+
+
+def test_with_one_state_the_weight_is_the_difference_of_the_two_entries(normal_draws):
+    mu = draw_mu(1, 0)
+    first, second = normal_draws[0]
+    assert mu.abs().item() == (first - second).abs().item()
+
+
+def test_with_many_states_the_entries_mostly_stand_alone_unchanged_but_for_their_sign(normal_draws):
+    unchanged = 0
+    for seed in range(300):
+        mu = draw_mu(30, seed)
+        unchanged += sorted(mu[mu != 0].abs().tolist()) == sorted(normal_draws[-1].abs().tolist())
+    assert unchanged > 180
 
 
 @pytest.mark.parametrize("n", [1, 2, 30])
-def test_places_drawn_with_replacement_may_be_fewer(n, drawn):
+def test_places_drawn_with_replacement_may_be_fewer(n, normal_draws):
     for seed in range(600):
         mu = draw_mu(n, torch.Generator().manual_seed(seed), "repeated")
-        assert (mu != 0).sum() <= len(drawn[-1])
-    counts = [len(values) for values in drawn]
+        assert (mu != 0).sum() <= len(normal_draws[-1])
+    counts = [len(values) for values in normal_draws]
     assert set(counts) <= set(range(1, min(6, 2 * n) + 1))
-    absent = (1 - 1 / (2 * n)) ** 6  # the chance that an entry is not drawn
-    assert np.mean(counts) == pytest.approx(2 * n * (1 - absent), abs=0.2)
+    chance_of_absence = (1 - 1 / (2 * n)) ** 6
+    assert np.mean(counts) == pytest.approx(2 * n * (1 - chance_of_absence), abs=0.2)
     assert min(counts) < 6
 
 
-def by_enumeration(model, tokens, law):
-    """The posterior that a law weighs, for one row of a task, by summing over all paths."""
-    seen = tokens if law == "masked" else tokens[1:]
-    parts = model.transition, model.emission, model.initial, model.embed(seen[None])[0]
+def posterior_by_enumeration(model, tokens, rule):
+    """The posterior that a rule weighs, for one text of a task, by summing over all paths."""
+    observed = tokens if rule == "masked" else tokens[1:]
+    evidence = model.embed(observed[None])[0]
     if hasattr(model, "memory"):
-        return normalised(Enumeration(*parts, model.memory).of("m0"))
-    paths = Enumeration(*parts)
-    if law == "stepped":
-        return normalised(paths.state(1)) @ model.transition.numpy()
-    return normalised(paths.state(1 if law == "masked" else 0))
+        paths = Enumeration(model.transition, model.emission, model.initial, evidence, model.memory)
+        return normalised(paths.of("m0"))
+    paths = Enumeration(model.transition, model.emission, model.initial, evidence)
+    if rule == "masked":
+        return normalised(paths.state(1))
+    if rule == "before":
+        return normalised(paths.state(0))
+    return normalised(paths.state(1)) @ model.transition.numpy()
 
 
-@pytest.mark.parametrize("law", ["masked", "before", "stepped"])
-@pytest.mark.parametrize(
-    "make", [lambda seed: sparse_hmm(3, 4, seed, 0.3), lambda seed: sparse_memory_hmm(3, 2, 4, seed)]
-)
-def test_labels_are_those_of_the_posterior_by_enumeration(law, make):
+def vanilla(seed):
+    return sparse_hmm(3, 4, seed, 0.3)
+
+
+def with_memory(seed):
+    return sparse_memory_hmm(3, 2, 4, seed)
+
+
+@pytest.mark.parametrize("rule", ["masked", "before", "stepped"])
+@pytest.mark.parametrize("make_model", [vanilla, with_memory])
+def test_labels_are_those_of_the_posterior_by_enumeration(rule, make_model):
     for seed in range(12):
-        model = make(seed)
-        task = draw_task(model, 5, (10, 4, 6), seed, law)
+        model = make_model(seed)
+        task = draw_task(model, 5, (10, 4, 6), seed, rule)
         assert (task.tokens == MASK).sum(0).tolist() == [20, 0, 0, 0, 0]
-        expected = np.stack([by_enumeration(model, row, law) for row in task.tokens])
+        expected = np.stack([posterior_by_enumeration(model, tokens, rule) for tokens in task.tokens])
         np.testing.assert_allclose(task.posteriors, expected, atol=1e-12)
         scores = expected @ task.mu.numpy()
         clear = abs(scores) > 1e-12
         np.testing.assert_array_equal(task.labels.numpy()[clear], scores[clear] > 0)
         assert task.redraws == REDRAWS or 0 < task.labels[:10].sum() < 10
-        parts = task.train, task.validation, task.test
-        assert [part.sizes for part in parts] == [(10, 0, 0), (0, 4, 0), (0, 0, 6)]
-        for name in ("tokens", "labels", "posteriors"):
-            assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(task, name))
+
+
+def test_the_parts_of_a_task_are_its_texts_in_their_order():
+    task = draw_task(random_hmm(3, 4, 0), 5, (10, 4, 6), 0)
+    parts = [task.train, task.validation, task.test]
+    assert [part.sizes for part in parts] == [(10, 0, 0), (0, 4, 0), (0, 0, 6)]
+    for name in ("tokens", "labels", "posteriors"):
+        joined = torch.cat([getattr(part, name) for part in parts])
+        assert torch.equal(joined, getattr(task, name))
 
 
 @pytest.mark.parametrize("model", [random_hmm(4, 6, 2), random_memory_hmm(3, 4, 6, 2)])
-def test_texts_and_weights_follow_the_seed_and_the_law(model):
-    plain, full = (draw_task(model, 6, (40, 5, 5), 1, *how) for how in ((), ("masked", "distinct")))
-    assert torch.equal(plain.tokens, full.tokens)
-    assert torch.equal(plain.mu, full.mu)
-    laws = {"masked": model.sample(50, 6, 1).tokens[:, 1:]}
-    laws["before"] = laws["stepped"] = model.sample(50, 5, 1).tokens
-    for law, text in laws.items():
-        one, other = (draw_task(model, 6, (40, 5, 5), seed, law) for seed in (1, 2))
-        assert torch.equal(one.tokens[:, 1:], text)
-        assert not torch.equal(other.mu, one.mu)
+def test_texts_and_weights_follow_the_seed_and_the_rule(model):
+    sizes = (40, 5, 5)
+    expected = {
+        "masked": model.sample(50, 6, 1).tokens[:, 1:],
+        "before": model.sample(50, 5, 1).tokens,
+        "stepped": model.sample(50, 5, 1).tokens,
+    }
+    for rule, tokens in expected.items():
+        task = draw_task(model, 6, sizes, 1, rule)
+        assert torch.equal(task.tokens[:, 1:], tokens)
+        assert not torch.equal(task.mu, draw_task(model, 6, sizes, 2, rule).mu)
+    plain = draw_task(model, 6, sizes, 1)
+    in_full = draw_task(model, 6, sizes, 1, "masked", "distinct")
+    assert torch.equal(plain.tokens, in_full.tokens)
+    assert torch.equal(plain.mu, in_full.mu)
 
 
-def test_weights_are_drawn_again_while_all_labels_of_training_agree(monkeypatch):
-    task = draw_task(HMM([[1.0]], [[0.5], [0.5]], [1.0]), 2, (10, 2, 2), 0)
-    assert task.redraws == REDRAWS == 20
-    redraws = [draw_task(random_hmm(2, 4, seed), 6, (30, 2, 2), seed).redraws for seed in range(60)]
-    assert {0, 1} < set(redraws)
-    tasks = [draw_task(random_hmm(4, 5, 1), 3, (2, 0, 2), seed) for seed in range(10)]
-    assert {task.labels[:2].sum().item() for task in tasks if task.redraws < REDRAWS} == {1}
+def test_weights_are_drawn_again_while_all_labels_of_training_agree():
+    one_state = HMM([[1.0]], [[0.5], [0.5]], [1.0])
+    assert draw_task(one_state, 2, (10, 2, 2), 0).redraws == REDRAWS == 20
+    redraws = {draw_task(random_hmm(2, 4, seed), 6, (30, 2, 2), seed).redraws for seed in range(60)}
+    assert {0, 1} < redraws
+    for seed in range(10):
+        task = draw_task(random_hmm(4, 5, 1), 3, (2, 0, 2), seed)
+        assert task.redraws == REDRAWS or task.labels[:2].sum() == 1
+
+
+def test_a_score_of_zero_is_labelled_1(monkeypatch):
     monkeypatch.setattr(labels, "draw_mu", lambda n, generator, places: torch.zeros(n, dtype=torch.float64))
-    assert draw_task(random_hmm(3, 4, 1).to(dtype=torch.float32), 3, (4, 0, 2), 0).labels.all(), "0 is labelled 1"
+    model = random_hmm(3, 4, 1).to(dtype=torch.float32)
+    assert draw_task(model, 3, (4, 0, 2), 0).labels.all()

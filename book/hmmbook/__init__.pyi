@@ -1,0 +1,22 @@
+# What `import hmmbook` gives. Each name is loaded when it is first asked for, because torch takes a second to import.
+from .experiments.exact_ladder import exact_trial as exact_trial
+from .experiments.intervals import mean_ci as mean_ci
+from .experiments.labels import Task as Task
+from .experiments.labels import draw_mu as draw_mu
+from .experiments.labels import draw_task as draw_task
+from .experiments.measurements import Measurement as Measurement
+from .experiments.parts import Parts as Parts
+from .experiments.parts import draw_model as draw_model
+from .experiments.parts import draw_trial_task as draw_trial_task
+from .experiments.results import results as results
+from .experiments.specs import TrialSpec as TrialSpec
+from .experiments.specs import grid as grid
+from .experiments.specs import panel_specs as panel_specs
+from .experiments.store import is_stored as is_stored
+from .experiments.store import load_result as load_result
+from .experiments.store import load_results as load_results
+from .experiments.store import result_path as result_path
+from .experiments.store import save_result as save_result
+from .experiments.sweeps import run_missing as run_missing
+from .experiments.trials import TrialResult as TrialResult
+from .experiments.trials import run_trial as run_trial

@@ -1,0 +1,362 @@
+"""The command line of the book: hmmbook trial | sweep | export | ledger | info."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hmmbook.evidence.command import ledger
+from hmmbook.experiments.presets import PANELS, PRESETS, TRIALS
+from hmmbook.terminal import console, errors, line, progress
+from hmmlib import __version__
+
+# What takes torch is imported where a command needs it, so that --help need not wait a second for it.
+if TYPE_CHECKING:
+    from hmmbook.experiments.specs import TrialSpec
+    from hmmbook.experiments.sweeps import Outcome
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app.command("ledger")(ledger)
+
+
+class Options:
+    """The options that stand before a command."""
+
+    debug = False
+    """Whether an error is shown with its traceback."""
+
+
+def show_version(requested: bool) -> None:
+    """Show the version and end."""
+    if requested:
+        line(f"hmmbook {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="show an error with its whole traceback")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version and end")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+    Options.debug = debug
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a ValueError into an error of usage, with exit code 2."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+@contextmanager
+def exit_code_130_if_interrupted() -> Iterator[None]:
+    """Let Ctrl-C end the work after its step, with exit code 130 and a line on what to do."""
+    from hmmlib.device import interrupts_between_steps, warnings_in_one_line
+
+    try:
+        with interrupts_between_steps(), warnings_in_one_line():
+            yield
+    except KeyboardInterrupt as interrupt:
+        notes = getattr(interrupt, "__notes__", [])
+        for note in [*notes, "interrupted; what is finished is kept: run it again to go on"]:
+            line(f"hmmbook: {note}", errors)
+        raise typer.Exit(130) from None
+
+
+def folder(text: str) -> Path:
+    """Read an option that names a folder. A shell's unset variable leaves it empty."""
+    if not text:
+        raise typer.BadParameter("it must name a folder, not ''")
+    return Path(text)
+
+
+Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="the size of everything")]
+Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="the points of this panel of Figure 3")]
+Trials = Annotated[
+    int | None, typer.Option(min=1, help="trials of each point; if left out 1, of a panel as many as in the paper")
+]
+Sizes = Annotated[
+    list[int] | None,
+    typer.Option("--size", min=1, help="with --panel: only its points of this |M||H|; may be given more than once"),
+]
+Seed = Annotated[int, typer.Option(min=0, help="the seed of the trial, of a panel its first")]
+Minutes = Annotated[float | None, typer.Option(min=0, help="stop after so many minutes; everything finished is kept")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
+Store = Annotated[
+    Path | None,
+    typer.Option(
+        parser=folder,
+        metavar="PATH",
+        help="the result store; if left out mine/results, and what it lacks is looked for in results",
+    ),
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(help="a measurement on request, such as probes; `all` for those that suit every chain"),
+]
+Networks = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here")]
+Rerun = Annotated[bool, typer.Option("--rerun", help="run again what is stored")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="another field of the spec, such as steps=1100, or several values: steps=400,1100",
+    ),
+]
+Shard = Annotated[
+    str | None, typer.Option(metavar="I/N", help="run only the I-th of N shares, for the I-th job of a job array")
+]
+
+
+@app.command()
+def trial(
+    n_states: Annotated[list[int] | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
+    n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
+    seed: Seed = 0,
+    preset: Preset = "quick",
+    panel: Panel = None,
+    trials: Trials = None,
+    size: Sizes = None,
+    missing: Annotated[bool, typer.Option("--missing", help="run what the store lacks of a panel")] = False,
+    shard: Shard = None,
+    max_minutes: Minutes = None,
+    device: Device = "auto",
+    store: Store = None,
+    changes: Changes = None,
+    also: Also = None,
+    networks: Networks = None,
+    rerun: Rerun = False,
+) -> None:
+    """Run one trial, or several one after another.
+
+    Several are all that the store lacks of a panel (--panel, --missing), or all combinations of values
+    (--n-states 6 --n-states 12 --set steps=400,1100). What is stored is not run again.
+    """
+    from hmmbook.experiments.specs import grid, panel_specs
+    from hmmbook.experiments.sweeps import deadline, describe, run_missing, shard_of
+    from hmmlib.device import pick
+
+    with usage_errors():
+        if missing != (panel is not None):
+            raise ValueError("--missing and --panel left|right go together")
+        if missing and (n_states or n_memory):
+            raise ValueError("a panel has its own --n-states and --n-memory")
+        if size and not missing:
+            raise ValueError("--size is for --missing")
+        pick(device)
+        requested = requested_measurements(also)
+        fields = fields_of(changes)
+        if missing:
+            specs = panel_specs(preset, panel, trials or TRIALS[panel], sizes=size or None, first_seed=seed, **fields)
+        else:
+            fields |= {"n_states": n_states or 10, "n_memory": n_memory or 1}
+            specs = grid(preset, trials or 1, first_seed=seed, **fields)
+        if shard:
+            specs = shard_of(specs, shard)
+
+    with exit_code_130_if_interrupted(), progress("starting") as update:
+
+        def show(spec: TrialSpec, phase: str, share: float) -> None:
+            update(f"{describe(spec)}: {phase} {share:.0%}")
+
+        outcome = run_missing(
+            specs,
+            store or project_store(),
+            device,
+            deadline(max_minutes),
+            line,
+            show,
+            rerun=rerun,
+            also=requested,
+            networks=networks,
+        )
+    if len(specs) == 1 and not outcome.failed:
+        conclude_one(outcome, specs[0], store or project_store())
+    else:
+        conclude(outcome, specs)
+
+
+@app.command()
+def sweep(
+    panel: Panel,
+    preset: Preset = "quick",
+    trials: Trials = None,
+    seed: Seed = 0,
+    max_minutes: Minutes = None,
+    address: Annotated[
+        str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
+    ] = None,
+    cpus: Annotated[float, typer.Option(min=0.01, help="cores of a trial")] = 1.0,
+    gpus: Annotated[
+        float | None, typer.Option(min=0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
+    ] = None,
+    device: Device = "auto",
+    store: Store = None,
+    changes: Changes = None,
+    size: Sizes = None,
+    also: Also = None,
+    networks: Networks = None,
+    rerun: Rerun = False,
+) -> None:
+    """Run what the store lacks of a panel with Ray: one trial of every point before the second of any."""
+    from hmmbook.experiments.ray_sweep import RayCluster, run_with_ray
+    from hmmbook.experiments.specs import panel_specs
+    from hmmbook.experiments.sweeps import Sweep, deadline
+    from hmmlib.device import pick
+
+    with usage_errors():
+        specs = panel_specs(
+            preset, panel, trials or TRIALS[panel], sizes=size or None, first_seed=seed, **fields_of(changes)
+        )
+        if address is None:
+            pick(device)  # a cluster elsewhere may have what this machine lacks
+        requested = requested_measurements(also)
+        cluster = RayCluster(address, cpus, gpus)
+        until = deadline(max_minutes)
+    work = Sweep(specs, store or project_store(), device, rerun, requested, networks, log=line)
+    try:
+        with exit_code_130_if_interrupted(), progress("starting Ray") as update:
+            outcome = run_with_ray(work, cluster, until, update)
+    except ModuleNotFoundError as error:
+        raise SystemExit(f"hmmbook: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
+    conclude(outcome, specs)
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="FILE.csv or FILE.parquet, which is written")],
+    preset: Annotated[Literal[tuple(PRESETS)] | None, typer.Option(help="its results in the main store only")] = None,
+    store: Store = None,
+) -> None:
+    """Write the table of stored results, with a row for each trial, as `hmmbook.results` gives it."""
+    from hmmbook.experiments.results import results
+
+    with usage_errors():
+        if file.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"FILE must end in .csv or .parquet, not {file.name!r}")
+    table = results(preset, store)
+    if file.suffix == ".csv":
+        table.to_csv(file, index=False)
+    else:
+        try:
+            table.to_parquet(file, index=False)
+        except ImportError:
+            raise SystemExit("hmmbook: parquet needs pyarrow: pip install pyarrow, or name a FILE.csv") from None
+    line(f"{len(table)} trials, {len(table.columns)} columns: {file}")
+
+
+@app.command()
+def info(device: Device = "auto") -> None:
+    """Show versions, threads, device and commit, on which a result depends besides its spec."""
+    from hmmbook.experiments.environment import environment
+    from hmmlib.device import pick
+
+    with usage_errors():
+        picked = pick(device)
+    for name, value in environment(picked, "single").items():
+        console.print(f"{name:14}{value}")
+
+
+def project_store() -> tuple[Path, ...]:
+    """Return where results are when no store is named."""
+    from hmmbook.experiments.store import PROJECT
+
+    return PROJECT
+
+
+def fields_of(changes: list[str] | None) -> dict[str, list]:
+    """Read `NAME=VALUE,…` pairs as fields for `grid`. The spec's own checks judge name and values."""
+    from hmmbook.experiments.specs import as_field
+
+    fields: dict[str, list] = {}
+    for change in changes or []:
+        name, equals, text = change.partition("=")
+        if not equals:
+            raise ValueError(f"--set takes NAME=VALUE, not {change!r}")
+        if name in {"preset", "seed", "n_states", "n_memory"}:
+            raise ValueError(f"--set takes the other fields: {name} has its own option, or is the panel's")
+        if name in fields:
+            raise ValueError(f"--set takes each field once, but {name} is there twice")
+        fields[name] = [as_field(name, value) for value in text.split(",")]
+    return fields
+
+
+def requested_measurements(also: list[str] | None) -> list[str]:
+    """Read the names of further measurements. `all` stands for those that suit the trial of any chain."""
+    from hmmbook.experiments.measurements import names_on_request
+    from hmmbook.studies import names_for_every_trial
+    from hmmlib.validation import one_of
+
+    available = names_on_request()
+    names: dict[str, None] = {}  # in their order, each once
+    for name in also or []:
+        one_of("--also", name, ("all", *available))
+        if name == "all":
+            names |= dict.fromkeys(names_for_every_trial())
+        else:
+            names[name] = None
+    return list(names)
+
+
+def conclude(outcome: Outcome, specs: list[TrialSpec]) -> None:
+    """Say what became of everything, and why each failed trial did. Exit 1 if a trial failed."""
+    from hmmbook.experiments.sweeps import describe
+
+    line(
+        f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, "
+        f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
+    )
+    for spec in specs:
+        if spec.hash in outcome.failed:
+            line(f"hmmbook: {describe(spec)} failed: {outcome.failed[spec.hash]}", errors)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def conclude_one(outcome: Outcome, spec: TrialSpec, store: Path | tuple[Path, ...]) -> None:
+    """Say where a result lies, and whether it was run now or stored before."""
+    from hmmbook.experiments.environment import stored_by
+    from hmmbook.experiments.store import load_result, result_path
+    from hmmbook.experiments.sweeps import describe, summary
+
+    if outcome.left:
+        line("the time is over; run the same command again to go on")
+        return
+    path = result_path(spec, store)
+    if outcome.ran:
+        line("run now, and stored:")
+    else:
+        result = load_result(path)
+        line(f"{describe(spec)}: {summary(result)}")
+        line(f"not run now, but {stored_by(result)} (--rerun runs it again):")
+    line(str(path))
+
+
+def main() -> None:
+    """Run the command line. An error is one line on stderr and exit code 1; with --debug it is a traceback."""
+    if sys.stdout:  # it is None where it was closed
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end the work
+    try:
+        app()
+    except Exception as error:
+        if Options.debug:
+            raise
+        message = " ".join(str(error).split())
+        if not isinstance(error, ValueError | OSError | FloatingPointError | RuntimeError):
+            message = f"{type(error).__name__}: {message} (hmmbook --debug … shows where)"
+        raise SystemExit(f"hmmbook: {message}") from None
+
+
+if __name__ == "__main__":
+    main()

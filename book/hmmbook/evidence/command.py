@@ -1,0 +1,91 @@
+"""The command `hmmbook ledger`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hmmbook.files import writable_folder
+from hmmbook.terminal import errors, line, progress
+
+# What takes torch is imported where it is needed, so that --help need not wait a second for it.
+if TYPE_CHECKING:
+    from hmmbook.evidence.ledger import Entry
+
+LEGEND = "exact, patterns: failures among random rational points, and among all supports of a size"
+
+
+def ledger(
+    instances: Annotated[int, typer.Option(min=1, help="random models for each statement")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="seed of all of them")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
+) -> None:
+    """Check every statement and its control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
+    from hmmbook.evidence.ledger import run_all
+    from hmmbook.pages import write_ledger
+
+    if out is None:
+        out = Path("mine/ledger.json" if Path("mine").is_dir() else "ledger.json")
+    if out.exists() and not out.is_file():
+        raise typer.BadParameter(f"{out} is no regular file; name a file", param_hint="--out")
+    writable_folder("the folder of --out", out.parent)
+
+    with progress("ledger: 0%") as update:
+        entries = run_all(instances, seed, workers, done=lambda share: update(f"ledger: {share:.0%}"))
+    changed = [entry for entry in entries if not entry.as_recorded]
+    if changed:
+        out = out.with_suffix(".changed.json")
+    write_ledger(out, entries, instances, seed)
+
+    line(f"{instances} instances, seed {seed}")
+    for row in in_columns(entries):
+        line(row)
+    line(LEGEND)
+    for entry in entries:
+        if entry.corrected:
+            line(f"{entry.name}, {entry.grade}: {entry.corrected}")
+    for entry in changed:
+        line(
+            f"{entry.name}: {entry.verdict}, as printed {entry.printed} (on record: {entry.on_record}), "
+            f"{entry.nontrivial} of {entry.instances} instances are not trivial, "
+            f"control failed {entry.control_fails} of {entry.control_instances} times",
+            errors,
+        )
+    line(str(out))
+    if changed:
+        raise typer.Exit(1)
+
+
+def in_columns(entries: list[Entry]) -> list[str]:
+    """Write a heading, and a line for each statement. One that does not hold has its verdict in place of its grade."""
+    rows = [["statement", "residual", "verdict", "nontrivial", "control", "exact", "patterns"]]
+    for entry in entries:
+        exact = ""
+        if entry.identity:
+            points = entry.identity["points"] * len(entry.identity["sizes"])
+            exact = f"{entry.identity['failures']}/{points}"
+        patterns = ""
+        if entry.patterns:
+            patterns = f"{entry.patterns['failures']}/{entry.patterns['cases']:,}"
+        row = [
+            entry.name,
+            f"{entry.residual:.1e}",
+            entry.grade if entry.verdict == "holds" else entry.verdict,
+            f"{entry.nontrivial}/{entry.instances}",
+            f"{entry.control_fails}/{entry.control_instances}",
+            exact,
+            patterns,
+        ]
+        rows.append(row)
+    lines = [""] * len(rows)
+    for column in zip(*rows, strict=True):
+        width = max(map(len, column))
+        for k, cell in enumerate(column):
+            lines[k] += cell.ljust(width + 1)
+    return [text.rstrip() for text in lines]

@@ -1,0 +1,262 @@
+"""Downstream tasks: texts that begin with a mask, the rule that labels them, and the weights μ of appendix E.
+
+Every label is 1 where μᵀ(posterior) ≥ 0. A label rule says of which state the posterior is. To add a rule, write a
+`LabelRule` and put it into `LABEL_RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hmmlib.inference.messages import memory_posterior, posterior
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.assumptions import assumption_3_1
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.theorems import claim_b_1, theorem_3_3
+from hmmlib.validation import MASK, as_generator, integer, of_type, one_of
+
+PLACES = ("distinct", "repeated")
+"""How the places of the nonzero entries of μ are drawn: without replacement, or with."""
+NONZERO = 6
+"""How many entries of the two rows of weights are not zero (appendix E)."""
+REDRAWS = 20
+"""How often, at most, μ is drawn again while all training labels agree."""
+
+
+class Task(NamedTuple):
+    """A labelled data set of training, validation and test texts, in this order.
+
+    `task.train`, `task.validation` and `task.test` are its parts, each a task too.
+    """
+
+    tokens: Tensor
+    """The texts, (n, T). Each begins with MASK."""
+    labels: Tensor
+    """The labels, (n,), bool."""
+    mu: Tensor
+    """The weights μ, (S,), or (|M|,) for a memory model."""
+    redraws: int
+    """How often μ was drawn again."""
+    sizes: tuple[int, int, int]
+    """How many texts are in each part. They sum to n."""
+    posteriors: Tensor
+    """What the labels weigh: the label rule's posterior, (n, S), or P[M | …] of a memory model, (n, |M|)."""
+
+    def split(self, values: Tensor) -> tuple[Tensor, ...]:
+        """Split values, one for each text, into those of the training, the validation and the test texts."""
+        return values.split(self.sizes)
+
+    def part(self, index: int) -> Self:
+        """Return one part alone: 0 for training, 1 for validation, 2 for test."""
+        sizes = [0, 0, 0]
+        sizes[index] = self.sizes[index]
+        return self._replace(
+            tokens=self.split(self.tokens)[index],
+            labels=self.split(self.labels)[index],
+            posteriors=self.split(self.posteriors)[index],
+            sizes=tuple(sizes),
+        )
+
+    @property
+    def train(self) -> Self:
+        """The training part."""
+        return self.part(0)
+
+    @property
+    def validation(self) -> Self:
+        """The validation part."""
+        return self.part(1)
+
+    @property
+    def test(self) -> Self:
+        """The test part."""
+        return self.part(2)
+
+    def has_labels_of_mu(self) -> bool:
+        """Whether every label is 1 exactly where μᵀ(posterior) ≥ 0. Theorems say nothing about other labels."""
+        if self.mu.shape != self.posteriors.shape[1:]:
+            return False
+        labels_of_mu = self.posteriors.to(self.mu) @ self.mu >= 0
+        return bool((labels_of_mu == self.labels).all())
+
+
+def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") -> Tensor:
+    """Draw the task weights μ of appendix E.
+
+    The paper draws a 2 × n matrix with six standard normal entries and labels by the larger of two scores. That is the
+    sign of their difference, so μ is the difference of the two rows.
+
+    Args:
+        n: the number of weights.
+        generator: a generator or a seed.
+        places: "distinct" draws the places of the six entries without replacement among all 2n. With fewer than six
+            places it takes all. "repeated" draws with replacement, so fewer than six entries may differ from zero.
+
+    Returns:
+        μ, (n,).
+
+    Raises:
+        ValueError: n is below 1, or places is another word.
+
+    Example:
+        >>> draw_mu(4, 0).shape
+        torch.Size([4])
+    """
+    n = integer("n", n, 1)
+    generator = as_generator(generator)
+    if one_of("places", places, PLACES) == "repeated":
+        chosen = torch.randint(2 * n, (NONZERO,), generator=generator).unique()
+    else:
+        chosen = torch.randperm(2 * n, generator=generator)[:NONZERO]
+    weights = torch.zeros(2 * n, dtype=torch.float64)
+    weights[chosen] = torch.randn(len(chosen), generator=generator, dtype=torch.float64)
+    return weights[:n] - weights[n:]
+
+
+@dataclass(frozen=True)
+class LabelRule:
+    """How texts are drawn, which posterior their labels weigh, and what the theory gives for a vanilla HMM then."""
+
+    hides_first_token: bool
+    """Whether the mask hides the first token of a sampled text. Otherwise the mask stands before the text."""
+    posterior: Callable[[HMM, Tensor], Tensor]
+    """From the model and the observed texts, (n, T), the distribution of the state that labels weigh, (n, S).
+    The labels of a memory model weigh P[M | text] by every rule."""
+    head: Callable[[HMM, Tensor], LinearHead]
+    """The head that the theory constructs for μ. It raises AssumptionError where there is none."""
+    origin: Callable[[HMM], HMM]
+    """The chain whose H_0 is the state that labels weigh. A prompt is read off this chain as in (3.3)."""
+    diagonal: Callable[[HMM], Tensor] | None = None
+    """The d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, where p is that posterior. None if there is none."""
+
+
+def posterior_at_mask(model: HMM, observed: Tensor) -> Tensor:
+    """Return P[H_1 | X_{-1}], as in Section 5."""
+    return posterior(model, observed, at=1)
+
+
+def posterior_before_text(model: HMM, observed: Tensor) -> Tensor:
+    """Return P[H_0 | X_{1:T} = x], as in (3.1)."""
+    return posterior(model, observed, at=0)
+
+
+def posterior_of_scripts(model: HMM, observed: Tensor) -> Tensor:
+    """Return Aᵀ P[H_1 | X_{1:T} = x], as the released scripts compute it."""
+    return posterior(model, observed, at=1) @ model.transition
+
+
+def head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
+    """Return (W†)ᵀμ for labels that weigh the state at the mask itself, because there is no step from H_0 to undo."""
+    columns = assumption_3_1(model)
+    columns.require()
+    return LinearHead.by_left_inverse(model.emission, mu, columns.condition)
+
+
+def chain_from_mask(model: HMM) -> HMM:
+    """Return the chain whose H_0 has the law of H_1."""
+    return HMM(model.transition, model.emission, model.marginal(1), columns=True)
+
+
+def chain_itself(model: HMM) -> HMM:
+    """Return the chain."""
+    return model
+
+
+def no_reweighting(model: HMM) -> Tensor:
+    """Return ones, because G at the mask is W p."""
+    return torch.ones_like(model.initial)
+
+
+def reweighting_of_one_step(model: HMM) -> Tensor:
+    """Return the diagonal of D of Claim B.1 for one step."""
+    return claim_b_1(model, 1)
+
+
+LABEL_RULES = {
+    "masked": LabelRule(
+        hides_first_token=True,
+        posterior=posterior_at_mask,
+        head=head_at_mask,
+        origin=chain_from_mask,
+        diagonal=no_reweighting,
+    ),
+    "before": LabelRule(
+        hides_first_token=False,
+        posterior=posterior_before_text,
+        head=theorem_3_3,
+        origin=chain_itself,
+        diagonal=reweighting_of_one_step,
+    ),
+    "stepped": LabelRule(
+        hides_first_token=False,
+        posterior=posterior_of_scripts,
+        head=theorem_3_3,
+        origin=chain_itself,
+    ),
+}
+"""The label rules by the word of `draw_task` and of a spec's field `labels`."""
+
+
+def draw_task(
+    model: HMM | MemoryHMM,
+    length: int,
+    sizes: tuple[int, int, int],
+    seed: int,
+    rule: str = "masked",
+    places: str = "distinct",
+) -> Task:
+    """Draw texts that begin with MASK, and label them by μᵀ(posterior) ≥ 0, as in Section 5.
+
+    While all training labels agree, μ is drawn again, at most REDRAWS times. After that the task has one class.
+
+    Args:
+        model: the model that writes the text. For a memory model the posterior is that of the memory.
+        length: the number of tokens, the mask included.
+        sizes: how many training, validation and test texts.
+        seed: the seed of the texts and of μ.
+        rule: a name in LABEL_RULES. "masked" hides the first token of a sampled text and weighs P[H_1 | X_{-1}], as
+            Section 5 does. "before" puts the mask before the text and weighs P[H_0 | X_{1:T} = x], as (3.1) does.
+            "stepped" does the same with Aᵀ P[H_1 | X_{1:T} = x], as the released scripts do.
+        places: how μ is drawn, see `draw_mu`.
+
+    Raises:
+        ValueError: length is below 2, there is no training text, or rule or places is another word.
+
+    Example:
+        >>> from hmmlib import random_hmm
+        >>> task = draw_task(random_hmm(4, 10, seed=0), 9, (6, 2, 2), seed=1)
+        >>> task.train.tokens.shape, task.test.labels.shape
+        (torch.Size([6, 9]), torch.Size([2]))
+    """
+    of_type("model", model, HMM, MemoryHMM)
+    label_rule = LABEL_RULES[one_of("rule", rule, LABEL_RULES)]
+    length = integer("length", length, 2)
+    sizes = tuple(integer("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
+    if len(sizes) != 3 or not sizes[0]:
+        raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
+    generator = as_generator(seed)
+
+    if label_rule.hides_first_token:
+        observed = model.sample(sum(sizes), length, generator).tokens
+        observed[:, 0] = MASK
+        tokens = observed
+    else:
+        observed = model.sample(sum(sizes), length - 1, generator).tokens
+        tokens = F.pad(observed, (1, 0), value=MASK)
+    if isinstance(model, MemoryHMM):
+        posteriors = memory_posterior(model, observed)
+    else:
+        posteriors = label_rule.posterior(model, observed)
+
+    for redraws in range(REDRAWS + 1):
+        mu = draw_mu(posteriors.shape[1], generator, places)
+        labels = posteriors.to(mu) @ mu >= 0
+        if 0 < labels[: sizes[0]].sum() < sizes[0]:
+            break
+    return Task(tokens, labels, mu, redraws, sizes, posteriors)

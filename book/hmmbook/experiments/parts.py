@@ -1,0 +1,273 @@
+"""The parts of a trial: the model, the task, the network, and what is tuned on it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hmmbook.experiments import labels
+from hmmbook.experiments.environment import environment
+from hmmbook.experiments.measurements import Split, over_tokens
+from hmmbook.experiments.specs import TrialSpec
+from hmmlib.device import pick, stop_if_interrupted
+from hmmlib.inference.messages import masked_token_probs, posterior
+from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.theory.heads import LinearHead
+from hmmlib.training import bert, checkpoints, readers, tuning
+from hmmlib.training.adapters import Tuned, tune
+from hmmlib.training.pretraining import pretrain
+from hmmlib.validation import of_type
+
+
+def trial_seeds(seed: int) -> dict[str, int]:
+    """Return independent seeds for the random draws of a trial, all made from one seed."""
+    names = ("model", "network", "pretraining", "task", "tuning", "evaluation")
+    state = np.random.SeedSequence(seed).generate_state(len(names))
+    return dict(zip(names, state.tolist(), strict=True))
+
+
+def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
+    """Draw the model of appendix E that a trial is about.
+
+    Example:
+        >>> draw_model(TrialSpec("smoke", n_states=4)).n_states
+        4
+    """
+    seed = trial_seeds(of_type("spec", spec, TrialSpec).seed)["model"]
+    if spec.n_memory == 1:
+        return random_hmm(spec.n_states, spec.n_tokens, seed, spec.temperature)
+    permutations = spec.size if spec.permutations == "joint" else None
+    return random_memory_hmm(
+        spec.n_memory,
+        spec.n_states,
+        spec.n_tokens,
+        seed,
+        temperature=spec.temperature,
+        permutations=permutations,
+    )
+
+
+def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
+    """Draw the downstream task of a trial.
+
+    Example:
+        >>> spec = TrialSpec("smoke", n_states=4)
+        >>> draw_trial_task(spec, draw_model(spec)).tokens.shape
+        torch.Size([350, 17])
+    """
+    of_type("spec", spec, TrialSpec)
+    sizes = (spec.train, spec.validation, spec.test)
+    seed = trial_seeds(spec.seed)["task"]
+    return labels.draw_task(model, spec.task_length, sizes, seed, spec.labels, spec.places)
+
+
+def build_network(spec: TrialSpec) -> torch.nn.Module:
+    """Build the network before training. Its weights are the same in every trial if the spec's `weights` are shared."""
+    seed = 0 if spec.weights == "shared" else spec.seed
+    return bert.build(spec.shape(), spec.n_tokens, trial_seeds(seed)["network"])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Functions of your own that make parts of a trial. A part that you leave out is the library's.
+
+    Such a trial is stored under a name of yours, the spec's field `own`.
+
+    Raises:
+        TypeError: a part is no function.
+
+    Example:
+        >>> from hmmlib import random_hmm
+        >>> parts = Parts(model=lambda spec: random_hmm(spec.n_states, spec.n_tokens, seed=spec.seed))
+        >>> spec = TrialSpec("smoke", n_states=4, own="seeds-of-mine")
+    """
+
+    model: Callable[[TrialSpec], HMM | MemoryHMM] | None = None
+    """From the spec, the model that writes the text."""
+    network: Callable[[TrialSpec, HMM | MemoryHMM], torch.nn.Module | readers.Reader] | None = None
+    """From spec and model, a network that has learned from the model's text."""
+    task: Callable[[TrialSpec, HMM | MemoryHMM], labels.Task] | None = None
+    """From spec and model, the texts, labels and posteriors."""
+    tuner: Callable[[readers.Reader, Tensor, Tensor, tuning.Tuning, int, Callable[[], None]], Tuned] | None = None
+    """From network, tokens, labels, plan, seed and before_step, what is tuned, as `hmmlib.tune` gives it."""
+
+    def __post_init__(self) -> None:
+        for name, part in vars(self).items():
+            if isinstance(part, torch.nn.Module) or not (part is None or callable(part)):
+                raise TypeError(f"{name} must be a function, not {type(part).__name__}")
+
+
+class Trial:
+    """One trial as it runs. Each thing that it has is made when it is first asked for, and then kept.
+
+    Measurements ask for parts by name, see `Measurement`.
+
+    Args:
+        spec: what fixes the trial.
+        on_progress: called as on_progress(phase, share done). What it raises ends the trial.
+        device: where the network is: auto, cpu, cuda, cuda:N or mps.
+        checkpoint: the file where pretraining keeps a checkpoint.
+        networks: a folder where pretrained networks are kept for other trials.
+        parts: functions that make parts in the place of the library's own.
+
+    Raises:
+        ValueError: there is no such device, or there are parts without a name for them in the spec's `own`.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        on_progress: Callable[[str, float], None] | None = None,
+        device: str = "auto",
+        checkpoint: Path | None = None,
+        networks: Path | None = None,
+        parts: Parts | None = None,
+    ):
+        self.spec = of_type("spec", spec, TrialSpec)
+        self.parts = of_type("parts", parts or Parts(), Parts)
+        self._check_name_of_parts()
+        self.device = pick(device)
+        self.checkpoint = checkpoint
+        self.networks = networks
+        self.on_progress = on_progress
+        self.seeds = trial_seeds(spec.seed)
+        self.seconds: dict[str, float] = {}
+        self.phase = "pretraining"
+        self._phase_began = time.perf_counter()
+
+    def _check_name_of_parts(self) -> None:
+        has_parts = self.parts != Parts()
+        advice = "pass parts=Parts(…) and a spec with own='a-name', or neither"
+        if self.spec.own and not has_parts:
+            raise ValueError(f"the spec's own is {self.spec.own!r}, but there are no parts: {advice}")
+        if has_parts and not self.spec.own:
+            raise ValueError(f"there are parts, but the spec's own is '' and names none: {advice}")
+
+    def report(self, phase: str, share: float) -> None:
+        """Report how far the trial is. It raises KeyboardInterrupt if the trial was interrupted."""
+        stop_if_interrupted()
+        if self.on_progress:
+            self.on_progress(phase, share)
+
+    def before_step(self) -> None:
+        """End the trial if its time is over. Long work calls this now and then."""
+        self.report(self.phase, 1.0)
+
+    def end_phase(self, phase: str) -> None:
+        """End a phase. The seconds since the last phase ended are counted to it."""
+        now = time.perf_counter()
+        seconds = self.seconds.get(phase, 0.0) + now - self._phase_began
+        self.seconds[phase] = round(seconds, 2)
+        self._phase_began = now
+        self.report(phase, 1.0)
+
+    @cached_property
+    def model(self) -> HMM | MemoryHMM:
+        """The model that writes the text, in float64 on the CPU."""
+        model = (self.parts.model or draw_model)(self.spec)
+        of_type("what Parts.model gives", model, HMM, MemoryHMM)
+        if model.n_tokens != self.spec.n_tokens:
+            raise ValueError(f"what Parts.model gives has {model.n_tokens} tokens, n_tokens is {self.spec.n_tokens}")
+        return model.to("cpu", torch.float64)
+
+    @cached_property
+    def task(self) -> labels.Task:
+        """The downstream task."""
+        task = (self.parts.task or draw_trial_task)(self.spec, self.model)
+        return of_type("what Parts.task gives", task, labels.Task)
+
+    @cached_property
+    def exact(self) -> Tensor:
+        """The exact G on the task's texts, (n, T, X)."""
+        return masked_token_probs(self.model, self.task.tokens)
+
+    @cached_property
+    def beliefs(self) -> Split:
+        """The exact P[H_1 | X_{-1}] of a vanilla model, (n, S)."""
+        return self.task.split(posterior(self.model, self.task.tokens, at=1))
+
+    @cached_property
+    def network(self) -> torch.nn.Module | readers.Reader:
+        """The pretrained network."""
+        if self.parts.network:
+            return readers.as_reader(self.parts.network(self.spec, self.model))
+        network = build_network(self.spec).to(self.device)
+        stored = self.stored_network()
+        content = checkpoints.load(stored) if stored else None
+        if content:
+            network.load_state_dict(content)
+            return network
+        plan = self.spec.pretraining()
+
+        def on_step(step: int, loss: float) -> None:
+            self.report("pretraining", (step + 1) / plan.steps)
+
+        pretrain(network, self.model, plan, self.seeds["pretraining"], on_step, self.checkpoint)
+        if stored:
+            checkpoints.save(stored, network.state_dict())
+        return network
+
+    def stored_network(self) -> Path | None:
+        """Return the path of the stored network, named by spec, code, and what of the machine changes numbers."""
+        if not self.networks:
+            return None
+        facts = [self.spec.network_hash]
+        made_by = environment(self.device, self.spec.precision)
+        for name in ("device", "precision", "machine", "threads", "torch", "transformers", "hmmlib", "commit"):
+            facts.append(made_by[name])
+        digest = hashlib.sha256(repr(facts).encode()).hexdigest()
+        return self.networks / f"{digest[:16]}.pt"
+
+    @cached_property
+    def tuned(self) -> Tuned:
+        """What the spec's tuner tunes on the network, together with a head."""
+        spec = self.spec
+        texts = self.task.train
+        arguments = (texts.tokens, texts.labels, spec.tuning(), self.seeds["tuning"])
+        if self.parts.tuner:
+            tuned = self.parts.tuner(readers.as_reader(self.network), *arguments, self.before_step)
+            return of_type("what Parts.tuner gives", tuned, Tuned)
+        return tune(
+            spec.tuner,
+            self.network,
+            *arguments,
+            spec.prompt_length,
+            spec.prompt_start,
+            spec.rank,
+            self.before_step,
+        )
+
+    @cached_property
+    def tuned_head(self) -> LinearHead:
+        """The head that was tuned together with a prompt, in float64 over the model's tokens alone."""
+        weights = self.tuned.head.weights[: self.model.n_tokens]
+        return LinearHead(weights.cpu().double())
+
+    @cached_property
+    def outputs(self) -> Tensor:
+        """The network's distributions on the task's texts, (n, T, X and special ids)."""
+        return tuning.all_probs(self.network, self.task.tokens)
+
+    @cached_property
+    def untuned(self) -> Split:
+        """The network's distributions at the mask, without what is tuned, (n, X), in float64."""
+        probs = tuning.all_probs_at_mask(self.network, self.task.tokens)
+        return over_tokens(self.task, probs, self.model.n_tokens)
+
+    @cached_property
+    def prompted(self) -> Split:
+        """The network's distributions at the mask with what the spec's tuner has tuned, (n, X), in float64."""
+        return over_tokens(self.task, self.tuned.probs(self.task.tokens), self.model.n_tokens)
+
+
+PARTS_WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "before_step"}
+"""The parts that a trial has before its network is pretrained."""

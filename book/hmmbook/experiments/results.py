@@ -1,0 +1,137 @@
+"""Stored results as a table, with a row for each trial."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from importlib.resources import files
+
+import pandas as pd
+from pandas import DataFrame
+
+from hmmbook.experiments.intervals import Interval
+from hmmbook.experiments.presets import PANELS, PRESETS, TRIALS
+from hmmbook.experiments.specs import MODEL_FIELDS, TrialSpec
+from hmmbook.experiments.store import BEYOND, CHOICES, PROJECT, REFITS, Store, load_results
+from hmmbook.experiments.trials import ORIGINAL, TrialResult
+from hmmlib.validation import one_of
+
+STORES = {"main": PROJECT, "beyond": BEYOND, "choices": CHOICES, "refits": REFITS}
+"""The project's stores, as the column `store` names them."""
+CLEAR = 5
+"""Standard errors of a mean loss, at a deviation of one nat for each masked token."""
+
+
+def results(preset: str | None = None, folder: Store | None = None) -> DataFrame:
+    """Return stored results as a table, with a row for each trial.
+
+    Columns are the fields of `TrialSpec` and what was measured, by name. Nested numbers have dotted names, such as
+    `seconds.pretraining` and `environment.device`. A number that a trial lacks is NaN. Some columns are derived:
+
+    - `size`: |M||H|, the axis of Figure 3's panels.
+    - `changes`: the fields, besides those of the model, that are not the preset's own, such as "steps=100".
+    - `gain`: prompt minus head in one trial. Both share model, network and task.
+    - `excess_loss`: how far the network's masked-token loss lies above the least possible one, in nats.
+    - `learned`: the share of what there was to learn that the network has learned. It is 0 where the loss is that of
+      always guessing by the frequencies of the tokens, 1 where it is the exact G's, and negative where it is worse than
+      the frequencies. It is NaN where those two losses differ by less than CLEAR standard errors, and for results of
+      older versions without a `frequency_loss`.
+
+    Args:
+        preset: only results of this preset. All presets if left out.
+        folder: a folder of results. If it is left out, these are the user's and the project's results of the preset;
+            without a preset, they are those of all stores of the project, which the column `store` names.
+
+    Raises:
+        ValueError: the preset is unknown, or a file is no result.
+
+    Example:
+        A mean with its 95% interval for each number of states:
+
+        >>> from hmmbook import mean_ci
+        >>> table = results("quick").query("changes == '' and n_memory == 1")
+        >>> means = table.groupby("n_states").head_accuracy.agg(mean_ci)
+    """
+    presets = list(PRESETS) if preset is None else [preset]
+    if preset is not None or folder is not None:
+        return _table_of_store(presets, PROJECT if folder is None else folder)
+    tables = []
+    for name, store in STORES.items():
+        tables.append(_table_of_store(presets, store).assign(store=name))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _table_of_store(presets: Iterable[str], store: Store) -> DataFrame:
+    stored = []
+    for preset in presets:
+        stored.extend(load_results(preset, store))
+    return as_table(stored)
+
+
+def as_table(stored: Iterable[TrialResult]) -> DataFrame:
+    """Return the same table of results that are at hand."""
+    rows = [_row(result) for result in stored]
+    spec_fields = [field.name for field in dataclasses.fields(TrialSpec)]
+    first_columns = [*spec_fields, "changes", *ORIGINAL]
+    if rows:
+        table = pd.json_normalize(rows).fillna(math.nan)
+        columns = dict.fromkeys([*first_columns, *table.columns])
+        table = DataFrame(table, columns=list(columns))
+    else:
+        table = DataFrame([], columns=first_columns)
+    table = table.sort_values(["n_memory", "n_states", "seed"], kind="stable", ignore_index=True)
+    derived = {
+        "size": table.n_memory * table.n_states,
+        "gain": table.prompt_accuracy - table.head_accuracy,
+        "excess_loss": table.network_loss - table.best_loss,
+        "learned": _learned(table),
+    }
+    return pd.concat([table, DataFrame(derived)], axis=1)
+
+
+def _row(result: TrialResult) -> dict:
+    changes = []
+    for name, value in result.spec.changes().items():
+        if name not in MODEL_FIELDS:
+            changes.append(f"{name}={value}")
+    row = vars(result.spec) | {"changes": " ".join(changes)} | vars(result) | result.added
+    del row["spec"]
+    del row["added"]
+    return row
+
+
+def _learned(table: DataFrame) -> pd.Series:
+    """The share of what there was to learn that the network has learned."""
+    guess = table.get("frequency_loss", pd.Series(math.nan, table.index))
+    gap = guess - table.best_loss
+    masked_tokens = (table.length * table.masked).round().clip(lower=1) * table.evaluation
+    is_clear = gap > CLEAR / masked_tokens**0.5
+    return ((guess - table.network_loss) / gap).where(is_clear)
+
+
+def spec_of(row: pd.Series) -> TrialSpec:
+    """Return the spec of a row of the table."""
+    fields = {field.name: row[field.name] for field in dataclasses.fields(TrialSpec)}
+    return TrialSpec(**fields)
+
+
+def published(panel: str) -> DataFrame:
+    """Return the values drawn in the paper's Figure 3.
+
+    Args:
+        panel: "left" or "right".
+
+    Returns:
+        A column for each series, and a row for each |M||H|. The values are intervals of shares.
+
+    Raises:
+        ValueError: the panel is unknown.
+    """
+    one_of("panel", panel, PANELS)
+    rows = pd.read_csv(files("hmmbook.experiments") / "figure3-reference.csv", comment="#")
+    rows = rows[rows.panel == panel]
+    intervals = []
+    for row in rows.itertuples():
+        intervals.append(Interval(row.mean / 100, row.low / 100, row.high / 100, TRIALS[panel]))
+    return rows.assign(interval=intervals).pivot(index="x", columns="series", values="interval")

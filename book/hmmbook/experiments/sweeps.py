@@ -1,0 +1,335 @@
+"""Many trials: `run_missing` runs, one after another in this process, those whose result the store lacks.
+
+On a cluster, or to use all GPUs of a machine, see `ray_sweep`. A result is written whole under its name, so several
+processes may work on one store. At worst a trial is run twice.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hmmbook.experiments.measurements import names_on_request
+from hmmbook.experiments.parts import Parts
+from hmmbook.experiments.presets import FOR_GPUS
+from hmmbook.experiments.specs import FIELD_TYPES, MODEL_FIELDS, TrialSpec
+from hmmbook.experiments.store import (
+    PROJECT,
+    Store,
+    as_store,
+    checkpoint_path,
+    is_stored,
+    lacking_measurements,
+    load_result,
+    result_path,
+    save_result,
+)
+from hmmbook.experiments.trials import TrialResult, check_requested, measure, run_trial
+from hmmbook.files import writable_folder
+from hmmlib.device import as_name, interrupts_between_steps, pick
+from hmmlib.training import checkpoints
+from hmmlib.validation import number, of_type
+
+TRIAL_ERRORS = (ArithmeticError, ValueError, RuntimeError, MemoryError)
+"""Errors that end one trial, and not the sweep."""
+
+
+class TimeUp(Exception):
+    """The time of a trial is over. It keeps a checkpoint."""
+
+
+@dataclass
+class Outcome:
+    """What became of the specs that were asked for, by their hashes."""
+
+    stored: list[str] = field(default_factory=list)
+    """Those that were stored before."""
+    ran: list[str] = field(default_factory=list)
+    """Those that were run and stored now."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Those that failed, each with the reason."""
+    left: list[str] = field(default_factory=list)
+    """Those for which there was no time."""
+
+
+@dataclass
+class Sweep:
+    """Specs whose results a store is to have, and how to run one of them."""
+
+    specs: Sequence[TrialSpec]
+    """The specs, in the order in which they are run."""
+    store: Store = PROJECT
+    """Where results are looked for and written."""
+    device: str = "auto"
+    """Where networks are."""
+    rerun: bool = False
+    """Whether trials are run again that are stored already."""
+    also: Sequence[str] = ()
+    """Names of further measurements that each result is to have."""
+    networks: Path | None = None
+    """A folder for pretrained networks."""
+    parts: Parts | None = None
+    """Functions that make parts of the trials in the place of the library's own."""
+    log: Callable[[str], None] = print
+    """Called with a line for each trial."""
+
+    def __post_init__(self) -> None:
+        as_name(self.device)
+        self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in self.specs))
+        self.store = as_store(self.store)
+        self.also = check_requested(self.also)
+        if self.networks:
+            self.networks = writable_folder("networks", self.networks)
+        self.outcome = Outcome()
+        self.began = time.monotonic()
+
+    def missing(self) -> list[TrialSpec]:
+        """Return the specs that are to be run, and note the others as stored."""
+        missing = []
+        for spec in self.specs:
+            if self.is_done(spec):
+                self.outcome.stored.append(spec.hash)
+            else:
+                missing.append(spec)
+        return missing
+
+    def is_done(self, spec: TrialSpec) -> bool:
+        """Whether a trial need not be run, because its result is stored and lacks nothing."""
+        return not self.rerun and is_stored(spec, self.store, self.also)
+
+    def run(self, spec: TrialSpec, on_progress: Callable[[str, float], None] | None = None) -> TrialResult:
+        """Run a trial, or measure what its stored result lacks."""
+        options = {
+            "on_progress": on_progress,
+            "device": self.device,
+            "networks": self.networks,
+            "parts": self.parts,
+        }
+        if self.store[0].is_dir():  # a worker on another machine may not see the folder
+            options["checkpoint"] = checkpoint_path(spec, self.store)
+        path = result_path(spec, self.store)
+        if not path.exists():
+            return run_trial(spec, also=self.also, **options)
+        result = load_result(path)
+        if self.rerun:
+            added = [name for name in names_on_request() if name in result.added]
+            return run_trial(spec, also=[*self.also, *added], **options)
+        return measure(result, lacking_measurements(result, self.also), **options)
+
+    def keep(self, result: TrialResult) -> None:
+        """Store a result and log it."""
+        store_safely(result, self.store)
+        self.outcome.ran.append(result.spec.hash)
+        self._log(result.spec, summary(result))
+
+    def fail(self, spec: TrialSpec, error: Exception) -> None:
+        """Note why a trial failed."""
+        reason = " ".join(str(error).split()) or type(error).__name__
+        self.outcome.failed[spec.hash] = reason
+        self._log(spec, f"failed: {reason}")
+
+    def leave(self, spec: TrialSpec) -> None:
+        """Note that there was no time for a trial, and say what is kept of it if it had begun."""
+        self.outcome.left.append(spec.hash)
+        if checkpoint_path(spec, self.store).exists():
+            self.log(what_is_kept(spec, self.store))
+
+    def _log(self, spec: TrialSpec, text: str) -> None:
+        line = f"{describe(spec, self._differing_fields())}: {text}"
+        if len(self.specs) > 1:
+            line += f" {self.pace()}"
+        self.log(line)
+
+    def _differing_fields(self) -> list[str]:
+        """The fields, besides those of the model, that tell the specs apart."""
+        first = self.specs[0]
+        names = []
+        for name in FIELD_TYPES:
+            differs = any(getattr(spec, name) != getattr(first, name) for spec in self.specs)
+            if differs and name not in MODEL_FIELDS:
+                names.append(name)
+        return names
+
+    def pace(self) -> str:
+        """Say how many results there are, and how long the others will take at the pace so far."""
+        ran = len(self.outcome.ran)
+        stored = len(self.outcome.stored) + ran
+        remaining = len(self.specs) - stored - len(self.outcome.failed)
+        if not remaining or not ran:
+            return f"[{stored} of {len(self.specs)} stored]"
+        minutes = remaining * (time.monotonic() - self.began) / ran / 60
+        duration = f"about {minutes:.0f}" if minutes >= 1 else "less than 1"
+        return f"[{stored} of {len(self.specs)} stored, {duration} min left]"
+
+
+@interrupts_between_steps()
+def run_missing(
+    specs: Sequence[TrialSpec],
+    store: Store = PROJECT,
+    device: str = "auto",
+    until: float = math.inf,
+    log: Callable[[str], None] = print,
+    on_progress: Callable[[TrialSpec, str, float], None] | None = None,
+    rerun: bool = False,
+    also: Sequence[str] = (),
+    networks: Path | None = None,
+    parts: Parts | None = None,
+) -> Outcome:
+    """Run, in their order, the trials whose result a store lacks.
+
+    Args:
+        specs: what fixes the trials.
+        store: where results are looked for and written.
+        device: where the networks are: auto, cpu, cuda, cuda:N or mps.
+        until: when to stop, as time.monotonic() counts. The trial that runs then keeps a checkpoint for the next call.
+        log: called with a line for each trial.
+        on_progress: called as on_progress(spec, phase, share done) while a trial runs.
+        rerun: whether to run again what is stored already.
+        also: names of further measurements. A stored result that lacks one is measured again and keeps all else.
+        networks: a folder where pretrained networks are kept for other trials that differ only in their task.
+        parts: functions of your own that make parts of each trial. The store knows them by the spec's `own` alone, so
+            a stored trial is not run again when they change.
+
+    Returns:
+        What became of each spec.
+
+    Raises:
+        OSError: a result cannot be written. The message says where the finished one is kept.
+        ValueError: there is no such device or measurement, or a file in the store is no result.
+        KeyboardInterrupt: it was interrupted. Notes on it say what is kept of the trial that was running.
+
+    Example:
+        >>> import tempfile
+        >>> specs = [TrialSpec("smoke", n_states=4, seed=seed) for seed in (0, 1)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     outcome = run_missing(specs, folder, log=lambda line: None)
+        >>> len(outcome.ran)
+        2
+    """
+    on_cpu = pick(device).type == "cpu"
+    sweep = Sweep(specs, store, device, rerun, also, networks, parts, log)
+    missing = sweep.missing()
+    if on_cpu:
+        warn_of_large_presets(missing, log)
+    for spec in missing:
+        if time.monotonic() >= until:
+            sweep.leave(spec)
+            continue
+        if sweep.is_done(spec):  # another process may have run it meanwhile
+            sweep.outcome.stored.append(spec.hash)
+            continue
+
+        def progress(phase: str, share: float, spec: TrialSpec = spec) -> None:
+            if on_progress:
+                on_progress(spec, phase, share)
+            if time.monotonic() >= until:
+                raise TimeUp
+
+        try:
+            result = sweep.run(spec, progress)
+        except TimeUp:
+            sweep.leave(spec)
+        except TRIAL_ERRORS as error:
+            sweep.fail(spec, error)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(what_is_kept(spec, sweep.store))
+            raise
+        else:
+            sweep.keep(result)
+    return sweep.outcome
+
+
+def shard_of(specs: Sequence[TrialSpec], shard: str) -> list[TrialSpec]:
+    """Return the share of the specs that one job of a job array is to run.
+
+    Args:
+        specs: the specs of the whole sweep.
+        shard: "I/N", the I-th of N shares, where I counts from 1.
+
+    Raises:
+        ValueError: the text is not of this form.
+
+    Example:
+        >>> [spec.seed for spec in shard_of([TrialSpec("smoke", seed=seed) for seed in range(5)], "2/2")]
+        [1, 3]
+    """
+    index, slash, count = shard.partition("/")
+    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise ValueError(f"shard must be I/N with I from 1 to N, such as 1/4, not {shard!r}")
+    return list(specs[int(index) - 1 :: int(count)])
+
+
+def deadline(minutes: float | None) -> float:
+    """Return when a time box ends, as time.monotonic() counts. Without minutes it never ends.
+
+    Raises:
+        ValueError: the minutes are negative.
+    """
+    if minutes is None:
+        return math.inf
+    return time.monotonic() + 60 * number("max-minutes", minutes, 0)
+
+
+def describe(spec: TrialSpec, fields: Iterable[str] = ()) -> str:
+    """Describe a spec in a few words, with these fields."""
+    words = [f"{spec.preset} |H| = {spec.n_states}", f"seed {spec.seed}"]
+    if spec.n_memory > 1:
+        words[0] = f"{spec.preset} |M| = {spec.n_memory}, |H| = {spec.n_states}"
+    for name in fields:
+        words.append(f"{name} {getattr(spec, name)}")
+    return ", ".join(words)
+
+
+def summary(result: TrialResult) -> str:
+    """Describe a result in one line."""
+    accuracies = [f"head {result.head_accuracy:.1%}"]
+    if result.prompt_accuracy is not None:
+        accuracies.append(f"prompt {result.prompt_accuracy:.1%}")
+    accuracies.append(f"attention {result.attention_accuracy:.1%}")
+    seconds = sum(result.seconds.values())
+    return (
+        f"{', '.join(accuracies)}; majority {result.majority_rate:.1%}, "
+        f"excess loss {result.excess_loss:.3f} nats, {seconds:.0f} s"
+    )
+
+
+def what_is_kept(spec: TrialSpec, store: Store) -> str:
+    """Say what is kept of a trial that was broken off."""
+    steps = None
+    with suppress(OSError, ValueError):
+        content = checkpoints.load(checkpoint_path(spec, store))
+        steps = content and content["done"]
+    if steps is None:
+        return f"{describe(spec)} was broken off, and nothing is kept"
+    return (
+        f"{describe(spec)} was broken off, and its network after {steps} of {spec.steps} steps is kept: "
+        "run it again to go on"
+    )
+
+
+def store_safely(result: TrialResult, store: Store) -> Path:
+    """Store a result, and then delete its checkpoint.
+
+    Raises:
+        OSError: it cannot be stored. It is kept in the system's temporary folder then, and the message says where.
+    """
+    try:
+        path = save_result(result, store)
+    except OSError as error:
+        rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmbook-rescued")
+        raise OSError(f"{error}; the finished result is kept in {rescued}") from error
+    with suppress(OSError):  # the result is stored, so the sweep must not fail for a file that stays
+        checkpoints.remove(checkpoint_path(result.spec, store))
+    return path
+
+
+def warn_of_large_presets(specs: Sequence[TrialSpec], log: Callable[[str], None]) -> None:
+    """Warn where trials on a CPU would take hours or days."""
+    large = sorted({spec.preset for spec in specs} & FOR_GPUS)
+    if large:
+        log(f"{', '.join(large)} is for a GPU, and this runs on a CPU: a trial takes hours or days there")

@@ -1,0 +1,286 @@
+"""One trial of Section 5: draw a model and a task, pretrain a network on the model's text, tune, and measure.
+
+A `TrialSpec` fixes a trial. Exact quantities are computed on the CPU in float64, the network runs on any device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hmmbook.experiments import exact_ladder, section_5
+from hmmbook.experiments.environment import environment, today
+from hmmbook.experiments.fields import Amount, Count, Hexadecimal, Seconds, Share
+from hmmbook.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
+from hmmbook.experiments.parts import PARTS_WITHOUT_NETWORK, Parts, Trial
+from hmmbook.experiments.specs import TrialSpec
+from hmmlib.device import interrupts_between_steps
+from hmmlib.training import bert, checkpoints
+from hmmlib.validation import of_type, one_of
+
+MEASURED_IN_EVERY_TRIAL = (section_5, exact_ladder)
+"""The modules whose measurements every trial makes. Importing them registers the measurements."""
+
+
+@dataclass(frozen=True, repr=False)
+class TrialResult:
+    """The numbers that a trial measured.
+
+    Losses and the divergence are in nats, accuracies and rates are shares. Accuracies are on the test texts, after the
+    last step of tuning. A number is None where it does not exist: prompts are tuned on vanilla models only, and a
+    theorem builds a head or prompt only where its assumptions hold.
+    """
+
+    spec: TrialSpec
+    """What fixed the trial."""
+
+    # On the network's predictions
+    head_accuracy: Share
+    """Of a linear head at the mask."""
+    prompt_accuracy: Share | None
+    """Of a linear head behind a prompt tuned with it."""
+    attention_accuracy: Share
+    """Of an attention head on the predictions at all positions."""
+
+    # On the exact G, by the same tuning
+    exact_head_accuracy: Share
+    """Of a linear head at the mask."""
+    exact_attention_accuracy: Share
+    """Of an attention head."""
+
+    # On the exact Ḡ, by tuning in more passes (`presets.LADDER_NUMBERS`) and by what the theorems build
+    ladder_head_accuracy: Share | None
+    """Of a tuned linear head."""
+    ladder_prompt_accuracy: Share | None
+    """Of a linear head behind one tuned prompt vector."""
+    built_head_accuracy: Share | None
+    """Of the head of Theorem 3.3."""
+    built_prompt_accuracy: Share | None
+    """Of the prompt and head of Theorem 3.6."""
+
+    untrained_prompt_accuracy: Share | None
+    """On the network, of a linear head behind a prompt left as it was drawn."""
+    validation_head_accuracy: Share
+    """As `head_accuracy`, on the validation texts."""
+    validation_prompt_accuracy: Share | None
+    """As `prompt_accuracy`, on the validation texts."""
+    validation_attention_accuracy: Share
+    """As `attention_accuracy`, on the validation texts."""
+    majority_rate: Share
+    """The share of the more frequent test label."""
+    redraws: Count
+    """How often μ was drawn again because all training labels agreed."""
+    best_loss: Amount
+    """The least possible masked-token loss on the evaluation text."""
+    network_loss: Amount
+    """The network's masked-token loss on the same text."""
+    divergence: Amount
+    """KL divergence from the exact distribution at the mask to the network's."""
+    backbone: Hexadecimal
+    """The fingerprint of the pretrained network."""
+
+    seeds: dict[str, int]
+    """The seed of each random draw."""
+    seconds: dict[str, Seconds]
+    """The time of each phase, in the call that finished it."""
+    environment: dict
+    """Versions, device, commit and date."""
+    added: dict[str, Any] = field(default_factory=dict)
+    """What further measurements gave, by name. Each is an attribute, and a column of the table, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What a further measurement gave, or None where this result lacks it."""
+        added = vars(self).get("added", {})
+        if name in added:
+            return added[name]
+        if name in measured_names():
+            return None
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return (
+            f"TrialResult({self.spec.preset}, n_states={self.spec.n_states}, seed={self.spec.seed}: "
+            f"head_accuracy={self.head_accuracy}, prompt_accuracy={self.prompt_accuracy}, "
+            f"attention_accuracy={self.attention_accuracy}, majority_rate={self.majority_rate}, …)"
+        )
+
+    @property
+    def excess_loss(self) -> float:
+        """How far the network's masked-token loss lies above the least possible one, in nats."""
+        return self.network_loss - self.best_loss
+
+
+NOT_MEASURED = {"spec", "seeds", "seconds", "environment", "added"}
+ORIGINAL = tuple(field.name for field in dataclasses.fields(TrialResult) if field.name not in NOT_MEASURED)
+"""The numbers that every result has, in the order of its file."""
+
+
+@interrupts_between_steps()
+def run_trial(
+    spec: TrialSpec,
+    on_progress: Callable[[str, float], None] | None = None,
+    device: str = "auto",
+    checkpoint: Path | None = None,
+    also: Sequence[str] = (),
+    networks: Path | None = None,
+    parts: Parts | None = None,
+) -> TrialResult:
+    """Run one trial of Section 5, and make all measurements but those on request.
+
+    The same spec gives the same numbers on the same machine, with the same threads and versions.
+
+    Args:
+        spec: what fixes the trial.
+        on_progress: called as on_progress(phase, share done) while it runs. What it raises ends the trial.
+        device: where the network is: auto, cpu, cuda, cuda:N or mps.
+        checkpoint: a file where pretraining keeps a checkpoint, from which a broken-off trial goes on. The file stays,
+            so the caller deletes it when the result is stored.
+        also: names of measurements on request.
+        networks: a folder where pretrained networks are kept for other trials that differ only in their task.
+        parts: functions of your own that make parts of the trial. The spec's field `own` names them.
+
+    Returns:
+        The result. `save_result` stores it.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted, and ended after a step.
+        FloatingPointError: pretraining diverged.
+        ValueError: there is no such device or measurement, or the checkpoint is another trial's.
+
+    Example:
+        >>> result = run_trial(TrialSpec("smoke", n_states=4, seed=1), device="cpu")
+        >>> 0 <= result.head_accuracy <= 1
+        True
+    """
+    trial = Trial(spec, on_progress, device, checkpoint, networks, parts)
+    requested = measurements_of(check_requested(also))
+    measurements = []
+    for measurement in MEASUREMENTS:
+        if measurement in requested or not measurement.on_request:
+            measurements.append(measurement)
+    check_needs(measurements)
+
+    # Draw. If model and task do not fit each other, this is an error before a network is pretrained.
+    _ = trial.model
+    _ = trial.task
+    _ = trial.exact
+
+    # Pretrain.
+    network = trial.network
+    trial.end_phase("pretraining")
+
+    # Tune and measure. The first measurement that needs a tuned prompt has it tuned.
+    values = make_measurements(trial, measurements)
+    if bert.fingerprint(network) != values["backbone"]:
+        raise RuntimeError("tuning changed the network, which must stay frozen")
+
+    original = {name: values.pop(name) for name in ORIGINAL}
+    made_by = environment(trial.device, spec.precision) | {"date": today()}
+    return TrialResult(
+        spec=spec, **original, seeds=trial.seeds, seconds=trial.seconds, environment=made_by, added=values
+    )
+
+
+def make_measurements(trial: Trial, measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """Make measurements of a trial, and count their seconds to their phases.
+
+    Returns:
+        All numbers by name. A number that such trials do not have is None.
+    """
+    values = {}
+    for measurement in measurements:
+        values |= dict.fromkeys(measurement.names)
+        if measurement.exists_for(trial.spec):
+            trial.phase = measurement.phase
+            values |= measurement.values(trial)
+            trial.end_phase(measurement.phase)
+    return values
+
+
+def check_requested(names: Sequence[str]) -> list[str]:
+    """Return names of further measurements.
+
+    Raises:
+        ValueError: no further measurement gives one of the names.
+    """
+    further = sorted(measured_names() - set(ORIGINAL))
+    return [one_of("each of also", name, further) for name in names]
+
+
+def check_needs(measurements: Sequence[Measurement]) -> None:
+    """Raise TypeError if a measurement asks for something that no trial has."""
+    available = {*dir(Trial), "spec", "seeds"}
+    for measurement in measurements:
+        for name in measurement.needs:
+            if name not in available:
+                raise TypeError(f"a measurement asks for {name}, which no trial has: see help(Measurement)")
+
+
+@interrupts_between_steps()
+def measure(
+    result: TrialResult,
+    names: Sequence[str],
+    checkpoint: Path | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+    device: str = "auto",
+    networks: Path | None = None,
+    parts: Parts | None = None,
+) -> TrialResult:
+    """Add measurements to a result. No more of the trial is run than they need, and all else in the result stays.
+
+    Args:
+        result: a result, as `load_result` gives it.
+        names: names of further measurements.
+        checkpoint: as in `run_trial`, and so are on_progress, device, networks and parts.
+
+    Raises:
+        ValueError: no further measurement gives one of the names; or a network is needed, and the one pretrained here
+            is not the result's, because other machines and versions make other networks.
+    """
+    of_type("result", result, TrialResult)
+    measurements = measurements_of(check_requested(names))
+    check_needs(measurements)
+    trial = Trial(result.spec, on_progress, device, checkpoint, networks, parts)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(result.environment["threads"])  # With other threads the last digits differ.
+    try:
+        if any(needs_network(measurement, result.spec) for measurement in measurements):
+            check_backbone(trial, result)
+            trial.end_phase("pretraining")
+        values = make_measurements(trial, measurements)
+    finally:
+        torch.set_num_threads(threads)
+    made_by = environment(trial.device, result.spec.precision)
+    notes = {}
+    for name in values:
+        notes[f"{name} measured"] = f"{today()}, commit {made_by['commit']}"
+    return dataclasses.replace(
+        result,
+        added=result.added | values,
+        seconds=trial.seconds | result.seconds,  # those of the first call count
+        environment=result.environment | notes,
+    )
+
+
+def needs_network(measurement: Measurement, spec: TrialSpec) -> bool:
+    """Whether a measurement of such a trial needs its network."""
+    return measurement.exists_for(spec) and not PARTS_WITHOUT_NETWORK.issuperset(measurement.needs)
+
+
+def check_backbone(trial: Trial, result: TrialResult) -> None:
+    """Raise ValueError if the network pretrained here is not the one of the result."""
+    backbone = bert.fingerprint(trial.network)
+    if backbone == result.backbone:
+        return
+    if trial.checkpoint:
+        checkpoints.remove(trial.checkpoint)
+    made_by = result.environment
+    raise ValueError(
+        f"the network that is pretrained here is {backbone}, the result's is {result.backbone}, from device "
+        f"{made_by['device']}, machine {made_by['machine']}, torch {made_by['torch']}"
+    )

@@ -1,0 +1,171 @@
+"""What a notebook computes while it runs: the trials that its parameters ask for and the store lacks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hmmbook.experiments import store as stores
+from hmmbook.experiments.environment import stored_by
+from hmmbook.experiments.specs import TrialSpec, panel_specs
+from hmmbook.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
+from hmmbook.experiments.trials import TrialResult, run_trial
+from hmmbook.parameters import MINUTES
+from hmmlib.training import checkpoints
+
+
+def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **fields: float) -> dict:
+    """Return the fields of a TrialSpec that a notebook's parameters ask for.
+
+    The text to pretrain on is made long enough for task and prompt together.
+
+    Args:
+        preset: The preset.
+        prompt_length: The number of prompt vectors; -1 stands for the preset's.
+        labelled: The number of labelled texts to tune on; 0 stands for the preset's.
+        steps: The steps of pretraining; 0 stands for the preset's.
+        fields: Further fields by their names.
+
+    Raises:
+        ValueError: There is no such preset.
+    """
+    fields = dict(fields)
+    if prompt_length != -1:
+        fields["prompt_length"] = prompt_length
+    if labelled != 0:
+        fields["train"] = labelled
+    if steps != 0:
+        fields["steps"] = steps
+    usual = TrialSpec(preset)
+    task_length = fields.get("task_length", usual.task_length)
+    needed = task_length + fields.get("prompt_length", usual.prompt_length)
+    fields["length"] = max(fields.get("length", usual.length), needed)
+    return fields
+
+
+def _existing_store(store: stores.Store) -> tuple[Path, ...]:
+    """The store, or a folder `results` of the working directory where none of its folders exists, as in Colab."""
+    folders = stores.as_store(store)
+    if any(folder.is_dir() for folder in folders):
+        return folders
+    return stores.as_store("results")
+
+
+@contextmanager
+def _notes_to_the_terminal() -> Iterator[None]:
+    """Print an interrupt's notes to papermill's terminal, because an interrupted notebook loses what it prints."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", []):
+            print(f"hmmbook: {note}", file=sys.__stderr__, flush=True)
+        raise
+
+
+@_notes_to_the_terminal()
+def run_live(
+    spec: TrialSpec, device: str = "auto", store: stores.Store = stores.PROJECT, also: Sequence[str] = ()
+) -> TrialResult:
+    """Run a trial now, be it stored or not, and keep it where the store lacks it. A run that was broken off goes on.
+
+    Args:
+        spec: The trial.
+        device: Where the network is.
+        store: Where the result is kept.
+        also: The names of further measurements.
+
+    Raises:
+        ValueError: There is no such device or measurement.
+        OSError: The result can be kept nowhere.
+    """
+    store = _existing_store(store)
+    checkpoint = stores.checkpoint_path(spec, store)
+    try:
+        result = run_trial(spec, device=device, checkpoint=checkpoint, also=also)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(what_is_kept(spec, store))
+        raise
+    if stores.is_stored(spec, store, also=also):
+        checkpoints.remove(checkpoint)
+    else:
+        store_safely(result, store)
+    return result
+
+
+@_notes_to_the_terminal()
+def gather(
+    specs: Sequence[TrialSpec],
+    until: float,
+    device: str = "auto",
+    store: stores.Store = stores.PROJECT,
+    say: Callable[[str], None] = print,
+    also: Sequence[str] = (),
+) -> list[TrialResult]:
+    """Return the stored results of the specs, each once, and those that can be computed in time.
+
+    Where there is no store, as in Colab, a folder `results` is begun, with one trial of each point.
+
+    Args:
+        specs: The trials.
+        until: When to stop, as time.monotonic() counts.
+        device: Where networks are.
+        store: Where results are looked for and kept.
+        say: Called with lines that tell what is missing.
+        also: The names of further measurements. A result that lacks one counts as missing.
+    """
+    specs = list(dict.fromkeys(specs))
+    existing_store = _existing_store(store)
+    if existing_store != stores.as_store(store):
+        say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
+        say("The project's own trials come with a clone of its repository: run the notebook from there.")
+        first_seed = min((spec.seed for spec in specs), default=0)
+        specs = [spec for spec in specs if spec.seed == first_seed]
+    outcome = run_missing(specs, existing_store, device, until, say, also=also)
+
+    results = []
+    for spec in specs:
+        path = stores.result_path(spec, existing_store)
+        if path.exists():
+            results.append(stores.load_result(path))
+    lacking = {result.spec.hash for result in results} & set(outcome.left)
+    if len(results) < len(specs):
+        say(
+            f"{len(results)} of {len(specs)} trials are there; "
+            f"the time was over before {len(outcome.left)} of the others."
+        )
+    elif lacking:
+        say(f"{len(lacking)} of {len(specs)} trials lack what is asked for: the time was over.")
+    for reason in outcome.failed.values():
+        say(f"A trial failed: {reason}")
+    stored_before = [result for result in results if result.spec.hash not in outcome.ran]
+    if stored_before:
+        # For the log of a build, and for whoever runs the notebook.
+        origin = stored_by(*stored_before)
+        print(f"{len(stored_before)} of {len(results)} trials were not run now, but {origin}.", file=sys.stderr)
+    return results
+
+
+def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
+    """Return the trials of Figure 3's left panel that have further measurements, stored or computed in time.
+
+    Args:
+        preset: The preset.
+        trials: The number of trials at each size.
+        minutes: The minutes to compute in; 0 stands for the preset's own.
+        device: Where networks are.
+        also: The names of the measurements.
+    """
+    specs = panel_specs(preset, "left", trials)
+    until = deadline(minutes or MINUTES[preset])
+    results = gather(specs, until, device, stores.BEYOND, also=also)
+    complete = [result for result in results if all(getattr(result, name) for name in also)]
+    if not complete:
+        options = "".join(f" --also {name}" for name in also)
+        print("What this page shows of trials is missing: none was done in time. Give it more `minutes`, or run")
+        print(
+            f"python -m hmmbook trial --panel left --missing --preset {preset} --trials {trials}{options}"
+            f" --store {_existing_store(stores.BEYOND)[0]}"
+        )
+    return complete

@@ -1,0 +1,154 @@
+"""Checks on the parameters of a notebook, whoever set them: its author, a reader in Colab, or papermill.
+
+papermill only warns about a name that a notebook does not have, and it passes values of any type. So the first line of
+a notebook after its parameters calls `check`.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+from contextlib import suppress
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, create_model
+
+from hmmbook.experiments.presets import PRESETS
+
+INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
+"""How many random models the notebooks on theory check at each preset."""
+MINUTES = {"smoke": 1.0, "quick": 3.0, "laptop": 30.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
+"""How long a notebook computes what the store lacks, at most, at each preset."""
+
+
+class ParameterError(ValueError):
+    """A parameter that a notebook does not have, of the wrong type, or of an impossible value."""
+
+
+# Types of parameters
+
+
+def _from_text(value):
+    """Read a list as JSON where it is text, because `-p sizes "[4, 30]"` reaches the notebook as text."""
+    with suppress(ValueError, TypeError, RecursionError):
+        return json.loads(value)
+    return value
+
+
+def _no_bool(value):
+    """Refuse True as a number, though Python counts it as 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+NUMBER = BeforeValidator(_no_bool)
+Seed = Annotated[int, Field(ge=0, lt=2**63), NUMBER]
+Count = Annotated[int, Field(ge=0), NUMBER]
+Size = Annotated[int, Field(ge=1), NUMBER]
+Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
+PositiveOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), NUMBER]
+Length = Annotated[int, Field(ge=-1, le=50), NUMBER]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+Preset = Literal[tuple(PRESETS)]
+
+
+# What the cells of a notebook assign
+
+
+def _assignments(cell: str) -> dict[str, ast.expr | None]:
+    """Return what a cell assigns to each name, with or without the type beside the name."""
+    assignments = {}
+    for statement in ast.parse(cell).body:
+        if isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+        elif isinstance(statement, ast.AnnAssign):
+            target = statement.target
+        else:
+            continue
+        if isinstance(target, ast.Name):
+            assignments[target.id] = statement.value
+    return assignments
+
+
+def _cells_of_parameters(namespace: dict) -> list[dict[str, ast.expr | None]]:
+    """Return the assignments of the notebook's own cell of parameters, the latest version, and of those after it."""
+    cells = []
+    for cell in namespace.get("In", []):
+        # The notebook's own cell begins with "# Parameters:", that of papermill with "# Parameters".
+        if cell.lstrip().startswith("# Parameters:"):
+            cells = []
+        if cell.lstrip().startswith("# Parameters"):
+            cells.append(_assignments(cell.lstrip()))
+    return cells
+
+
+# The check
+
+
+def _unknown(name: str, declared: dict) -> str:
+    hint = ""
+    for near in difflib.get_close_matches(name, declared, n=1):
+        hint = f"did you mean {near!r}? "
+    return f"unknown parameter {name!r}: {hint}this notebook takes {', '.join(declared)}"
+
+
+def _message(error: dict) -> str:
+    """Put the parameter's name in front of one of pydantic's errors, and the value behind it."""
+    name, *indices = error["loc"]
+    place = str(name) + "".join(f"[{index}]" for index in indices)
+    message = f"parameter {place!r}: {error['msg']}"
+    if error["type"] != "missing":
+        message += f", not {error['input']!r}"
+    if error["type"] == "list_type":
+        message += '; a list is given as "[4, 8]"'
+    return message
+
+
+def check(namespace: dict, **declared) -> None:
+    """Check a notebook's parameters, and put them, converted, into its namespace.
+
+    Where they are not those that the text was written for, a note in the notebook says so.
+
+    Args:
+        namespace: The notebook's `globals()`.
+        declared: The type of each parameter, as pydantic takes it.
+
+    Raises:
+        ParameterError: A name is not declared, or a value is missing, of the wrong type, or impossible.
+    """
+    cells = _cells_of_parameters(namespace)
+    assigned = set().union(*cells)
+    problems = [_unknown(name, declared) for name in sorted(assigned - declared.keys())]
+    fields = {name: (kind, ...) for name, kind in declared.items()}
+    values = {name: namespace[name] for name in declared if name in namespace}
+    try:
+        values = create_model("Parameters", **fields)(**values).model_dump()
+    except ValidationError as error:
+        problems += map(_message, error.errors())
+    if problems:
+        raise ParameterError("; ".join(problems))
+    namespace.update(values)
+    if cells:
+        _show_differences(values, cells[0])
+
+
+def _show_differences(values: dict, usual: dict[str, ast.expr | None]) -> None:
+    """Show which parameters are not those of the notebook's own cell, if any."""
+    differences = []
+    for name, expression in usual.items():
+        with suppress(ValueError):  # It is no literal.
+            usual_value = ast.literal_eval(expression)
+            if values[name] != usual_value:
+                differences.append(f"`{name}` is {values[name]!r} instead of {usual_value!r}")
+    if differences:
+        from IPython.display import Markdown, display  # There is IPython wherever there are cells.
+
+        display(
+            Markdown(
+                f"**Run with other parameters than the text was written for:** {', '.join(differences)}. So numbers "
+                "and pictures below are of this run, numbers in the sentences of the usual one."
+            )
+        )

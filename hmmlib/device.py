@@ -1,0 +1,263 @@
+"""Where something is computed, and how: devices, precision, interrupts between steps, compiled loops, threads."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import Lock, current_thread, main_thread
+from types import ModuleType
+
+import numpy as np
+import torch
+
+# Devices and precision
+
+
+def as_name(name: str) -> str:
+    """Return the name of a device that some machine may have.
+
+    Raises:
+        ValueError: no machine has a device of that name.
+    """
+    if not isinstance(name, str) or not re.fullmatch(r"auto|(cpu|cuda|mps)(:\d{1,2})?", name):
+        raise ValueError(f"device must be one of auto, cpu, cuda, mps, or cuda:N, not {name!r}")
+    return name
+
+
+def pick(name: str = "auto") -> torch.device:
+    """Return a device of this machine.
+
+    Args:
+        name: cpu, cuda, cuda:N or mps. With auto it is the fastest kind that there is.
+
+    Raises:
+        ValueError: the name is unknown, or this machine has no such device.
+
+    Example:
+        >>> pick("cpu")
+        device(type='cpu')
+    """
+    counts = {
+        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": 1 if torch.backends.mps.is_available() else 0,
+        "cpu": 1,
+    }
+    present = [kind for kind, count in counts.items() if count > 0]
+    if as_name(name) == "auto":
+        return torch.device(present[0])
+    device = torch.device(name)
+    index = device.index or 0
+    if index >= counts[device.type]:
+        raise ValueError(f"device {name!r} is not on this machine, which has {', '.join(present)}")
+    return device
+
+
+def name(device: torch.device) -> str:
+    """Return what a device is called: the GPU's own name, or cpu or mps."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+PRECISIONS = ("single", "half", "float16")
+"""Matrix products in float32; in 16 bits where the device is CUDA; in float16 on any device, slowly on a CPU."""
+
+
+def sixteen_bits(device: torch.device, precision: str) -> torch.dtype | None:
+    """Return the 16-bit type in which a network is pretrained at one of PRECISIONS, or None for float32.
+
+    "half" is bfloat16 where the GPU computes with it, and float16 on other GPUs.
+    """
+    if precision == "float16":
+        return torch.float16
+    if precision == "single" or device.type != "cuda":
+        return None
+    with torch.cuda.device(device):
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if has_bfloat16 else torch.float16
+
+
+# Warnings and interrupts
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Print each warning of this library as one line meanwhile, "hmmlib: …". Those of others stay as they are."""
+    format_before = warnings.formatwarning
+    library = Path(__file__).parent
+
+    def in_one_line(message, category, filename, lineno, line=None) -> str:
+        if library not in Path(filename).parents:
+            return format_before(message, category, filename, lineno, line)
+        text = " ".join(str(message).split())
+        return f"hmmlib: {text}\n"
+
+    warnings.formatwarning = in_one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = format_before
+
+
+class Interrupts:
+    """The state of interrupts in this process."""
+
+    asked = False
+    """Whether work is to end at its next step."""
+    held = False
+    """Whether a Ctrl-C sets `asked` instead of raising KeyboardInterrupt at once."""
+
+
+def ask_to_stop(*_) -> None:
+    """Have work end at its next step. This can be the handler of a signal."""
+    Interrupts.asked = True
+
+
+def stop_if_interrupted() -> None:
+    """Raise KeyboardInterrupt if work is to end. Loops call this between two steps, where their work can be kept."""
+    if Interrupts.asked:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupts_between_steps() -> Iterator[None]:
+    """Have the first Ctrl-C end the work between two of its steps, as a context or a decorator.
+
+    It sets a flag for `stop_if_interrupted`, so nothing is raised within a step, nor in an import that would swallow
+    it. A second Ctrl-C does what it would have done without this. Signals arrive in a process's main thread, so
+    nothing is changed in other threads, nor where Ctrl-C is ignored.
+    """
+    handler_before = signal.getsignal(signal.SIGINT)
+    if Interrupts.held or current_thread() is not main_thread() or not callable(handler_before):
+        yield
+        return
+
+    def on_first_interrupt(*_) -> None:
+        ask_to_stop()
+        signal.signal(signal.SIGINT, handler_before)
+        os.write(2, b"stopping after this step\n")  # A handler may not write to Python's own streams.
+
+    Interrupts.held = True
+    signal.signal(signal.SIGINT, on_first_interrupt)
+    try:
+        yield
+        stop_if_interrupted()  # The interrupt may have come after the last step.
+    finally:
+        signal.signal(signal.SIGINT, handler_before)
+        Interrupts.asked = False
+        Interrupts.held = False
+
+
+# Compiled loops and threads
+
+
+@cache
+def _announce_compiling() -> None:
+    print("hmmlib: compiling its loops for this machine, once; some 15 seconds", file=sys.stderr, flush=True)
+
+
+@cache
+def loops(name: str) -> ModuleType | None:
+    """Import a module of compiled loops when it is first needed. None if numba is missing or cannot work."""
+    try:
+        from numba.core import event
+
+        class Listener(event.Listener):
+            def on_start(self, event) -> None:
+                _announce_compiling()
+
+            def on_end(self, event) -> None:
+                pass
+
+        event.register("numba:compile", Listener())
+        return importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "").startswith("hmmlib"):
+            raise
+        return None
+    except RuntimeError:  # Numba finds no folder in which it may keep what it compiles.
+        return None
+
+
+def uninitialized(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """Make a tensor of any values, on the CPU. NumPy asks for large pages, which takes a sixth of torch's time."""
+    numpy_dtype = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
+    return torch.from_numpy(np.empty(shape, numpy_dtype))
+
+
+class _OneThread:
+    """A context in which products of matrices stay on the thread that calls. Several threads may be in it at once."""
+
+    def __init__(self):
+        self.lock = Lock()
+        self.users = 0
+        self.libraries = None
+        self.limit = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.libraries is None:  # Before now, the library that multiplies may not have been loaded.
+                from threadpoolctl import ThreadpoolController
+
+                self.libraries = ThreadpoolController()
+            if self.users == 0:
+                self.limit = self.libraries.limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def __exit__(self, *_) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.limit.restore_original_limits()
+
+
+ONE_THREAD = _OneThread()
+
+
+@contextmanager
+def flushing(dtype: torch.dtype) -> Iterator[None]:
+    """Count what is below the smallest normal float32 as zero meanwhile. Nothing is changed for another dtype.
+
+    Some processors take twenty times as long for products of such numbers. If the caller has chosen this before, it
+    stays so afterwards. The setting is that of this thread and of those that it starts.
+    """
+    already_chosen = np.float32(1e-45) * np.float32(1) == 0
+    if dtype != torch.float32 or already_chosen:
+        yield
+        return
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def shares(n: int, threads: int) -> list[slice]:
+    """Split the indices 0 … n - 1 into equal parts, at most one for each thread, none of them empty."""
+    parts = []
+    for k in range(threads):
+        start = n * k // threads
+        stop = n * (k + 1) // threads
+        if stop > start:
+            parts.append(slice(start, stop))
+    return parts
+
+
+def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
+    """Call work(share) for equal shares of n sequences, each in a thread of its own."""
+    first, *further = shares(n, threads)
+    with ONE_THREAD:
+        if not further:  # Starting a pool would take longer than a short call.
+            work(first)
+            return
+        with ThreadPoolExecutor(len(further)) as pool:
+            running = pool.map(work, further)
+            work(first)
+            list(running)  # This raises what was raised in a thread.

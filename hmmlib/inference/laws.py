@@ -1,0 +1,158 @@
+"""The law of a variable given the evidence, by operations of torch or by compiled loops.
+
+Torch is differentiable and runs on any device. On a CPU, where no gradient is asked for, compiled loops do the same
+without a temporary.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hmmlib import device
+from hmmlib.inference.evidence import Evidence
+from hmmlib.inference.forward_backward import MAX_EXPONENT, aggregated_messages, rescaled
+from hmmlib.inference.variables import Variable
+from hmmlib.models.hmm import HMM, MemoryHMM
+
+BLOCK = 2**22
+"""Entries of evidence that torch works on at a time. This bounds the memory in use."""
+SMALL = 2**16
+"""Entries of evidence below which a second thread costs more than it brings."""
+
+
+def compiled_loops() -> ModuleType | None:
+    """Return the module of compiled loops, or None if there is no numba."""
+    return device.loops("hmmlib.inference.compiled")
+
+
+def law_given_evidence(
+    model: HMM | MemoryHMM,
+    evidence: Evidence,
+    variable: Variable,
+    *,
+    at: slice,
+    with_own_evidence: bool,
+    with_likelihood: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Return the law of a variable at positions of the chain H_0, …, H_T, given the evidence v.
+
+    Args:
+        model: the model.
+        evidence: what is known of each position.
+        variable: whose law it is.
+        at: the positions.
+        with_own_evidence: whether the evidence of a position itself counts for its law.
+        with_likelihood: whether P[v] is asked for too, which needs the evidence of every position.
+
+    Returns:
+        The law, (n, positions, D) or (n, positions, X), zeros where v has probability zero. And P[v], its mantissa and
+        exponent of two, (n, positions, 2), which has no meaning unless it was asked for.
+    """
+    if needs_torch(model, evidence):
+        return _law_in_torch(model, evidence, variable, at, with_own_evidence)
+    return _law_in_loops(model, evidence, variable, at, with_own_evidence, with_likelihood)
+
+
+def needs_torch(model: HMM | MemoryHMM, evidence: Evidence) -> bool:
+    """Whether compiled loops cannot be used: for a gradient, on a GPU, without numba, for no text at all."""
+    if torch.is_grad_enabled():
+        for part in (evidence.rows, *vars(model).values()):
+            if isinstance(part, Tensor) and part.requires_grad:
+                return True
+    return model.device.type != "cpu" or compiled_loops() is None or not evidence.index.numel()
+
+
+def _law_in_torch(
+    model: HMM | MemoryHMM, evidence: Evidence, variable: Variable, at: slice, with_own_evidence: bool
+) -> tuple[Tensor, Tensor]:
+    laws = []
+    likelihoods = []
+    entries_of_a_text = evidence.index.shape[1] * evidence.rows.shape[1]
+    for index in evidence.index.split(max(1, BLOCK // entries_of_a_text)):
+        tau, exponent = aggregated_messages(model, evidence.rows[index], at, with_own_evidence)
+        by_memory = tau.unflatten(-1, (-1, model.n_states))
+        sums = torch.einsum("gk,npks->npgs", variable.groups, by_memory).flatten(2)
+        weights = sums[..., variable.entries]
+        total = weights.sum(-1, keepdim=True)
+        possible = total > 0
+        # Where nothing is possible, nothing is divided, so that the gradient of all else stays a number.
+        law = torch.where(possible, weights, 0) / torch.where(possible, total, 1)
+        if variable.columns is not None:
+            law = law @ variable.columns.T  # (D.1)
+        laws.append(law)
+        likelihoods.append(torch.cat([total, exponent.to(total.dtype)], -1))
+    # At T = 1 nothing is conditioned on. That has a gradient too, of zeros.
+    return torch.cat(laws) + 0 * evidence.rows[:1, :1].sum(), torch.cat(likelihoods)
+
+
+def _law_in_loops(
+    model: HMM | MemoryHMM,
+    evidence: Evidence,
+    variable: Variable,
+    at: slice,
+    with_own_evidence: bool,
+    with_likelihood: bool,
+) -> tuple[Tensor, Tensor]:
+    loops = compiled_loops()
+    dtype = model.dtype
+    n, length = evidence.index.shape
+    first, stop, _ = at.indices(length + 1)
+
+    rows, scale = rescaled(evidence.rows.unsqueeze(1), torch.zeros((), dtype=torch.int64, device="cpu"))
+    if isinstance(model, MemoryHMM):
+        prior = model.memory.flatten()
+        entries = variable.entries
+    else:
+        prior = torch.ones(1, dtype=dtype, device="cpu")
+        entries = variable.entries[:0]  # For the loops no entries stand for all states.
+    columns = variable.columns
+    if columns is None:
+        columns = device.uninitialized(0, 0, dtype=dtype)
+    size_of_law = len(columns) or len(variable.entries)
+    laws = device.uninitialized(n, stop - first, size_of_law, dtype=dtype)
+    likelihoods = device.uninitialized(n, stop - first, 2 if with_likelihood else 0, dtype=dtype)
+
+    prior_mantissa, prior_exponent = torch.frexp(prior)
+    chain = loops.Chain(
+        as_array(model.transition.T),
+        as_array(model.transition),
+        as_array(model.initial),
+        as_array(prior_mantissa),
+        as_array(prior_exponent),
+    )
+    query = loops.Query(as_array(variable.groups), as_array(entries), as_array(columns.T), first, with_own_evidence)
+    # Four factors of 1e-77 stay within the range of float64. In float32 every message is scaled.
+    steps_between_scalings = 4 if dtype == torch.float64 else 1
+    scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], steps_between_scalings)
+    row_array = as_array(rows.squeeze(1))
+    index_array = as_array(evidence.index)
+    law_array = as_array(laws)
+    likelihood_array = as_array(likelihoods)
+
+    def work(share: slice) -> None:
+        loops.run_chain(chain, row_array, index_array[share], query, scaling, law_array[share], likelihood_array[share])
+
+    threads = torch.get_num_threads() if n * length * rows.shape[-1] > SMALL else 1
+    with device.flushing(dtype):
+        device.side_by_side(work, n, threads)
+    if with_likelihood:
+        likelihoods[..., 1] += scale.flatten()[evidence.index].sum(1, keepdim=True)
+    return laws, likelihoods
+
+
+@cache
+def _powers(dtype: torch.dtype) -> np.ndarray:
+    """The powers 2^-2b, …, 2^b for the largest exponent b, in which the loops look powers up."""
+    bound = MAX_EXPONENT[dtype]
+    exponents = torch.arange(-2 * bound, bound + 1, dtype=dtype, device="cpu")
+    return torch.exp2(exponents).numpy()
+
+
+def as_array(tensor: Tensor) -> np.ndarray:
+    """Return a tensor as an array that is laid out row by row, so that the loops are compiled once for each dtype."""
+    return tensor.detach().contiguous().numpy()

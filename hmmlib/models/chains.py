@@ -1,0 +1,73 @@
+"""What follows from a transition matrix alone: which states lead to which, the period, the stationary distribution."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from hmmlib.validation import SUM_TOLERANCE
+
+
+def reachable(transition: Tensor) -> Tensor:
+    """Return which states lead to which in zero or more steps: bool (S, S), true at [h', h] where h leads to h'."""
+    n_states = len(transition)
+    in_no_step = torch.eye(n_states, dtype=torch.bool, device=transition.device)
+    in_one_step = transition.detach() > 0
+    reach = in_no_step | in_one_step
+    for _ in range(n_states.bit_length()):  # Each squaring doubles the number of steps.
+        paths = reach.double() @ reach.double()
+        reach = paths > 0
+    return reach
+
+
+def chain_period(transition: Tensor) -> tuple[bool, int]:
+    """Return whether the chain is irreducible, and its period, which is 0 where it is reducible."""
+    from scipy.sparse.csgraph import shortest_path  # Only here, because it takes long to load.
+
+    if not reachable(transition).all():
+        return False, 0
+    follows = (transition.detach().T > 0).cpu().numpy()  # follows[h, h'] is true where h' can come after h.
+    level = shortest_path(follows, unweighted=True, indices=0).astype(int)
+    # The length of every cycle is a sum of these differences, and their gcd is the period (Denardo 1977).
+    source, target = follows.nonzero()
+    return True, math.gcd(*(level[source] + 1 - level[target]))
+
+
+def stationary_law(transition: Tensor) -> Tensor:
+    """Return the distribution π with Aπ = π, (S,). No gradient goes through it.
+
+    States are eliminated one after the other without a subtraction (Grassmann, Taksar and Heyman 1985), so each entry
+    is accurate to rounding, however small it is.
+
+    Raises:
+        ValueError: there is more than one such distribution, or one of its entries is too small for a float.
+    """
+    transition = transition.detach()
+    reach = reachable(transition)
+    is_closed = (~reach | reach.T).all(0)  # A state is in a closed class if whatever it reaches leads back to it.
+    closed = is_closed.nonzero().squeeze(-1)
+    if not reach[closed][:, closed].all():
+        raise ValueError("there is more than one stationary distribution: transition has several closed classes")
+    law = _by_elimination(transition[closed][:, closed])
+    return torch.zeros_like(transition[0]).index_copy(0, closed, law)
+
+
+def _by_elimination(transition: Tensor) -> Tensor:
+    """The stationary distribution of an irreducible chain."""
+    rates = transition.clone()
+    for k in range(len(rates) - 1, 0, -1):
+        leaving = rates[:k, k]
+        entering = rates[k, :k] / leaving.sum()
+        rates[k, :k] = entering
+        rates[:k, :k] = rates[:k, :k] + leaving[:, None] * entering
+    weights = torch.ones_like(rates[0])
+    for k in range(1, len(rates)):
+        weights[k] = (rates[k, :k] * weights[:k]).sum()
+    law = weights / weights.sum()
+    tolerance = 10 * SUM_TOLERANCE[law.dtype]
+    stays = torch.allclose(transition @ law, law, rtol=tolerance, atol=0)
+    if not stays or not (law > 0).all():
+        raise ValueError("transition has entries too small for its stationary distribution in floats")
+    return law

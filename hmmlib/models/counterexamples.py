@@ -1,0 +1,209 @@
+"""Small models that break one hypothesis of a theorem and nothing else. Controls of the book's checks rest on them."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from hmmlib.models.appendix_e import softmax_of_uniform
+from hmmlib.models.families import in_equilibrium, on_a_grid, regular_hmm
+from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.validation import as_generator, integer, number
+
+ONE_TOKEN_FOR_TWO = [
+    [1.0, 1.0, 0.0, 0.0],
+    [0.0, 0.0, 1.0, 0.0],
+    [0.0, 0.0, 0.0, 1.0],
+]
+"""Emissions of four states. The first two emit the same token."""
+
+# Without independent columns: Assumptions 3.1 and 3.5
+
+
+def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
+    """Draw a model for which Assumption 3.2 holds and 3.1 fails, as W's last column is a mixture of two others.
+
+    Args:
+        n_states: the number of hidden states, at least 2. If it is 2, the last column is a copy of the first.
+        n_tokens: the size of the vocabulary.
+        seed: a seed, or the generator to draw from.
+
+    Example:
+        >>> from hmmlib import assumption_3_1, dependent_hmm
+        >>> bool(assumption_3_1(dependent_hmm(3, 4, seed=0)))
+        False
+    """
+    n_states = integer("n_states", n_states, 2)
+    model = regular_hmm(n_states, n_tokens, seed, zeros=0.0)
+    emission = on_a_grid(model.emission)
+    first = emission[:, 0]
+    second = emission[:, (n_states - 1) // 2]
+    emission[:, -1] = (first + second) / 2  # On the grid this is exact.
+    return HMM(model.transition, emission, model.initial, columns=True)
+
+
+def hidden_twins() -> HMM:
+    """Return four states α, β, γ, δ of which α and β emit the same token. Assumption 3.2 holds and 3.1 fails.
+
+    Token 1 can only follow α, and token 2 only β. So H_1 is surely α for the input (1), and β for the input (2). But
+    the token at the gap has the same distribution for both.
+
+    Example:
+        >>> from hmmlib import MASK, hidden_twins, posterior
+        >>> posterior(hidden_twins(), [[MASK, 1], [MASK, 2]], at=1).tolist()
+        [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    """
+    transition = [
+        [0.5, 0.0, 0.5, 0.5],  # to α
+        [0.0, 0.0, 0.5, 0.5],  # to β
+        [0.5, 0.0, 0.0, 0.0],  # to γ
+        [0.0, 1.0, 0.0, 0.0],  # to δ
+    ]
+    return HMM(transition, ONE_TOKEN_FOR_TWO, [0.25, 0.25, 0.25, 0.25], columns=True)
+
+
+def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Tensor:
+    """Random columns that are positive where `allowed` is 1."""
+    pattern = torch.tensor(allowed, dtype=torch.float64)
+    uniform = torch.rand(pattern.shape, generator=generator, dtype=torch.float64)
+    weights = pattern * (0.2 + uniform)
+    return weights / weights.sum(0)
+
+
+def essential_twins(seed: int | torch.Generator = 0) -> HMM:
+    """Draw a model of four states a, b, c, d for which no prompt helps.
+
+    What leads to a leads to b too, and both have one column of W. State c follows only a, and d only b. So H* = {a, b}
+    meets all of Assumption 3.5 but independence. H_0 is surely a for the input (1), and b for the input (2), but Ḡ_2
+    is the same for both.
+
+    Example:
+        >>> from hmmlib import essential_states, essential_twins
+        >>> essential_states(essential_twins(), mu=[1, -1, 0, 0]) is None
+        True
+    """
+    generator = as_generator(seed)
+    to_a_and_b = [1, 1, 1, 1]
+    to_c = [1, 0, 0, 0]
+    to_d = [0, 1, 0, 0]
+    transition = _positive_where([to_a_and_b, to_a_and_b, to_c, to_d], generator)
+    initial = softmax_of_uniform((4,), 1.0, generator)
+    return HMM(transition, ONE_TOKEN_FOR_TWO, initial, columns=True)
+
+
+# Without a recoverable memory: Assumption 4.2
+
+
+def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
+    """Draw a stationary model of one cell, two values and states a, b, c, d. State b emits like a.
+
+    If S* = {a, c, d}, the columns of W at M × S* are independent, but their span contains those of b. Tokens 0 and 1
+    come from a and b. Tokens 2 and 3 come from c, which follows only a, and 4 and 5 from d, which follows only b.
+    Between the inputs (0, 2) and (0, 4) no token distribution differs, though H_1 was a in one and b in the other.
+
+    Example:
+        >>> from hmmlib import assumption_4_2, recoverable_twins
+        >>> bool(assumption_4_2(recoverable_twins(), cell=0, syntax=[0, 2, 3]))
+        False
+    """
+    generator = as_generator(seed)
+    to_a = [1, 0, 1, 1]
+    to_b = [0, 0, 1, 1]
+    to_c = [1, 0, 0, 0]
+    to_d = [0, 1, 0, 0]
+    transition = _positive_where([to_a, to_b, to_c, to_d], generator)
+    emission = torch.zeros(6, 2, 4, dtype=torch.float64)
+    # Each distribution of two tokens, for both values of the memory, belongs to two states.
+    a_and_b = _two_tokens(generator)
+    c_and_d = _two_tokens(generator)
+    emission[0:2, :, 0] = a_and_b
+    emission[0:2, :, 1] = a_and_b
+    emission[2:4, :, 2] = c_and_d
+    emission[4:6, :, 3] = c_and_d
+    return in_equilibrium(transition, emission, softmax_of_uniform((2,), 1.0, generator))
+
+
+def _two_tokens(generator: torch.Generator) -> Tensor:
+    """Distributions of two tokens, (2, 2), that differ between the two values of the memory."""
+    uniform = torch.rand(2, generator=generator, dtype=torch.float64)
+    share = (torch.arange(2) + uniform) / 2
+    return torch.stack([share, 1 - share])
+
+
+def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
+    """Return a model whose memory can be inferred only from pairs of tokens. Each token alone is uniform.
+
+    The state is a symbol b and a phase that alternates. The token is b + m * phase modulo n. For inputs of length 2,
+    M = 0 is likely exactly where both tokens agree. With all states in S*, all of Assumption 4.2 holds but
+    independence. The chain is stationary.
+
+    Args:
+        n: the number of memory values.
+        noise: the probability that the state is drawn afresh.
+
+    Example:
+        >>> from hmmlib import masked_token_probs, parity_memory_hmm
+        >>> masked_token_probs(parity_memory_hmm(2, noise=0.1), [[0, 1]]).tolist()
+        [[[0.5, 0.5], [0.5, 0.5]]]
+    """
+    n = integer("n", n, 1)
+    noise = number("noise", noise, 0, 1)
+    n_states = 2 * n
+    transition = torch.full((n_states, n_states), noise / n_states, dtype=torch.float64)
+    emission = torch.zeros(n, n, n_states, dtype=torch.float64)
+    for phase, b in itertools.product((0, 1), range(n)):
+        state = phase * n + b
+        transition[(1 - phase) * n + b, state] += 1 - noise
+        for m in range(n):
+            emission[(b + m * phase) % n, m, state] = 1
+    initial = torch.full((n_states,), 1 / n_states, dtype=torch.float64)
+    memory = torch.full((n,), 1 / n, dtype=torch.float64)
+    return MemoryHMM(transition, emission, initial, memory)
+
+
+# Against Lemma D.9 as it is printed
+
+EMISSIONS_OF_SHRINKING_SUPPORT = [
+    [[0.5, 0.0, 0.0], [0.0, 0.0, 0.0]],  # token 0 from p, q, r if M = 0, and if M = 1
+    [[0.5, 0.0, 0.0], [1.0, 0.0, 1.0]],
+    [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+    [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
+]
+
+
+def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
+    """Return three states p → q → r → p or r for which no attention head can do what Lemma D.9 prints.
+
+    The task weighs value 0 of two, and S* = {p, q}. If M = 0, tokens 0 and 1 both come from p alone. If M = 1, token 1
+    comes from p or r, and token 0 from nowhere. So after token 0 the next state is surely q, but after token 1 it may
+    also be p or r. Behind a prompt for M = 0, the next state is q after either, and the outputs are equal.
+
+    Args:
+        seed: draws other probabilities with the same zeros. Without one they are round numbers.
+
+    Returns:
+        The model, which is stationary, and S*.
+
+    Example:
+        >>> from hmmlib import shrinking_support
+        >>> model, syntax = shrinking_support()
+        >>> syntax
+        [0, 1]
+    """
+    to_p = [0.0, 0.0, 0.5]
+    to_q = [1.0, 0.0, 0.0]
+    to_r = [0.0, 1.0, 0.5]
+    transition = torch.tensor([to_p, to_q, to_r], dtype=torch.float64)
+    emission = torch.tensor(EMISSIONS_OF_SHRINKING_SUPPORT, dtype=torch.float64)
+    memory = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    syntax = [0, 1]
+    if seed is None:
+        return MemoryHMM(transition, emission, [0.25, 0.25, 0.5], memory), syntax
+    generator = as_generator(seed)
+    tables = []
+    for table in (transition, emission, memory):
+        weights = table * torch.rand(table.shape, generator=generator)
+        tables.append(weights / weights.sum(0))
+    return in_equilibrium(*tables), syntax

@@ -1,0 +1,136 @@
+"""The loop in which heads and prompts are tuned: AdamW on the logistic loss of labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hmmlib import device as backend
+from hmmlib.theory.heads import LinearHead
+from hmmlib.validation import as_generator, as_labels, integer, number, of_type
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to tune, by default as the preset `quick` does. The optimiser is AdamW without weight decay.
+
+    Raises:
+        ValueError: a field has another type, or is out of its range.
+
+    Example:
+        >>> from hmmlib import Tuning
+        >>> Tuning(epochs=10, batch=32)
+        Tuning(epochs=10, batch=32, head_rate=0.1, prompt_rate=0.1, warmup=0.1)
+    """
+
+    epochs: int = 5
+    """How many passes are made over the training examples."""
+    batch: int = 128
+    """How many examples a step has."""
+    head_rate: float = 0.1
+    """The learning rate of a head."""
+    prompt_rate: float = 0.1
+    """The learning rate of a prompt, and of whatever else is trained together with a head."""
+    warmup: float = 0.1
+    """In this share of the steps the rates rise linearly. After them they fall linearly to zero."""
+
+    def __post_init__(self) -> None:
+        integer("epochs", self.epochs, 1)
+        integer("batch", self.batch, 1)
+        number("head_rate", self.head_rate, 0)
+        number("prompt_rate", self.prompt_rate, 0)
+        number("warmup", self.warmup, 0, 1)
+
+
+def fit(
+    score: Callable[[Tensor], Tensor],
+    head: Sequence[Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    plan: Tuning,
+    seed: int,
+    also_trained: Sequence[Tensor] = (),
+    before_step: Callable[[], None] | None = None,
+) -> None:
+    """Minimise the logistic loss of labels, in place.
+
+    Args:
+        score: a function from a batch of inputs to scores, (n,).
+        head: the parameters of a head, which are trained at `plan.head_rate`.
+        inputs: the training examples, (N, …).
+        labels: their labels, (N,).
+        plan: how to tune.
+        seed: a seed for the order of the examples.
+        also_trained: parameters that are trained at `plan.prompt_rate`.
+        before_step: called before each step. What it raises ends the tuning.
+
+    Raises:
+        FloatingPointError: what was trained is no longer finite.
+        ValueError: the labels are not N labels.
+    """
+    generator = as_generator(seed)
+    labels = as_labels(labels, len(inputs))
+    of_type("plan", plan, Tuning)
+    groups = [{"params": list(head), "lr": plan.head_rate}]
+    if also_trained:
+        groups.append({"params": list(also_trained), "lr": plan.prompt_rate})
+    optimiser = torch.optim.AdamW(groups, weight_decay=0.0)
+
+    steps = plan.epochs * math.ceil(len(inputs) / plan.batch)
+    warmup = max(1, round(plan.warmup * steps))
+
+    def share_of_rate(step: int) -> float:
+        rising = (step + 1) / warmup
+        falling = (steps - step) / max(1, steps - warmup)
+        return min(rising, falling)
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, share_of_rate)
+    target = labels.to(head[0])
+    for _ in range(plan.epochs):
+        order = torch.randperm(len(inputs), generator=generator)
+        for examples in order.split(plan.batch):
+            backend.stop_if_interrupted()
+            if before_step:
+                before_step()
+            examples = examples.to(inputs.device)
+            with torch.enable_grad():
+                loss = F.binary_cross_entropy_with_logits(score(inputs[examples]), target[examples])
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            scheduler.step()
+
+    if not all(parameter.isfinite().all() for parameter in (*head, *also_trained)):
+        rates = ", ".join(f"{group['initial_lr']:g}" for group in optimiser.param_groups)
+        raise FloatingPointError(f"tuning diverged, at rates of {rates}: what was trained is no longer finite")
+
+
+def fit_head(
+    probs: Callable[[Tensor], Tensor],
+    start: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+    plan: Tuning,
+    seed: int,
+    also_trained: Sequence[Tensor] = (),
+    before_step: Callable[[], None] | None = None,
+) -> LinearHead:
+    """Tune a linear head on distributions that may themselves be trained.
+
+    Args:
+        probs: a function from a batch of inputs to distributions, (n, X).
+        start: the weights with which the head begins, (X,).
+        inputs: the training examples, and so on as in `fit`.
+    """
+    weights = nn.Parameter(start)
+
+    def score(batch: Tensor) -> Tensor:
+        return probs(batch) @ weights
+
+    fit(score, [weights], inputs, labels, plan, seed, also_trained, before_step)
+    return LinearHead(weights.detach())

@@ -1,0 +1,99 @@
+"""The gradients of a batch in pretraining: in float32 or 16 bits, and on CUDA as a graph that is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hmmlib.training.bert import logits_at
+
+if TYPE_CHECKING:
+    from transformers import BertForMaskedLM
+
+WARM_UPS = 3
+"""How often a step is computed before it is recorded, because libraries choose their kernels in the first ones."""
+
+
+class Gradients:
+    """A function of a batch that sets the gradients of all parameters, and returns the loss.
+
+    Once `capture` has recorded a graph, a call replays it on the same memory. Gradients must then never be set to None,
+    and shapes must not change.
+
+    Args:
+        network: the network.
+        half: the 16-bit type of matrix products, or None for float32.
+    """
+
+    def __init__(self, network: BertForMaskedLM, half: torch.dtype | None = None):
+        self.network = network
+        self.half = half
+        self.scaler = torch.amp.GradScaler(network.device.type, enabled=half == torch.float16)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, ids: Tensor, positions: Tensor, target: Tensor) -> Tensor:
+        """Set the gradients of a batch.
+
+        Args:
+            ids: input ids, (n, T).
+            positions: the positions that are predicted, (n, k).
+            target: the tokens that stand there, (n, k).
+
+        Returns:
+            The mean loss in nats, on the device.
+        """
+        if self.graph is None:
+            self.network.zero_grad(set_to_none=True)
+            return self.compute(ids, positions, target)
+        for recorded, value in zip(self.recorded_inputs, (ids, positions, target), strict=True):
+            recorded.copy_(value)
+        self.graph.replay()
+        return self.recorded_loss
+
+    def compute(self, ids: Tensor, positions: Tensor, target: Tensor) -> Tensor:
+        """Return the mean loss over all positions, and add its gradients to those of the parameters."""
+        with torch.autocast(ids.device.type, self.half, enabled=self.half is not None):
+            embeddings = self.network.get_input_embeddings()(ids)
+            logits = logits_at(self.network, embeddings, positions)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), target.flatten())
+        self.scaler.scale(loss).backward()
+        return loss.detach()
+
+    def capture(self, *inputs: Tensor) -> None:
+        """Record the graph of a step, on CUDA. It draws dropout, so a generator's state may matter only after it."""
+        self.recorded_inputs = [value.clone() for value in inputs]
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side_stream):
+            for _ in range(WARM_UPS):
+                self.network.zero_grad(set_to_none=True)
+                self.compute(*self.recorded_inputs)
+        torch.cuda.current_stream().wait_stream(side_stream)
+        self.network.zero_grad(set_to_none=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.recorded_loss = self.compute(*self.recorded_inputs)
+
+
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """On CUDA, use kernels that give the same sums each time, so that a resumed run ends as an undisturbed one does."""
+    if device.type != "cuda":
+        yield
+        return
+    deterministic = torch.utils.deterministic
+    mode_before = torch.get_deterministic_debug_mode()
+    fill_before = deterministic.fill_uninitialized_memory
+    torch.set_deterministic_debug_mode("error")  # Under "warn", attention keeps kernels that are not repeatable.
+    deterministic.fill_uninitialized_memory = False  # It would cost a pass over every new tensor.
+    try:
+        with torch.cuda.device(device):
+            yield
+    finally:
+        torch.set_deterministic_debug_mode(mode_before)
+        deterministic.fill_uninitialized_memory = fill_before
