@@ -326,9 +326,8 @@ def conclude(outcome: Outcome, specs: list[TrialSpec]) -> None:
 
 def conclude_one(outcome: Outcome, spec: TrialSpec, store: Path | tuple[Path, ...]) -> None:
     """Say where a result lies, and whether it was run now or stored before."""
-    from hmmbook.experiments.environment import stored_by
     from hmmbook.experiments.store import load_result, result_path
-    from hmmbook.experiments.sweeps import describe, summary
+    from hmmbook.experiments.sweeps import describe, stored_by, summary
 
     if outcome.left:
         line("the time is over; run the same command again to go on")

@@ -29,6 +29,7 @@ def chain_period(transition: Tensor) -> tuple[bool, int]:
     if not reachable(transition).all():
         return False, 0
     follows = (transition.detach().T > 0).cpu().numpy()  # follows[h, h'] is true where h' can come after h.
+    # level[h] is the least number of steps from state 0 to h.
     level = shortest_path(follows, unweighted=True, indices=0).astype(int)
     # The length of every cycle is a sum of these differences, and their gcd is the period (Denardo 1977).
     source, target = follows.nonzero()
@@ -46,7 +47,8 @@ def stationary_law(transition: Tensor) -> Tensor:
     """
     transition = transition.detach()
     reach = reachable(transition)
-    is_closed = (~reach | reach.T).all(0)  # A state is in a closed class if whatever it reaches leads back to it.
+    # State h is in a closed class if every h' that it leads to, where reach[h', h] is true, also leads back to h.
+    is_closed = (~reach | reach.T).all(0)
     closed = is_closed.nonzero().squeeze(-1)
     if not reach[closed][:, closed].all():
         raise ValueError("there is more than one stationary distribution: transition has several closed classes")

@@ -47,8 +47,8 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
 def hidden_twins() -> HMM:
     """Return four states α, β, γ, δ of which α and β emit the same token. Assumption 3.2 holds and 3.1 fails.
 
-    Token 1 can only follow α, and token 2 only β. So H_1 is surely α for the input (1), and β for the input (2). But
-    the token at the gap has the same distribution for both.
+    Token 1 comes from γ, which follows only α, and token 2 from δ, which follows only β. So the state before token 1 is
+    surely α, and that before token 2 surely β. But a mask in front of either token has the same token distribution.
 
     Example:
         >>> from hmmlib import MASK, hidden_twins, posterior
@@ -75,9 +75,9 @@ def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Ten
 def essential_twins(seed: int | torch.Generator = 0) -> HMM:
     """Draw a model of four states a, b, c, d for which no prompt helps.
 
-    What leads to a leads to b too, and both have one column of W. State c follows only a, and d only b. So H* = {a, b}
-    meets all of Assumption 3.5 but independence. H_0 is surely a for the input (1), and b for the input (2), but Ḡ_2
-    is the same for both.
+    All states lead to both a and b, whose columns of W are equal. State c follows only a, and d only b. So H* = {a, b}
+    satisfies Assumption 3.5 except for independence. H_0 is surely a for the input (1), which c emits, and b for the
+    input (2), which d emits. But Ḡ_2, the distribution behind a prompt, is the same for both.
 
     Example:
         >>> from hmmlib import essential_states, essential_twins
@@ -115,7 +115,7 @@ def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
     to_d = [0, 1, 0, 0]
     transition = _positive_where([to_a, to_b, to_c, to_d], generator)
     emission = torch.zeros(6, 2, 4, dtype=torch.float64)
-    # Each distribution of two tokens, for both values of the memory, belongs to two states.
+    # States a and b have equal columns of W. Those of c and d have equal numbers, but for different tokens.
     a_and_b = _two_tokens(generator)
     c_and_d = _two_tokens(generator)
     emission[0:2, :, 0] = a_and_b
@@ -174,7 +174,9 @@ EMISSIONS_OF_SHRINKING_SUPPORT = [
 
 
 def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
-    """Return three states p → q → r → p or r for which no attention head can do what Lemma D.9 prints.
+    """Return a model for which no attention head can do what Lemma D.9 prints.
+
+    It has three states. State p leads to q, and q to r. State r leads to p, or to itself.
 
     The task weighs value 0 of two, and S* = {p, q}. If M = 0, tokens 0 and 1 both come from p alone. If M = 1, token 1
     comes from p or r, and token 0 from nowhere. So after token 0 the next state is surely q, but after token 1 it may

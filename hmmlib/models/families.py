@@ -27,16 +27,20 @@ def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Genera
     weights = torch.randint(1, 4, shape, generator=generator).double()
     stays = torch.rand(shape, generator=generator, dtype=torch.float64) >= zeros
     weights = weights * stays
-    # A column without any weight gets a single entry instead.
-    n_values, *further = shape
-    spared = torch.randint(0, n_values, (1, *further), generator=generator)
-    single = torch.zeros_like(weights).scatter(0, spared, 1.0)
-    weights = torch.where(weights.any(0), weights, single)
+    # A column without any weight gets all of it at one value instead.
+    n_values, *column_axes = shape
+    chosen_value = torch.randint(0, n_values, (1, *column_axes), generator=generator)
+    at_one_value = torch.zeros_like(weights).scatter(0, chosen_value, 1.0)
+    weights = torch.where(weights.any(0), weights, at_one_value)
     return weights / weights.sum(0)
 
 
 def on_a_grid(columns: Tensor) -> Tensor:
-    """Round distributions over the first axis to units of 2^-10. Sums of products of two are then exact."""
+    """Round distributions over the first axis to multiples of 2^-10.
+
+    Products of two such numbers, and sums of such products, are then exact. The largest entry gets what rounding down
+    takes from the column, so that the column still sums to 1.
+    """
     units = (columns * 2**10).floor()
     missing = 2**10 - units.sum(0, keepdim=True)
     return units.scatter_add(0, units.argmax(0, keepdim=True), missing) / 2**10
@@ -146,8 +150,8 @@ def essential_hmm(
 ) -> tuple[HMM, list[int]]:
     """Draw a model that satisfies Assumptions 3.2 and 3.5. It needs `n_tokens` ≥ `n_essential`.
 
-    One to three states lead into H* only, and together into all of it. The columns of W at H* are independent, and the
-    others may repeat them.
+    One to three states, the sources, lead into H* only, and each state of H* follows one of them. The columns of W at
+    H* are independent. Its other columns are drawn without any condition.
 
     Returns:
         The model and its set H* of `n_essential` states.
@@ -220,8 +224,9 @@ def recoverable_memory_hmm(
 ) -> tuple[MemoryHMM, int, list[int], list[int]]:
     """Draw a memory model with a cell j*, syntax states S* and memory values M* of Assumptions 3.2 and D.5.
 
-    The columns of W outside M* × H* are mixtures of one or two distributions, made without rounding. Those of cell j*
-    at values outside M* are free. If M* is all of M, Assumption 4.2 holds.
+    W has three kinds of columns. Those at M* × H* are independent. Those of cell j* at values outside M* are free,
+    because Assumption D.5 does not speak of them. All others are mixtures of one or two further distributions, made
+    without rounding. If M* is all of M, Assumption 4.2 holds.
 
     Args:
         n_cells: the number of memory cells.
@@ -238,7 +243,7 @@ def recoverable_memory_hmm(
 
     Example:
         >>> from hmmlib import assumption_4_2, recoverable_memory_hmm
-        >>> model, cell, syntax, values = recoverable_memory_hmm(1, 2, 3, n_recoverable=2, values=2)
+        >>> model, cell, syntax, values = recoverable_memory_hmm(1, 2, n_syntax=3, n_recoverable=2, values=2)
         >>> bool(assumption_4_2(model, cell, syntax))
         True
     """
@@ -251,28 +256,28 @@ def recoverable_memory_hmm(
     cell = int(torch.randint(n_cells, (1,), generator=generator))
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
     weighted = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
-    n_inside = n_recoverable * values
-    n_outside = 0  # the number of distributions that the columns outside M* × H* mix
+    n_independent = n_recoverable * values
+    n_mixed = 0  # the number of distributions of which the third kind of columns are mixtures
     if n_states > n_recoverable:
-        n_outside = int(torch.randint(1, 3, (1,), generator=generator))
+        n_mixed = int(torch.randint(1, 3, (1,), generator=generator))
     order = torch.randperm(n_states, generator=generator)
     transition = ergodic_transition(n_states, zeros, generator)[order][:, order]
-    columns = _independent_columns(n_inside + n_outside, zeros, generator)
+    columns = _independent_columns(n_independent + n_mixed, zeros, generator)
     n_tokens = len(columns)
     emission = sparse_columns((n_tokens, n_memory, n_states), zeros, generator)
 
     of_cell = slice(cell * n_syntax, (cell + 1) * n_syntax)
     recoverable = torch.tensor(syntax) + cell * n_syntax
-    inside = torch.zeros(n_memory, n_states, dtype=torch.bool)
-    inside[torch.tensor(weighted)[:, None], recoverable] = True
-    free = torch.zeros_like(inside)
-    free[:, of_cell] = True
-    free[weighted, of_cell] = False
-    emission[:, inside] = columns[:, :n_inside]
-    if n_outside:
-        outside = ~(inside | free)
-        shares = sparse_columns((n_outside, int(outside.sum())), zeros, generator)
-        emission[:, outside] = on_a_grid(columns[:, n_inside:]) @ on_a_grid(shares)
+    is_independent = torch.zeros(n_memory, n_states, dtype=torch.bool)
+    is_independent[torch.tensor(weighted)[:, None], recoverable] = True
+    is_free = torch.zeros_like(is_independent)
+    is_free[:, of_cell] = True
+    is_free[weighted, of_cell] = False
+    emission[:, is_independent] = columns[:, :n_independent]
+    if n_mixed:
+        is_mixture = ~(is_independent | is_free)
+        shares = sparse_columns((n_mixed, int(is_mixture.sum())), zeros, generator)
+        emission[:, is_mixture] = on_a_grid(columns[:, n_independent:]) @ on_a_grid(shares)
     initial = sparse_columns((n_states,), 0.0, generator)
     memory = sparse_columns((n_memory**n_cells,), zeros / 2, generator).reshape(shape)
     if stationary:

@@ -19,6 +19,7 @@ from hmmlib.models.chains import stationary_law
 from hmmlib.models.sampling import choose, cumulative_rows, draw
 from hmmlib.validation import (
     SUM_TOLERANCE,
+    TRANSPOSED,
     as_distribution,
     as_generator,
     as_tensor,
@@ -50,7 +51,7 @@ class Sample(NamedTuple):
     tokens: Tensor
     """(n, T)"""
     states: Tensor | None
-    """(n, T + 1), from H_0 to H_T, or None if they were not wanted."""
+    """(n, T + 1), from H_0 to H_T, or None if they were not asked for."""
     memory: Tensor | None
     """(n, N), the values of the memory's cells, or None for an HMM."""
 
@@ -66,7 +67,11 @@ def recast(distribution: Tensor, device, dtype) -> Tensor:
 
 
 def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
-    """Return φ of (D.4), (…, M^N * H) to (…, M*H): the mean over the memory cells that a state does not look up."""
+    """Return φ of (D.4), from lifted entries, (…, M^N * H), to those of the looked-up cell only, (…, M*H).
+
+    It is the mean over the values of the cells that a state does not look up. In a vector that `lift` made, these
+    entries are equal, so their mean gives back what was lifted.
+    """
     n_syntax = lifted.shape[-1] // (n_memory**n_cells * n_cells)
     means = []
     for cell in range(n_cells):
@@ -80,9 +85,10 @@ def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
 class _Chain:
     """What both models share: the Markov chain H_0, H_1, … with transition A and start distribution P[H_0]."""
 
-    def _set_chain(self, transition, emission, initial, emission_axes: int, **hint: str) -> None:
-        self.transition = as_distribution("transition", transition, 2, **hint).clone()
-        self.emission = as_distribution("emission", emission, emission_axes, **hint).clone()
+    def _set_chain(self, transition, emission, initial, emission_axes: int, hint: str = TRANSPOSED) -> None:
+        """Check and copy the arrays. `hint` ends the error's message where a table is given by rows."""
+        self.transition = as_distribution("transition", transition, 2, hint=hint).clone()
+        self.emission = as_distribution("emission", emission, emission_axes, hint=hint).clone()
         self.initial = as_distribution("initial", initial, 1).clone()
         self.n_tokens = len(self.emission)
         self.n_states = len(self.initial)
@@ -108,6 +114,7 @@ class _Chain:
         moved = copy(self)
         for name, table in vars(self).items():
             if isinstance(table, Tensor):
+                # The memory is one distribution over all its axes. Of the others, each column is one.
                 distribution = table.flatten() if name == "memory" else table
                 setattr(moved, name, recast(distribution, device, dtype).reshape(table.shape))
         return moved
@@ -152,7 +159,7 @@ class _Chain:
             n: the number of sequences.
             length: the number of tokens of each.
             seed: a seed, or the generator to draw from. A seed gives the same draws again on the same platform.
-            states: whether the states are wanted. Without them, less memory is used.
+            states: whether to return the states. Without them, less memory is used.
             dtype: the type of tokens and states. A small one uses less memory.
 
         Raises:
@@ -165,15 +172,16 @@ class _Chain:
             raise ValueError(f"dtype must be an integer type of torch that holds 0 to {largest}, not {dtype}")
         generator = as_generator(seed, self.device)
         memory = self._sample_memory(n, generator)
-        # An HMM is a chain whose memory has one cell with one value.
-        nothing = torch.zeros(n, 1, dtype=torch.int64, device=self.device)
-        known = nothing if memory is None else memory
+        cell_values = memory
+        if memory is None:
+            # An HMM draws like a memory model with one cell of one value, whose index is 0.
+            cell_values = torch.zeros(n, 1, dtype=torch.int64, device=self.device)
         tables = (self.transition, self.emission.flatten(1), self.initial)
-        tokens, drawn_states = draw(*tables, known, length, generator, states, dtype)
+        tokens, drawn_states = draw(*tables, cell_values, length, generator, states, dtype)
         return Sample(tokens, drawn_states, memory)
 
     def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor | None:
-        """Draw what n sequences remember, (n, N). None if the model has no memory."""
+        """Draw the values of the memory's cells for n sequences, (n, N). It is None if the model has no memory."""
         return None
 
 
@@ -186,7 +194,8 @@ class HMM(_Chain):
         transition: the paper's A, (S, S). Column h is the distribution of the state after h.
         emission: the paper's W, (X, S). Column h is the distribution of the token given state h.
         initial: P[H_0], (S,).
-        columns: say True if the tables are by columns where their rows sum to 1 too. Otherwise a warning asks.
+        columns: True says that the arrays are meant by columns. Otherwise a warning asks for this where their rows sum
+            to 1 too, so that they could be meant by rows.
 
     Raises:
         ValueError: a shape does not fit, an entry is negative or not finite, or a column does not sum to 1.
@@ -219,9 +228,10 @@ class HMM(_Chain):
         """Return the model that gives all texts the probabilities of a model in rows, as in hmmlearn and dynamax.
 
         There the start distribution is that of the state that emits the first token. Here that state is H_1, so P[H_0]
-        has to solve A P[H_0] = startprob. If a distribution does so to rounding, the model has S states. Otherwise, or
-        if a gradient is asked for, it has S + 1: from the last state, which nothing enters, `startprob` leads on. Such
-        a chain is not regular (Assumption 3.2), so the theorems do not cover it.
+        has to solve A P[H_0] = startprob. If a distribution solves it up to rounding, the model has S states.
+        Otherwise, or if a gradient is asked for, it has one state more. H_0 is then surely this last state, from which
+        the chain goes on by `startprob` and to which it never returns. Such a chain is not regular (Assumption 3.2), so
+        the theorems do not cover it.
 
         Args:
             startprob: (S,), the distribution of the state that emits the first token.
@@ -280,6 +290,9 @@ class MemoryHMM(_Chain):
 
     A hidden state h = (j, s) is the cell j that is looked up and the syntax state s. Its index is `j * n_syntax + s`.
 
+    Embeddings and prompts may be *lifted*. They then have an entry for each joint value of the memory and each state,
+    M^N · H, instead of one for each value of the cell that is looked up and each state, M · H.
+
     Args:
         transition: A, (H, H). Column h is the distribution of the state after h.
         emission: W, (X, M, H). Entry [x, m, h] is the probability of token x in state h = (j, s) if cell j holds m.
@@ -320,29 +333,38 @@ class MemoryHMM(_Chain):
     def _sample_memory(self, n: int, generator: torch.Generator) -> Tensor:
         uniform = torch.rand(n, generator=generator, dtype=self.dtype, device=self.device)
         prior = cumulative_rows(self.memory.reshape(-1))
-        numbers = choose(prior.expand(n, -1).contiguous(), uniform)
-        return torch.stack(torch.unravel_index(numbers, self.memory.shape), dim=1)
+        joint_indices = choose(prior.expand(n, -1).contiguous(), uniform)
+        return torch.stack(torch.unravel_index(joint_indices, self.memory.shape), dim=1)
 
     def joint_values(self) -> Tensor:
         """Return all joint values (m_1, …, m_N) of the memory, one a row, (M^N, N)."""
-        numbers = torch.arange(self.memory.numel(), device=self.device)
-        return torch.stack(torch.unravel_index(numbers, self.memory.shape), dim=1)
+        joint_indices = torch.arange(self.memory.numel(), device=self.device)
+        return torch.stack(torch.unravel_index(joint_indices, self.memory.shape), dim=1)
 
     def lift(self, embeddings: Float[Tensor, "... M*H"]) -> Float[Tensor, "... M**N*H"]:
         """Return η of appendix D.2, (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
         of_shape("embeddings", embeddings, (..., self.n_memory * self.n_states))
         table = embeddings.reshape(*embeddings.shape[:-1], self.n_memory, self.n_cells, self.n_syntax)
         cells = torch.arange(self.n_cells, device=table.device)
+        # For joint value (m_1, …, m_N) and cell j the entries are those of value m_j and cell j. The two index arrays,
+        # (M^N, N) and (N,), say this for all pairs of a joint value and a cell.
         lifted = table[..., self.joint_values(), cells, :]  # (…, M^N, N, n_syntax)
         return lifted.flatten(-3)
 
     def unlift(self, lifted: Float[Tensor, "... M**N*H"]) -> Float[Tensor, "... M*H"]:
-        """Return φ of (D.4), (…, M^N * H) to (…, M*H): the mean over the cells that a state does not look up."""
+        """Return φ of (D.4), (…, M^N * H) to (…, M*H), which undoes `lift`.
+
+        It is the mean over the values of the cells that a state does not look up.
+        """
         of_shape("lifted", lifted, (..., self.memory.numel() * self.n_states))
         return unlift(lifted, self.n_cells, self.n_memory)
 
     def flatten(self) -> HMM:
-        """Return the HMM over (m_1, …, m_N, h) that draws the same texts. Its transition matrix is multiplied out."""
+        """Return the HMM that draws the same texts. Its states are the pairs of a joint memory value and a state h.
+
+        Its transition matrix has (M^N * H)² entries.
+        """
+        # The joint value of the memory comes first in a pair. No step changes it, hence the identity.
         prior = self.memory.reshape(-1)
         identity = torch.eye(len(prior), dtype=self.dtype, device=self.device)
         transition = torch.kron(identity, self.transition.contiguous())

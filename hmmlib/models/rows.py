@@ -18,10 +18,12 @@ from hmmlib.validation import SUM_TOLERANCE, as_distribution, of_shape
 
 TAKE_ROWS = (
     "; its rows do. Here column h is the distribution given state h, and initial is P[H_0], one step before the first "
-    "token, so that the transposes alone make another model than "
+    "token. So the transposes alone make another model than "
     "HMM.from_rows(startprob, transmat, emissionprob), which takes rows"
 )
+"""The end of an error's message if `HMM` is given a table by rows."""
 TAKE_COLUMNS = "; its columns do, as HMM(transition, emission, initial) takes them"
+"""The end of an error's message if `HMM.from_rows` is given a table by columns."""
 
 
 class UnclearOrientation(UserWarning):
@@ -52,7 +54,7 @@ def of_one_kind(**arrays: Tensor) -> None:
     """Check that the arrays of a model have one dtype and one device.
 
     Raises:
-        ValueError: they have not.
+        ValueError: dtypes or devices differ.
     """
     kinds = {(array.dtype, array.device) for array in arrays.values()}
     if len(kinds) > 1:
@@ -83,7 +85,8 @@ def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tenso
     emission = emission_rows.T
     if not start.requires_grad and not transition.requires_grad:
         initial = start_before(transition, start)
-        # If the user's own last state only starts, `to_rows` would take it for the added one and drop it.
+        # The user's own last state may be H_0 for sure and entered by nothing, like the state that is added below.
+        # `to_rows` would take it for the added one and drop it. So a further state is added, and that is dropped.
         if initial is not None and not last_only_starts(transition, initial):
             return transition, emission, initial
     transition = torch.cat([transition, start[:, None]], 1)
@@ -149,26 +152,27 @@ def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
 
 
 def ask_orientation(transition: Tensor, emission: Tensor, initial: Tensor) -> None:
-    """Warn, at the line that makes the model, if only the user knows which way round its arrays are meant.
+    """Warn, at the line that makes the model, if its arrays could be meant by rows and would then be another model.
 
-    That is so if the rows of A or W sum to 1 as well as the columns, and the table is not symmetric. If both tables
-    are symmetric, it is still unclear whether `initial` is the law of H_0 or of H_1, unless these are the same.
+    A table could be meant by rows if its rows sum to 1 as well as its columns. If it is not symmetric, that would be
+    another table. If A and W are both symmetric, the tables are the same by rows, but `initial` could be meant as the
+    law of H_1. That makes another model unless H_0 and H_1 have the same law.
     """
     tolerance = SUM_TOLERANCE[transition.dtype]
     transition = transition.detach()
     initial = initial.detach()
-    both_ways = []
-    lopsided = []
+    sums_both_ways = []
+    asymmetric = []
     for name, table in (("transition", transition), ("emission", emission.detach())):
         is_square = len(table) == len(table.T)
         errors_of_rows = (table.sum(1) - 1).abs()
         if is_square and (errors_of_rows <= tolerance).all():
-            both_ways.append(name)
+            sums_both_ways.append(name)
             if (table - table.T).abs().max() > tolerance:
-                lopsided.append(name)
+                asymmetric.append(name)
     start_moves = (transition @ initial - initial).abs().max() > tolerance
-    if lopsided or (len(both_ways) == 2 and start_moves):
-        names = " and ".join(lopsided or both_ways)
+    if asymmetric or (len(sums_both_ways) == 2 and start_moves):
+        names = " and ".join(asymmetric or sums_both_ways)
         warnings.warn(
             f"rows and columns of {names} sum to 1, and by rows this is another model. "
             "The arrays are taken by columns, with initial = P[H_0], one step before the first token. Say so with "

@@ -55,7 +55,7 @@ def draw(
         memory: (n, N), the values that each sequence remembers. State h looks up that of cell h // (S / N).
         length: the number of tokens.
         generator: where random numbers come from, on the device of the tables.
-        states: whether the states are wanted. Otherwise they are None.
+        states: whether to return the states. Otherwise they are None.
         dtype: the type of tokens and states.
     """
     step = cumulative_rows(transition)
@@ -64,7 +64,9 @@ def draw(
     in_torch = memory.device.type != "cpu" or compiled_loops() is None
     draw_all = _in_torch if in_torch else _in_loops
     tokens, drawn = draw_all(first, step, emissions, memory, length, generator, dtype)
-    return tokens, drawn.to(dtype) if states else None
+    if not states:
+        return tokens, None
+    return tokens, drawn.to(dtype)
 
 
 def _in_torch(first, step, emissions, memory, length, generator, dtype) -> tuple[Tensor, Tensor]:
@@ -95,8 +97,9 @@ def _in_loops(first, step, emissions, memory, length, generator, dtype) -> tuple
     n_states = len(step)
     threads = torch.get_num_threads() if n * length > BLOCK else 1
     options = dict(generator=generator, dtype=step.dtype, device="cpu")
-    small = torch.uint8 if n_states <= 256 else torch.int32
-    drawn = backend.uninitialized(n, length + 1, dtype=small)
+    # All states are kept until their tokens are drawn, in the smallest type that does, to save memory.
+    state_dtype = torch.uint8 if n_states <= 256 else torch.int32
+    drawn = backend.uninitialized(n, length + 1, dtype=state_dtype)
     initial = choose(first.expand(n, -1).contiguous(), torch.rand(n, **options))
     drawn[:, 0] = initial
     states = drawn.numpy()[:, 1:]

@@ -5,7 +5,8 @@ it. A sentence opens with the subject, may add phrases, has one verb, may add ph
 
     article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
 
-A Markov chain must know which side of the verb it is on, so prepositions and articles come twice, as early and late.
+The state of the chain has to tell whether the verb has come. So there are two syntax states for prepositions, and two
+for articles: one before the verb, and a late one after it.
 A phrase keeps its cell, and so does the full stop. Assumption 3.2 asks that every pair of a cell and a part of speech
 is in use, so each pair has words of its own. A text rarely begins in the middle of a sentence, so that P[H_0] has full
 support.
@@ -71,7 +72,7 @@ STEPS = {
 """What can follow each syntax state, with which cell, and how likely that is."""
 SYNTAX = tuple(STEPS)
 HOME = 3.0
-"""How much likelier a subject is at the location of its own index than at another."""
+"""A subject and a location with the same index in VALUES are so many times as likely together as with another index."""
 ASTRAY = 0.01
 """The part of P[H_0] that is spread over all states. The other part is on full stops."""
 
@@ -142,7 +143,7 @@ def _emitted(cell: str, syntax: str, value: int) -> dict[str, float]:
     """The words of a state when its cell holds a value, with their probabilities."""
     if (cell, syntax) not in CONTENT_WORDS:
         by_syntax = {"stop": ".", "preposition": EARLY_PREPOSITIONS[cell], "late preposition": LATE_PREPOSITIONS[cell]}
-        choices = by_syntax.get(syntax, ARTICLES).split()
+        choices = by_syntax.get(syntax, ARTICLES).split()  # All other syntax states are articles.
         return dict.fromkeys(choices, 1 / len(choices))
     probabilities = {}
     groups = CONTENT_WORDS[cell, syntax]
@@ -182,7 +183,8 @@ def sentences() -> Sentences:
     transition = torch.zeros(n_states, n_states, dtype=torch.float64)
     for h, (cell, syntax) in enumerate(states):
         for next_syntax, next_cells, share in STEPS[syntax]:
-            for next_cell, part in (next_cells or {cell: 1.0}).items():
+            cell_shares = {cell: 1.0} if next_cells is STAY else next_cells
+            for next_cell, part in cell_shares.items():
                 transition[states.index((next_cell, next_syntax)), h] = share * part
     stops = torch.tensor([syntax == "stop" for _, syntax in states], dtype=torch.float64)
     initial = (1 - ASTRAY) * stops / stops.sum() + ASTRAY / n_states

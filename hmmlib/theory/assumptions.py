@@ -136,16 +136,18 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
     inside[essential] = True
     columns = independence("columns of W at H*", model.emission[:, essential])
 
-    follows = model.transition.detach() > 0
-    leads_outside = follows[~inside].any(0)
-    is_reached = follows[:, ~leads_outside].any(1)
+    can_step = model.transition.detach() > 0  # can_step[h', h] is true where a step can lead from h to h'.
+    leads_outside = can_step[~inside].any(0)
+    # The states that lead nowhere outside H* are the largest 𝓑 that is possible. The supports of their columns of A lie
+    # in H*, and their union has to be all of it.
+    is_reached = can_step[:, ~leads_outside].any(1)
     uncovered = _indices((mu != 0) & ~inside)
     unreached = _indices(inside & ~is_reached)
     return EssentialReport(
         "Assumption 3.5 (relaxed non-degeneracy)",
         all_of(columns.verdict, of_bool(not uncovered and not unreached)),
         f"{columns}; states of supp(mu) outside H*: {list(uncovered)}; "
-        f"states of H* that no step surely into H* reaches: {list(unreached)}",
+        f"states of H* that no source leads to: {list(unreached)}",
         columns=columns,
         uncovered=uncovered,
         sources=_indices(~leads_outside),
@@ -156,8 +158,9 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
 def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None:
     """Find a set H* for which Assumption 3.5 holds.
 
-    A set is a union of supports of columns of A. Subsets of independent columns are independent, so it is enough to try
-    unions that are built by covering one state of supp(μ) at a time.
+    H* has to be a union of supports of columns of A, and to contain supp(μ). The search begins with the empty set.
+    While a state of supp(μ) is missing from a union, it tries each support that has the first such state as the next
+    part. It drops a union whose columns of W are dependent, because they stay dependent in every larger set.
 
     Args:
         model: The model.
@@ -172,7 +175,7 @@ def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None
         [0, 2]
     """
     support = frozenset(_indices(as_mu(model, mu, HMM)))
-    steps = {frozenset(_indices(column)) for column in model.transition.T}
+    supports_of_columns = {frozenset(_indices(column)) for column in model.transition.T}
 
     def independent(states: frozenset[int]) -> bool:
         if len(states) > model.n_tokens:
@@ -182,15 +185,17 @@ def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None
 
     if not independent(support):
         return None
-    seen = set()
+    tried = set()
     candidates = [frozenset()]
     while candidates:
         states = candidates.pop()
         missing = support - states
         if not missing:
             return sorted(states)
-        unions = {states | step for step in steps if min(missing) in step} - seen
-        seen |= unions
+        first_missing = min(missing)
+        unions = {states | reached for reached in supports_of_columns if first_missing in reached}
+        unions = unions - tried
+        tried |= unions
         candidates += filter(independent, unions)
     return None
 
@@ -207,11 +212,11 @@ def recoverable_columns(
         model: The model.
         cell: j*.
         syntax: S*, indices of syntax states.
-        values: M* = supp(μ) of Assumption D.5. Then the others are those at M* × ({j*} × S \\ S*), and at all values of
-            the other cells. None stands for all memory values, as in Assumption 4.2.
+        values: M*, which is supp(μ) in Assumption D.5. None stands for all memory values, as in Assumption 4.2.
 
     Returns:
-        The columns at M* × H*, (X, k), by syntax state, then value, and the others, (X, l).
+        The columns at M* × H*, (X, k), by syntax state, then value.
+        The others, (X, l): at values in M* for the other states of cell j*, and at all values for the other cells.
     """
     states = recoverable_states(model, cell, syntax)
     values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
@@ -231,22 +236,26 @@ def recoverable_columns(
 
 
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
-    """Decide whether the recoverable columns are independent, and their span meets that of the others in zero only."""
+    """Decide whether the recoverable columns are independent, and their span meets that of the others in 0 only.
+
+    Both are true exactly where the recoverable columns are independent together with a basis of the others' span.
+    """
     recoverable, others = recoverable_columns(model, cell, syntax, values)
     inside = span_of(recoverable)
     outside = span_of(others)
     columns = independence("columns of W at M* x H*", recoverable)
 
-    beside = torch.cat([recoverable, outside.basis], 1)
+    with_basis = torch.cat([recoverable, outside.basis], 1)
     every_column = torch.cat([recoverable, others], 1)
-    both = independence("both", beside, every_column, 2 * outside.error)
-    too_many = beside.shape[1] > len(beside)  # Then they are dependent, whatever the exact span is.
-    apart = both.verdict if outside.certain or too_many else Verdict.CLOSE
+    # Turning a basis by an angle moves it, and so any singular value, by less than twice the sine of the angle.
+    together = independence("columns with a basis of the others", with_basis, every_column, 2 * outside.error)
+    too_many = with_basis.shape[1] > len(with_basis)  # Then they are dependent, whatever the exact span is.
+    apart = together.verdict if outside.rank_is_exact or too_many else Verdict.CLOSE
 
-    shared = outside.basis @ (outside.basis.T @ inside.basis)
-    sine = torch.linalg.svdvals(inside.basis - shared)[-1].item()
+    projection = outside.basis @ (outside.basis.T @ inside.basis)
+    sine = torch.linalg.svdvals(inside.basis - projection)[-1].item()
     angle = math.asin(min(1.0, sine))
-    angle_error = inside.error + outside.error + rounding(beside)
+    angle_error = inside.error + outside.error + rounding(with_basis)
     rank = outside.basis.shape[1]
     return RecoveryReport(
         f"{assumption} (recoverable states)",
@@ -257,7 +266,7 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
         rest_rank=rank,
         angle=angle,
         angle_error=angle_error,
-        condition=both.condition,
+        condition=together.condition,
     )
 
 
@@ -286,10 +295,16 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recove
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
     """Decide whether the model is stationary: Assumption 3.2 holds, and P[H_0] = A P[H_0] in every state.
 
-    Rounding is allowed for, that of the sums and that of P[H_0] as an eigenvector that was computed. In an eigenvector
-    a rare state has as large an error as the most frequent one, which may be up to 1e-11 of its probability (in
-    float64). Beyond that the verdict is CLOSE, up to 1e-9 of a state's probability, because the columns of A sum to 1
-    within 1e-9 only. It is also CLOSE where a step is too unlikely for a float.
+    The two sides may differ by the rounding of a sum. If P[H_0] was computed as an eigenvector, a rare state has as
+    large an error as the most frequent one, so they may also differ by rounding of the largest probability. If the
+    model is regular, the verdict means the following, in float64:
+
+    - HOLDS: In each state both sides differ by the rounding of a sum, or by rounding of the largest probability that is
+      at most 1e-11 of the state's own.
+    - CLOSE: In each state they differ by at most 1e-9 of its probability, which is how far a column of A may be from a
+      sum of 1, or by rounding of the largest probability, however large a share of the state's own it is. The verdict
+      is also CLOSE where a step is too unlikely for a float.
+    - FAILS: In some state they differ by more.
 
     Example:
         >>> from hmmlib import HMM, assumption_4_4
@@ -304,11 +319,11 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
     after = transition @ start
     drifts = torch.where(after == start, 0, after / start - 1).abs()
 
-    of_sums = 4 * rounding(model.transition)
-    loose = SUM_TOLERANCE[model.dtype]
-    like_an_eigenvector = (after - start).abs() <= of_sums * start.max()
-    holds = ((drifts <= of_sums) | (like_an_eigenvector & (drifts <= loose / 100))).all()
-    is_near = ((drifts <= loose) | like_an_eigenvector).all()
+    rounding_of_sum = 4 * rounding(model.transition)
+    table_tolerance = SUM_TOLERANCE[model.dtype]
+    like_an_eigenvector = (after - start).abs() <= rounding_of_sum * start.max()
+    holds = ((drifts <= rounding_of_sum) | (like_an_eigenvector & (drifts <= table_tolerance / 100))).all()
+    is_near = ((drifts <= table_tolerance) | like_an_eigenvector).all()
 
     is_possible = (transition > 0) & (start > 0)
     too_small = is_possible & (transition * start < torch.finfo(model.dtype).tiny)
@@ -364,7 +379,7 @@ def assumption_d_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, synt
 
     Example:
         >>> from hmmlib import assumption_d_5, recoverable_memory_hmm
-        >>> model, cell, syntax, values = recoverable_memory_hmm(2, 2, 2, 1, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(2, n_memory=2, n_syntax=2, n_recoverable=1, values=2)
         >>> assumption_d_5(model, [1.0, -1.0], cell, syntax).holds
         True
     """

@@ -21,24 +21,26 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float
     from numpy.typing import ArrayLike
 
-ZERO = 16
-"""A probability, or a sum of terms of that size, is known to within this many rounding units of it, relatively."""
+ROUNDING_UNITS = 16
+"""So many rounding units may a probability, or a sum of terms of one sign, be off, relative to its size, before the
+length of the text is counted."""
 LONGEST_TEXT = 1024
-"""A head that a theorem constructs allows for texts of so many tokens, each of which may add a rounding unit."""
+"""A head that a theorem constructs allows for texts of up to so many tokens, each of which may add a rounding unit."""
 STEPS = 24
 """How often a linear system is solved for its residual, at most. Each step divides it by about 10^16 / condition."""
 
 
 def unit(dtype: torch.dtype, length: int = 1) -> float:
-    """Return the relative error that a probability given a text may have, or a sum of numbers of one sign.
+    """Return how far a probability given a text may be off, or a sum of terms of one sign, relative to its size.
 
-    Each token of the text may add a rounding unit, because the errors of a chain that leaks a little do not cancel.
+    That is `ROUNDING_UNITS` rounding units. Each token may add one more, because the columns of A sum to 1 only within
+    rounding, and these errors add up.
 
     Args:
         dtype: The floats that were computed with.
         length: The number of tokens in the text.
     """
-    return (ZERO + length) * torch.finfo(dtype).eps
+    return (ROUNDING_UNITS + length) * torch.finfo(dtype).eps
 
 
 def zero_within(score: Tensor, tolerance: Tensor) -> Tensor:
@@ -119,7 +121,10 @@ class LinearHead:
             return rounding + self.error * self.weights.abs().max() * probs.sum(1)
 
     def sure(self, probs: Float[ArrayLike, "n X"]) -> Bool[Tensor, " n"]:
-        """Return where the score is beyond its tolerance, (n,) bool. Elsewhere the label 1 is a tie's, or a guess."""
+        """Return where the score is beyond its tolerance, (n,) bool.
+
+        Elsewhere the label is 1. That is right if the exact score is 0, and a guess if rounding hides its sign.
+        """
         return self(probs) != 0
 
     predict = label
@@ -132,8 +137,9 @@ class LinearHead:
     def by_left_inverse(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
         """Return the head that gives W q, for every q ≥ 0, the score target·q.
 
-        Its weights are b = W†ᵀ target, which solve Wᵀb = target. The error of the head is what rounding leaves of that
-        equation, and it allows for long texts. If the error is 1 or more, no score exceeds it.
+        Its weights are b = W†ᵀ target, which solve Wᵀb = target. The error of the head has two parts: what rounding
+        leaves of that equation, and the rounding of a long text. If the error is 1 or more, no score is beyond its
+        tolerance, so the head is never sure.
 
         Args:
             columns: W, (X, k), whose pseudoinverse is a left inverse.
@@ -159,7 +165,8 @@ def _solve_transposed(columns: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     residual = target
     for _ in range(STEPS):
         weights = weights + left_inverse.T @ residual
-        # A weight that should be zero gets smaller with each step, and the loop would not end before it is.
+        # Where a weight should be zero, each step makes it smaller, but its error stays as large as the weight itself.
+        # So the test below would fail until the weight is zero.
         weights = torch.where(weights.abs() < too_small, 0, weights)
         residual = target - columns.T @ weights
         sizes = columns.T @ weights.abs()
@@ -176,8 +183,8 @@ class AttentionHead:
     bᵀ((Θ^(V) p_i) ⊙ φ(v_i)). The head's own score is the mean value of the attended positions, those of the largest
     score, and the label is 1 where that mean is ≥ 0.
 
-    Positions are attended if their scores may be equal within their tolerances. A value counts as zero where it is
-    within its tolerance. A tolerance is a small share of the size that the terms of a score or value can have.
+    Each score and each value has a tolerance, a small share of the size that its terms can have. A position is attended
+    if its score may be the largest, once every score may be off by its tolerance. A value within its tolerance is zero.
 
     Args:
         query: q, (H+1,).

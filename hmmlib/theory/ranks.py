@@ -31,7 +31,8 @@ def exact_rank(columns: Tensor) -> int | None:
     integers = []
     for row in columns.tolist():
         ratios = [entry.as_integer_ratio() for entry in row]
-        # Each denominator is a power of two, so the largest is a common one. A factor of a row changes no rank.
+        # Each denominator is a power of two, so the largest of a row is a common one.
+        # Multiplying a row by it leaves the rank as it is.
         common = max(denominator for _, denominator in ratios)
         integers.append([ZZ(numerator * (common // denominator)) for numerator, denominator in ratios])
     return DomainMatrix(integers, tuple(columns.shape), ZZ).rank()
@@ -49,8 +50,8 @@ class Span(NamedTuple):
     """An orthonormal basis, (rows, rank)."""
     error: float
     """By how much rounding may have turned the basis: the sine of an angle."""
-    certain: bool
-    """Whether the rank is exact. Otherwise the exact span is larger than the one within rounding, or may be."""
+    rank_is_exact: bool
+    """Whether exact arithmetic gives the same rank. If not, the true span is larger, or that is unknown."""
 
 
 def span_of(columns: Tensor) -> Span:
@@ -61,27 +62,31 @@ def span_of(columns: Tensor) -> Span:
     left, singular_values, _ = torch.linalg.svd(columns, full_matrices=False)
     tolerance = rounding(columns)
     rank = int((singular_values > tolerance * singular_values[0]).sum())
-    # The columns lie in the span of the axes of their nonzero rows. Where they span all of it, nothing turns the basis.
+    # All columns lie in the span of those axes on which some column is not zero.
+    # If the rank is the number of these axes, then they are a basis, and rounding has no part in it.
     axes = (columns != 0).any(1)
     if rank == axes.sum():
         every_axis = torch.eye(len(columns)).to(columns)
         return Span(every_axis[:, axes], 0.0, True)
-    certain = rank == columns.shape[1] or rank == exact_rank(columns)
+    rank_is_exact = rank == columns.shape[1] or rank == exact_rank(columns)
     error = tolerance * (singular_values[0] / singular_values[rank - 1]).item()
-    return Span(left[:, :rank], error, certain)
+    return Span(left[:, :rank], error, rank_is_exact)
 
 
-def independence(assumption: str, columns: Tensor, exactly: Tensor | None = None, error: float = 0.0) -> ColumnsReport:
+def independence(
+    assumption: str, columns: Tensor, unrounded: Tensor | None = None, error: float = 0.0
+) -> ColumnsReport:
     """Decide whether the columns of a matrix are linearly independent.
 
-    Singular values decide where they are clear of rounding, and of an error beyond it. Otherwise the exact rank
-    decides. If the exact rank is full, the columns are independent by less than their own rounding, so the verdict is
-    CLOSE.
+    The columns are independent if their smallest singular value is larger than rounding and `error` can make it.
+    Otherwise the exact rank decides. If it is not full, the verdict is FAILS. If it is full, the columns are
+    independent by less than rounding, so the verdict is CLOSE. It is also CLOSE if the matrix is too large for an exact
+    rank.
 
     Args:
         assumption: What the report is called.
         columns: The matrix, (rows, k).
-        exactly: The matrix whose exact rank counts, if the columns themselves were rounded.
+        unrounded: A matrix of the same span without rounding, if the columns were computed. Its exact rank counts.
         error: By how much a singular value may be wrong beyond rounding.
     """
     columns = columns.detach()
@@ -95,8 +100,9 @@ def independence(assumption: str, columns: Tensor, exactly: Tensor | None = None
     smallest = singular_values[-1].item() if can_be_independent else 0.0
     verdict = of_bool(can_be_independent)
     if can_be_independent and smallest <= tolerance + error:
-        exact = exact_rank(columns if exactly is None else exactly)
-        verdict = Verdict.CLOSE if exact in (None, n_columns) else Verdict.FAILS
+        true_rank = exact_rank(columns if unrounded is None else unrounded)
+        rank_may_be_full = true_rank is None or true_rank == n_columns
+        verdict = Verdict.CLOSE if rank_may_be_full else Verdict.FAILS
     condition = math.inf
     if verdict is not Verdict.FAILS and smallest > 0:
         condition = largest / smallest

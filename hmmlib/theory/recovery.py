@@ -29,8 +29,8 @@ class Recovery:
     """The matrices of Claims D.3 and D.10 for recoverable states H* = {j*} × S*."""
 
     theta_1: Tensor
-    """Θ^(1), (H, X). Row h ∈ H* maps a token distribution to P[H_i = h | …]. One row outside H* maps it to the
-    probability of all states outside."""
+    """Θ^(1), (H, X). Row h ∈ H* maps a token distribution to P[H_i = h | …]. Of the rows outside H*, the first maps it
+    to the probability of all states outside H* together, and the others are zero."""
     theta_2: Tensor
     """Θ^(2,s) for each s ∈ S*, (|S*|, M, X). It maps a token distribution to P[M_{j*}, H_i = (j*, s) | …]."""
     cell: int
@@ -44,7 +44,7 @@ class Recovery:
 
 
 def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
-    """Read Θ^(1) and Θ^(2,s) off a left inverse of the recoverable columns beside a basis of 𝒱̄."""
+    """Read Θ^(1) and Θ^(2,s) off a left inverse of the recoverable columns with a basis of 𝒱̄."""
     states = recoverable_states(model, cell, syntax)
     recoverable, others = recoverable_columns(model, cell, syntax, values)
     basis = span_of(others).basis
@@ -62,11 +62,13 @@ def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int
         theta_1[outside[0]] = (basis @ readings_of_others).sum(0)
 
     every_column = torch.cat([recoverable, others], 1)
-    ideal = torch.eye(recoverable.shape[1], every_column.shape[1]).to(every_column)
-    missing = readings @ every_column - ideal
-    missing_in_sum = readings.sum(0) @ every_column - ideal.sum(0)
-    error_of_values = (missing.abs().amax(1) / readings.abs().amax(1)).max()
-    error_of_keys = missing_in_sum.abs().max() / theta_1[states].abs().sum(0).max()
+    # Without rounding, a row of `readings` reads 1 from its own column of W and 0 from every other. The head's values
+    # come from single rows, and the score of a position from the sum of all rows.
+    exact_readings = torch.eye(recoverable.shape[1], every_column.shape[1]).to(every_column)
+    errors = readings @ every_column - exact_readings
+    errors_of_sum = readings.sum(0) @ every_column - exact_readings.sum(0)
+    error_of_values = (errors.abs().amax(1) / readings.abs().amax(1)).max()
+    error_of_keys = errors_of_sum.abs().max() / theta_1[states].abs().sum(0).max()
     error = max(error_of_values.item(), error_of_keys.item())
     return Recovery(theta_1, theta_2, cell, states, condition, error)
 
@@ -91,7 +93,7 @@ def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
 
     Example:
         >>> from hmmlib import claim_d_3, recoverable_memory_hmm
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> recovery = claim_d_3(model, cell, syntax)
         >>> recovery.theta_1.shape, recovery.theta_2.shape
         (torch.Size([3, 6]), torch.Size([2, 2, 6]))
@@ -115,7 +117,7 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
 
     Example:
         >>> from hmmlib import claim_d_10, recoverable_memory_hmm
-        >>> model, cell, syntax, values = recoverable_memory_hmm(1, 3, 2, 1, 2, seed=0)
+        >>> model, cell, syntax, values = recoverable_memory_hmm(1, n_memory=3, n_syntax=2, n_recoverable=1, values=2)
         >>> mu = [1.0 if value in values else 0.0 for value in range(3)]
         >>> claim_d_10(model, mu, cell, syntax).states == syntax
         True
@@ -139,7 +141,7 @@ def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
 
     Example:
         >>> from hmmlib import claim_d_3, lemma_d_2, recoverable_memory_hmm
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> query, key = lemma_d_2(model, claim_d_3(model, cell, syntax))
         >>> syntax, query
         ([0, 2], tensor([1., 0., 1., 0.], dtype=torch.float64))
@@ -166,7 +168,7 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
 
     Example:
         >>> from hmmlib import claim_d_3, lemma_d_4, recoverable_memory_hmm
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> value, output = lemma_d_4(model, claim_d_3(model, cell, syntax), [1.0, -2.0])
         >>> output
         tensor([ 1.,  1.,  1., -2., -2., -2.], dtype=torch.float64)
@@ -175,7 +177,8 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
     states = of_type("recovery", recovery, Recovery).states
     value = recovery.theta_2.new_zeros(model.n_memory, model.n_states, model.n_tokens)
     value[:, states] = recovery.theta_2.transpose(0, 1)  # (D.2)
-    output = torch.zeros_like(value[..., 0])
+    output = torch.zeros_like(value[..., 0])  # (M, H), the weight of each memory value and state
+    # In each state of cell j* a memory value has its weight μ. States of the other cells do not count.
     output_by_cell = output.unflatten(1, (model.n_cells, -1))
     output_by_cell[:, recovery.cell] = mu[:, None]
     return value.flatten(0, 1), output.flatten()
@@ -184,8 +187,9 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
 def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Tensor]:
     """Construct the query, key and position embeddings of Lemma D.9, which never attend to the prompt's own position.
 
-    The proof takes -2 as the score of position 1, which is enough where no score exceeds 1. But the output at position
-    1 is not conditioned on the prompt, so its score may exceed 1. Therefore -2 is lowered by as much.
+    The proof adds -2 to the score of position 1, where the prompt is. That is enough if no score exceeds 1 without it.
+    But the output at position 1 is not conditioned on the prompt, so its score may exceed 1. What is added is therefore
+    -(1 + the largest score that a position can have), and at most -2.
 
     Args:
         model: The model.
@@ -196,7 +200,7 @@ def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Ten
 
     Example:
         >>> from hmmlib import claim_d_3, lemma_d_9, recoverable_memory_hmm
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> query, key, positions = lemma_d_9(model, claim_d_3(model, cell, syntax))
         >>> query
         tensor([1., 0., 1., 1.], dtype=torch.float64)

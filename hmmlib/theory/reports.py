@@ -9,7 +9,10 @@ from typing import Self
 
 
 class Verdict(Enum):
-    """What a predicate finds. `CLOSE` means that rounding leaves it open, because the truth changes within it.
+    """What a predicate finds.
+
+    `CLOSE` means that rounding hides the answer: within rounding of the model's numbers are some for which the
+    assumption holds, and some for which it fails.
 
     Example:
         >>> from hmmlib import HMM, assumption_3_1
@@ -54,7 +57,7 @@ class AssumptionError(ValueError):
 
 @dataclass(frozen=True)
 class Report:
-    """What a predicate returns. It is true in a condition where the assumption holds, and prints as its summary."""
+    """What a predicate returns. In an `if` it counts as true where the assumption holds. `print` shows its summary."""
 
     assumption: str
     """The paper's name and number of the assumption."""
@@ -139,7 +142,8 @@ class RecoveryReport(Report):
     angle_error: float
     """By how much rounding may change the angle."""
     condition: float
-    """The condition number of the columns beside an orthonormal basis of 𝒱̄: what a left inverse can magnify."""
+    """The condition number of the columns together with an orthonormal basis of 𝒱̄. A left inverse may magnify an error
+    by so much."""
 
 
 @dataclass(frozen=True)

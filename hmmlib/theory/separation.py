@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.theory.heads import ZERO, LinearHead
+from hmmlib.theory.heads import ROUNDING_UNITS, LinearHead
 from hmmlib.validation import SUM_TOLERANCE, as_labels, as_tensor
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
     from numpy.typing import ArrayLike
 
-ROUNDING = ZERO * torch.finfo(torch.float64).eps
-"""Two mixtures of distributions have the same scores up to rounding if the sizes of their differences sum to less."""
+ROUNDING = ROUNDING_UNITS * torch.finfo(torch.float64).eps
+"""Two mixtures of distributions count as equal if the absolute values of their differences sum to at most this."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
     """Find a linear head that gives every input its label, or prove that there is none.
 
     By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative inputs, or there are weights as
-    in `Impossible`. Nonnegative least squares finds the weights that come nearest, and what they leave over is the
-    head. The inputs are first spread evenly in all directions in which they differ, which moves none across a plane.
+    in `Impossible`. Nonnegative least squares finds the weights that come nearest to such a proof, and its residual is
+    a head. Before that the inputs are moved and scaled, so that they vary by as much in every direction in which they
+    differ. A plane then still separates the same inputs.
 
     Args:
         probs: The inputs, (n, X). Each row is a distribution, or zero. The label of a zero row is 1, whatever the head.
@@ -89,14 +90,14 @@ def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"])
     probs, labels = _checked(probs, labels)
     rows = probs.numpy()
     negative = ~labels.numpy()
-    coordinates, back = _spread(rows)
+    coordinates, to_weights = _whiten(rows)
     signed = np.where(negative, -1.0, 1.0)[:, None] * coordinates
 
     weights, direction = _nearest_combination(signed, negative)
-    head, wrong = _head(back @ direction, probs, labels)
+    head, wrong = _head(to_weights @ direction, probs, labels)
     if wrong:
         nonzero = rows.any(1)
-        second_head, second_wrong = _head(back @ _by_margin(signed[nonzero]), probs, labels)
+        second_head, second_wrong = _head(to_weights @ _by_margin(signed[nonzero]), probs, labels)
         if second_wrong < wrong:
             head, wrong = second_head, second_wrong
     if not wrong:
@@ -125,32 +126,36 @@ def _checked(probs, labels) -> tuple[Tensor, Tensor]:
     return probs, labels
 
 
-def _spread(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Spread inputs evenly around 0.
+def _whiten(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Move the mean of the inputs to 0, and scale them to the same variance in all k directions in which they differ.
 
     Returns:
-        Coordinates of the rows, (n, k + 1), the last of which is the sum of the row, and the matrix, (X, k + 1), by
-        which a direction in these coordinates becomes the weights of a head.
+        New coordinates of the rows, (n, k + 1). The last of them is the sum of the row, which is 1 or 0.
+        The matrix, (X, k + 1), that turns a direction in these coordinates into the weights of a head.
     """
     sums = rows.sum(1, keepdims=True)
     centre = rows.sum(0) / max(1.0, sums.sum())
     moved = rows - sums * centre
     _, sizes, axes = np.linalg.svd(moved, full_matrices=False)
-    rounding = max(ZERO, *rows.shape) * torch.finfo(torch.float64).eps
+    rounding = max(ROUNDING_UNITS, *rows.shape) * torch.finfo(torch.float64).eps
     differs = sizes > rounding * np.linalg.norm(rows)
     scale = axes[differs].T / sizes[differs] * len(rows) ** 0.5
     coordinates = np.hstack([moved @ scale, sums])
     ones = np.ones((rows.shape[1], 1))
-    back = np.hstack([scale - centre @ scale, ones])
-    return coordinates, back
+    to_weights = np.hstack([scale - centre @ scale, ones])
+    return coordinates, to_weights
 
 
 def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the combination of signed inputs that is nearest to 0, and a direction that tells them apart.
+    """Find the combination of signed inputs that is nearest to 0, and a direction that separates them.
 
-    Weights are ≥ 0, and those of negative inputs are to sum to 1. What is left over, (β, γ), has β·row ≤ 0 for positive
-    rows and ≥ γ > 0 for negative ones, unless it is 0. So -β fits. With γ / 2 more for each row, positive and negative
-    rows are at the same distance.
+    A signed input is a row of coordinates, with the opposite sign if the input is negative. The weights of the
+    combination are ≥ 0, and those of the negative inputs are to sum to 1.
+
+    Let r = (β, γ) be what least squares leaves. At its optimum no column has a positive product with r. So β·row ≤ 0 on
+    positive rows and β·row ≥ γ on negative ones, in coordinates without the sign. Moreover γ = r·r, which is positive
+    unless nothing is left. Hence -β separates, with its plane through the positive rows. Adding γ / 2 to every score,
+    by the last coordinate, which is 1, puts the plane in the middle.
     """
     from scipy.optimize import nnls
 

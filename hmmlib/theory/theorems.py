@@ -58,13 +58,11 @@ def ground_truth(
     else:
         belief = memory_posterior(model, tokens, cell)
     precision = torch.finfo(belief.dtype)
-    below_smallest_float = 8 * precision.tiny * precision.eps * mu.abs().sum()
+    # Each probability may also be off by some of the smallest positive floats, tiny * eps. Eight are allowed for.
+    underflow = 8 * precision.tiny * precision.eps * mu.abs().sum()
     length = torch.as_tensor(tokens).shape[-1]
-    tolerance = unit(belief.dtype, length) * (belief @ mu.abs()) + below_smallest_float
+    tolerance = unit(belief.dtype, length) * (belief @ mu.abs()) + underflow
     return zero_within(belief @ mu, tolerance)  # (3.1)
-
-
-# Section 3
 
 
 def _full_start(model: HMM, statement: str) -> Tensor:
@@ -107,7 +105,8 @@ def _divided(mu: Tensor, diagonal: Tensor) -> Tensor:
 def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     """Construct the head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
-    The score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x.
+    The score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. Its check is
+    `hmmbook.evidence.random_models.section_3.check_theorem_3_3`, its derivation the page notebooks/3-hmm.
 
     Args:
         model: A model that satisfies Assumptions 3.1 and 3.2.
@@ -127,8 +126,8 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     mu = as_mu(model, mu, HMM)
     assumptions.assumption_3_2(model).require()
     condition = assumptions.assumption_3_1(model).require().condition
-    target = _divided(mu, claim_b_1(model, 1))
-    return LinearHead.by_left_inverse(model.emission, target, condition)  # (B.1)
+    scores_of_states = _divided(mu, claim_b_1(model, 1))
+    return LinearHead.by_left_inverse(model.emission, scores_of_states, condition)  # (B.1)
 
 
 def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
@@ -161,9 +160,11 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
 def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
     """Construct prompt and head of Theorem 3.6 (appendix C.1), to be applied to Ḡ_2 of (u, a row of ones, e(x)).
 
-    The prompt u is 1 at the `sources` of Assumption 3.5, the largest possible 𝓑, and 0 elsewhere. With D c, which is
-    `lemma_c_2` of the prompt, the head is b = W†ᵀ (μ / (D c)), W and μ restricted to H*. Its score is
-    μᵀP[H_0 | X_{1:T} = x] times a positive r_x. It is 0, as it should be, where prompt and text exclude each other.
+    The prompt u is 1 on 𝓑 and 0 elsewhere, where 𝓑 is as large as possible: the `sources` of Assumption 3.5. Behind it
+    P[H_0 | x] is multiplied state by state by d = `lemma_c_2(model, u)`, which is positive exactly on H*. The head
+    divides by d again: b = W†ᵀ(μ / d), with W, μ and d restricted to H*. It reads Ḡ at the mask. Its score is
+    μᵀP[H_0 | x] times a positive r_x. It is 0, as it should be, where prompt and text exclude each other. Its check is
+    `hmmbook.evidence.random_models.section_3.check_theorem_3_6`, its derivation the page notebooks/3-1-prompt.
 
     Args:
         model: A model that satisfies Assumptions 3.2 and 3.5.
@@ -178,13 +179,12 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
         ValueError: The task or H* does not fit the model.
 
     Example:
-        >>> from hmmlib import essential_hmm, theorem_3_6
-        >>> model, essential = essential_hmm(n_states=4, n_tokens=3, n_essential=2, seed=0)
-        >>> mu = [0.0] * 4
-        >>> mu[essential[0]], mu[essential[1]] = 1.0, -1.0
-        >>> prompt, head = theorem_3_6(model, mu, essential)
-        >>> prompt.shape, head.weights.shape
-        (torch.Size([4]), torch.Size([3]))
+        >>> from hmmlib import MASK, hidden_twins, masked_token_probs, theorem_3_6
+        >>> model = hidden_twins()
+        >>> prompt, head = theorem_3_6(model, [1.0, 0.0, -1.0, 0.0], essential=[0, 2])
+        >>> text = [[MASK, 1], [MASK, 0]]
+        >>> head.label(masked_token_probs(model, text, prompt)[:, 1])
+        tensor([ True, False])
     """
     mu = as_mu(model, mu, HMM)
     essential = as_indices("essential", essential, model.n_states)
@@ -192,11 +192,8 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
     report = assumptions.assumption_3_5(model, mu, essential).require()
     prompt = torch.zeros_like(model.initial)
     prompt[list(report.sources)] = 1
-    target = _divided(mu[essential], lemma_c_2(model, prompt)[essential])  # Bᵀμ of the proof
-    return prompt, LinearHead.by_left_inverse(model.emission[:, essential], target, report.columns.condition)
-
-
-# Section 4
+    scores_of_states = _divided(mu[essential], lemma_c_2(model, prompt)[essential])  # Bᵀμ of the proof
+    return prompt, LinearHead.by_left_inverse(model.emission[:, essential], scores_of_states, report.columns.condition)
 
 
 def concentrated(
@@ -206,10 +203,10 @@ def concentrated(
     syntax: Sequence[int],
     prompt: Float[ArrayLike, " S"] | None = None,
 ) -> Bool[Tensor, "n T"]:
-    """Find the positions whose state is surely in H* given all other tokens, Î of Lemma D.2.
+    """Find where the distribution of H_i given all other tokens is concentrated on H*: the positions Î of Lemma D.2.
 
-    𝓡 of (4.3) is the set of possible texts with at least one such position. Only the zeros of the model count, because
-    probabilities may be too small for any float.
+    𝓡 of (4.3) is the set of possible texts with at least one such position. A probability counts as zero only where the
+    model's zeros make it so, not where it is too small for a float.
 
     Args:
         model: The model.
@@ -219,7 +216,7 @@ def concentrated(
         prompt: A prompt in front of the texts. Its own position, the first, never counts.
 
     Returns:
-        Whether each position counts, (n, T), or (n, T + 1) with a prompt. It does not if the others are impossible.
+        Whether each position is in Î, (n, T), or (n, T + 1) with a prompt. None is if the other tokens are impossible.
 
     Example:
         >>> from hmmlib import MemoryHMM, concentrated
@@ -248,7 +245,7 @@ def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recov
 
     Example:
         >>> from hmmlib import attention_head, claim_d_3, recoverable_memory_hmm
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> head = attention_head(model, [1.0, -1.0], claim_d_3(model, cell, syntax))
         >>> head.query.tolist()
         [1.0, 0.0, 1.0, 0.0]
@@ -261,7 +258,8 @@ def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recov
 def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> AttentionHead:
     """Construct the attention head of Theorem 4.3 (appendix D.1) for H* = {j*} × S*, to be applied to G(x) and e(x).
 
-    Its score is μᵀP[M_{j*} | X_{1:T} = x] times a positive r_x for every x in 𝓡, which `concentrated` defines.
+    Its score is μᵀP[M_{j*} | X_{1:T} = x] times a positive r_x for x in 𝓡 (see `concentrated`). Its derivation is page
+    notebooks/4-1-attention-head, its check `hmmbook.evidence.random_models.appendix_d1.check_theorem_4_3`.
 
     Args:
         model: A model that satisfies Assumptions 3.2 and 4.2.
@@ -275,7 +273,7 @@ def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax:
 
     Example:
         >>> from hmmlib import masked_token_probs, recoverable_memory_hmm, theorem_4_3
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> head = theorem_4_3(model, [1.0, -1.0], cell, syntax)
         >>> tokens = model.sample(3, 6, seed=0).tokens
         >>> head.label(masked_token_probs(model, tokens), model.embed(tokens))
@@ -350,17 +348,18 @@ def prompted_head(
         model: The model.
         mu: μ, the task's weights on the memory values, (M,).
         recovery: What `claim_d_10` recovers in the model.
-        drift: The `drift` of P[H_0] in Assumption 4.4, by which probabilities after the prompt are wrong.
+        drift: By how large a share A P[H_0] may differ from P[H_0] in a state, the `drift` of Assumption 4.4.
 
     Example:
         >>> from hmmlib import claim_d_10, prompted_head, recoverable_memory_hmm
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 3, 2, 2, seed=0)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
         >>> head = prompted_head(model, [1.0, -1.0], claim_d_10(model, [1.0, -1.0], cell, syntax))
         >>> head.positions.shape
         torch.Size([1, 4])
     """
     query, key, positions = lemma_d_9(model, recovery)
     value, output = lemma_d_4(model, recovery, mu)
+    # A probability behind the prompt may be off by the share `drift`, and so may the sum by which it is divided.
     error = recovery.error + 2 * drift
     return AttentionHead(query, key, value, output, positions, recovery.condition, model.n_cells, error)
 
@@ -370,10 +369,10 @@ def theorem_4_6(
 ) -> tuple[Tensor, AttentionHead]:
     """Construct prompt and attention head of Theorem 4.6, and of Theorem D.6 for several cells, with H* = {j*} × S*.
 
-    The head is applied to Ḡ and the embeddings of `prompted(model, u, x)`. Its score is μᵀP[M_{j*} | X_{1:T} = x]
-    times a positive r_x for every x in 𝓡 (4.3). It is 0, as it should be, where prompt and text exclude each other.
-
-    The head also accepts the embeddings of `prompted(model, model.unlift(u), x)`, which are shorter.
+    The head is applied to Ḡ and the embeddings of `prompted(model, u, x)`. Its score is μᵀP[M_{j*} | X_{1:T} = x] times
+    a positive r_x for every x in 𝓡 (4.3). It is 0, as it should be, where prompt and text exclude each other. The head
+    also accepts the embeddings of `prompted(model, model.unlift(u), x)`, which are shorter. Its check is
+    `hmmbook.evidence.random_models.appendix_d3.check_theorem_4_6`, its derivation the page notebooks/4-2-memory-prompt.
 
     Args:
         model: A model that satisfies Assumptions 4.4 and 4.5, or D.5 if it has several cells.
@@ -390,7 +389,8 @@ def theorem_4_6(
 
     Example:
         >>> from hmmlib import recoverable_memory_hmm, theorem_4_6
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 2, 1, 2, seed=0, stationary=True)
+        >>> sizes = dict(n_cells=1, n_memory=2, n_syntax=2, n_recoverable=1, values=2)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(**sizes, stationary=True)
         >>> prompt, head = theorem_4_6(model, [1.0, -1.0], cell, syntax)
         >>> prompt.shape, head.value.shape
         (torch.Size([4]), torch.Size([4, 3]))

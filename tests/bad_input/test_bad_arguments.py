@@ -16,8 +16,21 @@ import hmmlib
 NAN = math.nan
 COUNTS = [0, -1, 1.5, "3", NAN, True]
 SHARES = [-0.1, 1.5, NAN, "0.4", True]
+RAGGED = [[1.0], [1.0, 2.0]]
 INDICES = [[0, 9], [-1], [], [0, 0], [0.5], ["0"], 0, None]
-PROBABILITIES = ["words", None, [[1.0], [1.0, 2.0]], np.array([1j]), "like NaN", "like -1", "like infinity"]
+PROBABILITIES = ["words", None, RAGGED, np.array([1j]), "like NaN", "like -1", "like infinity"]
+TOKENS = [
+    [[0, 99]],
+    [[-2, 0]],
+    [[0.5, 1.0]],
+    [[True]],
+    [0, 1],
+    [[0, 1], [2]],
+    [["a"]],
+    None,
+]
+PROMPTS = [[0.5], [[0.5] * 3], [NAN] * 3, [-0.5] * 3, "u", []]
+SIZES = ["6, 2, 4", None, [6, 2], [6, 2, 4, 0], [0, 2, 4], [6, -1, 4], [6, 0.5, 4]]
 BAD: dict[str, list] = {}
 """Bad values of each argument. "like NaN" is the good array with NaN as its first entry, "like 0" that with zeros."""
 
@@ -39,9 +52,9 @@ bad("temperature", [0, -1, NAN, "cold"])
 bad("seed generator", [-1, 1.5, True, "0", 2**63])
 # Inference and theory
 bad("model", ["a model", None, 3])
-bad("tokens", [[[0, 99]], [[-2, 0]], [[0.5, 1.0]], [[True]], [0, 1], [[0, 1], [2]], [["a"]], None])
-bad("prompt", [[0.5], [[0.5] * 3], [NAN] * 3, [-0.5] * 3, "u", []])
-bad("mu", [[1.0] * 9, "mu", [[1.0], [1.0, 2.0]], "like NaN", "like infinity", "like 0"])
+bad("tokens", TOKENS)
+bad("prompt", PROMPTS)
+bad("mu", [[1.0] * 9, "mu", RAGGED, "like NaN", "like infinity", "like 0"])
 bad("cell at", [-1, 9, 0.5, None])
 bad("i", [-1, 0.5, None])
 bad("essential syntax", INDICES)
@@ -65,7 +78,7 @@ bad("spec", ["smoke", None])
 bad("preset", ["huge", None, ["smoke"]])
 bad("panel", ["middle", None])
 bad("trials", [0, -1, "many", True])
-bad("sizes", ["6, 2, 4", None, [6, 2], [6, 2, 4, 0], [0, 2, 4], [6, -1, 4], [6, 0.5, 4]])
+bad("sizes", SIZES)
 bad("rule", ["mine", None, 3])
 bad("places", ["anywhere", None])
 
@@ -75,18 +88,24 @@ PATTERNS = {"mu": "labels|mu", "generator": "seed", "posteriors": "posteriors|be
 EYE = np.eye(2)
 HALF = [0.5, 0.5]
 SINGLE = PLAIN.to(dtype=torch.float32)
-NEVER_IN_STATE_1 = hmmlib.HMM([HALF, HALF], [[0.9, 0.2], [0.1, 0.8]], [1.0, 0.0])
+THREE_SHARES = [0.5, 0.5, 0.0]
+ROWS_SUM_TO_1 = [[0.9, 0.1], HALF]
+OFF_BY_2E_9 = [[0.9, 0.5], [0.1 + 2e-9, 0.5]]
+EVEN_TABLE = np.full((2, 2, 2), 0.5)
+TOO_LARGE = [1e300, 0, 0]
+UNEVEN = [[0.9, 0.2], [0.1, 0.8]]
+NEVER_IN_STATE_1 = hmmlib.HMM([HALF, HALF], UNEVEN, [1.0, 0.0])
 MISFITS = [
-    (hmmlib.HMM, ([[0.9, 0.1], HALF], EYE, HALF), ["transition", "its rows do", "HMM.from_rows"]),
-    (hmmlib.HMM, ([[0.9, 0.5], [0.1 + 2e-9, 0.5]], EYE, HALF), ["transition", "sum to 1 within 1e-09", "2e-09"]),
+    (hmmlib.HMM, (ROWS_SUM_TO_1, EYE, HALF), ["transition", "its rows do", "HMM.from_rows"]),
+    (hmmlib.HMM, (OFF_BY_2E_9, EYE, HALF), ["transition", "sum to 1 within 1e-09", "2e-09"]),
     (hmmlib.HMM, (EYE, EYE, np.float32(HALF)), ["one dtype and one device", "float32"]),
-    (hmmlib.HMM, (EYE, EYE, [0.5, 0.5, 0.0]), ["transition", "shape (3, 3)"]),
-    (hmmlib.MemoryHMM, (EYE, np.full((2, 2, 2), 0.5), HALF, [0.5, 0.5, 0.0]), ["memory", "2 values"]),
+    (hmmlib.HMM, (EYE, EYE, THREE_SHARES), ["transition", "shape (3, 3)"]),
+    (hmmlib.MemoryHMM, (EYE, EVEN_TABLE, HALF, THREE_SHARES), ["memory", "2 values"]),
     (hmmlib.non_degenerate_hmm, (3, 2, 0), ["n_tokens", "3 or more", "2"]),
     (hmmlib.essential_hmm, (3, 4, 4, 0), ["n_essential", "1 to 3", "4"]),
     (LINEAR, (torch.ones(2, 5),), ["probs", "4", "(2, 5)"]),
     (hmmlib.theorem_3_3, (MEMORY, [1.0, -1.0]), ["model", "HMM"]),
-    (hmmlib.masked_token_probs, (SINGLE, [[0, 1]], [1e300, 0, 0]), ["prompt", "finite", "float32"]),
+    (hmmlib.masked_token_probs, (SINGLE, [[0, 1]], TOO_LARGE), ["prompt", "finite", "float32"]),
     (
         hmmlib.masked_token_probs_from_embeddings,
         (SINGLE, np.full((1, 2, 3), 1e-50)),
@@ -103,7 +122,9 @@ def spoiled(good, value):
     if not (isinstance(value, str) and value.startswith("like ")):
         return value
     number = float(value.removeprefix("like "))
-    array = np.array(good.tolist() if isinstance(good, torch.Tensor) else good, dtype=float)
+    if isinstance(good, torch.Tensor):
+        good = good.tolist()
+    array = np.array(good, dtype=float)
     if number == 0:
         array[...] = 0
     else:
@@ -149,7 +170,8 @@ def test_arguments_that_do_not_fit_each_other_are_refused_in_words(function, arg
 def test_columns_off_by_less_than_the_tolerance_pass(kind, off):
     transition = kind([[0.75 + off, 0.5], [0.25, 0.5]])
     model = hmmlib.HMM(transition, kind(EYE), kind(HALF))
-    assert model.transition.sum(0)[0] == pytest.approx(1 + off, abs=abs(off) / 10)
+    sum_of_column = model.transition.sum(0)[0]
+    assert sum_of_column == pytest.approx(1 + off, abs=abs(off) / 10)
 
 
 def test_unsigned_and_strided_arrays_are_as_good_as_others():
@@ -160,24 +182,18 @@ def test_unsigned_and_strided_arrays_are_as_good_as_others():
     bytes_ = torch.tensor(tokens, dtype=torch.uint8)
     for array in (unsigned, strided, bytes_):
         assert torch.equal(hmmlib.posteriors(PLAIN, array), expected)
-    with pytest.raises(ValueError, match="tokens must be 0 to"):  # as int64 this would be MASK
-        hmmlib.posteriors(PLAIN, np.array([[2**64 - 1]], dtype=np.uint64))
+    mask_as_int64 = np.array([[2**64 - 1]], dtype=np.uint64)
+    with pytest.raises(ValueError, match="tokens must be 0 to"):
+        hmmlib.posteriors(PLAIN, mask_as_int64)
 
 
 def test_nobody_can_change_a_model_from_outside():
     memory = torch.tensor([0.5, 0.5], dtype=torch.float64)
-    emission = [[[0.5, 0.5], [0.2, 0.5]], [[0.5, 0.5], [0.8, 0.5]]]
+    emission = np.reshape([0.5, 0.5, 0.2, 0.5, 0.5, 0.5, 0.8, 0.5], (2, 2, 2))
     model = hmmlib.MemoryHMM(EYE, emission, HALF, memory)
     before = hmmlib.memory_posterior(model, [[0]])
     memory[:] = torch.tensor([0.9, 0.1])
     assert torch.equal(hmmlib.memory_posterior(model, [[0]]), before)
-
-
-def test_nobody_can_change_a_head_from_outside():
-    weights = torch.tensor([1.0, -1.0])
-    head = hmmlib.LinearHead(weights)
-    weights[:] = NAN
-    assert head.label([[0.6, 0.4]]).item()
 
 
 @tried("files and folders")

@@ -44,7 +44,8 @@ def calls(program: str) -> list[list[str]]:
     """The arguments of each call of a program in the code blocks."""
     lines = []
     for block in code_blocks():
-        lines += re.findall(rf'\b{re.escape(program)} ([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)', written_out(block))
+        begin = rf"^[ !]*(?:python -m )?{program} "
+        lines += re.findall(rf'{begin}([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)', written_out(block), re.MULTILINE)
     return [shlex.split(line, comments=True) for line in lines]
 
 

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import peft
 import pytest
 import torch
@@ -89,9 +90,9 @@ def test_only_what_a_measurement_needs_is_made(registry, result, monkeypatch):
 
     monkeypatch.setattr(trials, "Trial", RememberedTrial)
     Measurement("states")(lambda model: {"states": float(model.n_states)})
-    Measurement("weights")(lambda network: {"weights": network.num_parameters()})
+    Measurement("n_weights")(lambda network: {"n_weights": network.num_parameters()})
     assert measure(result, ["states"]).states == 3
-    assert measure(result, ["weights"]).weights > 0
+    assert measure(result, ["n_weights"]).n_weights > 0
     made = [vars(trial).keys() & {"model", "task", "exact", "network", "outputs"} for trial in begun]
     assert made == [{"model"}, {"model", "network"}]
 
@@ -105,19 +106,19 @@ def test_device_checkpoint_and_progress_are_handed_on(registry, result, monkeypa
         return pretrain(*arguments)
 
     monkeypatch.setattr(parts, "pretrain", remember)
-    Measurement("weights", phase="counting")(lambda network: {"weights": network.num_parameters()})
+    Measurement("n_weights", phase="counting")(lambda network: {"n_weights": network.num_parameters()})
     reports = []
     path = tmp_path / "trial.pt"
-    measure(result, ["weights"], path, on_progress=lambda *report: reports.append(report), device="cpu")
+    measure(result, ["n_weights"], path, on_progress=lambda *report: reports.append(report), device="cpu")
     assert checkpoints == [path]
     assert reports[-2:] == [("pretraining", 1.0), ("counting", 1.0)]
 
 
 def test_another_machines_network_is_not_measured(registry, result):
-    Measurement("weights")(lambda network: {"weights": network.num_parameters()})
+    Measurement("n_weights")(lambda network: {"n_weights": network.num_parameters()})
     other = replace(result, backbone="0123456789abcdef")
     with pytest.raises(ValueError, match=r"the network .* here is .*, the result's is 0123456789abcdef"):
-        measure(other, ["weights"])
+        measure(other, ["n_weights"])
 
 
 def gives_another_name(model):
@@ -261,3 +262,24 @@ def test_every_measurement_of_such_a_trial_can_be_stored_and_read(fields, tmp_pa
         assert result.majority_rate == pytest.approx(39 / 53)
     if spec.tuner == "prefix":
         assert result.probes is None, "only trials that tune a prompt have what is read behind it"
+
+
+@pytest.mark.parametrize("name", ["format", "seeds", "seed", "gain"])
+def test_a_name_that_every_result_has_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} is a name that every result has: take another name"):
+        Measurement(name)
+
+
+def gives_no_number(model):
+    return {"rain": float("nan")}
+
+
+def test_a_value_that_cannot_be_stored_is_an_error_that_names_the_measurement(registry, result):
+    Measurement("rain")(gives_no_number)
+    with pytest.raises(ValueError, match="the measurement gives_no_number gives what cannot be stored: rain"):
+        measure(result, ["rain"])
+
+
+def test_a_number_of_numpy_becomes_one_of_python(registry, result):
+    Measurement("rain")(lambda model: {"rain": np.float32(0.5)})
+    assert type(measure(result, ["rain"]).rain) is float

@@ -279,3 +279,31 @@ def test_a_measurement_of_ones_own_is_added_to_stored_results(results, tmp_path,
     path = Path(save_result(results[0], tmp_path))
     run_missing(SPECS[:1], tmp_path, log=ignore, also=["states"])
     assert load_result(path).states == 3
+
+
+def test_a_new_store_keeps_a_checkpoint_too(tmp_path, monkeypatch):
+    store = tmp_path / "new"
+    clock = Clock(SPECS[0], "pretraining", 0.5)
+    monkeypatch.setattr(sweeps, "time", clock)
+    run_missing(SPECS[:1], store, until=50.0, log=ignore, on_progress=clock.report)
+    assert checkpoint_path(SPECS[0], store).exists()
+
+
+def test_a_store_that_cannot_be_written_is_named_before_any_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setattr(sweeps, "run_trial", lambda *arguments, **options: pytest.fail("a trial was begun"))
+    with pytest.raises(OSError, match=r"store must be a folder where files can be written, not .*file/store"):
+        run_missing(SPECS, tmp_path / "file" / "store", log=ignore)
+
+
+def test_what_another_process_has_measured_meanwhile_stays(results, tmp_path):
+    more = replace(results[0], added=results[0].added | {"rain": 1.0})
+
+    def store_more(spec, phase, share):
+        if (phase, share) == ("pretraining", 1.0):
+            save_result(more, tmp_path)
+
+    run_missing(SPECS[:1], tmp_path, log=ignore, on_progress=store_more, also=["exact_prompt_accuracy"])
+    stored_result = load_result(result_path(SPECS[0], tmp_path))
+    assert stored_result.added["rain"] == 1.0
+    assert stored_result.exact_prompt_accuracy > 0

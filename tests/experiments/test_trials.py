@@ -16,10 +16,11 @@ from runs import TINY, numbers
 from hmmbook import TrialSpec, draw_model, draw_task, draw_trial_task, load_results, run_trial
 from hmmbook.experiments import environment as environment_module
 from hmmbook.experiments import parts as parts_module
-from hmmbook.experiments.environment import environment, git_commit, stored_by
+from hmmbook.experiments.environment import environment, git_commit
 from hmmbook.experiments.exact_ladder import ladder_plan, tune_on_exact_outputs
 from hmmbook.experiments.parts import Trial, build_network, trial_seeds
 from hmmbook.experiments.store import STORE
+from hmmbook.experiments.sweeps import stored_by
 from hmmbook.experiments.trials import measure
 from hmmlib import __version__, device, masked_token_probs, pretrain, random_hmm, random_memory_hmm
 from hmmlib.training import bert, readers, tuning

@@ -58,6 +58,10 @@ def phone(tmp_path_factory):
             main = f'<main style="margin: 8px"><h1 hidden>Figures</h1>{body}</main>'
             (folder / "page.html").write_text(f"{head}<body>{main}</body></html>")
             page = watched.open("page.html")
-            return page, lambda: [*browser.faults(page), *browser.barriers(page), *watched.wrong]
+
+            def wrong():
+                return browser.faults(page) + browser.barriers(page) + watched.wrong
+
+            return page, wrong
 
         yield opened

@@ -56,10 +56,13 @@ def test_a_table_is_escaped_and_has_every_cell_and_intervals_stand_small_below()
     assert ">[0.1, 0.9]</small>" in shown
 
 
-def test_predictions_stand_with_their_outcomes():
-    predictions = [("Rain.", "90%", True), ("Snow.", "0%", False), ("Hail.", "nan%", False), ("Fog.", "1%", None)]
-    table = tables.outcomes(predictions)
-    assert [row[-1] for row in table.rows] == ["came true", "did not", "–", "not tested"]
+OUTCOMES = [("90%", True, "came true"), ("0%", False, "did not"), ("nan%", False, "–"), ("1%", None, "not tested")]
+
+
+@pytest.mark.parametrize(("share", "holds", "outcome"), OUTCOMES)
+def test_a_prediction_stands_with_its_outcome(share, holds, outcome):
+    table = tables.outcomes([("It rains.", share, holds)])
+    assert table.rows[0][-1] == outcome
 
 
 def test_rulings_are_those_on_record_or_an_error():

@@ -1,6 +1,5 @@
 """Sixteen bits, and CUDA where there is any: gradients near those of float32, and a resumed run that ends the same."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -12,106 +11,139 @@ from hmmlib.training.bert import Shape, build, fingerprint
 from hmmlib.training.pretraining import Gradients, Pretraining, Run, pretrain
 
 SHAPE = Shape(layers=2, width=32, heads=2, max_length=16)
-PLAN = Pretraining(12, 16, 16, 0.2, 1e-3, 0.02, 3, clip=1.0, documents=8, document_length=64)
+PLAN = Pretraining(
+    steps=12,
+    batch=16,
+    length=16,
+    masked=0.2,
+    learning_rate=1e-3,
+    muon_rate=0.02,
+    warmup=3,
+    clip=1.0,
+    documents=8,
+    document_length=64,
+)
 MODEL = random_hmm(4, 6, seed=0)
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
 
 
 def gradient(network):
-    return torch.cat([p.grad.flatten() for p in network.parameters()]).double().cpu()
+    parts = [parameter.grad.flatten() for parameter in network.parameters()]
+    return torch.cat(parts).double().cpu()
 
 
-def one_batch(device, draws=0):
-    network = build(SHAPE, 6, 0).to(device)
-    return network, Run(network, MODEL, PLAN, 1).batch(0, torch.Generator(device).manual_seed(draws))
+def batch_for(network, step=0, draws=0):
+    """A batch of PLAN on the network's device. The draws decide what is hidden in it."""
+    generator = torch.Generator(network.device).manual_seed(draws)
+    return Run(network, MODEL, PLAN, 1).batch(step, generator)
 
 
-@pytest.mark.parametrize(("kind", "bound"), [(torch.bfloat16, 3e-2), (torch.float16, 1e-2)])
-def test_gradients_in_sixteen_bits_are_near_those_in_thirty_two(kind, bound):
+def gradient_in(half, draws=0):
+    """The gradient of a batch in a format of 16 bits, or in float32."""
+    network = build(SHAPE, 6, 0)
+    gradients = Gradients(network, half)
+    scales = half == torch.float16
+    gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, enabled=scales)
+    gradients(*batch_for(network, draws=draws))
+    return gradient(network) / gradients.scaler.get_scale()
+
+
+@pytest.mark.parametrize(("half", "bound"), [(torch.bfloat16, 3e-2), (torch.float16, 1e-2)])
+def test_gradients_in_sixteen_bits_are_near_those_in_thirty_two(half, bound):
     """The bound is a few rounding units of the format; another batch's gradient, the control, is nowhere near."""
-    found = {}
-    for name, half, draws in (("full", None, 0), ("half", kind, 0), ("other", None, 9)):
-        network, batch = one_batch("cpu", draws)
-        gradients = Gradients(network, half)
-        gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8, enabled=half == torch.float16)
-        gradients(*batch)
-        found[name] = gradient(network) / gradients.scaler.get_scale()
-    assert 0 < (found["half"] - found["full"]).norm() / found["full"].norm() < bound
-    assert (found["other"] - found["full"]).norm() / found["full"].norm() > 10 * bound
+    full = gradient_in(None)
+    error = gradient_in(half) - full
+    difference = gradient_in(None, draws=9) - full
+    assert 0 < error.norm() < bound * full.norm()
+    assert difference.norm() > 10 * bound * full.norm()
+
+
+def run_in_float16(scale):
+    """A run whose loss is multiplied by a scale."""
+    run = Run(build(SHAPE, 6, 0), MODEL, PLAN, 1)
+    run.gradients = Gradients(run.network, torch.float16)
+    run.gradients.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    return run
 
 
 def test_a_loss_scaled_out_of_range_is_skipped_and_scaled_back():
-    run = Run(network := build(SHAPE, 6, 0), MODEL, PLAN, 1)
-    run.gradients = Gradients(network, torch.float16)
-    run.gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
-    before = fingerprint(network)
+    run = run_in_float16(2.0**40)
+    before = fingerprint(run.network)
     run.step()
-    assert fingerprint(network) == before, "a step with infinite gradients must not move the weights"
+    assert fingerprint(run.network) == before, "a step with infinite gradients must not move the weights"
     assert run.gradients.scaler.get_scale() < 2.0**40
     run.gradients.scaler.update(2.0**10)
     run.step()
-    assert fingerprint(network) != before
+    assert fingerprint(run.network) != before
 
 
 def test_the_scale_is_part_of_a_checkpoint(tmp_path):
-    first, second = runs = [Run(build(SHAPE, 6, 0), MODEL, PLAN, 1) for _ in range(2)]
-    for run in runs:
-        run.gradients = Gradients(run.network, torch.float16)
-    first.gradients.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**7)
+    saved = run_in_float16(2.0**7)
+    resumed = run_in_float16(2.0**8)
     for _ in range(4):
-        first.step()
-    first.save(tmp_path / "c.pt")
-    second.resume(tmp_path / "c.pt")
-    assert second.gradients.scaler.state_dict() == first.gradients.scaler.state_dict()
-    for run in runs:
-        run.step()
-    assert fingerprint(first.network) == fingerprint(second.network)
+        saved.step()
+    saved.save(tmp_path / "c.pt")
+    resumed.resume(tmp_path / "c.pt")
+    assert resumed.gradients.scaler.state_dict() == saved.gradients.scaler.state_dict()
+    saved.step()
+    resumed.step()
+    assert fingerprint(resumed.network) == fingerprint(saved.network)
 
 
 @cuda
 @pytest.mark.parametrize("half", [None, torch.bfloat16, torch.float16])
 def test_a_replayed_graph_gives_the_gradients_of_the_plain_step(half):
-    network, batch = one_batch("cuda")
-    plain, graph = Gradients(network, half), Gradients(network, half)
-    other = Run(network, MODEL, PLAN, 1).batch(1, torch.Generator("cuda").manual_seed(5))
+    network = build(SHAPE, 6, 0).to("cuda")
+    plain = Gradients(network, half)
+    graph = Gradients(network, half)
+    batches = [batch_for(network), batch_for(network, step=1, draws=5)]
     expected = []
-    for inputs in (batch, other):
-        plain(*inputs)
+    for batch in batches:
+        plain(*batch)
         expected.append(gradient(network))
-    graph.capture(*batch)
-    for inputs, wanted in zip((other, batch), reversed(expected), strict=True):
-        graph(*inputs)
-        np.testing.assert_allclose(gradient(network), wanted, rtol=1e-4, atol=1e-5 * float(wanted.abs().max()))
+    graph.capture(*batches[0])
+    for k in (1, 0):
+        graph(*batches[k])
+        largest = expected[k].abs().max().item()
+        np.testing.assert_allclose(gradient(network), expected[k], rtol=1e-4, atol=1e-5 * largest)
     assert not torch.equal(expected[0], expected[1])
 
 
 @cuda
-@pytest.mark.parametrize(
-    ("dropout", "precision", "muon"), list(itertools.product([0.0, 0.1], ["single", "half"], [0.0, 0.02]))
-)
+@pytest.mark.parametrize("muon_rate", [0.0, 0.02])
+@pytest.mark.parametrize("precision", ["single", "half"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_on_cuda_a_run_broken_off_after_a_hundred_steps_and_resumed_ends_as_one_that_was_not(
-    dropout, precision, muon, tmp_path
+    dropout, precision, muon_rate, tmp_path
 ):
     def stop(step, loss):
         if step == 99:
             raise InterruptedError
 
-    plan, path = replace(PLAN, steps=230, precision=precision, muon_rate=muon), tmp_path / "c.pt"
-    whole, broken, resumed = (build(replace(SHAPE, dropout=dropout), 6, 0).to("cuda") for _ in range(3))
-    pretrain(whole, MODEL, plan, 3)
+    plan = replace(PLAN, steps=230, precision=precision, muon_rate=muon_rate)
+    shape = replace(SHAPE, dropout=dropout)
+    undisturbed = build(shape, 6, 0).to("cuda")
+    broken = build(shape, 6, 0).to("cuda")
+    resumed = build(shape, 6, 0).to("cuda")
+    path = tmp_path / "c.pt"
+    pretrain(undisturbed, MODEL, plan, 3)
     with pytest.raises(InterruptedError):
         pretrain(broken, MODEL, plan, 3, stop, path)
     pretrain(resumed, MODEL, plan, 3, checkpoint=path)
-    assert fingerprint(resumed) == fingerprint(whole)
+    assert fingerprint(resumed) == fingerprint(undisturbed)
     assert fingerprint(resumed) != fingerprint(broken)
 
 
+def losses_in(precision):
+    plan = replace(PLAN, steps=40, precision=precision)
+    return pretrain(build(SHAPE, 6, 0), MODEL, plan, 3)
+
+
 def test_on_a_cpu_float16_rounds_and_half_is_single():
-    losses = {}
-    for precision in ("single", "half", "float16"):
-        losses[precision] = pretrain(build(SHAPE, 6, 0), MODEL, replace(PLAN, steps=40, precision=precision), 3)
-    assert losses["half"] == losses["single"], "a CPU has no 16 bits of its own"
-    assert 0 < np.abs(np.subtract(losses["float16"], losses["single"])).max() < 2e-3
+    single = losses_in("single")
+    assert losses_in("half") == single, "a CPU has no 16 bits of its own"
+    errors = np.subtract(losses_in("float16"), single)
+    assert 0 < abs(errors).max() < 2e-3
 
 
 @cuda

@@ -20,7 +20,8 @@ from hmmbook.studies.mechanism.heads_by_size import ALONE, PROMPTED
 @cache
 def files(folder):
     """The results in a folder of the store."""
-    return [json.loads(path.read_text(encoding="utf8")) for path in (STORE / folder / "quick").glob("*.json")]
+    paths = (STORE / folder / "quick").glob("*.json")
+    return [json.loads(path.read_text(encoding="utf8")) for path in paths]
 
 
 def task_d(vectors=20):
@@ -93,8 +94,10 @@ def test_the_theorems_prompt_is_as_good_as_a_tuned_one_at_30_states_and_the_best
         chosen = values(results, "chosen_prompts", "0.001")
         alone = values(results, "rare_steps", "fitted head alone")
         tuned = values(results, "rare_steps", "tuned prompt, tuned head")
-        means[n_states] = [len(results), *map(percent, (alone, random, chosen, theorem, tuned))]
-    assert means == {25: [16, 90, 87, 97, 92, 97], 30: [10, 77, 80, 93, 91, 91]}
+        shares = map(percent, (alone, random, chosen, theorem, tuned))
+        means[n_states] = [len(results), *shares]
+    assert means[25] == [16, 90, 87, 97, 92, 97]
+    assert means[30] == [10, 77, 80, 93, 91, 91]
 
 
 def test_without_a_prompt_a_small_head_reads_next_to_nothing(chains):
@@ -137,7 +140,8 @@ def test_nearest_neighbours_read_the_label_without_a_prompt(chains):
 
 def test_with_the_same_attention_for_every_text_most_chains_fall_below_their_bound_and_with_the_same_values_few(chains):
     results, bound = chains
-    for change, mean, above in (("none", 95, 17), (FROZEN, 78, 5), (FIXED, 91, 16), (BOTH, 71, 1)):
+    expected = [("none", 95, 17), (FROZEN, 78, 5), (FIXED, 91, 16), (BOTH, 71, 1)]
+    for change, mean, above in expected:
         accuracies = after(results, change)
         assert percent(accuracies) == mean
         assert (accuracies >= bound).sum() == above
@@ -175,7 +179,9 @@ def test_on_the_papers_chains_the_attention_matters_and_the_values_hardly():
     def cost(change):
         return 100 * (tuned - after(results, change)).mean()
 
-    assert (round(cost(FROZEN)), round(cost(FIXED)), round(cost(BOTH))) == (7, 2, 9)
+    assert round(cost(FROZEN)) == 7
+    assert round(cost(FIXED)) == 2
+    assert round(cost(BOTH)) == 9
     assert cost("prompt hidden from the text") > 5
     assert round(cost("text hidden from the prompt")) == 7
 

@@ -18,19 +18,23 @@ def network():
 def task_of(tokens, labels):
     n = len(labels)
     sizes = (n // 2, n // 4, n // 4)
-    return Task(tokens, labels, torch.zeros(2, dtype=torch.float64), 0, sizes, torch.zeros(n, 2, dtype=torch.float64))
+    mu = torch.zeros(2).double()
+    posteriors = torch.zeros(n, 2).double()
+    return Task(tokens, labels, mu, 0, sizes, posteriors)
 
 
 def test_a_vector_of_zeros_changes_nothing_and_another_does(network):
     tokens = inputs(n=20)
-    places = constants.without_prompt(network, task_of(tokens, torch.ones(20, dtype=torch.bool)))
-    own = tuning.all_probs_at_mask(network, tokens)
+    task = task_of(tokens, torch.ones(20, dtype=torch.bool))
+    places = constants.without_prompt(network, task)
+    plain = tuning.all_probs_at_mask(network, tokens)
+    texts = torch.arange(20)
     for place in places.values():
         with torch.no_grad():
-            unchanged = place.probs(torch.arange(20), torch.zeros(place.width))
-            changed = place.probs(torch.arange(20), torch.ones(place.width).cumsum(0))
-        torch.testing.assert_close(unchanged, own, rtol=0, atol=1e-5)
-        assert (changed - own).abs().max() > 0.01
+            unchanged = place.probs(texts, torch.zeros(place.width))
+            changed = place.probs(texts, torch.ones(place.width).cumsum(0))
+        torch.testing.assert_close(unchanged, plain, rtol=0, atol=1e-5)
+        assert (changed - plain).abs().max() > 0.01
 
 
 def test_behind_a_frozen_prompt_zeros_give_the_frozen_prediction(network):

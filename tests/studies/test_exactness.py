@@ -19,7 +19,7 @@ from hmmbook.studies.certificates import (
 from hmmlib import HMM, Impossible, LinearHead, lemma_c_2, random_hmm
 
 fractions = np.vectorize(Fraction, otypes=[object])
-TURN = HMM(torch.eye(3).double()[[1, 2, 0]], torch.eye(3).double(), [0.25, 0.25, 0.5], columns=True)
+TURN = HMM(np.eye(3)[[1, 2, 0]], np.eye(3), [0.25, 0.25, 0.5], columns=True)
 """A chain that turns its three states around, each with a token of its own."""
 
 
@@ -76,13 +76,16 @@ def test_a_separating_head_has_the_signs_of_the_task_and_not_its_sizes():
 
 
 def test_a_state_between_two_of_the_other_sign_cannot_be_separated():
-    between = HMM(np.full((3, 3), 1 / 3), [[1, 0, 0.5], [0, 1, 0.5]], [0.25, 0.25, 0.5], columns=True)
+    emission = [[1, 0, 0.5], [0, 1, 0.5]]
+    uniform = np.full((3, 3), 1 / 3)
+    between = HMM(uniform, emission, [0.25, 0.25, 0.5], columns=True)
     assert isinstance(separating_head(between, [1.0, 1.0, -1.0]), Impossible)
     assert isinstance(separating_head(between, [1.0, 1.0, 0.0]), LinearHead), "a state of no weight may lie anywhere"
 
 
 def test_without_a_permutation_or_a_separating_head_there_is_no_prompt():
-    merge = HMM([[1.0, 1.0], [0.0, 0.0]], np.eye(2), [0.5, 0.5], columns=True)
+    to_state_0 = [[1.0, 1.0], [0.0, 0.0]]
+    merge = HMM(to_state_0, np.eye(2), [0.5, 0.5], columns=True)
     with pytest.raises(ValueError, match=r"^model must have a permutation as transition: with another, not every"):
         prompt_for_separating_head(merge, [1.0, -1.0], LinearHead([2.0, -1.0]))
     with pytest.raises(ValueError, match=r"^head must score each state .* it does not: \[0, 1\]$"):
@@ -90,13 +93,15 @@ def test_without_a_permutation_or_a_separating_head_there_is_no_prompt():
 
 
 # Eighths are exact in floating point, so that nothing is left to rounding. States 0 and 1 look alike.
-EMISSION = torch.tensor([[4, 4, 1], [4, 4, 7]], dtype=torch.float64) / 8
-BELIEFS = torch.tensor([[a, b, 8 - a - b] for a in range(9) for b in range(9 - a)], dtype=torch.float64) / 8
+EMISSION = torch.tensor([[4, 4, 1], [4, 4, 7]]).double() / 8
+EIGHTHS = [(a, b, 8 - a - b) for a, b in product(range(9), repeat=2) if a + b <= 8]
+BELIEFS = torch.tensor(EIGHTHS).double() / 8
 
 
 def test_without_a_signal_gates_stay_shut():
-    assert torch.equal(gated_readout(EMISSION, BELIEFS), BELIEFS @ EMISSION.T)
-    assert torch.equal(gated_readout(EMISSION, BELIEFS, torch.zeros(2, 3)), BELIEFS @ EMISSION.T)
+    shut = BELIEFS @ EMISSION.T
+    assert torch.equal(gated_readout(EMISSION, BELIEFS), shut)
+    assert torch.equal(gated_readout(EMISSION, BELIEFS, torch.zeros(2, 3)), shut)
 
 
 @pytest.mark.parametrize("words", list(product(range(2), repeat=3)))

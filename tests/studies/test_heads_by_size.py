@@ -51,10 +51,12 @@ def test_the_penalised_head_is_where_another_method_finds_the_least_loss(penalty
     signs = np.where(labels, 1.0, -1.0)
 
     def loss(weights):
-        return np.logaddexp(0, -signs * (probs.numpy() @ weights)).mean() + penalty / 2 * weights @ weights
+        losses = np.logaddexp(0, -signs * (probs.numpy() @ weights))
+        return losses.mean() + penalty / 2 * weights @ weights
 
-    found = minimize(loss, np.zeros(5), method="BFGS", options=dict(gtol=1e-9))
-    np.testing.assert_allclose(least_loss_head(probs, labels, penalty).numpy(), found.x, rtol=2e-3, atol=2e-3)
+    expected = minimize(loss, np.zeros(5), method="BFGS", options=dict(gtol=1e-9)).x
+    head = least_loss_head(probs, labels, penalty)
+    np.testing.assert_allclose(head.numpy(), expected, rtol=2e-3, atol=2e-3)
 
 
 def test_the_larger_the_penalty_the_smaller_the_head():
@@ -69,8 +71,11 @@ def test_neighbours_and_a_small_network_read_what_no_line_can():
     logits = torch.randn(3000, 2, generator=generator, dtype=torch.float64)
     labels = logits[:, 0] * logits[:, 1] >= 0
     probs = torch.cat([logits, torch.zeros(3000, 1)], 1).softmax(1)
-    train, test = slice(2000), slice(2000, None)
-    head = least_loss_head(probs[train], labels[train])
-    assert share_right(probs[test] @ head >= 0, labels[test]) < 0.7
-    assert share_right(nearest_neighbours(probs[train], labels[train], probs[test]), labels[test]) > 0.95
-    assert share_right(small_network(probs[train], labels[train], probs[test], 0), labels[test]) > 0.95
+    train_labels, test_labels = labels.split([2000, 1000])
+    train_probs, test_probs = probs.split([2000, 1000])
+    head = least_loss_head(train_probs, train_labels)
+    assert share_right(test_probs @ head >= 0, test_labels) < 0.7
+    neighbours = nearest_neighbours(train_probs, train_labels, test_probs)
+    assert share_right(neighbours, test_labels) > 0.95
+    network = small_network(train_probs, train_labels, test_probs, 0)
+    assert share_right(network, test_labels) > 0.95

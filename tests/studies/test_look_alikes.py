@@ -32,8 +32,10 @@ def test_chains_whose_texts_reveal_the_state_are_not_decidable(monkeypatch):
 
 
 def test_trials_of_one_chain_share_its_texts_but_not_their_labels():
-    specs = [spec.replace(train=20, validation=1, test=20) for spec in look_alikes.specs_of(1002)]
-    tasks = [look_alikes.draw_task(spec, look_alikes.chain_of(spec)) for spec in specs]
+    tasks = []
+    for spec in look_alikes.specs_of(1002):
+        small_spec = spec.replace(train=20, validation=1, test=20)
+        tasks.append(look_alikes.draw_task(small_spec, look_alikes.chain_of(spec)))
     task_a, _, task_c, _, shuffled = tasks
     assert torch.equal(task_a.tokens, task_c.tokens)
     assert torch.equal(task_c.labels, task_c.posteriors @ MU_C >= 0)
@@ -58,15 +60,18 @@ def directions():
     """A fine grid of directions ν, (n, 3)."""
     around = torch.linspace(0, 2 * torch.pi, 721)[:, None]
     up = torch.linspace(0, torch.pi, 361)
-    grid = torch.stack([up.sin() * around.cos(), up.sin() * around.sin(), up.cos().expand(721, -1)], -1)
-    return grid.reshape(-1, 3).double()
+    first = up.sin() * around.cos()
+    second = up.sin() * around.sin()
+    third = up.cos().expand(721, -1)
+    return torch.stack([first, second, third], -1).reshape(-1, 3).double()
 
 
 def test_the_fewest_errors_are_those_of_the_best_direction_of_a_fine_grid():
     beliefs, labels = planted_beliefs()
     grid = directions()
     allowed = grid[grid[:, 0] * grid[:, 1] >= 0]
-    errors = ((beliefs @ allowed.T > fake_tokens.MARGIN) != labels[:, None]).sum(0).min()
+    said = beliefs @ allowed.T > fake_tokens.MARGIN
+    errors = (said != labels[:, None]).sum(0).min()
     assert errors > 3
     assert fake_tokens.fewest_errors(ALIKE, beliefs, labels) == errors
 
@@ -75,7 +80,8 @@ def test_a_good_fake_token_has_no_opposite_signs_on_look_alikes():
     beliefs, labels = planted_beliefs()
     good = fake_tokens.good_fake_token(ALIKE, beliefs, labels)
     assert good[0] * good[1] >= 0
-    assert ((beliefs @ good >= 0) != labels).sum() >= fake_tokens.fewest_errors(ALIKE, beliefs, labels)
+    errors = ((beliefs @ good >= 0) != labels).sum()
+    assert errors >= fake_tokens.fewest_errors(ALIKE, beliefs, labels)
 
 
 def test_where_no_states_look_alike_some_fake_token_is_right_everywhere():

@@ -29,15 +29,19 @@ def test_a_planted_change_of_weights_or_columns_is_found_again(kind, seed):
     if kind != "relabelled":
         weights = 10 ** -(3 * torch.rand(6, generator=generator).double())
     if kind != "weights":
-        columns = torch.softmax(3 * torch.randn(6, 6, generator=generator).double(), 0)
+        logits = 3 * torch.randn(6, 6, generator=generator).double()
+        columns = torch.softmax(logits, 0)
     _, beliefs = masked_texts(chain, 600, 33, seed)
     target = Readout(columns, weights)(beliefs)
     sizes = (400, 0, 200)
     plain = (beliefs @ chain.emission.T).split(sizes)
+    train, test = target[:400], target[400:]
 
-    predicted, _ = fit_predictions(chain, beliefs.split(sizes), plain, target[:400], seed, lambda: None)
+    predicted, _ = fit_predictions(chain, beliefs.split(sizes), plain, train, seed, lambda: None)
 
-    distances = {name: total_variation(probs, target[400:]).mean() for name, probs in predicted.items()}
+    distances = {}
+    for name, probs in predicted.items():
+        distances[name] = total_variation(probs, test).mean()
     assert distances[kind] < 0.005
     assert distances["both"] < 0.005
     for other in {"weights", "relabelled"} - {kind}:
@@ -46,8 +50,8 @@ def test_a_planted_change_of_weights_or_columns_is_found_again(kind, seed):
 
 
 def test_texts_by_how_open_they_leave_the_state():
-    beliefs = torch.tensor([[1.0, 0.0], [0.97, 0.03], [0.5, 0.5]]).double()
-    kinds = by_openness(beliefs)
+    beliefs = [[1.0, 0.0], [0.97, 0.03], [0.5, 0.5]]
+    kinds = by_openness(torch.tensor(beliefs).double())
     assert kinds["below 0.1"].tolist() == [True, False, False]
     assert kinds["0.1 to 0.5"].tolist() == [False, True, False]
     assert kinds["0.5 to 1"].tolist() == [False, False, True]
@@ -55,7 +59,8 @@ def test_texts_by_how_open_they_leave_the_state():
 
 
 def draws():
-    return partial(torch.randn, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    return partial(torch.randn, generator=generator, dtype=torch.float64)
 
 
 def test_a_projector_keeps_the_span_of_its_directions_and_is_symmetric():
@@ -72,16 +77,20 @@ def test_the_shared_variance_is_a_squared_correlation():
     values = draw(50, 2)
     other = draw(50, 2)
     assert shared_variance(3 * values + 1, values) == pytest.approx(1)
-    centred = torch.stack([(other - other.mean(0)).flatten(), (values - values.mean(0)).flatten()])
-    assert shared_variance(other, values) == pytest.approx(torch.corrcoef(centred)[0, 1].item() ** 2)
+    centred_other = other - other.mean(0)
+    centred_values = values - values.mean(0)
+    pairs = torch.stack([centred_other.flatten(), centred_values.flatten()])
+    correlation = torch.corrcoef(pairs)[0, 1].item()
+    assert shared_variance(other, values) == pytest.approx(correlation**2)
 
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_with_another_texts_hidden_state_logits_are_that_texts_after_the_last_layer_only(depth):
     network = lively(layers=2)
+    embed = network.get_input_embeddings()
     with torch.no_grad():
-        embedded = network.get_input_embeddings()(inputs(n=5, seed=1).clamp(min=0))
-        other = network.get_input_embeddings()(inputs(n=5, seed=2).clamp(min=0))
+        embedded = embed(inputs(n=5, seed=1).clamp(min=0))
+        other = embed(inputs(n=5, seed=2).clamp(min=0))
         own_states = bert.hidden_at(network, embedded, 3)[depth]
         other_states = bert.hidden_at(network, other, 3)[depth]
         places = torch.full((5, 1), 3)
@@ -96,12 +105,18 @@ def test_with_another_texts_hidden_state_logits_are_that_texts_after_the_last_la
 @pytest.fixture(scope="module")
 def trial():
     """A trial whose head gives half of the texts each label behind its random prompt."""
-    trial = Trial(TrialSpec("smoke", n_states=8, seed=2, steps=1, prompt_length=5, train=400))
-    prompt = torch.randn(5, trial.network.config.hidden_size, generator=torch.Generator().manual_seed(0))
-    plain = Tuned(trial.network, None, None).probs(trial.task.tokens).cpu().double()
-    behind = Tuned(trial.network, prompt, None).probs(trial.task.tokens).cpu().double()
-    moved = (behind - plain).mean(0)
-    trial.tuned = Tuned(trial.network, prompt, LinearHead(moved - (behind @ moved).median()))
+    spec = TrialSpec("smoke", n_states=8, seed=2, steps=1, prompt_length=5, train=400)
+    trial = Trial(spec)
+
+    def probs_behind(prompt):
+        return Tuned(trial.network, prompt, None).probs(trial.task.tokens).cpu().double()
+
+    generator = torch.Generator().manual_seed(0)
+    prompt = torch.randn(5, trial.network.config.hidden_size, generator=generator)
+    behind = probs_behind(prompt)
+    moved = (behind - probs_behind(None)).mean(0)
+    head = LinearHead(moved - (behind @ moved).median())
+    trial.tuned = Tuned(trial.network, prompt, head)
     return trial
 
 
@@ -111,7 +126,8 @@ def measured(trial):
 
 
 def test_a_trial_has_the_fits(trial, measured):
-    floor = total_variation(trial.untuned[2], trial.beliefs[2] @ trial.model.emission.T).mean().item()
+    exact = trial.beliefs[2] @ trial.model.emission.T
+    floor = total_variation(trial.untuned[2], exact).mean().item()
     assert measured["fit_distances_without_prompt"]["unchanged"]["all"] == pytest.approx(floor)
     assert measured["fit_distances"]["both"]["all"] <= measured["fit_distances"]["unchanged"]["all"]
     assert list(measured["fit_weights"]["weights"]) == [f"state {state}" for state in range(8)]
@@ -121,10 +137,10 @@ def test_a_trial_has_the_fits(trial, measured):
 def test_with_all_of_the_last_hidden_state_the_label_is_that_without_the_prompt(trial, measured):
     plain = trial.tuned_head.label(trial.untuned[2])
     behind = trial.tuned_head.label(trial.prompted[2])
-    same = (plain == behind).double().mean().item()
-    assert 0.1 < same < 0.9
+    agreement = (plain == behind).double().mean().item()
+    assert 0.1 < agreement < 0.9
     for name in ("label_follows", "label_follows_encoding"):
         follows = measured[name]["layer 1"]
-        assert follows["all without the prompt"] == pytest.approx(same, abs=0.011)
+        assert follows["all without the prompt"] == pytest.approx(agreement, abs=0.011)
         assert follows["belief of another text"] + follows["rest of another text"] > 0
     assert measured["probe_reads"]["layer 1"]["posterior, without the prompt"] > 0.5

@@ -42,13 +42,13 @@ def test_the_theorems_prompt_is_right_on_the_true_chain_where_steps_are_rare_ind
     task = draw_task(model, 12, (600, 10, 400), 0, "before")
     task = task._replace(mu=mu, labels=task.posteriors @ mu >= 0)
     beliefs = task.split(task.posteriors)
-    found = rare_steps.rare_steps(spec, model, task, beliefs, trial_seeds(0), lambda: None)["rare_steps"]
-    at_threshold = found["0.001"]
+    measured = rare_steps.rare_steps(spec, model, task, beliefs, trial_seeds(0), lambda: None)["rare_steps"]
+    at_threshold = measured["0.001"]
     assert at_threshold["states in the set"] == 4
     assert at_threshold["theorem's prompt and head"] > 0.97
     assert at_threshold["theorem's prompt, fitted head"] > 0.97
     assert at_threshold["random prompts, fitted heads"] < at_threshold["theorem's prompt, fitted head"]
-    assert found["fitted head alone"] < 0.95
+    assert measured["fitted head alone"] < 0.95
 
 
 def test_without_a_set_there_is_no_prompt_and_that_is_said():
@@ -56,5 +56,5 @@ def test_without_a_set_there_is_no_prompt_and_that_is_said():
     spec = TrialSpec("quick", 9, 0, n_tokens=4, labels="before", train=60, validation=10, test=40)
     task = draw_task(model, 12, (60, 10, 40), 0, "before")
     beliefs = task.split(task.posteriors)
-    found = rare_steps.rare_steps(spec, model, task, beliefs, trial_seeds(0), lambda: None)["rare_steps"]
-    assert set(found["0.001"].values()) == {None}
+    measured = rare_steps.rare_steps(spec, model, task, beliefs, trial_seeds(0), lambda: None)["rare_steps"]
+    assert set(measured["0.001"].values()) == {None}

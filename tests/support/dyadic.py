@@ -17,31 +17,39 @@ def column(rng, n, units, zeros=0.3):
 
 def columns(rng, n, k, units, zeros=0.3):
     """Such distributions side by side, (n, k)."""
-    return np.stack([column(rng, n, units, zeros) for _ in range(k)], 1)
+    distributions = [column(rng, n, units, zeros) for _ in range(k)]
+    return np.stack(distributions, 1)
 
 
 def subset(rng, n):
     """Some of the numbers below n, at least one, sorted."""
-    return sorted(rng.choice(n, rng.integers(1, n + 1), replace=False).tolist())
+    size = rng.integers(1, n + 1)
+    return sorted(rng.choice(n, size, replace=False).tolist())
 
 
-def towards(one, other, depth):
-    """(1 - d) one + d other for d = 2^-depth, without rounding: so the fractions of both must be coarse."""
+def towards(start, end, depth):
+    """(1 - d) start + d end for d = 2^-depth, without rounding: so the fractions of both must be coarse."""
     share = Fraction(1, 2**depth)
-    moved = [(1 - share) * Fraction(a) + share * Fraction(b) for a, b in zip(one, other, strict=True)]
-    found = np.array([float(entry) for entry in moved])
-    assert [Fraction(entry) for entry in found] == moved
-    return found
+    moved = []
+    for a, b in zip(start, end, strict=True):
+        exact = (1 - share) * Fraction(a) + share * Fraction(b)
+        moved.append(float(exact))
+        assert Fraction(moved[-1]) == exact
+    return np.array(moved)
 
 
 def balancing(rng, weights):
     """Whole weights μ, not all 0, with Σ μ weights = 0 exactly, for rational weights; None where no floats hold any."""
-    weights, mu = [Fraction(weight) for weight in weights], [0] * len(weights)
-    positive = [k for k, weight in enumerate(weights) if weight]
+    mu = [0] * len(weights)
+    positive = np.flatnonzero(weights)
     if len(positive) < 2:
-        mu = [int(rng.integers(-2, 3)) * (k not in positive) for k in range(len(weights))]
+        for k in range(len(weights)):
+            weight = int(rng.integers(-2, 3))
+            if k not in positive:
+                mu[k] = weight
         return mu if any(mu) else None
-    one, other = rng.choice(positive, 2, replace=False)
-    share = weights[other] / weights[one]
-    mu[one], mu[other] = share.numerator, -share.denominator
+    first, second = rng.choice(positive, 2, replace=False)
+    share = Fraction(weights[second]) / Fraction(weights[first])
+    mu[first] = share.numerator
+    mu[second] = -share.denominator
     return mu if max(map(abs, mu)) < 2**50 else None

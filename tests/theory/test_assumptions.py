@@ -170,7 +170,7 @@ def test_the_report_on_essential_states(rows, mu, essential, uncovered, sources,
     assert report.columns == independence("columns of W at H*", model.emission[:, essential])
     assert str(report) == (
         f"{report.columns}; states of supp(mu) outside H*: {uncovered}; "
-        f"states of H* that no step surely into H* reaches: {unreached}"
+        f"states of H* that no source leads to: {unreached}"
     )
 
 
@@ -197,15 +197,10 @@ def test_essential_states_are_found_wherever_one_of_all_sets_will_do():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_recovery_is_reported_as_scipy_says(seed):
-    model, cell, syntax, values = hmmlib.recoverable_memory_hmm(
-        n_cells=1 + seed // 6,
-        n_memory=3,
-        n_syntax=2,
-        n_recoverable=1 + seed % 2,
-        values=3 - seed % 2,
-        seed=seed,
-        zeros=0.2,
-    )
+    n_cells = 1 + seed // 6
+    n_recoverable = 1 + seed % 2
+    n_values = 3 - seed % 2
+    model, cell, syntax, values = hmmlib.recoverable_memory_hmm(n_cells, 3, 2, n_recoverable, n_values, seed, 0.2)
     mu = np.zeros(3)
     mu[values] = 1.0
     columns, other_columns = recoverable_columns(model, cell, syntax, values)

@@ -15,7 +15,6 @@ from witness import forward_backward, surely, whole
 
 from hmmlib.inference.evidence import prompted
 from hmmlib.inference.messages import masked_token_probs
-from hmmlib.models.appendix_e import random_memory_hmm
 from hmmlib.models.families import nearly_dependent_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import heads, theorems
@@ -236,30 +235,6 @@ def test_the_tolerances_bound_the_errors_of_constructions(gap):
         missing_in_key = abs(read.sum(0) - ideal.sum(0))
         assert missing_in_key.max() <= share * largest_key, seed
     assert needed
-
-
-def test_a_head_of_nearly_dependent_columns_is_never_wrong_where_it_is_sure():
-    """Appendix E at |M| = 4, 2 states, 10 tokens, seed 58: Assumption 4.2 holds, at a condition of 3e14."""
-    model = random_memory_hmm(2, 4, 10, 58)
-    mu = [1.0, -1.0]
-    texts = model.sample(300, 6, 0).tokens
-    head = theorem_4_3(model, mu, 0, range(4))
-    assert head.condition > 1e14
-    outputs = masked_token_probs(model, texts), model.embed(texts)
-    truth = ground_truth(model, mu, texts) >= 0
-    is_right = head.label(*outputs) == truth
-    assert is_right[head.sure(*outputs)].all()
-
-
-def test_heads_of_two_columns_that_nearly_agree_are_sure_of_neither():
-    mu = [1.0, -1.0]
-    even = np.full((2, 2), 0.5)
-    emission = even + 2.0**-49 * np.array([[0, -1], [0, 1]])
-    chain = HMM(even, emission, even[0])
-    assert not theorem_3_3(chain, mu).sure(emission.T).any()
-    one_state = MemoryHMM([[1.0]], emission[:, :, None], [1.0], [0.5, 0.5])
-    columns = chain.emission.T[:, None]
-    assert not theorem_4_3(one_state, mu, 0, [0]).sure(columns, columns).any()
 
 
 LEAKING_CHAIN = [

@@ -7,7 +7,7 @@ import torch
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.families import recoverable_memory_hmm
 from hmmlib.models.hmm import unlift
-from hmmlib.theory.heads import LONGEST_TEXT, ZERO, AttentionHead, LinearHead, unit, zero_within
+from hmmlib.theory.heads import LONGEST_TEXT, ROUNDING_UNITS, AttentionHead, LinearHead, unit, zero_within
 from hmmlib.theory.theorems import theorem_4_3
 
 DOUBLE = torch.float64
@@ -32,11 +32,7 @@ def test_scores_within_their_tolerance_are_zero_and_keep_their_gradient(dtype, e
 
 def test_the_label_is_1_where_the_score_is_not_negative():
     head = LinearHead([1, -1, 0])
-    probs = [
-        [0.5, 0.5, 0.0],
-        [0.2, 0.3, 0.5],
-        [0.75, 0.25, 0.0],
-    ]
+    probs = [[0.5, 0.5, 0.0], [0.2, 0.3, 0.5], [0.75, 0.25, 0.0]]
     assert head.weights.dtype == DOUBLE
     assert head.condition == 1.0
     assert head.error == 0.0
@@ -71,7 +67,7 @@ def test_a_linear_head_refuses_what_does_not_fit():
 
 def test_the_tolerance_of_a_linear_head_by_hand():
     head = LinearHead([1.0, -2.0], error=0.125)
-    rounding = (ZERO + 1) * EPS
+    rounding = (ROUNDING_UNITS + 1) * EPS
     even, sure, impossible = head.tolerance([[0.5, 0.5], [1.0, 0.0], [0.0, 0.0]]).tolist()
     assert even == rounding * 1.5 + 0.125 * 2.0
     assert sure == rounding * 1.0 + 0.125 * 2.0
@@ -95,7 +91,7 @@ def test_what_no_left_inverse_can_give_is_the_error_of_the_head():
     """Two columns are equal but are to have the scores 0 and 1. The least squares give both of them 1 / 2."""
     equal = [0.5, 0.5, 0.0]
     columns = torch.tensor([equal, equal, [0.0, 0.0, 1.0]], dtype=DOUBLE).T
-    allowance = (ZERO + LONGEST_TEXT) * EPS
+    allowance = (ROUNDING_UNITS + LONGEST_TEXT) * EPS
     head = head_with_scores(columns, [1.0, 0.0, 4.0])
     np.testing.assert_allclose(head.weights, [0.5, 0.5, 4.0])
     assert head.error == pytest.approx(2 * 0.5 / 4.0 + allowance)
@@ -295,13 +291,7 @@ def test_the_arg_max_passes_gradients_to_the_values():
     assert torch.autograd.gradcheck(scores, (value, output))
 
 
-SHAPES = {
-    "query": (4,),
-    "key": (4, 5),
-    "value": (6, 5),
-    "output": (6,),
-    "positions": (2, 4),
-}
+SHAPES = {"query": (4,), "key": (4, 5), "value": (6, 5), "output": (6,), "positions": (2, 4)}
 
 
 @pytest.mark.parametrize(

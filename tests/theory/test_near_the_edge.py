@@ -22,10 +22,17 @@ from hmmlib.theory.ranks import independence
 
 MODELS = 2500 if SLOW else 400
 """How many models of each predicate."""
+LEAST = 2.0**-1074
+"""The smallest positive float."""
 
 
 def even_chain(n_states):
     return np.full((n_states, n_states), 1 / n_states)
+
+
+def one_token(n_states):
+    """The emission of a model whose texts tell nothing."""
+    return np.ones((1, n_states))
 
 
 def nudged(rng, table):
@@ -51,25 +58,31 @@ def case_3_1(rng):
     return hmmlib.assumption_3_1(HMM(chain, table, chain[0])), rational_rank(table) == n_states
 
 
+def with_least_floats(rng, table, share):
+    """Put the smallest float in the place of this share of the zeros."""
+    is_drawn = rng.random(table.shape) < share
+    return np.where((table == 0) & is_drawn, LEAST, table)
+
+
 def small_chain(rng, n_states):
     """A sparse chain, some of whose zeros are the smallest float instead."""
     chain = dyadic.columns(rng, n_states, n_states, 4, 0.6)
-    return np.where((chain == 0) & (rng.random(chain.shape) < 0.1), 5e-324, chain)
+    return with_least_floats(rng, chain, 0.1)
 
 
 def case_3_2(rng):
     n_states = int(rng.integers(2, 6))
     chain = small_chain(rng, n_states)
-    start = dyadic.column(rng, n_states, 8, 0.1)
-    start = np.where((start == 0) & (rng.random(n_states) < 0.5), 5e-324, start)
-    report = hmmlib.assumption_3_2(HMM(chain, np.ones((1, n_states)), start, columns=True))
+    start = with_least_floats(rng, dyadic.column(rng, n_states, 8, 0.1), 0.5)
+    report = hmmlib.assumption_3_2(HMM(chain, one_token(n_states), start, columns=True))
     # In an ergodic chain, 17 steps lead from any of 5 states to any.
     ergodic = np.linalg.matrix_power((chain > 0).astype(int), 17).all()
     return report, bool(ergodic and (start > 0).all())
 
 
 def case_3_5(rng):
-    n_states, n_essential = 5, int(rng.integers(1, 4))
+    n_states = 5
+    n_essential = int(rng.integers(1, 4))
     chain = small_chain(rng, n_states)
     units = 2 ** int(rng.integers(2, 5))
     table = nudged(rng, dyadic.columns(rng, 4, n_states, units))
@@ -81,7 +94,8 @@ def case_3_5(rng):
     mu = np.zeros(n_states)
     mu[essential[: rng.integers(1, n_essential + 1)]] = 1.0
     mu[rng.integers(n_states)] += float(rng.random() < 0.1)
-    report = hmmlib.assumption_3_5(HMM(chain, table, np.full(n_states, 0.2)), mu, essential)
+    model = HMM(chain, table, even_chain(n_states)[0])
+    report = hmmlib.assumption_3_5(model, mu, essential)
 
     outside = [h for h in range(n_states) if h not in essential]
     reached = set()
@@ -95,16 +109,20 @@ def case_3_5(rng):
 
 def recovery_case(rng, n_cells, assumption):
     """A model of which some columns lie in the span of others. The truth is that of three ranks."""
-    n_syntax, n_memory = int(rng.integers(1, 3)), 2
-    n_states, cell = n_cells * n_syntax, int(rng.integers(n_cells))
+    n_memory = 2
+    n_syntax = int(rng.integers(1, 3))
+    n_states = n_cells * n_syntax
+    cell = int(rng.integers(n_cells))
     syntax = dyadic.subset(rng, n_syntax)
     values = dyadic.subset(rng, n_memory)
-    n_tokens, n_basic = int(rng.integers(4, 7)), int(rng.integers(2, 4))
+    n_tokens = int(rng.integers(4, 7))
+    n_basic = int(rng.integers(2, 4))
     basic = dyadic.columns(rng, n_tokens, n_basic, 8)
     table = basic[:, rng.integers(n_basic, size=n_memory * n_states)]
     for m, s in itertools.product(values, syntax):
-        table[:, m * n_states + cell * n_syntax + s] = dyadic.column(rng, len(table), 8)
-    table = nudged(rng, table).reshape(len(table), n_memory, n_states)
+        state = cell * n_syntax + s
+        table[:, m * n_states + state] = dyadic.column(rng, n_tokens, 8)
+    table = nudged(rng, table).reshape(n_tokens, n_memory, n_states)
     chain = even_chain(n_states)
     memory = np.full((n_memory,) * n_cells, n_memory**-n_cells)
     model = MemoryHMM(chain, table, chain[0], memory)
@@ -117,16 +135,17 @@ def recovery_case(rng, n_cells, assumption):
     else:
         report = hmmlib.assumption_d_5(model, mu, cell, syntax)
 
-    recoverable, others = [], []
+    recoverable = []
+    other_columns = []
     for m, h in itertools.product(range(n_memory), range(n_states)):
         in_cell = h // n_syntax == cell
         if in_cell and m in values and h % n_syntax in syntax:
             recoverable.append(table[:, m, h])
         elif not in_cell or m in values:
-            others.append(table[:, m, h])
+            other_columns.append(table[:, m, h])
     rank = rational_rank(np.stack(recoverable, 1))
-    rank_of_others = rational_rank(np.stack(others, 1)) if others else 0
-    rank_of_all = rational_rank(np.stack(recoverable + others, 1))
+    rank_of_others = rational_rank(np.stack(other_columns, 1)) if other_columns else 0
+    rank_of_all = rational_rank(np.stack(recoverable + other_columns, 1))
     return report, rank == len(recoverable) and rank_of_all == rank + rank_of_others
 
 
@@ -150,20 +169,22 @@ def case_4_4(rng):
     if n_states == 3:
         start = [rare, Fraction(1, 4), Fraction(3, 4) - rare]
     stay = int(rng.integers(1, 4)) / 4
-    chain = (1 - stay) * np.array(start, float)[:, None] + stay * np.eye(n_states)
+    law = np.array(start, float)
+    chain = (1 - stay) * law[:, None] + stay * np.eye(n_states)
     moved = 0
     if rng.random() < 0.7:
         moved = rare / 2 ** int(rng.integers(1, 31))
     start[0] += moved
     start[1] -= moved
-    model = HMM(chain, np.ones((1, n_states)), np.array(start, float))
+    model = HMM(chain, one_token(n_states), np.array(start, float))
     assert [Fraction(entry) for entry in model.initial.tolist()] == start
     return hmmlib.assumption_4_4(model), not moved
 
 
 @pytest.mark.parametrize("case", [case_3_1, case_3_2, case_3_5, case_4_2, case_4_4, case_4_5, case_d_5])
 def test_no_predicate_is_wrong_near_the_edge(case):
-    n_true, n_close = 0, 0
+    n_true = 0
+    n_close = 0
     for seed in range(MODELS):
         report, truth = case(np.random.default_rng(seed))
         is_close = report.verdict is Verdict.CLOSE
@@ -180,8 +201,9 @@ def test_a_basis_carries_its_error_into_the_verdict(depth):
     c0 = np.array([4, 2, 1, 1, 0]) / 8
     c1 = np.array([1, 1, 2, 4, 0]) / 8
     b = np.array([3, 1, 3, 1, 0]) / 8
-    table = np.stack([c0, c1, b, dyadic.towards(b, c0, depth)], 1)[:, None]
-    model = MemoryHMM(even_chain(4), table, np.full(4, 0.25), [1.0])
+    moved = dyadic.towards(b, c0, depth)
+    table = np.stack([c0, c1, b, moved], axis=1)
+    model = MemoryHMM(even_chain(4), table[:, None], np.full(4, 0.25), [1.0])
     report = hmmlib.assumption_4_2(model, 0, [0])
     assert hmmlib.assumption_d_5(model, [1.0], 0, [0]).verdict is report.verdict
     if depth < 50:
@@ -195,7 +217,8 @@ def test_a_basis_carries_its_error_into_the_verdict(depth):
         hmmlib.theorem_4_3(model, [1.0], 0, [0])
 
 
-NEAR = 0.5 + 2.0**-52 * np.array([[0, -1], [0, 1]])
+UNIT = 2.0**-52
+NEAR = np.array([[0.5, 0.5 - UNIT], [0.5, 0.5 + UNIT]])
 """Two columns of W that floats cannot tell to be independent."""
 
 
@@ -206,7 +229,9 @@ def close(assumption):
 def test_a_linear_head_that_is_too_close_is_built_with_a_warning_and_never_sure():
     model = HMM(even_chain(2), NEAR, [0.5, 0.5])
     report = hmmlib.assumption_3_1(model)
-    assert (report.verdict, report.holds, bool(report), report.rank) == (Verdict.CLOSE, False, False, 1)
+    assert report.verdict is Verdict.CLOSE
+    assert report.holds is bool(report) is False
+    assert report.rank == 1
     assert report.condition > 1e15
     with close("3.1"):
         head = hmmlib.theorem_3_3(model, [1.0, -1.0])
@@ -217,11 +242,13 @@ def test_a_linear_head_that_is_too_close_is_built_with_a_warning_and_never_sure(
 
 
 def test_an_attention_head_that_is_too_close_is_built_with_a_warning_and_never_sure():
-    one_cell = MemoryHMM(even_chain(2), NEAR[:, None], [0.5, 0.5], [1.0])
-    two_cells = MemoryHMM(even_chain(2), NEAR[:, None], [0.5, 0.5], [[1.0]])
+    table = NEAR[:, None]
+    one_cell = MemoryHMM(even_chain(2), table, [0.5, 0.5], [1.0])
+    two_cells = MemoryHMM(even_chain(2), table, [0.5, 0.5], [[1.0]])
     with close("4.2"):
         head = hmmlib.theorem_4_3(one_cell, [1.0], 0, [0, 1])
-    assert not head.sure(NEAR.T[:, None], np.ones((2, 1, 2))).any()
+    embeddings = np.ones((2, 1, 2))
+    assert not head.sure(NEAR.T[:, None], embeddings).any()
     with close("4.5"):
         hmmlib.theorem_4_6(one_cell, [1.0], 0, [0, 1])
     with close("D.5"):
@@ -231,23 +258,33 @@ def test_an_attention_head_that_is_too_close_is_built_with_a_warning_and_never_s
 def test_a_drifting_start_is_too_close_and_leaves_no_tie_that_is_sure():
     """Behind the prompt a text is one step on, where the law of the state is another by the drift. If the drift were
     not in the tolerance, a tie would get a sure label."""
-    table = np.array([[[5, 1], [2, 3]], [[2, 3], [1, 2]], [[1, 2], [1, 1]], [[0, 2], [4, 2]]]) / 8
+    eighths = [
+        [5, 1, 2, 3],
+        [2, 3, 1, 2],
+        [1, 2, 1, 1],
+        [0, 2, 4, 2],
+    ]
+    table = np.reshape(eighths, (4, 2, 2)) / 8
+    chain = [[0.75, 0.25], [0.25, 0.75]]
     n_sure_without = 0
     for depth, token in itertools.product(range(31, 46), range(4)):
         start = np.array([0.5 + 2.0**-depth, 0.5 - 2.0**-depth])
-        model = MemoryHMM([[0.75, 0.25], [0.25, 0.75]], table, start, [0.5, 0.5])
+        model = MemoryHMM(chain, table, start, [0.5, 0.5])
         report = hmmlib.assumption_4_4(model)
         assert report.verdict is Verdict.CLOSE
         assert report.drift == pytest.approx(2.0**-depth, rel=1e-2)
-        first, second = map(int, forward_backward(model, np.array([token]), number=whole).memory)
+        witness = forward_backward(model, np.array([token]), number=whole)
+        first, second = map(int, witness.memory)
         divisor = math.gcd(first, second)
         mu = [float(second // divisor), -float(first // divisor)]
         assert int(mu[0]) * first + int(mu[1]) * second == 0
         with close("4.4"):
             prompt, head = hmmlib.theorem_4_6(model, mu, 0, [0, 1])
-        without = hmmlib.prompted_head(model, mu, hmmlib.claim_d_10(model, mu, 0, [0, 1]))
+        recovery = hmmlib.claim_d_10(model, mu, 0, [0, 1])
+        without = hmmlib.prompted_head(model, mu, recovery)
         assert head.error == without.error + 2 * report.drift
-        outputs = masked_token_probs(model, [[token]], prompt), prompted(model, prompt, [[token]])
+        probs = masked_token_probs(model, [[token]], prompt)
+        outputs = probs, prompted(model, prompt, [[token]])
         assert head.label(*outputs).item()
         assert not head.sure(*outputs).item()
         n_sure_without += without.sure(*outputs).item()
@@ -260,32 +297,49 @@ def test_a_start_that_is_numpys_eigenvector_is_stationary_and_theorem_4_6_builds
     for seed in range(395 if SLOW else 100):
         rng = np.random.default_rng(seed)
         n_states = int(rng.integers(2, 9))
-        chain = rng.dirichlet(np.full(n_states, rng.choice([0.1, 0.3, 1.0])), n_states).T
+        concentration = rng.choice([0.1, 0.3, 1.0])
+        chain = rng.dirichlet(np.full(n_states, concentration), n_states).T
         values, vectors = np.linalg.eig(chain)
         start = np.real(vectors[:, abs(values - 1).argmin()])
         table = np.eye(2 * n_states).reshape(2 * n_states, 2, n_states)
         model = MemoryHMM(chain, table, start / start.sum(), [0.5, 0.5])
         report = hmmlib.assumption_4_4(model)
-        assert report.verdict is (Verdict.HOLDS if report.drift <= 1e-11 else Verdict.CLOSE), (seed, str(report))
+        expected = Verdict.HOLDS if report.drift <= 1e-11 else Verdict.CLOSE
+        assert report.verdict is expected, (seed, str(report))
         hmmlib.theorem_4_6(model, [1.0, -1.0], 0, range(n_states))
         drifts.append(report.drift)
     assert sum(4e-15 < drift <= 1e-11 for drift in drifts) > 3
 
 
 def test_columns_too_many_for_an_exact_rank_are_too_close(monkeypatch):
-    twins = torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64)
+    twins = torch.full((2, 2), 0.5, dtype=torch.float64)
     monkeypatch.setattr(ranks, "MOST_EXACT", 8)
     assert independence("twins", twins).verdict is Verdict.FAILS
     monkeypatch.setattr(ranks, "MOST_EXACT", 7)
     assert independence("twins", twins).verdict is Verdict.CLOSE
 
 
-def test_what_is_too_small_for_floats_is_too_close_or_refused():
-    least, rare = 2.0**-1074, 1e-160  # State 1 is rare, and its way to state 2 too.
-    chain = [[0.25, 0.25, least], [0.25, 0.25, least], [0.5, 0.5, 1]]
-    report = hmmlib.assumption_4_4(HMM(chain, np.ones((1, 3)), [2 * least, 2 * least, 1]))
-    assert (report.verdict, report.drift) == (Verdict.CLOSE, 1)
-    chain = [[1 - rare, 1 - rare, 1.0], [rare, 0.0, 0.0], [0.0, rare, 0.0]]
-    assert hmmlib.assumption_4_4(HMM(chain, np.ones((1, 3)), [1.0, rare, rare * rare])).verdict is Verdict.CLOSE
-    with pytest.raises(ValueError, match="quotients"):  # The head's weights would be infinite.
-        hmmlib.theorem_3_3(HMM([[1e-310, 1e-310], [1, 1]], np.eye(2), [0.5, 0.5]), [1.0, -1.0])
+def test_a_drift_that_is_too_small_for_floats_is_too_close_to_tell():
+    chain = [
+        [0.25, 0.25, LEAST],
+        [0.25, 0.25, LEAST],
+        [0.5, 0.5, 1],
+    ]
+    model = HMM(chain, one_token(3), [2 * LEAST, 2 * LEAST, 1])
+    report = hmmlib.assumption_4_4(model)
+    assert report.verdict is Verdict.CLOSE
+    assert report.drift == 1
+    rare = 1e-160  # State 1 is rare, and its way to state 2 too.
+    chain = [
+        [1 - rare, 1 - rare, 1.0],
+        [rare, 0.0, 0.0],
+        [0.0, rare, 0.0],
+    ]
+    model = HMM(chain, one_token(3), [1.0, rare, rare * rare])
+    assert hmmlib.assumption_4_4(model).verdict is Verdict.CLOSE
+
+
+def test_a_head_whose_weights_would_be_infinite_is_refused():
+    model = HMM([[1e-310, 1e-310], [1, 1]], np.eye(2), [0.5, 0.5])
+    with pytest.raises(ValueError, match="quotients"):
+        hmmlib.theorem_3_3(model, [1.0, -1.0])

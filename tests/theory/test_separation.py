@@ -15,7 +15,8 @@ from hmmlib.theory.separation import ROUNDING, Impossible, Undecided, fit_or_ref
 
 
 def draw(*shape, seed):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def test_a_head_is_found_where_there_is_one_and_none_where_there_is_none():
@@ -32,18 +33,22 @@ def test_a_head_is_found_where_there_is_one_and_none_where_there_is_none():
         scores = probs @ head.weights
         assert 1 <= scores.abs().min() < 2
         if labels.any() and not labels.all():
-            assert scores[labels].min().item() == pytest.approx(-scores[~labels].max().item(), rel=1e-6), seed
+            nearest_positive = scores[labels].min().item()
+            nearest_negative = -scores[~labels].max().item()
+            assert nearest_positive == pytest.approx(nearest_negative, rel=1e-6), seed
         probs[0] = probs[10:14].mean(0)  # A positive input is a mixture of negative ones.
         assert isinstance(fit_or_refute(probs, torch.arange(20) < 10), Impossible)
 
 
 def test_labels_and_rows_that_a_fit_takes():
     """Labels may be numbers. A row of zeros has the label 1 whatever the head. Sums may be rounded to float32."""
-    probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], [0.3, 0.7 + 0.9e-5]])
+    rounded = [0.3, 0.7 + 0.9e-5]
+    probs = torch.tensor([[0.9, 0.1], [0.0, 0.0], [0.2, 0.8], rounded])
     head = fit_or_refute(probs, [1, 1, 0, 0])
     assert head.label(probs).tolist() == [True, True, False, False]
     assert isinstance(fit_or_refute(torch.zeros(3, 4), [1, 1, 1]), LinearHead)
-    assert isinstance(fit_or_refute([[0.5, 0.5], [0.0, 0.0]], [True, False]), Impossible)
+    even_and_zero = [[0.5, 0.5], [0.0, 0.0]]
+    assert isinstance(fit_or_refute(even_and_zero, [True, False]), Impossible)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +74,8 @@ def test_where_no_solver_ends_it_is_undecided(monkeypatch):
     def finds_nothing(*_, **__):
         return SimpleNamespace(status=4, x=None)
 
-    probs, labels = [[0.25, 0.75], [0.75, 0.25]], [False, True]
+    probs = [[0.25, 0.75], [0.75, 0.25]]
+    labels = [False, True]
     monkeypatch.setattr("scipy.optimize.nnls", gives_up)
     assert isinstance(fit_or_refute(probs, labels), LinearHead)
     monkeypatch.setattr("scipy.optimize.linprog", finds_nothing)
@@ -79,7 +85,8 @@ def test_where_no_solver_ends_it_is_undecided(monkeypatch):
 def test_two_points_are_told_apart_until_no_float_tells_them_apart():
     for exponent in range(1, 47):
         points = [[0.5, 0.5], [0.5 + 2.0**-exponent, 0.5 - 2.0**-exponent]]
-        assert fit_or_refute(points, [True, False]).label(points).tolist() == [True, False]
+        head = fit_or_refute(points, [True, False])
+        assert head.label(points).tolist() == [True, False]
     points = [[0.5, 0.5], [0.5 + 1e-15, 0.5 - 1e-15]]
     assert 0 < fit_or_refute(points, [True, False]).residual <= ROUNDING
 
@@ -89,8 +96,9 @@ def test_a_head_gives_each_input_its_label_when_it_is_alone():
         rng = np.random.default_rng(seed)
         point = rng.dirichlet(np.ones(4))
         direction = rng.normal(size=4)
+        direction -= direction.mean()
         distance = 2.0 ** -rng.uniform(30, 50) * point.min()
-        points = torch.as_tensor(np.stack([point, point + (direction - direction.mean()) * distance]))
+        points = torch.as_tensor(np.stack([point, point + direction * distance]))
         answer = fit_or_refute(points, [True, False])
         if isinstance(answer, LinearHead):
             assert answer.label(points[:1]).item(), seed
@@ -98,7 +106,11 @@ def test_a_head_gives_each_input_its_label_when_it_is_alone():
 
 
 def exact_matrix(array):
-    return DomainMatrix([[QQ(*entry.as_integer_ratio()) for entry in row] for row in array.tolist()], array.shape, QQ)
+    def exact(entry):
+        return QQ(*entry.as_integer_ratio())
+
+    rows = [list(map(exact, row)) for row in array.tolist()]
+    return DomainMatrix(rows, array.shape, QQ)
 
 
 def test_near_the_edge_no_answer_contradicts_exact_fractions():
@@ -109,7 +121,8 @@ def test_near_the_edge_no_answer_contradicts_exact_fractions():
         n = int(rng.integers(2, 7))
         corners = rng.dirichlet(np.ones(n), n)
         weights = rng.dirichlet(np.ones(n))
-        edge = 2.0 ** -int(rng.integers(1, 53)) * rng.choice([-1, 1])
+        depth = int(rng.integers(1, 53))
+        edge = 2.0**-depth * rng.choice([-1, 1])
         weights[0] = edge
         weights[1:] *= (1 - edge) / weights[1:].sum()
         positive = weights @ corners

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
-from collections import Counter
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from hmmlib import __version__, device
-
-if TYPE_CHECKING:
-    from hmmbook.experiments.trials import TrialResult
 
 ROOT = Path(__file__).resolve().parents[3]
 """The project's folder, where this lies in a checkout."""
@@ -70,30 +64,3 @@ def environment(on: torch.device, precision: str) -> dict[str, str | int | None]
 def today() -> str:
     """Return the date, as 2026-01-31."""
     return f"{datetime.now(UTC):%Y-%m-%d}"
-
-
-def stored_by(*results: TrialResult) -> str:
-    """Say when results were stored, and by which commit most of them."""
-    days = []
-    commits = Counter()
-    for result in results:
-        if result.environment.get("date"):
-            days.append(result.environment["date"])
-        commits[str(result.environment.get("commit"))] += 1
-
-    days.sort()
-    if not days:
-        when = ""
-    elif days[0] == days[-1]:
-        when = f" on {days[0]}"
-    else:
-        when = f" from {days[0]} to {days[-1]}"
-
-    commit, _ = commits.most_common(1)[0]
-    if not re.fullmatch(r"[0-9a-f]+\+?", commit):
-        commit = "an unknown commit"
-    if len(commits) == 1:
-        return f"stored{when} by {commit}"
-    if len(commits) == 2:
-        return f"stored{when} by {commit} and 1 other commit"
-    return f"stored{when} by {commit} and {len(commits) - 1} other commits"

@@ -16,17 +16,34 @@ import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from hmmbook.experiments.fields import Anything, as_type
+from hmmbook.experiments.fields import Anything, as_type, checked
 from hmmbook.experiments.labels import Task
-from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.specs import FIELD_TYPES, TrialSpec
 
 Seeds = dict[str, int]
 """The seed of each random draw of a trial, by name."""
 Split = tuple[Tensor, Tensor, Tensor]
 """Values of the training, the validation and the test texts."""
 
+RESERVED_NAMES = {
+    *FIELD_TYPES,
+    "format",
+    "spec",
+    "seeds",
+    "seconds",
+    "environment",
+    "added",
+    "store",
+    "changes",
+    "size",
+    "gain",
+    "excess_loss",
+    "learned",
+}
+"""Names that every result's file or the table of results has already."""
 MEASUREMENTS: list[Measurement] = []
 """All measurements, in the order in which a trial makes them."""
 
@@ -56,7 +73,7 @@ class Measurement:
 
     Raises:
         TypeError: it is used without names.
-        ValueError: another measurement has one of the names.
+        ValueError: another measurement has one of the names, or every result has it.
 
     Example:
         >>> from hmmbook import Measurement
@@ -83,6 +100,11 @@ class Measurement:
         for name, kind in kinds.items():
             self.kinds[name] = as_type(kind)
         self.names = tuple(self.kinds)
+        if not self.names:
+            raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
+        for name in self.names:
+            if name in RESERVED_NAMES:
+                raise ValueError(f"{name} is a name that every result has: take another name")
         self.phase = phase
         self.vanilla = vanilla
         self.prompts = prompts
@@ -119,7 +141,7 @@ class Measurement:
         """Measure a trial.
 
         Raises:
-            ValueError: the function returned something else than its names, or a tensor.
+            ValueError: the function returned something else than its names, or a value that cannot be stored.
         """
         arguments = {name: getattr(trial, name) for name in self.needs}
         values = self.function(**arguments)
@@ -129,6 +151,12 @@ class Measurement:
         for name, value in values.items():
             if isinstance(value, Tensor):
                 raise ValueError(f"{called} must give numbers, not a tensor: {name} needs .item()")
+            if isinstance(value, np.generic):
+                values[name] = value.item()
+            try:
+                checked(name, self.kinds[name], value)
+            except ValueError as error:
+                raise ValueError(f"{called} gives what cannot be stored: {error}") from None
         return values
 
 

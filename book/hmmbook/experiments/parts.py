@@ -137,7 +137,7 @@ class Trial:
         self._check_name_of_parts()
         self.device = pick(device)
         self.checkpoint = checkpoint
-        self.networks = networks
+        self.networks = Path(networks) if networks else None
         self.on_progress = on_progress
         self.seeds = trial_seeds(spec.seed)
         self.seconds: dict[str, float] = {}

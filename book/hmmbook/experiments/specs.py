@@ -66,7 +66,7 @@ class TrialSpec:
     """Everything that fixes a trial. A field that you leave out has the preset's value.
 
     The model is that of appendix E with |H| = `n_states`. With `n_memory` = 1 it is a vanilla HMM, and with more it is
-    a memory HMM of one cell with |M| = `n_memory` values. The page *protocol-and-code* says what each field means in
+    a memory HMM of one cell with |M| = `n_memory` values. The page `protocol-and-code` says what each field means in
     the paper.
 
     Raises:
@@ -191,7 +191,7 @@ class TrialSpec:
 
     @property
     def hash(self) -> str:
-        """The name of the trial: 16 hexadecimal digits of its content."""
+        """16 hexadecimal digits of the content, which name the trial."""
         return _digest(self.content())
 
     @property

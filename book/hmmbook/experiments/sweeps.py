@@ -6,9 +6,12 @@ processes may work on one store. At worst a trial is run twice.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -96,6 +99,8 @@ class Sweep:
                 self.outcome.stored.append(spec.hash)
             else:
                 missing.append(spec)
+        if missing:
+            writable_folder("store", self.store[0])  # known before the work, not after it
         return missing
 
     def is_done(self, spec: TrialSpec) -> bool:
@@ -298,6 +303,33 @@ def summary(result: TrialResult) -> str:
     )
 
 
+def stored_by(*results: TrialResult) -> str:
+    """Say when results were stored, and by which commit most of them."""
+    days = []
+    commits = Counter()
+    for result in results:
+        if result.environment.get("date"):
+            days.append(result.environment["date"])
+        commits[str(result.environment.get("commit"))] += 1
+
+    days.sort()
+    if not days:
+        when = ""
+    elif days[0] == days[-1]:
+        when = f" on {days[0]}"
+    else:
+        when = f" from {days[0]} to {days[-1]}"
+
+    commit, _ = commits.most_common(1)[0]
+    if not re.fullmatch(r"[0-9a-f]+\+?", commit):
+        commit = "an unknown commit"
+    if len(commits) == 1:
+        return f"stored{when} by {commit}"
+    if len(commits) == 2:
+        return f"stored{when} by {commit} and 1 other commit"
+    return f"stored{when} by {commit} and {len(commits) - 1} other commits"
+
+
 def what_is_kept(spec: TrialSpec, store: Store) -> str:
     """Say what is kept of a trial that was broken off."""
     steps = None
@@ -315,9 +347,12 @@ def what_is_kept(spec: TrialSpec, store: Store) -> str:
 def store_safely(result: TrialResult, store: Store) -> Path:
     """Store a result, and then delete its checkpoint.
 
+    Measurements stay that another process has added meanwhile to the result of the same network.
+
     Raises:
         OSError: it cannot be stored. It is kept in the system's temporary folder then, and the message says where.
     """
+    result = with_stored_measurements(result, store)
     try:
         path = save_result(result, store)
     except OSError as error:
@@ -326,6 +361,22 @@ def store_safely(result: TrialResult, store: Store) -> Path:
     with suppress(OSError):  # the result is stored, so the sweep must not fail for a file that stays
         checkpoints.remove(checkpoint_path(result.spec, store))
     return path
+
+
+def with_stored_measurements(result: TrialResult, store: Store) -> TrialResult:
+    """Return a result with the further numbers that its file has by now."""
+    path = result_path(result.spec, store)
+    if not path.exists():
+        return result
+    stored = load_result(path)
+    if stored.backbone != result.backbone:
+        return result
+    return dataclasses.replace(
+        result,
+        added=stored.added | result.added,
+        seconds=stored.seconds | result.seconds,
+        environment=stored.environment | result.environment,
+    )
 
 
 def warn_of_large_presets(specs: Sequence[TrialSpec], log: Callable[[str], None]) -> None:

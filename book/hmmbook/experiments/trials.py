@@ -21,7 +21,7 @@ from hmmbook.experiments.parts import PARTS_WITHOUT_NETWORK, Parts, Trial
 from hmmbook.experiments.specs import TrialSpec
 from hmmlib.device import interrupts_between_steps
 from hmmlib.training import bert, checkpoints
-from hmmlib.validation import of_type, one_of
+from hmmlib.validation import of_type
 
 MEASURED_IN_EVERY_TRIAL = (section_5, exact_ladder)
 """The modules whose measurements every trial makes. Importing them registers the measurements."""
@@ -208,8 +208,16 @@ def check_requested(names: Sequence[str]) -> list[str]:
     Raises:
         ValueError: no further measurement gives one of the names.
     """
+    if isinstance(names, str):
+        raise TypeError(f"also must be a list of names, not the text {names!r}")
     further = sorted(measured_names() - set(ORIGINAL))
-    return [one_of("each of also", name, further) for name in names]
+    for name in names:
+        if name not in further:
+            raise ValueError(
+                f"each of also must be one of {', '.join(further)}, not {name!r}; "
+                "`import hmmbook.studies` makes the measurements of our studies known"
+            )
+    return list(names)
 
 
 def check_needs(measurements: Sequence[Measurement]) -> None:

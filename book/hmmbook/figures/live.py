@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hmmbook.experiments import store as stores
-from hmmbook.experiments.environment import stored_by
 from hmmbook.experiments.specs import TrialSpec, panel_specs
-from hmmbook.experiments.sweeps import deadline, run_missing, store_safely, what_is_kept
+from hmmbook.experiments.sweeps import deadline, run_missing, store_safely, stored_by, what_is_kept
 from hmmbook.experiments.trials import TrialResult, run_trial
 from hmmbook.parameters import MINUTES
 from hmmlib.training import checkpoints
