@@ -90,13 +90,7 @@ def test_the_colours_of_static_figures_are_those_of_the_style_sheet_and_can_be_s
         assert contrast(dark[role], "#121212") >= 3, role
 
 
-@pytest.mark.parametrize(
-    ("lookups", "n_cells"),
-    [
-        ([1, 3, 1, 2], 3),
-        ([2], 2),
-    ],
-)
+@pytest.mark.parametrize(("lookups", "n_cells"), [([1, 3, 1, 2], 3), ([2], 2)])
 def test_each_token_sees_the_cell_that_its_state_names(lookups, n_cells):
     picture = drawings.memory_cells(lookups, n_cells)
     groups = nodes(picture)

@@ -145,13 +145,7 @@ def test_an_impossible_text_leaves_the_gradients_of_others_as_they_are():
     assert alone.abs().max() > 0.1
 
 
-@pytest.mark.parametrize(
-    ("memory", "excluding_token"),
-    [
-        ([0.5, 0.5], 2),
-        ([0.0, 1.0], 1),
-    ],
-)
+@pytest.mark.parametrize(("memory", "excluding_token"), [([0.5, 0.5], 2), ([0.0, 1.0], 1)])
 def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_it_fits(memory, excluding_token):
     """The text is so long that what remains is far below the smallest float, with gradients as without them."""
     chain = random_hmm(2, 3, 0)

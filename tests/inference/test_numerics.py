@@ -135,17 +135,7 @@ def test_a_memory_that_says_nothing_only_multiplies_the_prior(own):
     assert_tau(model, TWO_POSITIONS.repeat(1, 1, 2), own, expected)
 
 
-LENGTHS = [
-    (20, 25),
-    (30,),
-    (20, 41, 20),
-    (150, 151),
-    (200, 1, 200),
-    (5000, 1),
-]
-
-
-@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("lengths", [(20, 25), (30,), (20, 41, 20), (150, 151), (200, 1, 200), (5000, 1)])
 def test_the_losing_state_may_win_in_the_end(lengths):
     """20 zeros, then 25 ones, …: the odds of the two states are 3 to the power of how many more zeros there are."""
     text = []
@@ -163,14 +153,10 @@ def test_the_losing_state_may_win_in_the_end(lengths):
 
 REFUSED = [
     (masked_token_probs, FAIR, ([[0, 2]],), "tokens must be 0 to 1, or MASK = -1; found 2"),
-    (masked_token_probs, FAIR, ([[0]], []), "prompt is empty"),
-    (log_likelihood, FAIR, ([[0.0, 1.0]],), "tokens must be integers, not torch.float64"),
-    (posterior, FAIR, ([0, 1],), r"tokens must have shape .* T at least 1, not \(2,\)"),
     (posterior, FAIR, ([[0, 1]], 3), "at must be an integer from 0 to 2, not 3"),
     (memory_posterior, FAIR, ([[0, 1]],), "model must be of type MemoryHMM, not HMM"),
     (memory_posterior, REMEMBERED, ([[0, 1]], 1), "cell must be an integer from 0 to 0, not 1"),
     (masked_token_probs_from_embeddings, FAIR, ([[[1.0] * 3]],), r"have 2 entries .* not shape \(1, 1, 3\)"),
-    (masked_token_probs_from_embeddings, FAIR, ([[1.0, 1.0]],), r"have 3 dimensions, not shape \(1, 2\)"),
     (masked_token_probs_from_embeddings, FAIR, (np.ones((1, 0, 2)),), r"and one position or more, not shape \(1, 0,"),
     (
         masked_token_probs_from_embeddings,

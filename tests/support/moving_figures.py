@@ -10,10 +10,17 @@ from hmmbook.experiments.store import STORE
 from hmmbook.figures import interactive
 
 WORDS = ["a", "the", "cow", "horse", "barn", "field"]
-_STEPS = [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]]
-THREE_STATES = hmmlib.HMM(_STEPS, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]], [0.3, 0.3, 0.4])
+THREE_STATES = hmmlib.HMM(
+    [[0.9, 0.05, 0.1], [0.05, 0.85, 0.05], [0.05, 0.1, 0.85]],
+    [[0.8, 0.1, 0.1], [0.1, 0.8, 0.2], [0.1, 0.1, 0.7]],
+    [0.3, 0.3, 0.4],
+)
 MU = torch.tensor([1.0, -0.7, -0.2], dtype=torch.float64)
-WEATHER = hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]], [0.5, 0.5])
+WEATHER = hmmlib.HMM(
+    [[0.9, 0.3], [0.1, 0.7]],
+    [[0.7, 0.1], [0.2, 0.2], [0.1, 0.7]],
+    [0.5, 0.5],
+)
 """The two states of the page on Section 2, with tokens for sun, cloud and rain."""
 
 

@@ -83,7 +83,8 @@ def forward_backward(model, tokens, prompt=None, number=np.asarray):
         rows.append(number(row_of(model, int(token))))
     transition = number(model.transition.numpy())
     initial = number(model.initial.numpy())
-    prior = number(np.ones(1) if isinstance(model, HMM) else model.memory.numpy().ravel())
+    memory = np.ones(1) if isinstance(model, HMM) else model.memory.numpy()
+    prior = number(memory.ravel())
 
     from_left = [prior[:, None] * initial]
     message = from_left[0]
@@ -100,7 +101,8 @@ def forward_backward(model, tokens, prompt=None, number=np.asarray):
     totals = states.sum(1)
     looked_up = []
     for m in range(getattr(model, "n_memory", 1)):
-        looked_up.append((tau[1:] * (values_of(model) == m)).sum(1))
+        looks_up = values_of(model) == m
+        looked_up.append((tau[1:] * looks_up).sum(1))
     joint = [states[0]]
     for message, row in zip(tau[1:], rows, strict=True):
         joint.append((message * row).sum(0))

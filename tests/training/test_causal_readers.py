@@ -37,12 +37,14 @@ def test_the_mask_is_predicted_behind_the_text(network, texts, reader):
     with warnings.catch_warnings(action="error"):
         torch.testing.assert_close(all_probs_at_mask(reader, texts), probs[:, -1])
         torch.testing.assert_close(all_probs(reader, texts), probs.roll(1, 1))
-    hidden = torch.stack([state[:, -1] for state in output.hidden_states])
-    torch.testing.assert_close(all_hidden_at_mask(reader, texts), hidden)
+    hidden = torch.stack(output.hidden_states)
+    torch.testing.assert_close(all_hidden_at_mask(reader, texts), hidden[:, :, -1])
 
 
 def test_a_prompt_is_tuned_before_such_a_text(texts, reader):
-    prompt, _ = tune_prompt(reader, texts, texts[:, -1] > 1, 2, Tuning(1, 10, 0.1, 0.1), 0)
+    plan = Tuning(epochs=1, batch=10, head_rate=0.1, prompt_rate=0.1)
+    labels = texts[:, -1] > 1
+    prompt, _ = tune_prompt(reader, texts, labels, 2, plan, 0)
     difference = reader.probs(texts, prompt=prompt) - all_probs_at_mask(reader, texts)
     assert difference.abs().max() > 1e-3
 
@@ -51,12 +53,6 @@ def test_losses_are_those_of_the_text_wherever_the_mask_is_read(network, reader)
     plain = FromTransformers(network, TOKENS, before=[CLS])
     arguments = (random_hmm(3, 4, 0), 9, 7, 0.3, 0)
     assert readers.masked_losses(reader, *arguments) == readers.masked_losses(plain, *arguments)
-
-
-def test_a_mask_in_front_of_a_causal_network_is_warned_of(network, texts):
-    plain = FromTransformers(network, TOKENS, before=[CLS])
-    with pytest.warns(UserWarning, match=r"read it with FromTransformers\(…, mask_behind=True\)"):
-        all_probs_at_mask(plain, texts)
 
 
 def test_a_padded_text_is_refused_where_the_mask_is_moved(texts, reader):

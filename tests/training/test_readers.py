@@ -3,7 +3,6 @@
 The numbers are those that the library's own call gives, and what cannot be read is refused.
 """
 
-import itertools
 import sys
 import warnings
 
@@ -21,7 +20,13 @@ from hmmlib.training.readers import as_reader
 from hmmlib.training.tuning import Tuning, all_hidden_at_mask, all_probs, all_probs_at_mask, tune_prompt
 from hmmlib.validation import MASK
 
-TEXTS = torch.tensor([[MASK, 0, 1, 2, 3, 0], [2, MASK, 1, 1, PAD, PAD], [3, 2, MASK, PAD, PAD, PAD]])
+TEXTS = torch.tensor(
+    [
+        [MASK, 0, 1, 2, 3, 0],
+        [2, MASK, 1, 1, PAD, PAD],
+        [3, 2, MASK, PAD, PAD, PAD],
+    ]
+)
 IDS = torch.tensor(
     [
         [CLS, MASK_ID, 7, 31, 12, 9, 7, SEP],
@@ -42,8 +47,8 @@ def close(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
-def framed(name, **options):
-    return FromTransformers(model(name), TOKENS, MASK_ID, before=[CLS], behind=[SEP], pad=0, **options)
+def framed(network):
+    return FromTransformers(network, TOKENS, MASK_ID, before=[CLS], behind=[SEP], pad=0)
 
 
 # Reading
@@ -52,24 +57,26 @@ def framed(name, **options):
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_what_is_read_is_what_the_models_own_call_gives(name):
-    reader = framed(name)
+    network = model(name)
+    reader = framed(network)
     assert reader.causal is (name in CAUSAL)
-    output = model(name)(input_ids=IDS, attention_mask=(IDS > 0).long(), output_hidden_states=True)
-    logits = output.logits[..., TOKENS]
-    if reader.causal:
-        logits = torch.cat([torch.zeros_like(logits[:, :1]), logits[:, :-1]], 1)
+    attended = (IDS > 0).long()
+    output = network(input_ids=IDS, attention_mask=attended, output_hidden_states=True)
+    before = 1 if reader.causal else 0  # A causal model predicts a token at the place before it.
+    probs = output.logits[..., TOKENS].softmax(-1)
     for at in range(6):
         exists = TEXTS[:, at] != PAD
-        close(reader.probs(TEXTS, at)[exists], logits[exists, 1 + at].softmax(-1))
-    close(all_probs(reader, TEXTS)[:, 2], logits[:, 3].softmax(-1))
-    place = 2 if reader.causal else 3
-    close(reader.hidden(reader.embed(TEXTS), 3), torch.stack(output.hidden_states)[:, :, place])
+        read = reader.probs(TEXTS, at)
+        close(read[exists], probs[exists, 1 + at - before])
+    close(all_probs(reader, TEXTS)[:, 2], probs[:, 3 - before])
+    hidden = torch.stack(output.hidden_states)
+    close(reader.hidden(reader.embed(TEXTS), 3), hidden[:, :, 3 - before])
 
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_padding_changes_nothing_and_what_stands_before_does(name):
-    reader = framed(name)
+    reader = framed(model(name))
     text = TEXTS[1:2, :4]
     alone = reader.probs(text, 3)
     padded = torch.nn.functional.pad(TEXTS, (0, 5), value=PAD)
@@ -83,7 +90,7 @@ def test_padding_changes_nothing_and_what_stands_before_does(name):
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_the_longest_text_is_read_and_a_longer_one_is_an_error_of_ours(name, prompt_length):
-    reader = framed(name)
+    reader = framed(model(name))
     positions = 24 - UNUSED_POSITIONS.get(name, 0)
     prompt = torch.zeros(prompt_length, reader.width)
     longest = torch.zeros(1, positions - 2 - prompt_length, dtype=torch.long)
@@ -95,19 +102,19 @@ def test_the_longest_text_is_read_and_a_longer_one_is_an_error_of_ours(name, pro
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_a_causal_model_at_the_first_place_sees_no_text_and_that_is_said(name):
-    texts = torch.tensor([[MASK, 0, 1, 2], [MASK, 3, 3, 3]])
+    texts = TASK_TEXTS[:2]
     network = model(name)
     with pytest.raises(ValueError, match="a causal model has no hidden state for the first place"):
         all_hidden_at_mask(FromTransformers(network, TOKENS, MASK_ID), texts)
     blind = FromTransformers(network, TOKENS, MASK_ID, before=[CLS])
-    message = "^a causal model does not see the text behind the first token"
+    message = r"^a causal model does not see the text behind the first token.*\(…, mask_behind=True\)$"
     with pytest.warns(UserWarning, match=message):
         states = all_hidden_at_mask(blind, texts)
     assert torch.equal(states[:, 0], states[:, 1])
     with pytest.warns(UserWarning, match=message):
         all_probs_at_mask(blind, texts)
     with pytest.warns(UserWarning, match=message):
-        tune_prompt(blind, TASK_TEXTS[:4], LABELS[:4], 1, Tuning(epochs=1), 0)
+        tune_prompt(blind, texts, LABELS[:2], 1, Tuning(epochs=1), 0)
 
     sees = FromTransformers(network, TOKENS, MASK_ID, before=[CLS], mask_behind=True)
     with warnings.catch_warnings(action="error"):
@@ -122,14 +129,20 @@ def test_a_network_of_build_gives_the_same_through_either_reader_also_behind_a_p
     network = lively()
     tokens = inputs(520)  # More than are computed at once.
     tokens[::2, 3] = MASK
-    own = as_reader(network)
+    plain = as_reader(network)
     through_transformers = FromTransformers(network, range(4), mask=4)
     assert as_reader(through_transformers) is through_transformers
-    prompt = torch.randn(2, own.width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    calls = [(all_probs,), *itertools.product((all_probs_at_mask, all_hidden_at_mask), (None, prompt))]
-    for read, *options in calls:
-        values = read(own, tokens, *options)
-        torch.testing.assert_close(values, read(through_transformers, tokens, *options), rtol=1e-3, atol=1e-4)
+    prompt = torch.linspace(-2, 2, 2 * plain.width, dtype=torch.float64).view(2, -1)
+    for read, *options in (
+        (all_probs,),
+        (all_probs_at_mask,),
+        (all_probs_at_mask, prompt),
+        (all_hidden_at_mask,),
+        (all_hidden_at_mask, prompt),
+    ):
+        values = read(plain, tokens, *options)
+        expected = read(through_transformers, tokens, *options)
+        torch.testing.assert_close(values, expected, rtol=1e-3, atol=1e-4)
         assert not values.requires_grad
 
 
@@ -143,7 +156,7 @@ def test_ids_before_a_text_stand_behind_the_prompt_and_padding_is_not_attended_t
 @torch.no_grad()
 def test_ids_are_those_of_a_tokenizer():
     vocabulary = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "cow", "field", "moos"]
-    ids = {word: k for k, word in enumerate(vocabulary)}
+    ids = dict(zip(vocabulary, range(8), strict=True))
     made = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
@@ -154,7 +167,8 @@ def test_ids_are_those_of_a_tokenizer():
     reader = FromTransformers.with_tokenizer(network, tokenizer, ["cow", "moos", "field"])
     text = tokenizer("[MASK] moos field", return_tensors="pt")
     output = network(input_ids=text["input_ids"], attention_mask=text["attention_mask"])
-    close(reader.probs(torch.tensor([[MASK, 1, 2]])), output.logits[:, 1, [5, 7, 6]].softmax(-1))
+    probs = reader.probs(torch.tensor([[MASK, 1, 2]]))
+    close(probs, output.logits[:, 1, [5, 7, 6]].softmax(-1))
     with pytest.raises(ValueError, match="words must be of the tokenizer's vocabulary, as 'horse' is not"):
         FromTransformers.with_tokenizer(network, tokenizer, ["cow", "horse"])
 
@@ -226,15 +240,18 @@ def test_a_prompt_of_pefts_is_a_soft_prompt_in_its_order():
     tuned = tune_with_peft(network, TASK_TEXTS, LABELS, config, PLAN, 0)
     vectors = tuned.network.module.prompt_encoder["default"].embedding.weight.detach()
     probs = tuned.probs(TASK_TEXTS)
-    torch.testing.assert_close(all_probs_at_mask(network, TASK_TEXTS, vectors), probs, rtol=1e-4, atol=1e-6)
-    assert not torch.allclose(all_probs_at_mask(network, TASK_TEXTS, vectors.flip(0)), probs, atol=1e-3)
+    behind_vectors = all_probs_at_mask(network, TASK_TEXTS, vectors)
+    torch.testing.assert_close(behind_vectors, probs, rtol=1e-4, atol=1e-6)
+    in_another_order = all_probs_at_mask(network, TASK_TEXTS, vectors.flip(0))
+    assert not torch.allclose(in_another_order, probs, atol=1e-3)
 
 
 @pytest.mark.parametrize("tuner", TUNERS)
 def test_a_tuner_by_name_repeats_and_its_seed_matters(tuner):
     def tuned_probs(seed, global_seed):
         torch.manual_seed(global_seed)  # It does not matter.
-        return tune(tuner, lively(), TASK_TEXTS, LABELS, PLAN, seed, length=3, rank=2).probs(TASK_TEXTS)
+        tuned = tune(tuner, lively(), TASK_TEXTS, LABELS, PLAN, seed, length=3, rank=2)
+        return tuned.probs(TASK_TEXTS)
 
     first = tuned_probs(1, 0)
     assert torch.equal(tuned_probs(1, 1), first)
@@ -258,13 +275,13 @@ def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
 
     # The network is as it was.
     assert bert.fingerprint(network) == weights
-    first, *further = network.parameters()
-    assert not first.requires_grad
-    assert all(parameter.requires_grad for parameter in further)
-    assert all(parameter.grad is None for parameter in network.parameters())
+    for k, parameter in enumerate(network.parameters()):
+        assert parameter.requires_grad == (k > 0)
+        assert parameter.grad is None
     # What was tuned makes a difference, unless the model is blind to it.
-    changed = not torch.allclose(tuned.probs(TASK_TEXTS), all_probs_at_mask(reader, TASK_TEXTS), atol=1e-3)
-    assert reader.causal or changed
+    probs = tuned.probs(TASK_TEXTS)
+    unchanged = torch.allclose(probs, all_probs_at_mask(reader, TASK_TEXTS), atol=1e-3)
+    assert reader.causal or not unchanged
     if tuner == "prompt":
         assert tuned.network is reader
         return
@@ -272,10 +289,11 @@ def test_every_tuner_works_on_other_networks_or_says_which_do(name, tuner):
     ids, attended = reader.input_ids(TASK_TEXTS)
     place = 0 if reader.causal else 1
     with torch.no_grad():
-        logits = tuned.network.module(input_ids=ids, attention_mask=attended.long()).logits[:, place, TOKENS]
-    torch.testing.assert_close(tuned.probs(TASK_TEXTS), logits.softmax(-1), rtol=1e-4, atol=1e-6)
-    taken = 3 if tuner == "prefix" else 0
-    assert tuned.network.longest == reader.longest - taken
+        output = tuned.network.module(input_ids=ids, attention_mask=attended.long())
+    expected = output.logits[:, place, TOKENS].softmax(-1)
+    torch.testing.assert_close(probs, expected, rtol=1e-4, atol=1e-6)
+    prefix_length = 3 if tuner == "prefix" else 0
+    assert tuned.network.longest == reader.longest - prefix_length
     assert FromTransformers(tuned.network.module, TOKENS, MASK_ID).causal is reader.causal
 
 

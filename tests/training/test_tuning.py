@@ -64,16 +64,19 @@ def by_hand(score, start, rates, examples, labels, plan, seed):
         order = torch.randperm(len(examples), generator=generator)
         for batch in order.split(plan.batch):
             leaves = [part.clone().requires_grad_() for part in trained]
-            margin = torch.where(labels[batch], 1.0, -1.0) * score(examples[batch], *leaves)
+            scores = score(examples[batch], *leaves)
+            margin = torch.where(labels[batch], scores, -scores)
             loss = -torch.nn.functional.logsigmoid(margin).mean()
             gradients = torch.autograd.grad(loss, leaves)
-            share = min((step + 1) / rising, (steps - step) / max(1, steps - rising))
+            rise = (step + 1) / rising
+            fall = (steps - step) / max(1, steps - rising)
             step += 1
             for k, gradient in enumerate(gradients):
                 mean[k] = 0.9 * mean[k] + 0.1 * gradient
                 square[k] = 0.999 * square[k] + 0.001 * gradient**2
+                direction = mean[k] / (1 - 0.9**step)
                 size = (square[k] / (1 - 0.999**step)).sqrt() + 1e-8
-                trained[k] = trained[k] - rates[k] * share * mean[k] / (1 - 0.9**step) / size
+                trained[k] = trained[k] - rates[k] * min(rise, fall) * direction / size
     return trained
 
 
@@ -95,7 +98,8 @@ def test_a_tuned_head_is_that_of_steps_by_hand(plan):
     def score(batch, weights):
         return (batch * weights).sum(1)
 
-    (expected,) = by_hand(score, [torch.zeros(5).double()], [plan.head_rate], probs, labels, plan, 3)
+    zeros = torch.zeros(5).double()
+    (expected,) = by_hand(score, [zeros], [plan.head_rate], probs, labels, plan, 3)
     head = tune_head(probs, labels, plan, 3)
     np.testing.assert_allclose(head.weights, expected, rtol=1e-6)
     assert (head.weights != 0).all()
@@ -105,9 +109,9 @@ def score_of_soft_heads(probs, key, value, positions):
     """The sum over cells of the paper's attention head, with a softmax in place of its arg-max."""
     total = torch.zeros(len(probs)).double()
     for cell in range(key.shape[1]):
-        sizes = (torch.einsum("ntx,x->nt", probs, key[:, cell]) + positions[:, cell]).exp()
-        values = torch.einsum("ntx,x->nt", probs, value[:, cell])
-        total = total + (sizes * values).sum(1) / sizes.sum(1)
+        scores = probs @ key[:, cell] + positions[:, cell]
+        values = probs @ value[:, cell]
+        total = total + (scores.softmax(1) * values).sum(1)
     return total
 
 
@@ -144,7 +148,8 @@ def test_an_attention_head_has_one_cell_and_positions_unless_told_otherwise():
 def test_an_attention_head_on_float32_is_float32_and_reads_only_its_own_shape():
     probs, labels = random_examples(20, 4, 5)
     head = tune_attention(probs.float(), labels, PLAN, 2, cells=3)
-    assert {tensor.dtype for tensor in (*head, head(probs))} == {torch.float32}
+    for tensor in (*head, head(probs)):
+        assert tensor.dtype == torch.float32
     with pytest.raises(ValueError, match=r"probs must have shape \(any, 4, 5\), not \(20, 3, 5\)"):
         head(probs[:, 1:])
 
@@ -156,13 +161,16 @@ def test_tuning_that_diverges_is_an_error():
 
 
 def test_accuracy_and_a_score_of_zero_is_label_1():
-    probs = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.5, 0.5], [0.6, 0.4]])
-    linear = LinearHead([1.0, -1.0])
-    attention = TunedAttention(torch.zeros(2, 1), torch.tensor([[1.0], [-1.0]]), torch.zeros(1, 1))
+    of_token_0 = torch.tensor([0.9, 0.1, 0.5, 0.6])
+    probs = torch.stack([of_token_0, 1 - of_token_0], 1)
+    weights = torch.tensor([1.0, -1.0])
+    linear = LinearHead(weights)
+    attention = TunedAttention(torch.zeros(2, 1), weights[:, None], torch.zeros(1, 1))
     for head, read in ((linear, probs), (attention, probs[:, None])):
-        assert head.label(read).tolist() == [True, False, True, True]
-        assert tuning.accuracy(head, read, torch.tensor([True, False, True, False])) == 0.75
-        assert tuning.accuracy(head, read, torch.tensor([False, True, False, False])) == 0.0
+        labels = head.label(read)
+        assert labels.tolist() == [True, False, True, True]
+        assert tuning.accuracy(head, read, [True, False, True, False]) == 0.75
+        assert tuning.accuracy(head, read, ~labels) == 0.0
 
 
 # Prompts
@@ -175,13 +183,16 @@ def test_a_tuned_prompt_is_that_of_steps_by_hand_without_dropout(start):
     def score(batch, weights, prompt):
         ids = torch.where(batch == MASK, 4, batch)
         text = network.get_input_embeddings()(ids)
-        embeddings = torch.cat([prompt.expand(len(batch), -1, -1), text], 1)
+        prompts = prompt.expand(len(batch), -1, -1)
+        embeddings = torch.cat([prompts, text], 1)
         return network(inputs_embeds=embeddings).logits[:, 3, :4].softmax(-1) @ weights
 
     prompt_start = initial_prompt(network, 3, 5, start)
+    starts = [torch.zeros(4), prompt_start]
     rates = [PLAN.head_rate, PLAN.prompt_rate]
-    weights, expected = by_hand(score, [torch.zeros(4), prompt_start], rates, TOKENS, LABELS, PLAN, 5)
-    prompt, head = tune_prompt(lively(dropout=0.5).train(), TOKENS, LABELS, 3, PLAN, 5, start)
+    weights, expected = by_hand(score, starts, rates, TOKENS, LABELS, PLAN, 5)
+    with_dropout = lively(dropout=0.5).train()
+    prompt, head = tune_prompt(with_dropout, TOKENS, LABELS, 3, PLAN, 5, start)
     np.testing.assert_allclose(head.weights, weights, atol=1e-4)
     np.testing.assert_allclose(prompt, expected, atol=1e-3)
     assert ((prompt - prompt_start).abs().amax(1) > 0.01).all()
@@ -199,7 +210,8 @@ def test_a_prompt_of_words_takes_each_as_often_and_is_a_copy(length):
     network = lively()
     before = fingerprint(network)
     draws = torch.Generator().manual_seed(3)
-    order = torch.cat([torch.randperm(5, generator=draws) for _ in range(3)])  # 4 tokens and [MASK]
+    permutations = [torch.randperm(5, generator=draws) for _ in range(3)]  # 4 tokens and [MASK]
+    order = torch.cat(permutations)
     prompt = initial_prompt(network, length, 3, "vocabulary")
     assert torch.equal(prompt, network.get_input_embeddings().weight[order[:length]])
     prompt += 1
@@ -226,7 +238,8 @@ def test_what_is_raised_before_a_step_ends_the_tuning_and_leaves_a_network_that_
     with pytest.raises(KeyboardInterrupt):
         tune_prompt(network, TOKENS, LABELS, 3, PLAN, 5, before_step=stop_at_the_third_step)
     assert steps == [0, 1, 2]
-    assert all(parameter.requires_grad for parameter in network.parameters())
+    for parameter in network.parameters():
+        assert parameter.requires_grad
 
 
 # Prompts on the exact model
@@ -239,13 +252,17 @@ def test_a_tuned_exact_prompt_is_that_of_steps_by_hand(plan):
     def score(batch, weights, raw):
         return masked_token_probs(MODEL, batch, raw.sigmoid())[:, 1] @ weights
 
-    raw_start = torch.randn(3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    start = [torch.zeros(5).double(), raw_start]
-    weights, raw = by_hand(score, start, [plan.head_rate, plan.prompt_rate], BEHIND_A_MASK, labels, plan, 4)
+    generator = torch.Generator().manual_seed(4)
+    raw_start = torch.randn(3, generator=generator, dtype=torch.float64)
+    starts = [torch.zeros(5).double(), raw_start]
+    rates = [plan.head_rate, plan.prompt_rate]
+    weights, raw = by_hand(score, starts, rates, BEHIND_A_MASK, labels, plan, 4)
     prompt, head = tune_exact_prompt(MODEL, POSTERIORS, labels, plan, 4)
     np.testing.assert_allclose(head.weights, weights, rtol=1e-6)
     np.testing.assert_allclose(prompt, raw.sigmoid(), rtol=1e-6)
-    assert (prompt.dtype, prompt.requires_grad, head.weights.requires_grad) == (torch.float64, False, False)
+    assert prompt.dtype == torch.float64
+    assert not prompt.requires_grad
+    assert not head.weights.requires_grad
 
 
 def test_an_exact_prompt_of_a_float32_model_is_float32():
@@ -255,14 +272,15 @@ def test_an_exact_prompt_of_a_float32_model_is_float32():
 
 
 def test_an_exact_prompt_of_a_model_that_reads_alike_both_ways_gives_no_warning():
-    either_way = HMM([[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]], [0.5, 0.5], columns=True)
+    even = np.full((2, 2), 0.5)
+    either_way = HMM(even, [[0.9, 0.1], [0.1, 0.9]], even[0], columns=True)
     with warnings.catch_warnings(action="error"):
         tune_exact_prompt(either_way, POSTERIORS[:, :2], LABELS, PLAN, 4)
 
 
-@pytest.mark.parametrize("prompt", [[1.0, 0.0, 0.5], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
-def test_outputs_behind_an_exact_prompt_are_those_of_messages(prompt):
-    prompt = torch.tensor(prompt).double()
+@pytest.mark.parametrize("weights", [(1, 0, 0.5), (0, 0, 1), (0, 0, 0)], ids=str)
+def test_outputs_behind_an_exact_prompt_are_those_of_messages(weights):
+    prompt = torch.tensor(weights, dtype=torch.float64)
     expected = masked_token_probs(MODEL, BEHIND_A_MASK, prompt)[:, 1]
     np.testing.assert_allclose(probs_behind_prompt(MODEL, POSTERIORS, prompt), expected, atol=1e-13)
 
