@@ -71,6 +71,7 @@ class LinearHead:
         weights: b, (X,).
         condition: The condition number of the left inverse behind the weights, or 1 if there was none.
         error: By how much a score may be wrong beyond its own rounding, as a share of the largest weight.
+        length: The number of tokens of the longest text whose predictions the head allows for.
 
     Raises:
         ValueError: The weights are not a vector of finite numbers, or another argument is negative.
@@ -90,10 +91,12 @@ class LinearHead:
     weights: Float[Tensor, " X"]
     condition: float = 1.0
     error: float = 0.0
+    length: int = 1
 
     def __post_init__(self) -> None:
         number("condition", self.condition, 0)
         number("error", self.error, 0)
+        integer("length", self.length, 1)
         object.__setattr__(self, "weights", _own(as_tensor("weights", self.weights, 1, signed=True)))
 
     def _checked(self, probs) -> Tensor:
@@ -117,7 +120,7 @@ class LinearHead:
         """Return how large a score may be, (n,), and still count as zero."""
         probs = self._checked(probs)
         with torch.no_grad():
-            rounding = unit(probs.dtype) * (probs @ self.weights.abs())
+            rounding = unit(probs.dtype, self.length) * (probs @ self.weights.abs())
             return rounding + self.error * self.weights.abs().max() * probs.sum(1)
 
     def sure(self, probs: Float[ArrayLike, "n X"]) -> Bool[Tensor, " n"]:
@@ -137,9 +140,9 @@ class LinearHead:
     def by_left_inverse(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
         """Return the head that gives W q, for every q ≥ 0, the score target·q.
 
-        Its weights are b = W†ᵀ target, which solve Wᵀb = target. The error of the head has two parts: what rounding
-        leaves of that equation, and the rounding of a long text. If the error is 1 or more, no score is beyond its
-        tolerance, so the head is never sure.
+        Its weights are b = W†ᵀ target, which solve Wᵀb = target. The error of the head is what rounding leaves of that
+        equation. If the error is 1 or more, no score is beyond its tolerance, so the head is never sure. The head
+        allows for texts of LONGEST_TEXT tokens.
 
         Args:
             columns: W, (X, k), whose pseudoinverse is a left inverse.
@@ -148,8 +151,7 @@ class LinearHead:
         """
         weights, residual = _solve_transposed(columns, target)
         missing = 2 * residual.abs().max() / weights.abs().max()  # The residual itself is rounded, so it counts twice.
-        error = unit(weights.dtype, LONGEST_TEXT) + missing.item()
-        return cls(weights, condition, error)
+        return cls(weights, condition, missing.item(), LONGEST_TEXT)
 
 
 def _solve_transposed(columns: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

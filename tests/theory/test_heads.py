@@ -91,17 +91,17 @@ def test_what_no_left_inverse_can_give_is_the_error_of_the_head():
     """Two columns are equal but are to have the scores 0 and 1. The least squares give both of them 1 / 2."""
     equal = [0.5, 0.5, 0.0]
     columns = torch.tensor([equal, equal, [0.0, 0.0, 1.0]], dtype=DOUBLE).T
-    allowance = (ROUNDING_UNITS + LONGEST_TEXT) * EPS
     head = head_with_scores(columns, [1.0, 0.0, 4.0])
     np.testing.assert_allclose(head.weights, [0.5, 0.5, 4.0])
-    assert head.error == pytest.approx(2 * 0.5 / 4.0 + allowance)
+    assert head.error == pytest.approx(2 * 0.5 / 4.0)
     assert head.condition == 7.0
+    assert head.length == LONGEST_TEXT
     assert head.sure(columns.T).tolist() == [False, False, True]
     hopeless = head_with_scores(columns, [1.0, -1.0, 0.25])
-    assert hopeless.error == pytest.approx(2 * 1.0 / 0.25 + allowance)
+    assert hopeless.error == pytest.approx(2 * 1.0 / 0.25)
     assert not hopeless.sure(columns.T).any()
     exact = head_with_scores(columns[:, 1:], [1.0, 4.0])
-    assert allowance <= exact.error < allowance + 4 * EPS
+    assert exact.error < 4 * EPS
 
 
 # Attention heads

@@ -161,8 +161,7 @@ def _scale(columns: Tensor, mu: Tensor, diagonal: Tensor) -> float:
 def check_theorem_3_3(seed: int) -> Checked:
     """bᵀG_1(x') = r_x μᵀP[H_0 | x] with r_x = Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x) > 0, and the label of its sign.
 
-    The label is that of the sign wherever the head is sure, and 1 where the target is zero. Where the target is
-    rounding alone, no label is sure.
+    Where the target is rounding alone, no label is sure.
     """
     rng = np.random.default_rng(seed)
     model = instances.non_degenerate(rng, seed)
@@ -175,15 +174,14 @@ def check_theorem_3_3(seed: int) -> Checked:
     target = paths.start @ mu.numpy() / paths.later_chance  # It is not finite where r_x is not.
     scale = _scale(model.emission, mu, model.transition @ model.initial / model.initial)
     size = max(largest(mu), 1e-6 * scale)
-    judged = head.sure(probs).numpy() | (target == 0)
-    wrong = instances.mislabelled(head.label(probs)[judged], target[judged], size)
+    wrong = instances.mislabelled(head.label(probs), target, size)
 
     def sure_of(tied: Tensor, k: int) -> Tensor:
         return theorem_3_3(model, tied).sure(probs)[k]
 
     unsure = instances.tie_is_sure(mu, paths.beliefs, sure_of)
     error = largest(head(probs).numpy() - target) / scale
-    return Checked(max(error, wrong, unsure), both_signs(target[judged], size))
+    return Checked(max(error, wrong, unsure), both_signs(target, size))
 
 
 def balanced(target: Tensor) -> Tensor:

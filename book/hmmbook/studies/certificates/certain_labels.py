@@ -94,10 +94,11 @@ def certificate(
     weights = head.weights.to(model.initial)
     score = diagonal * (weights @ model.emission)  # ν
 
-    # Sums of S and X terms have relative errors, and the head's weights have their own. All count once more because the
-    # head rounds too.
+    # Sums of S and X terms have relative errors, and the head's weights have their own. The head rounds too, and it
+    # counts a score as zero that is within the rounding of its longest text.
     error_of_weights = head.error * weights.abs().max()
-    share = 2 * unit(weights.dtype, model.n_states + model.n_tokens)
+    terms = model.n_states + model.n_tokens
+    share = unit(weights.dtype, terms) + unit(weights.dtype, max(terms, head.length))
     bounds = error_of_weights + share * (weights.abs() + error_of_weights)  # t
 
     return Certificate(
