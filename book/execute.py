@@ -44,6 +44,8 @@ def execute(code: Path, parameters: Path) -> nbformat.NotebookNode:
         "cwd": "notebooks",
         "progress_bar": False,
         "coalesce_streams": True,  # A line that a busy kernel sends in two parts stays one line.
+        # The copy is complete, so nothing is lost. A kernel that closes by itself sometimes writes an error of ZeroMQ.
+        "shutdown_kernel": "immediate",
     }
     try:
         return execute_notebook(code, None, values, **settings)

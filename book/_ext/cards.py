@@ -18,7 +18,8 @@ from page_facts import within
 
 from portable import KINDS, number
 
-NUMBER = r"[0-9A-E]\.[0-9]+"
+NUMBER = r"[0-9A-EO]\.[0-9]+"
+"""The number of a statement. Our own statements have the letter O."""
 KIND = "|".join(KINDS.values())
 MENTION = re.compile(rf"\b(?P<kind>{KIND})s?[ \u00a0](?P<numbers>{NUMBER}(?:(?:, and |, | and | or ){NUMBER})*)")
 """Statements in a text, such as "Theorem 3.3" and "Theorems 3.3 and 3.6"."""

@@ -222,17 +222,18 @@ def recoverable_columns(
     values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
     states_of_cell = range(cell * model.n_syntax, (cell + 1) * model.n_syntax)
     table = model.emission.detach()
-    recoverable, others = [], []
+    recoverable = []
+    other_columns = []
     for h in states:
         recoverable += [table[:, m, h] for m in values]
     for h in states_of_cell:
         if h not in states:
-            others += [table[:, m, h] for m in values]
+            other_columns += [table[:, m, h] for m in values]
     for h in range(model.n_states):
         if h not in states_of_cell:
-            others += [table[:, m, h] for m in range(model.n_memory)]
+            other_columns += [table[:, m, h] for m in range(model.n_memory)]
     recoverable = torch.stack(recoverable, 1)
-    return recoverable, torch.stack(others, 1) if others else recoverable[:, :0]
+    return recoverable, torch.stack(other_columns, 1) if other_columns else recoverable[:, :0]
 
 
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
@@ -240,13 +241,13 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
 
     Both are true exactly where the recoverable columns are independent together with a basis of the others' span.
     """
-    recoverable, others = recoverable_columns(model, cell, syntax, values)
+    recoverable, other_columns = recoverable_columns(model, cell, syntax, values)
     inside = span_of(recoverable)
-    outside = span_of(others)
+    outside = span_of(other_columns)
     columns = independence("columns of W at M* x H*", recoverable)
 
     with_basis = torch.cat([recoverable, outside.basis], 1)
-    every_column = torch.cat([recoverable, others], 1)
+    every_column = torch.cat([recoverable, other_columns], 1)
     # Turning a basis by an angle moves it, and so any singular value, by less than twice the sine of the angle.
     together = independence("columns with a basis of the others", with_basis, every_column, 2 * outside.error)
     too_many = with_basis.shape[1] > len(with_basis)  # Then they are dependent, whatever the exact span is.

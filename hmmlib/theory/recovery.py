@@ -46,8 +46,8 @@ class Recovery:
 def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
     """Read Θ^(1) and Θ^(2,s) off a left inverse of the recoverable columns with a basis of 𝒱̄."""
     states = recoverable_states(model, cell, syntax)
-    recoverable, others = recoverable_columns(model, cell, syntax, values)
-    basis = span_of(others).basis
+    recoverable, other_columns = recoverable_columns(model, cell, syntax, values)
+    basis = span_of(other_columns).basis
     left_inverse = _left_inverse(torch.cat([recoverable, basis], 1))
     readings, readings_of_others = left_inverse.tensor_split([recoverable.shape[1]])
     by_state = readings.unflatten(0, (len(states), len(values)))
@@ -61,7 +61,7 @@ def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int
         # Columns of W sum to 1, so the weights of the basis times its sums are the probability of all other columns.
         theta_1[outside[0]] = (basis @ readings_of_others).sum(0)
 
-    every_column = torch.cat([recoverable, others], 1)
+    every_column = torch.cat([recoverable, other_columns], 1)
     # Without rounding, a row of `readings` reads 1 from its own column of W and 0 from every other. The head's values
     # come from single rows, and the score of a position from the sum of all rows.
     exact_readings = torch.eye(recoverable.shape[1], every_column.shape[1]).to(every_column)

@@ -58,6 +58,18 @@ def test_cards_on_hovering_and_on_focus_also_from_a_folder_of_any_name(view):
     assert not [*faults(page), *watched.wrong]
 
 
+def test_statements_and_equations_that_we_add_have_cards_too(view):
+    watched = view()
+    page = watched.open("book/notation.html")
+    card = page.get_by_role("tooltip")
+    page.locator("article a[href$='#equation-ours-eq-o-3']").hover()
+    expect(card).to_contain_text("Equation (O.3)")
+    page = watched.open("book/ledger.html")
+    page.locator("article a[href$='#ours-thm-O-4']").first.hover()
+    expect(card).to_contain_text("Theorem O.4")
+    assert not [*faults(page), *watched.wrong]
+
+
 def test_cards_on_tapping_and_a_link_whose_card_cannot_come_still_leads_there(view):
     watched = view(**PHONE)
     page = watched.open("notebooks/3-1-prompt.html")

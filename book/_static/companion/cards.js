@@ -5,7 +5,7 @@
   const here = document.currentScript.src;
   const folder = here.slice(0, here.lastIndexOf("/") + 1);
   const root = document.documentElement.dataset.content_root || "./";
-  const STATEMENT = /#((?:equation-)?paper-[\w-]+)$/;
+  const STATEMENT = /#((?:equation-)?(?:paper|ours)-[\w-]+)$/;
   const arrived = {};
   const asked = {};
 

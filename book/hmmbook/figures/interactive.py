@@ -30,11 +30,9 @@ from hmmlib.theory.separation import Impossible, fit_or_refute
 from hmmlib.validation import MASK
 
 
-def _without_comments(name: str) -> str:
-    """Read a script or style without the lines that are comments, because a page carries what a browser reads."""
-    text = (files("hmmbook.figures") / "moving" / name).read_text(encoding="utf8")
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("//", "/*", "*"))]
-    return "\n".join(lines)
+def _source(name: str) -> str:
+    """Read one of the scripts or the style of the figures that move."""
+    return (files("hmmbook.figures") / "moving" / name).read_text(encoding="utf8")
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ class Moving:
 
     def _repr_html_(self) -> str:
         """One element with everything inside. The same data give the same text."""
-        style = _without_comments("moving.css")
-        scripts = [_without_comments(f"{name}.js") for name in ("kit", *self.shared, self.figure)]
+        style = _source("moving.css")
+        scripts = [_source(f"{name}.js") for name in ("kit", *self.shared, self.figure)]
         data = json.dumps(self.data, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
         element = f"moving-{self.figure}"
         start = f"hmmMoving.kit.start({json.dumps(element)}, {json.dumps(self.figure)}, {data});"
