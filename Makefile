@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PRESET ?= quick
-# As in hmmlib/__init__.py, for what imports torch before hmmlib: no long spinning between threads.
+# As in book/hmmbook/__main__.py: threads of torch shall not spin long while they wait for each other.
 export GOMP_SPINCOUNT ?= 1000
 TORCH := torch==2.13.0
 BIN := $(VENV)/bin
@@ -122,7 +122,7 @@ build/peers/.installed: benchmarks/peers.txt
 	build/peers/bin/pip install --quiet --requirement benchmarks/peers.txt
 	@touch $@
 
-mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/tests/support
+mutants: OF_MUTANTS = OMP_NUM_THREADS=1 PYTHONPATH="$(CURDIR)/tests/support"
 mutants: $(INSTALLED) build/mutmut/.installed ## change the library and see whether tests notice: MUTANTS="hmmlib.theory.heads*", JOBS=2
 	build/mutmut/bin/python tests/support/mutation.py begin
 	set -f; cd build/mutation && $(OF_MUTANTS) ../mutmut/bin/mutmut run --max-children $(or $(JOBS),1) $(MUTANTS)

@@ -99,10 +99,10 @@ class Worker:
         # Affinity also holds those libraries that read no setting for threads.
         processors = sorted(os.sched_getaffinity(0))[:threads]
         python = PEERS if contestant.peer else sys.executable
-        with self.log.open("w") as log:
+        with self.log.open("w", encoding="utf8") as log:
             self.process = subprocess.Popen(
                 [python, FOLDER / "worker.py", *map(str, processors)],
-                text=True,
+                encoding="utf8",
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -142,14 +142,14 @@ class Worker:
         """How the process ended, and the last line that it wrote."""
         code = self.process.wait()
         end = f"signal {-code}" if code < 0 else f"exit code {code}"
-        lines = self.log.read_text(errors="replace").strip().splitlines()
+        lines = self.log.read_text(encoding="utf8", errors="replace").strip().splitlines()
         last_line = lines[-1] if lines else "nothing on stderr"
         return f"ended with {end}: {last_line[:300]}"
 
     def resident(self) -> int:
         """Bytes of memory that the process holds now, or 0 once it has ended."""
         with contextlib.suppress(OSError):
-            pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+            pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="utf8").split()[1]
             return int(pages) * os.sysconf("SC_PAGE_SIZE")
         return 0
 
@@ -278,7 +278,7 @@ def difference(result: np.ndarray, reference: np.ndarray) -> float | None:
 def machine() -> dict:
     """What the numbers of this run depend on besides the work."""
     processor = platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf8").splitlines():
         if line.startswith("model name"):
             processor = line.split(":", 1)[1].strip()
             break

@@ -56,7 +56,7 @@ class Rows:
         if not path.is_file():
             print(", ".join(f"{field} {value}" for field, value in key.items()), flush=True)
             write_whole(path, json.dumps(key | make(), allow_nan=False))
-        row = json.loads(path.read_text())
+        row = json.loads(path.read_text(encoding="utf8"))
         for contestant in row.get("contestants", []):
             side = "peers" if contestant["peer"] else "ours"
             self.versions[side].update(contestant.pop("versions", {}))

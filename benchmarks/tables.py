@@ -21,7 +21,7 @@ UNITS = [("s", 1), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)]
 
 def load(name: str) -> dict:
     """The stored record of a benchmark."""
-    return json.loads((RESULTS / f"{name}.json").read_text())
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf8"))
 
 
 def number(value: float) -> str:

@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 
 def memory(field: str) -> int:
     """Bytes of this process: "VmRSS", resident now, or "VmHWM", the most since the peak was reset."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text(encoding="utf8").splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
     raise LookupError(field)
@@ -64,7 +64,7 @@ class Contestant:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # the C library gives its unused memory back to the system
         with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # the peak of resident memory counts from now on
+            Path("/proc/self/clear_refs").write_bytes(b"5")  # the peak of resident memory counts from now on
         return {"ready": time.perf_counter() - start, "settled": memory("VmRSS")}
 
     def time(self) -> dict:

@@ -44,8 +44,8 @@ def checked(text: str) -> str:
 
 def present_addresses(root: Path) -> set[str]:
     """Read the addresses to be replaced: that of _config.yml, and the citation's, which may be another."""
-    config = yaml.safe_load((root / "_config.yml").read_text())
-    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf8"))
+    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf8"))
     return {config["repository"]["url"], citation["repository-code"]}
 
 

@@ -37,7 +37,7 @@ FOREIGN = re.compile("PYTHON|GIT_|CONDA_|VIRTUAL_ENV$|JPY_|MPLBACKEND$|PIP_(TARG
 
 def call(*command: str | Path, **options) -> None:
     """Run a command; RuntimeError with the last lines of its output where it fails."""
-    done = subprocess.run(command, text=True, capture_output=True, check=False, env=colab_variables(), **options)
+    done = subprocess.run(command, encoding="utf8", capture_output=True, check=False, env=colab_variables(), **options)
     if done.returncode:
         raise RuntimeError(f"{' '.join(map(str, command))} failed:\n{last_lines(done.stdout + done.stderr)}")
 
@@ -69,23 +69,23 @@ def site_packages(environment: Path) -> Path:
 def make_base(base: Path) -> None:
     """Make an environment with what Colab has, and nothing else. One that was made from the same list is kept."""
     pinned = {}
-    for word in (pipeline.ROOT / "requirements.lock").read_text().split():
+    for word in (pipeline.ROOT / "requirements.lock").read_text(encoding="utf8").split():
         package, equals, _ = word.partition("==")
         if equals:
             pinned[package] = word
     requirements = [pinned.get(package, package) for package in COLAB]
     record = base / "made-from.txt"
     text = "\n".join([sys.version, *requirements])
-    if not record.is_file() or record.read_text() != text:
+    if not record.is_file() or record.read_text(encoding="utf8") != text:
         venv.create(base, clear=True, with_pip=True)
         call(base / "bin" / "python", "-m", "pip", "install", "--quiet", *requirements)
-        record.write_text(text)
+        record.write_text(text, encoding="utf8")
 
 
 def make_layer(layer: Path, base: Path) -> Path:
     """Make an empty environment that sees the base's packages, pip among them, and give its Python."""
     venv.create(layer, clear=True, symlinks=True)
-    (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n")
+    (site_packages(layer) / "base.pth").write_text(f"{site_packages(base)}\n", encoding="utf8")
     return layer / "bin" / "python"
 
 
@@ -126,7 +126,8 @@ def run(notebook: nbformat.NotebookNode, python: Path, folder: Path, variables: 
     spec.mkdir(parents=True)
     # Without the last word a kernel begins with a warning of local sockets.
     start = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=CRITICAL"]
-    (spec / "kernel.json").write_text(json.dumps({"argv": start, "display_name": "colab", "language": "python"}))
+    kernel = {"argv": start, "display_name": "colab", "language": "python"}
+    (spec / "kernel.json").write_text(json.dumps(kernel), encoding="utf8")
     specs = KernelSpecManager(kernel_dirs=[str(spec.parent)])
     manager = AsyncKernelManager(kernel_name="colab", kernel_spec_manager=specs)
     client = NotebookClient(notebook, manager, timeout=LIMIT, resources={"metadata": {"path": str(folder)}})
@@ -190,7 +191,7 @@ def printed(cell: nbformat.NotebookNode) -> str:
 def comes_by_git(layer: Path) -> bool:
     """Tell whether git fetched the hmmlib that is installed in a layer."""
     for record in site_packages(layer).glob("hmmlib-*.dist-info/direct_url.json"):
-        if "vcs_info" in record.read_text():
+        if "vcs_info" in record.read_text(encoding="utf8"):
             return True
     return False
 
@@ -229,7 +230,7 @@ def arguments() -> tuple[list[str], dict | None]:
     values = None
     if options.preset:
         preset = pipeline.ROOT / "parameters" / f"{options.preset}.yaml"
-        values = yaml.safe_load(preset.read_text())
+        values = yaml.safe_load(preset.read_text(encoding="utf8"))
     return options.names or names, values
 
 

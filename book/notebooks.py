@@ -51,7 +51,7 @@ def executed_copy(name: str) -> Path:
 
 def repository() -> dict[str, str]:
     """Read the repository's address ("url") and branch ("branch") from the one place where they stand."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text())
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf8"))
     return config["repository"]
 
 

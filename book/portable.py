@@ -60,7 +60,7 @@ def citations() -> dict[str, tuple[str, str]]:
 @cache
 def macros() -> dict[str, str]:
     """Give the meaning of each TeX macro of the book's own."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text())
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf8"))
     return config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
 
 

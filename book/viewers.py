@@ -81,7 +81,7 @@ def collect(page: Page) -> dict[str, str]:
     viewer = home["url"].replace("https://github.com", "https://nbviewer.org/github") + "/tree/executed"
     top = TOP.format(viewer=viewer, address=home["url"], branch=home["branch"])
     files = {}
-    contents = (pipeline.ROOT / "_toc.yml").read_text()
+    contents = (pipeline.ROOT / "_toc.yml").read_text(encoding="utf8")
     for name in re.findall(r"file: notebooks/(\S+)", contents):
         try:
             notebook = executed_twin(name, page)

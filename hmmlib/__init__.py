@@ -47,26 +47,9 @@ The modules `validation` and `device` serve all of them. The trials of Section 5
 are in the package `hmmbook` beside it.
 """
 
-import os
-import sys
-import warnings
-
 import lazy_loader
 
-__version__ = "0.5.0"
-
-# Threads of torch that wait for each other spin. With another busy process beside them on few cores, a step then takes
-# 20 to 40 times as long; with a short spin it takes its fair share. Torch reads the variable when it is first imported.
-if sys.platform == "linux" and "torch" in sys.modules and "GOMP_SPINCOUNT" not in os.environ:
-    if sys.modules["torch"].get_num_threads() > 1:
-        warnings.warn(
-            "Beside other work a step of training may take 20 times as long, because the threads of torch spin: "
-            "import hmmlib before torch, or set GOMP_SPINCOUNT=1000.",
-            stacklevel=2,
-        )
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-# cuBLAS gives the same sums each time only with a workspace of a fixed size.
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+__version__ = "0.5.1"
 
 MOVED_TO_HMMBOOK = {
     "Measurement",

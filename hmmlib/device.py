@@ -1,4 +1,4 @@
-"""Where something is computed, and how: devices, precision, interrupts between steps, compiled loops, threads."""
+"""Where something is computed, and how: devices, precision, settings, interrupts, compiled loops, threads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -82,6 +83,92 @@ def sixteen_bits(device: torch.device, precision: str) -> torch.dtype | None:
     with torch.cuda.device(device):
         has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if has_bfloat16 else torch.float16
+
+
+# Settings of the process
+
+
+class Setting(NamedTuple):
+    """A setting of the process that changes what torch computes."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+    own: Any
+    """What this library computes with, which is torch's own default."""
+
+
+def _precision_of_products(backend) -> Setting:
+    """Whether a backend may round products of float32 matrices. "none" means that nobody has allowed it."""
+
+    def read() -> str:
+        precision = backend.matmul.fp32_precision
+        return "ieee" if precision == "none" else precision
+
+    return Setting(read, partial(setattr, backend.matmul, "fp32_precision"), "ieee")
+
+
+def flushes_denormals() -> bool:
+    """Return whether this thread counts numbers below the smallest normal float32 as zero."""
+    with np.errstate(all="ignore"):
+        return bool(np.float32(1e-45) * np.float32(1) == 0)
+
+
+SETTINGS = [
+    Setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, 0),
+    Setting(flushes_denormals, torch.set_flush_denormal, False),
+    _precision_of_products(torch.backends.mkldnn),
+    _precision_of_products(torch.backends.cuda),
+    # Each of these allows further ways to compute, and torch takes the fastest one.
+    Setting(
+        partial(getattr, torch.backends.mkldnn, "enabled"), partial(setattr, torch.backends.mkldnn, "enabled"), True
+    ),
+    Setting(torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp, True),
+    Setting(torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp, True),
+    Setting(torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp, True),
+    Setting(torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp, True),
+]
+
+
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+"""With a workspace of fixed size cuBLAS gives the same sums each time. Torch reads this variable at its first use."""
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Compute with tensors in the type that they have, whatever the caller's autocast, as a context or a decorator."""
+    with ExitStack() as stack:
+        for kind in ("cpu", "cuda", "mps"):
+            if torch.is_autocast_enabled(kind):
+                # Within another autocast, weights that were rounded once would be used again after they have changed.
+                stack.enter_context(torch.autocast(kind, enabled=False, cache_enabled=False))
+        yield
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Draw and train by the library's own settings meanwhile, as a context or a decorator.
+
+    What comes out then depends on neither the settings of the process nor a context of torch around it. A program may
+    have chosen another default dtype or device, less precise products, autocast or inference mode, for example.
+    Afterwards everything is as it was before.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(np.errstate(all="warn", under="ignore"))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(without_autocast())
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        if CUBLAS_WORKSPACE not in os.environ:
+            os.environ[CUBLAS_WORKSPACE] = ":4096:8"
+            stack.callback(os.environ.pop, CUBLAS_WORKSPACE, None)
+        for setting in SETTINGS:
+            value_before = setting.read()
+            if value_before != setting.own:
+                setting.write(setting.own)
+                stack.callback(setting.write, value_before)
+        yield
 
 
 # Warnings and interrupts
@@ -228,8 +315,7 @@ def flushing(dtype: torch.dtype) -> Iterator[None]:
     Some processors take twenty times as long for products of such numbers. If the caller has chosen this before, it
     stays so afterwards. The setting is that of this thread and of those that it starts.
     """
-    already_chosen = np.float32(1e-45) * np.float32(1) == 0
-    if dtype != torch.float32 or already_chosen:
+    if dtype != torch.float32 or flushes_denormals():
         yield
         return
     torch.set_flush_denormal(True)

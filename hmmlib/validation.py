@@ -97,14 +97,22 @@ def as_seed(seed: int, also_accepted: str = "") -> int:
 def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
     """Return a generator on a device: the one that is passed, or a new one with this seed.
 
+    A generator on another device draws the seed of a new one. So a seed or a generator will do wherever a model is.
+
     Raises:
-        ValueError: it is neither a seed nor a generator on that device.
+        ValueError: it is neither a seed nor a generator.
     """
     if not isinstance(seed, torch.Generator):
         return torch.Generator(device).manual_seed(as_seed(seed, " or a torch.Generator"))
-    if seed.device.type != torch.device(device).type:
-        raise ValueError(f"seed must be a generator on {device}, where the model is, not on {seed.device}")
-    return seed
+    device = torch.device(device)
+    if seed.device.type == device.type and device.index in (None, seed.device.index):
+        return seed
+    return torch.Generator(device).manual_seed(seed_from(seed))
+
+
+def seed_from(generator: torch.Generator) -> int:
+    """Draw a seed from a generator."""
+    return int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
 
 
 # Arrays
@@ -145,15 +153,73 @@ def _as_text(shape: tuple) -> str:
     return f"({text},)" if len(entries) == 1 else f"({text})"
 
 
-def _as_any_tensor(name: str, value, accepted: str) -> Tensor:
-    """A tensor as it is, and any other array as a copy, because what was checked must not change later."""
+def as_array(name: str, value, accepted: str = "an array of numbers") -> Tensor:
+    """Return an array as a tensor. This is the door through which every array of a user's enters.
+
+    A tensor stays as it is. Any other array is copied to the CPU, because what was checked must not change later.
+
+    Args:
+        name: what the array is called in the message of an error.
+        value: a tensor, or whatever NumPy reads as an array, for example nested lists or a table of pandas.
+        accepted: what the error's message says is accepted.
+
+    Raises:
+        ValueError: it is no array, entries are missing, masked or no numbers, or a tensor does not store its entries
+            one by one.
+    """
     if isinstance(value, Tensor):
-        return value
+        return _as_dense(name, value)
+    if _has_masked_entries(value):
+        raise ValueError(f"{name} must have no masked entries, because their values are unknown: fill them first")
     try:
-        return torch.as_tensor(np.array(value))
+        return torch.as_tensor(_as_numbers(value), device="cpu")
     except (TypeError, ValueError, RuntimeError) as error:
-        short = reprlib.repr(value)
-        raise ValueError(f"{name} must be {accepted}, not {type(value).__name__} {short} ({error})") from None
+        reason = error
+    short = " ".join(reprlib.repr(value).split())
+    raise ValueError(f"{name} must be {accepted}, not {type(value).__name__} {short}, because {reason}")
+
+
+def _as_dense(name: str, value: Tensor) -> Tensor:
+    """The tensor, if each of its entries is stored as it is."""
+    reason = ""
+    if value.is_nested:
+        reason = "is nested: pad its rows to one length"
+    elif value.is_quantized:
+        reason = "is quantised: pass value.dequantize()"
+    elif value.is_meta:
+        reason = "is on the device meta, where a tensor has no entries"
+    elif isinstance(value, torch.masked.MaskedTensor):
+        reason = "is masked: pass value.to_tensor(…), which fills the masked entries"
+    elif value.layout != torch.strided:
+        reason = "is sparse: pass value.to_dense()"
+    if reason:
+        raise ValueError(f"{name} must be a dense tensor, but {reason}")
+    return value
+
+
+def _has_masked_entries(value) -> bool:
+    """Whether it is a masked array of NumPy with a masked entry, or a list with such an array in it.
+
+    NumPy would read what lies below the mask.
+    """
+    if isinstance(value, list | tuple):
+        return any(map(_has_masked_entries, value))
+    return isinstance(value, np.ma.MaskedArray) and bool(np.any(value.mask))
+
+
+def _as_numbers(value) -> np.ndarray:
+    """Copy an array so that torch can take it."""
+    array = np.array(value)
+    if array.dtype == object:  # Pandas stores integers and truth values like this if some could be missing.
+        array = np.array(array.tolist())
+    if array.dtype.kind == "f" and array.itemsize > 8:  # Torch has no long doubles.
+        return array.astype(np.float64)
+    if array.dtype.kind in "biufc":
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    for entry in array.flat:
+        if not isinstance(entry, int | float):
+            raise TypeError(f"{reprlib.repr(entry)} is no number")
+    raise TypeError("its numbers are too large")
 
 
 def as_tensor(
@@ -172,7 +238,7 @@ def as_tensor(
     Raises:
         ValueError: it is no such array, or a row of it is too small for the dtype.
     """
-    value = _as_any_tensor(name, value, "an array of numbers")
+    value = as_array(name, value)
     if value.dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
     precise = value if value.dtype == torch.float32 else value.to(torch.float64)
@@ -219,15 +285,21 @@ def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRAN
     errors = _errors_of_sums(value, axis)
     if (errors <= tolerance).all():
         return value
+    limit = f"sum to 1 within {tolerance:g}"
+    size = f"is off by {errors.max().item():.3g}"
     if ndim == 1:
-        requirement = "sum to 1"
-    elif axis == 0:
-        requirement = "have columns (first axis) that sum to 1"
-    else:
-        requirement = "have rows (last axis) that sum to 1"
-    message = f"{name} must {requirement} within {tolerance:g}, but is off by {errors.max().item():.3g}"
-    is_transposed = ndim == 2 and (_errors_of_sums(value, 1 - axis) <= tolerance).all()
-    raise ValueError(message + hint if is_transposed else message)
+        raise ValueError(f"{name} must {limit}, but {size}; if that is rounding, divide it by its sum")
+    line = "column"
+    along = "first axis"
+    if axis != 0:
+        line = "row"
+        along = "last axis"
+    worst = (errors == errors.max()).nonzero()[0].tolist()
+    place = ", ".join(map(str, worst))
+    advice = f"; if that is rounding, divide each {line} by its sum"
+    if ndim == 2 and (_errors_of_sums(value, 1 - axis) <= tolerance).all():
+        advice = hint
+    raise ValueError(f"{name} must have {line}s ({along}) that {limit}, but {line} {place} {size}{advice}")
 
 
 def _errors_of_sums(table: Tensor, axis: int) -> Tensor:
@@ -241,7 +313,9 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
     Raises:
         ValueError: they are no integers of shape (n, T) with T ≥ 1, or one is neither MASK nor from 0 to n_tokens - 1.
     """
-    tokens = _as_any_tensor("tokens", tokens, "a rectangular array of integers of shape (n, T)")
+    tokens = as_array("tokens", tokens, "a rectangular array of integers of shape (n, T)")
+    if tokens.is_floating_point() and tokens.isnan().any():
+        raise ValueError(f"tokens must be integers, but an entry is missing: MASK = {MASK} stands for what is unknown")
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
@@ -277,7 +351,7 @@ def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
         ValueError: there are none, one is named twice, or one is no such index.
     """
     if isinstance(values, Tensor | np.ndarray):
-        values = values.tolist()
+        values = as_array(name, values).tolist()
     try:
         indices = [integer(f"each of {name}", value, 0, below - 1) for value in values]
     except TypeError:
@@ -294,7 +368,7 @@ def as_labels(labels, n: int) -> Tensor:
     Raises:
         ValueError: they have another shape, or are neither bool nor 0 and 1.
     """
-    labels = _as_any_tensor("labels", labels, "bool, or 0 and 1")
+    labels = as_array("labels", labels, "bool, or 0 and 1")
     neither = labels[(labels != 0) & (labels != 1)]
     if len(neither):
         raise ValueError(f"labels must be bool, or 0 and 1, not {neither[0].item()}")

@@ -14,6 +14,8 @@ from faults import disk, survived  # noqa: F401, fixtures
 from record import Record
 
 torch.set_num_threads(1)
+# Torch reads this at the first product of matrices on a GPU, which may be a test's own.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 # For nbformat, jsonschema would build parsers of web addresses, which takes seconds.
 sys.modules["rfc3987_syntax"] = None
 # The tests see none of the results that a user has made, and leave none.
@@ -67,7 +69,7 @@ def pytest_runtest_call(item):
 def imported_packages(path: Path) -> set[str]:
     """The packages that a file of tests imports."""
     packages = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.Import):
             packages.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -30,7 +30,7 @@ def read(env) -> dict | None:
     """Read the ledger, on which the page then depends; None where there is none."""
     path = Path(env.srcdir, LEDGER)
     env.note_dependency(str(path))
-    return json.loads(path.read_text()) if path.is_file() else None
+    return json.loads(path.read_text(encoding="utf8")) if path.is_file() else None
 
 
 # Rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import typer
 
 from hmmbook.evidence.command import ledger
 from hmmbook.experiments.presets import PANELS, PRESETS, TRIALS
+from hmmbook.files import write_whole
 from hmmbook.terminal import console, errors, line, progress
 from hmmlib import __version__
 
@@ -183,8 +185,10 @@ def trial(
         )
     if len(specs) == 1 and not outcome.failed:
         conclude_one(outcome, specs[0], store or project_store())
-    else:
-        conclude(outcome, specs)
+        return
+    if not missing:
+        show_stored(outcome, specs, store or project_store())
+    conclude(outcome, specs, store or project_store())
 
 
 @app.command()
@@ -230,7 +234,7 @@ def sweep(
             outcome = run_with_ray(work, cluster, until, update)
     except ModuleNotFoundError as error:
         raise SystemExit(f"hmmbook: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
-    conclude(outcome, specs)
+    conclude(outcome, specs, store or project_store())
 
 
 @app.command()
@@ -246,14 +250,17 @@ def export(
         if file.suffix not in (".csv", ".parquet"):
             raise ValueError(f"FILE must end in .csv or .parquet, not {file.name!r}")
     table = results(preset, store)
+    if table.empty:
+        raise ValueError(f"there are no stored results to export, so {file} is left as it is")
     if file.suffix == ".csv":
-        table.to_csv(file, index=False)
+        content = table.to_csv(index=False)
     else:
         try:
-            table.to_parquet(file, index=False)
+            content = table.to_parquet(index=False)
         except ImportError:
             raise SystemExit("hmmbook: parquet needs pyarrow: pip install pyarrow, or name a FILE.csv") from None
-    line(f"{len(table)} trials, {len(table.columns)} columns: {file}")
+    path = write_whole(file, content)
+    line(f"{len(table)} trials, {len(table.columns)} columns: {path}")
 
 
 @app.command()
@@ -309,13 +316,26 @@ def requested_measurements(also: list[str] | None) -> list[str]:
     return list(names)
 
 
-def conclude(outcome: Outcome, specs: list[TrialSpec]) -> None:
-    """Say what became of everything, and why each failed trial did. Exit 1 if a trial failed."""
+def show_stored(outcome: Outcome, specs: list[TrialSpec], store: Path | tuple[Path, ...]) -> None:
+    """Show the results that were stored before, a line for each."""
+    from hmmbook.experiments.store import load_result, result_path
+    from hmmbook.experiments.sweeps import describe, differing_fields, stored_by, summary
+
+    for spec in specs:
+        if spec.hash in outcome.stored:
+            result = load_result(result_path(spec, store))
+            line(f"{describe(spec, differing_fields(specs))}: {summary(result)}; {stored_by(result)}")
+
+
+def conclude(outcome: Outcome, specs: list[TrialSpec], store: Path | tuple[Path, ...]) -> None:
+    """Say what became of everything and where it is, and why each failed trial did. Exit 1 if a trial failed."""
+    from hmmbook.experiments.store import as_store
     from hmmbook.experiments.sweeps import describe
 
+    folders = " and ".join(map(str, as_store(store)))
     line(
         f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, "
-        f"{len(outcome.left)} are left, {len(outcome.failed)} failed"
+        f"{len(outcome.left)} are left, {len(outcome.failed)} failed; results are in {folders}"
     )
     for spec in specs:
         if spec.hash in outcome.failed:
@@ -344,6 +364,9 @@ def conclude_one(outcome: Outcome, spec: TrialSpec, store: Path | tuple[Path, ..
 
 def main() -> None:
     """Run the command line. An error is one line on stderr and exit code 1; with --debug it is a traceback."""
+    # Torch reads this when it is first imported. Its threads spin while they wait for each other, and with another busy
+    # process beside them on few cores, a step then takes 4 to 20 times as long as with a short spin.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if sys.stdout:  # it is None where it was closed
         sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end the work
     try:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+
+def absolute(path: str | Path) -> Path:
+    """Return a path from the root, with the user's home in the place of ~, which not every shell puts there."""
+    return Path(os.path.expanduser(path)).absolute()
 
 
 def writable_folder(name: str, folder: str | Path) -> Path:
@@ -18,21 +24,21 @@ def writable_folder(name: str, folder: str | Path) -> Path:
     Raises:
         OSError: nothing can be written in it.
     """
-    folder = Path(folder)
+    folder = absolute(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise OSError(f"{name} must be a folder where files can be written, not {folder}: {error.strerror}") from error
-    return folder.resolve()
+    return folder
 
 
-def write_whole(path: Path, text: str) -> Path:
+def write_whole(path: str | Path, content: str | bytes) -> Path:
     """Write a file under a temporary name and rename it, so that no half-written one is ever read.
 
     Args:
         path: the file. A file that lies there stays until the new one is whole.
-        text: its content.
+        content: a text, which is written as UTF-8, or bytes.
 
     Returns:
         The path.
@@ -40,13 +46,16 @@ def write_whole(path: Path, text: str) -> Path:
     Raises:
         OSError: the file cannot be written. The message names it.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp")
+    path = absolute(path)
+    if isinstance(content, str):
+        content = content.encode()
+    # Processes on several machines may have the same number, so their number would not tell their files apart.
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if path.exists() and not path.is_file():
             raise OSError("it is no regular file")  # a device, for example, would become one
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(text.encode())
+        temporary.write_bytes(content)
         os.replace(temporary, path)
     except BaseException as error:
         with suppress(OSError):

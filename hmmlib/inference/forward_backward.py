@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hmmlib.inference.evidence import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import of_shape, of_type
+from hmmlib.validation import as_tensor, of_shape, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -116,8 +116,9 @@ def aggregated_messages(
         torch.Size([1, 3, 2])
     """
     of_type("model", model, HMM, MemoryHMM)
+    evidence = as_tensor("evidence", evidence, empty=True, like=model.initial)
     of_shape("evidence", evidence, (None, None, lifted_size(model)))
-    v = evidence.to(model.dtype).transpose(0, 1).unflatten(2, (-1, model.n_states))
+    v = evidence.transpose(0, 1).unflatten(2, (-1, model.n_states))
     scale = exponent_of(v.amax((2, 3), keepdim=True))
     rows = [torch.ones_like(v[0]), *scaled(v, -scale)]
     forward, backward = both_passes(model.transition, model.initial, rows, rescaled)

@@ -30,6 +30,7 @@ def compiled_loops() -> ModuleType | None:
     return device.loops("hmmlib.inference.compiled")
 
 
+@device.without_autocast()
 def law_given_evidence(
     model: HMM | MemoryHMM,
     evidence: Evidence,

@@ -45,7 +45,7 @@ def _chain(model: HMM | MemoryHMM) -> tuple[Tensor, Tensor]:
     if isinstance(model, HMM):
         return transition, initial
     memory = model.memory.double().flatten()
-    no_step = torch.eye(len(memory)).to(transition)
+    no_step = torch.eye(len(memory), dtype=transition.dtype, device=transition.device)
     return torch.kron(no_step, transition), torch.kron(memory, initial)
 
 

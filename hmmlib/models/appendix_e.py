@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from hmmlib.device import own_settings
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import as_generator, integer, number
 
@@ -48,6 +49,7 @@ def joint_shape(n_memory: int, n_cells: int) -> tuple[int, ...]:
     return (n_memory,) * n_cells
 
 
+@own_settings()
 def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
     """Draw a hidden Markov model as in appendix E.
 
@@ -77,6 +79,7 @@ def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 
     return HMM(transition, emission, initial, columns=True)
 
 
+@own_settings()
 def random_memory_hmm(
     n_memory: int,
     n_states: int = 4,

@@ -22,6 +22,30 @@ def reachable(transition: Tensor) -> Tensor:
     return reach
 
 
+STEPS_AT_ONCE = 1024
+"""So many steps rounding may add up, before the columns of a power of A are made to sum to 1 again."""
+
+
+def law_after(steps: int, transition: Tensor, law: Tensor) -> Tensor:
+    """Return A^steps applied to a distribution, (S,), which is a distribution however many steps there are."""
+    many_steps, remaining_steps = divmod(steps, STEPS_AT_ONCE)
+    if many_steps:
+        power = torch.linalg.matrix_power(transition, STEPS_AT_ONCE)
+        law = law_after(many_steps, power / power.sum(0), law)
+    law = torch.linalg.matrix_power(transition, remaining_steps) @ law
+    return as_law(law)
+
+
+def as_law(law: Tensor) -> Tensor:
+    """Return probabilities, divided by their sum if it is further from 1 than that of a model's distribution may be.
+
+    Columns of A and P[H_0] may be off by their tolerances, which add up in a product.
+    """
+    total = law.sum()
+    is_off = (total.detach() - 1).abs() > SUM_TOLERANCE[law.dtype]
+    return law / total if is_off else law
+
+
 def chain_period(transition: Tensor) -> tuple[bool, int]:
     """Return whether the chain is irreducible, and its period, which is 0 where it is reducible."""
     from scipy.sparse.csgraph import shortest_path  # Only here, because it takes long to load.

@@ -7,6 +7,7 @@ import itertools
 import torch
 from torch import Tensor
 
+from hmmlib.device import own_settings
 from hmmlib.models.appendix_e import softmax_of_uniform
 from hmmlib.models.families import in_equilibrium, on_a_grid, regular_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -22,6 +23,7 @@ ONE_TOKEN_FOR_TWO = [
 # Without independent columns: Assumptions 3.1 and 3.5
 
 
+@own_settings()
 def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
     """Draw a model for which Assumption 3.2 holds and 3.1 fails, as W's last column is a mixture of two others.
 
@@ -44,6 +46,7 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
     return HMM(model.transition, emission, model.initial, columns=True)
 
 
+@own_settings()
 def hidden_twins() -> HMM:
     """Return four states α, β, γ, δ of which α and β emit the same token. Assumption 3.2 holds and 3.1 fails.
 
@@ -72,6 +75,7 @@ def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Ten
     return weights / weights.sum(0)
 
 
+@own_settings()
 def essential_twins(seed: int | torch.Generator = 0) -> HMM:
     """Draw a model of four states a, b, c, d for which no prompt helps.
 
@@ -96,6 +100,7 @@ def essential_twins(seed: int | torch.Generator = 0) -> HMM:
 # Without a recoverable memory: Assumption 4.2
 
 
+@own_settings()
 def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
     """Draw a stationary model of one cell, two values and states a, b, c, d. State b emits like a.
 
@@ -132,6 +137,7 @@ def _two_tokens(generator: torch.Generator) -> Tensor:
     return torch.stack([share, 1 - share])
 
 
+@own_settings()
 def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     """Return a model whose memory can be inferred only from pairs of tokens. Each token alone is uniform.
 
@@ -173,6 +179,7 @@ EMISSIONS_OF_SHRINKING_SUPPORT = [
 ]
 
 
+@own_settings()
 def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
     """Return a model for which no attention head can do what Lemma D.9 prints.
 

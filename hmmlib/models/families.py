@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from hmmlib.device import own_settings
 from hmmlib.models.appendix_e import joint_shape
 from hmmlib.models.chains import chain_period
 from hmmlib.models.hmm import HMM, MemoryHMM
@@ -64,6 +65,7 @@ def in_equilibrium(transition: Tensor, emission: Tensor, memory: Tensor) -> Memo
 # Models without memory
 
 
+@own_settings()
 def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """Draw an HMM with exact zeros and ties in A, W and P[H_0]. It may be reducible or periodic.
 
@@ -82,6 +84,7 @@ def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, ze
     return HMM(transition, emission, initial, columns=True)
 
 
+@own_settings()
 def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """Draw a model that satisfies Assumption 3.2 (ergodic, P[H_0] of full support), with zeros in A and W.
 
@@ -101,6 +104,7 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
     return HMM(transition, emission, initial, columns=True)
 
 
+@own_settings()
 def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """Draw a model that satisfies Assumptions 3.1 and 3.2. It needs `n_tokens` ≥ `n_states`.
 
@@ -122,6 +126,7 @@ def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator
     raise RuntimeError(f"no independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}")
 
 
+@own_settings()
 def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | torch.Generator = 0) -> HMM:
     """Draw a model that satisfies Assumptions 3.1 and 3.2, but hardly.
 
@@ -145,6 +150,7 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
     return HMM(model.transition, emission, model.initial, columns=True)
 
 
+@own_settings()
 def essential_hmm(
     n_states: int, n_tokens: int, n_essential: int, seed: int | torch.Generator = 0, zeros: float = 0.4
 ) -> tuple[HMM, list[int]]:
@@ -191,6 +197,7 @@ def essential_hmm(
 # Models with a memory
 
 
+@own_settings()
 def sparse_memory_hmm(
     n_memory: int, n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4, n_cells: int = 1
 ) -> MemoryHMM:
@@ -212,6 +219,7 @@ def sparse_memory_hmm(
     return MemoryHMM(transition, emission, initial, memory.reshape(shape))
 
 
+@own_settings()
 def recoverable_memory_hmm(
     n_cells: int,
     n_memory: int,

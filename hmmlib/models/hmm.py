@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hmmlib import device as backend
 from hmmlib.models import peers, rows
-from hmmlib.models.chains import stationary_law
+from hmmlib.models.chains import law_after, stationary_law
 from hmmlib.models.sampling import choose, cumulative_rows, draw
 from hmmlib.validation import (
     SUM_TOLERANCE,
@@ -135,7 +135,7 @@ class _Chain:
 
     def marginal(self, i: int) -> Float[Tensor, " S"]:
         """Return the distribution P[H_i], (S,), which is A applied i times to P[H_0]."""
-        return torch.linalg.matrix_power(self.transition, integer("i", i, 0)) @ self.initial
+        return law_after(integer("i", i, 0), self.transition, self.initial)
 
     def stationary(self) -> Float[Tensor, " S"]:
         """Return the distribution π with Aπ = π, (S,). No gradient goes through it.
@@ -341,8 +341,9 @@ class MemoryHMM(_Chain):
         joint_indices = torch.arange(self.memory.numel(), device=self.device)
         return torch.stack(torch.unravel_index(joint_indices, self.memory.shape), dim=1)
 
-    def lift(self, embeddings: Float[Tensor, "... M*H"]) -> Float[Tensor, "... M**N*H"]:
+    def lift(self, embeddings: Float[ArrayLike, "... M*H"]) -> Float[Tensor, "... M**N*H"]:
         """Return η of appendix D.2, (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
+        embeddings = as_tensor("embeddings", embeddings, empty=True, like=self.initial, signed=True)
         of_shape("embeddings", embeddings, (..., self.n_memory * self.n_states))
         table = embeddings.reshape(*embeddings.shape[:-1], self.n_memory, self.n_cells, self.n_syntax)
         cells = torch.arange(self.n_cells, device=table.device)
@@ -351,11 +352,12 @@ class MemoryHMM(_Chain):
         lifted = table[..., self.joint_values(), cells, :]  # (…, M^N, N, n_syntax)
         return lifted.flatten(-3)
 
-    def unlift(self, lifted: Float[Tensor, "... M**N*H"]) -> Float[Tensor, "... M*H"]:
+    def unlift(self, lifted: Float[ArrayLike, "... M**N*H"]) -> Float[Tensor, "... M*H"]:
         """Return φ of (D.4), (…, M^N * H) to (…, M*H), which undoes `lift`.
 
         It is the mean over the values of the cells that a state does not look up.
         """
+        lifted = as_tensor("lifted", lifted, empty=True, like=self.initial, signed=True)
         of_shape("lifted", lifted, (..., self.memory.numel() * self.n_states))
         return unlift(lifted, self.n_cells, self.n_memory)
 

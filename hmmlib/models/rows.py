@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.models.chains import as_law
 from hmmlib.validation import SUM_TOLERANCE, as_distribution, of_shape
 
 TAKE_ROWS = (
@@ -99,11 +100,7 @@ def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tenso
 
 def to_rows(transition: Tensor, emission: Tensor, initial: Tensor) -> Rows:
     """Return the model in rows that gives every text the same probability. It drops a last state that only starts."""
-    start = transition @ initial
-    total = start.sum()
-    # The sums of A and of P[H_0] may both be off by their tolerance.
-    if (total.detach() - 1).abs() > SUM_TOLERANCE[start.dtype]:
-        start = start / total
+    start = as_law(transition @ initial)
     n_states = len(initial)
     if last_only_starts(transition, initial):
         n_states -= 1
@@ -144,7 +141,7 @@ def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
         if usable.any():
             relative = columns[np.ix_(reached, usable)] / goal[reached, None]
             solution[usable], _ = nnls(relative, np.ones(reached.sum()))
-    candidate = torch.as_tensor(solution).to(start)
+    candidate = start.new_tensor(solution)
     return candidate if solves(candidate) else None
 
 

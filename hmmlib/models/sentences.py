@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import own_settings
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.validation import MASK, as_tokens, of_type, one_of
 
@@ -116,7 +117,7 @@ class Sentences:
                 tokens.append(self.words.index(word))
             else:
                 raise ValueError(f"{word!r} is not one of the model's words, which are {', '.join(self.words)}")
-        return torch.tensor([tokens])
+        return torch.tensor([tokens], device="cpu")
 
     def decode(self, tokens: Int[ArrayLike, "n T"]) -> list[str]:
         """Return the text of each row of tokens (n, T)."""
@@ -156,6 +157,7 @@ def _emitted(cell: str, syntax: str, value: int) -> dict[str, float]:
     return probabilities
 
 
+@own_settings()
 def sentences() -> Sentences:
     """Return the generator of Example 4.1: 3 cells of 3 values, 9 syntax states, so 27 hidden states, and 80 words.
 
@@ -213,6 +215,7 @@ PLACE_ARTICLES = [[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]] * 3
 DIFFICULT_CAT = [0.0, 0.0, 0.5, 0.0, 0.0, 0.5, 0.0]
 
 
+@own_settings()
 def farm(difficult_cats: bool = False) -> Sentences:
     """Return a model of seven words about an animal and a place: 2 cells of 3 values, each with 2 syntax states.
 

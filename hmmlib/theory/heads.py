@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.models.hmm import unlift
 from hmmlib.validation import as_labels, as_tensor, integer, number, of_shape
 
@@ -103,6 +104,7 @@ class LinearHead:
         probs = as_tensor("probs", probs, like=self.weights)
         return of_shape("probs", probs, (None, len(self.weights)))
 
+    @without_autocast()
     def __call__(self, probs: Float[ArrayLike, "n X"]) -> Float[Tensor, " n"]:
         """Return the scores b·p, (n,), of token distributions, (n, X). A score within its tolerance is 0.
 
@@ -116,6 +118,7 @@ class LinearHead:
         """Return the labels, (n,) bool: whether b·p ≥ 0."""
         return self(probs) >= 0
 
+    @without_autocast()
     def tolerance(self, probs: Float[ArrayLike, "n X"]) -> Float[Tensor, " n"]:
         """Return how large a score may be, (n,), and still count as zero."""
         probs = self._checked(probs)
@@ -273,6 +276,7 @@ class AttentionHead:
         placed = scores[:, :n_placed] + positions[:n_placed]
         return torch.cat([placed, scores[:, n_placed:]], 1)
 
+    @without_autocast()
     def scores(self, probs: Float[ArrayLike, "n T X"]) -> Float[Tensor, "n T"]:
         """Return the attention scores qᵀ(Θ^(K) p_i + β_i) of (4.1), (n, T), for distributions (n, T, X)."""
         probs = self._checked(probs)
@@ -280,6 +284,7 @@ class AttentionHead:
         from_positions = self.positions @ self.query
         return self._with_positions(from_keys, from_positions)
 
+    @without_autocast()
     def attended(self, probs: Float[ArrayLike, "n T X"]) -> Bool[Tensor, "n T"]:
         """Return the set 𝓘 of (4.1), (n, T) bool: the positions whose score is the largest, within tolerances."""
         probs = self._checked(probs).detach()
@@ -292,6 +297,7 @@ class AttentionHead:
         tolerances = self._share(probs.shape[1]) * sizes
         return scores + tolerances >= (scores - tolerances).amax(1, keepdim=True)  # (4.1)
 
+    @without_autocast()
     def values(self, probs: Float[ArrayLike, "n T X"], embeddings: Float[ArrayLike, "n T M*H"]) -> Float[Tensor, "n T"]:
         """Return the values V(p_i, v_i), (n, T). A value within its tolerance is 0.
 

@@ -66,7 +66,7 @@ def span_of(columns: Tensor) -> Span:
     # If the rank is the number of these axes, then they are a basis, and rounding has no part in it.
     axes = (columns != 0).any(1)
     if rank == axes.sum():
-        every_axis = torch.eye(len(columns)).to(columns)
+        every_axis = torch.eye(len(columns), dtype=columns.dtype, device=columns.device)
         return Span(every_axis[:, axes], 0.0, True)
     rank_is_exact = rank == columns.shape[1] or rank == exact_rank(columns)
     error = tolerance * (singular_values[0] / singular_values[rank - 1]).item()

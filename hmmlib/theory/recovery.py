@@ -64,7 +64,9 @@ def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int
     every_column = torch.cat([recoverable, other_columns], 1)
     # Without rounding, a row of `readings` reads 1 from its own column of W and 0 from every other. The head's values
     # come from single rows, and the score of a position from the sum of all rows.
-    exact_readings = torch.eye(recoverable.shape[1], every_column.shape[1]).to(every_column)
+    exact_readings = torch.eye(
+        recoverable.shape[1], every_column.shape[1], dtype=every_column.dtype, device=every_column.device
+    )
     errors = readings @ every_column - exact_readings
     errors_of_sum = readings.sum(0) @ every_column - exact_readings.sum(0)
     error_of_values = (errors.abs().amax(1) / readings.abs().amax(1)).max()

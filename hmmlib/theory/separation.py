@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.device import own_settings
 from hmmlib.theory.heads import ROUNDING_UNITS, LinearHead
 from hmmlib.validation import SUM_TOLERANCE, as_labels, as_tensor
 
@@ -63,6 +64,7 @@ class Undecided:
     """That of the combination found, which would be a proof if it were at most `ROUNDING`."""
 
 
+@own_settings()
 def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
     """Find a linear head that gives every input its label, or prove that there is none.
 

@@ -19,7 +19,7 @@ from hmmlib.theory import assumptions
 from hmmlib.theory.assumptions import as_cell, as_mu, recoverable_states, weighted_values
 from hmmlib.theory.heads import AttentionHead, LinearHead, unit, zero_within
 from hmmlib.theory.recovery import Recovery, claim_d_3, claim_d_10, lemma_d_2, lemma_d_4, lemma_d_9
-from hmmlib.validation import as_indices, integer, of_shape, of_type
+from hmmlib.validation import as_array, as_indices, as_tensor, integer, of_shape, of_type
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -60,7 +60,7 @@ def ground_truth(
     precision = torch.finfo(belief.dtype)
     # Each probability may also be off by some of the smallest positive floats, tiny * eps. Eight are allowed for.
     underflow = 8 * precision.tiny * precision.eps * mu.abs().sum()
-    length = torch.as_tensor(tokens).shape[-1]
+    _, length = as_array("tokens", tokens).shape
     tolerance = unit(belief.dtype, length) * (belief @ mu.abs()) + underflow
     return zero_within(belief @ mu, tolerance)  # (3.1)
 
@@ -130,7 +130,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     return LinearHead.by_left_inverse(model.emission, scores_of_states, condition)  # (B.1)
 
 
-def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
+def lemma_c_2(model: HMM, prompt: Float[ArrayLike, " S"]) -> Float[Tensor, " S"]:
     """Compute how a prompt weighs the posterior, D P[X̂_1 = z̃, H_2] of Lemma C.2, with D = diag(1 / P[H_0]).
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this vector times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
@@ -143,7 +143,7 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
         A (u ⊙ P[H_1]) / P[H_0], (S,).
 
     Raises:
-        ValueError: P[H_0] is zero in some state, or the prompt has another shape.
+        ValueError: P[H_0] is zero in some state, or the prompt has a bad entry or another shape.
 
     Example:
         >>> import torch
@@ -153,7 +153,8 @@ def lemma_c_2(model: HMM, prompt: Float[Tensor, " S"]) -> Float[Tensor, " S"]:
         [1.5, 0.0]
     """
     start = _full_start(model, "Lemma C.2")
-    prompt = of_shape("prompt", prompt, (model.n_states,)).to(start)
+    prompt = as_tensor("prompt", prompt, like=start)
+    of_shape("prompt", prompt, (model.n_states,))
     return model.transition @ (prompt * model.marginal(1)) / start  # Lemma C.2
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from hmmlib.device import own_settings
 from hmmlib.theory.heads import LinearHead
-from hmmlib.training import tuning
+from hmmlib.training import foreign, tuning
 from hmmlib.training.fitting import Tuning, fit_head
-from hmmlib.training.from_transformers import FromTransformers, positions_for_text
+from hmmlib.training.from_transformers import FromTransformers
 from hmmlib.training.readers import Reader, as_reader
 from hmmlib.validation import as_seed, integer, of_type, one_of
 
@@ -115,6 +116,7 @@ def _lora_targets(module: PreTrainedModel) -> tuple[str, ...] | None:
     return None
 
 
+@own_settings()
 def tune_with_peft(
     network: BertForMaskedLM | Reader,
     tokens: Tensor,
@@ -137,6 +139,7 @@ def tune_with_peft(
 
     Raises:
         TypeError: the config is none of `peft`, or the network is another model.
+        ValueError: the network does not read what is added, or reads otherwise with it.
     """
     from peft import PeftConfig, get_peft_model
 
@@ -150,14 +153,35 @@ def tune_with_peft(
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a deprecated name.
         torch.manual_seed(as_seed(seed))
         reader.module = get_peft_model(frozen_copy, config).eval()
-    reader.longest = positions_for_text(reader.module)
+    reader.longest = foreign.positions_for_text(reader.module)
 
     added = [parameter for parameter in reader.module.parameters() if parameter.requires_grad]
+    _check_that_it_is_read(reader, added, tokens[:1], config)
     inputs = tokens.to(reader.device)
-    zeros = torch.zeros(reader.n_tokens, device=reader.device)
-    head = fit_head(reader.probs, zeros, inputs, labels, plan, seed, added, before_step)
+    zeros = torch.zeros(reader.n_tokens, device=reader.device, dtype=reader.dtype)
+    head = fit_head(reader.probs, zeros, inputs, labels, plan, seed, added, before_step, reader.is_half)
     reader.module.requires_grad_(False)
     return Tuned(reader, None, head)
+
+
+def _check_that_it_is_read(reader: FromTransformers, added: list[Tensor], text: Tensor, config: PeftConfig) -> None:
+    """Raise ValueError if the output for a text (1, T) does not depend on what peft adds, or on the text as before."""
+    kind = type(config).__name__
+    name = foreign.name_of(reader.module)
+    embedded = reader.embed(text)
+    try:
+        reading = foreign.ask(reader.module, reader.ids[: reader.n_tokens].tolist())
+        with torch.enable_grad():
+            logits = reader.logits(embedded, embedded.places[:, :1])
+    except Exception as error:  # Whatever a model raises that does not take what was added.
+        raise ValueError(f"config must be one that {name} takes, not {kind}: {error.__cause__ or error}") from error
+    if reading != reader.reading:
+        raise ValueError(f"config must be one with which {name} reads texts as before, not {kind}")
+    gradients = []
+    if logits.requires_grad:
+        gradients = torch.autograd.grad(logits.square().sum(), added, materialize_grads=True)
+    if not any(gradient.any() for gradient in gradients):
+        raise ValueError(f"config must be one that {name} reads, but its output does not depend on what {kind} adds")
 
 
 def tune(

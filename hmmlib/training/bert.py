@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hmmlib.device import own_settings
 from hmmlib.validation import MASK, as_seed, as_tokens, integer, number
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Shape:
         number("dropout", self.dropout, 0, 1)
 
 
+@own_settings()
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
     """Build a network with fresh weights. It is BERT-base but for its sizes and its vocabulary.
 

@@ -19,7 +19,7 @@ def as_path(path: str | Path) -> Path:
     Raises:
         ValueError: the path is not that of a file `*.pt`, so what lies there is never overwritten.
     """
-    path = Path(path)
+    path = Path(os.path.expanduser(path))
     if path.suffix != ".pt" or path.is_dir() or path.parent.is_file():
         raise ValueError(f"checkpoint must be a file *.pt in a folder, not {path}")
     return path

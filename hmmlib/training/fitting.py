@@ -14,6 +14,9 @@ from hmmlib import device as backend
 from hmmlib.theory.heads import LinearHead
 from hmmlib.validation import as_generator, as_labels, integer, number, of_type
 
+INITIAL_SCALE = 2.0**12
+"""By what the loss of a float16 network is multiplied at first. A step whose gradients are infinite halves it."""
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -56,6 +59,7 @@ def fit(
     seed: int,
     also_trained: Sequence[Tensor] = (),
     before_step: Callable[[], None] | None = None,
+    half: bool = False,
 ) -> None:
     """Minimise the logistic loss of labels, in place.
 
@@ -68,10 +72,11 @@ def fit(
         seed: a seed for the order of the examples.
         also_trained: parameters that are trained at `plan.prompt_rate`.
         before_step: called before each step. What it raises ends the tuning.
+        half: whether gradients pass through float16, where small ones vanish. The loss is then scaled meanwhile.
 
     Raises:
         FloatingPointError: what was trained is no longer finite.
-        ValueError: the labels are not N labels.
+        ValueError: the labels are not N labels, or the scores do not depend on `also_trained`.
     """
     generator = as_generator(seed)
     labels = as_labels(labels, len(inputs))
@@ -90,6 +95,7 @@ def fit(
         return min(rising, falling)
 
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimiser, share_of_rate)
+    scaler = torch.amp.GradScaler(head[0].device.type, INITIAL_SCALE, enabled=half)
     target = labels.to(head[0])
     for _ in range(plan.epochs):
         order = torch.randperm(len(inputs), generator=generator)
@@ -101,8 +107,11 @@ def fit(
             with torch.enable_grad():
                 loss = F.binary_cross_entropy_with_logits(score(inputs[examples]), target[examples])
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            optimiser.step()
+            scaler.scale(loss).backward()
+            if also_trained and all(parameter.grad is None for parameter in also_trained):
+                raise ValueError("also_trained must change the scores, but no gradient reaches it")
+            scaler.step(optimiser)
+            scaler.update()
             scheduler.step()
 
     if not all(parameter.isfinite().all() for parameter in (*head, *also_trained)):
@@ -119,6 +128,7 @@ def fit_head(
     seed: int,
     also_trained: Sequence[Tensor] = (),
     before_step: Callable[[], None] | None = None,
+    half: bool = False,
 ) -> LinearHead:
     """Tune a linear head on distributions that may themselves be trained.
 
@@ -132,5 +142,5 @@ def fit_head(
     def score(batch: Tensor) -> Tensor:
         return probs(batch) @ weights
 
-    fit(score, [weights], inputs, labels, plan, seed, also_trained, before_step)
+    fit(score, [weights], inputs, labels, plan, seed, also_trained, before_step, half)
     return LinearHead(weights.detach())

@@ -6,27 +6,26 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional as F
 
-from hmmlib.training import bert
+from hmmlib.training import bert, foreign
 from hmmlib.training.readers import Embedded, Reader
-from hmmlib.validation import MASK, as_indices, as_tokens, integer
+from hmmlib.validation import MASK, as_array, as_indices, as_tokens, integer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PAD = -2
-"""In tokens, what follows the end of a text that is shorter than others. Nothing attends to it."""
-UNLIMITED = 2**31
-"""The number of positions of a model that does not name one."""
+"""In tokens, what follows the end of a text that is shorter than others. Models that read it all the same refuse it."""
 
 
 class FromTransformers(Reader):
     """A masked or causal language model of `transformers`, read through its own call.
 
-    A causal model predicts the token at a place from what stands before it. At the very first place it predicts
-    nothing, so the distribution there is uniform, and there is no hidden state. The texts of tasks begin with MASK, so
-    a causal model needs `mask_behind` for them.
+    A short text shows how the model reads. A causal model predicts the token at a place from what stands before it. At
+    the very first place it predicts nothing, so the distribution there is uniform, and there is no hidden state. The
+    texts of tasks begin with MASK, so a causal model needs `mask_behind` for them.
 
     Args:
         module: the model, with a head over its vocabulary.
@@ -36,13 +35,16 @@ class FromTransformers(Reader):
         before: ids that are put before each text, such as that of [CLS].
         behind: ids that are put behind each text, such as that of [SEP].
         pad: the id that stands for PAD. Any will do, because nothing attends to it.
-        causal: whether it is a causal model. None means that the name of its class decides.
-        mask_behind: whether texts that all begin with MASK are read with MASK behind their last token. The prediction
-            of a causal model for the first token is then what it predicts to follow the text.
+        causal: whether it is a causal model. None means what the model shows.
+        mask_behind: whether a text that begins with MASK is read with MASK behind its last token. The prediction of a
+            causal model for the first token is then what it predicts to follow the text.
+
+    Attributes:
+        reading: how the model reads.
 
     Raises:
         TypeError: the module is no such model, or has no head over its vocabulary.
-        ValueError: an id is not in the vocabulary, or stands for two things.
+        ValueError: an id is not in the vocabulary, or stands for two things, or `causal` is not what the model shows.
 
     Example:
         >>> import torch
@@ -66,14 +68,14 @@ class FromTransformers(Reader):
         causal: bool | None = None,
         mask_behind: bool = False,
     ):
-        base = _language_model(module)
-        vocabulary, self.width = module.get_input_embeddings().weight.shape
-        self.module = module
-        self.longest = positions_for_text(module)
-        self.mask_behind = mask_behind
-        self.causal = _is_causal(base) if causal is None else causal
-
+        vocabulary, self.width = _embedding_table(module).shape
         sorted_ids = as_indices("tokens", tokens, vocabulary)
+        self.module = module
+        self.reading = foreign.ask(module, [int(token) for token in tokens])
+        self.longest = foreign.positions_for_text(module)
+        self.causal = self._is_causal(causal)
+        self.mask_behind = mask_behind
+
         if mask is None and not self.causal:
             raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
         if mask is not None and integer("mask", mask, 0, vocabulary - 1) in sorted_ids:
@@ -93,52 +95,72 @@ class FromTransformers(Reader):
         self.n_tokens = len(tokens)
         self.ids = torch.tensor([*tokens, self.pad, mask])  # PAD and MASK are -2 and -1, so they index these.
 
+    def _is_causal(self, said: bool | None) -> bool:
+        """Whether the model is causal. ValueError if a user says otherwise, or if it does not show and nobody says."""
+        name = foreign.name_of(self.module)
+        if not self.reading.sees_before and not self.reading.sees_after:
+            if said is None:
+                raise ValueError(f"causal must be True or False, because no token of {name} depends on another one")
+            return said
+        causal = not self.reading.sees_after
+        if said not in (None, causal):
+            sees = "nothing" if causal else "a place"
+            raise ValueError(f"causal must be {causal}, because {name} sees {sees} behind a token, not {said}")
+        return causal
+
     @classmethod
-    def with_tokenizer(cls, module: PreTrainedModel, tokenizer, words: Sequence[str]) -> FromTransformers:
+    def with_tokenizer(cls, module: PreTrainedModel, tokenizer, words: Sequence[str], **options) -> FromTransformers:
         """Read a model with words of its tokenizer's vocabulary as tokens.
 
         Args:
             module: the model.
             tokenizer: its tokenizer. The ids of mask and pad, and those around a text, are the tokenizer's own.
-            words: the words that tokens 0 … X - 1 stand for.
+            words: what tokens 0 … X - 1 stand for. Each is an entry of the tokenizer's vocabulary, such as "Ġcow", or
+                a text that the tokenizer reads as one token, such as " cow".
+            options: other arguments of `FromTransformers`, which go before the tokenizer's own.
 
         Raises:
-            ValueError: a word is not in the vocabulary.
+            TypeError: the words are a single text.
+            ValueError: there is no word, or one is not a single token.
         """
-        ids = tokenizer.convert_tokens_to_ids(list(words))
-        for word, token in zip(words, ids, strict=True):
-            if token in (None, tokenizer.unk_token_id):
-                raise ValueError(f"words must be of the tokenizer's vocabulary, as {word!r} is not")
-        text = tokenizer(words[0], add_special_tokens=True)["input_ids"]
-        if text.count(ids[0]) != 1:
-            raise ValueError(f"words must be single tokens as the tokenizer reads a text, and {words[0]!r} is not")
-        place = text.index(ids[0])
-        before = text[:place]
-        behind = text[place + 1 :]
-        return cls(module, ids, tokenizer.mask_token_id, before, behind, tokenizer.pad_token_id)
+        if isinstance(words, str):
+            raise TypeError(f"words must be a sequence of words, such as [{words!r}], not a single text")
+        ids = [_id_of_word(tokenizer, word) for word in words]
+        if not ids:
+            raise ValueError("words must name at least one word")
+        before, behind = _ids_around(tokenizer, tokenizer.decode(ids[:1]))
+        of_tokenizer = {
+            "mask": tokenizer.mask_token_id,
+            "before": before,
+            "behind": behind,
+            "pad": tokenizer.pad_token_id,
+        }
+        return cls(module, ids, **of_tokenizer | options)
 
     def check(self, tokens) -> Tensor:
-        tokens = torch.as_tensor(tokens)
+        tokens = as_array("tokens", tokens)
         is_pad = tokens == PAD
         if not is_pad.any():
             return as_tokens(tokens, self.n_tokens)
         as_tokens(tokens.masked_fill(is_pad, MASK), self.n_tokens)
+        if self.reading.sees_padding:
+            name = foreign.name_of(self.module)
+            raise ValueError(f"tokens may have no PAD, because {name} reads it: pass texts of one length")
         goes_on_after_pad = is_pad[:, :-1] & ~is_pad[:, 1:]
         if goes_on_after_pad.any() or is_pad[:, 0].any():
             raise ValueError("tokens may have PAD at the end of a text only, and not in all of it")
-        if self.moves_mask(tokens):
+        if (self.moves_mask(tokens) & is_pad).any():
             raise ValueError("tokens may have no PAD where MASK is moved behind the text, as mask_behind says")
         return tokens.long()
 
-    def moves_mask(self, tokens: Tensor) -> bool:
-        """Return whether the first tokens of these texts are read behind the others."""
-        return self.mask_behind and bool((tokens[:, 0] == MASK).all())
+    def moves_mask(self, tokens: Tensor) -> Tensor:
+        """Return whether the first token of each text is read behind the others, (n, 1)."""
+        return (tokens[:, :1] == MASK) & self.mask_behind
 
     def input_ids(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return what the model's own call takes: input ids and attention mask, both (n, L)."""
         tokens = self.check(tokens).to(self.device)
-        if self.moves_mask(tokens):
-            tokens = tokens.roll(-1, 1)
+        tokens = torch.where(self.moves_mask(tokens), tokens.roll(-1, 1), tokens)
         n = len(tokens)
         before = tokens.new_tensor(self.before).expand(n, -1)
         behind = tokens.new_tensor(self.behind).expand(n, -1)
@@ -152,17 +174,24 @@ class FromTransformers(Reader):
         return ids, places < ends + len(self.behind)
 
     def embed_text(self, tokens: Tensor) -> Embedded:
+        tokens = self.check(tokens).to(self.device)
         ids, attended = self.input_ids(tokens)
-        places = torch.arange(tokens.shape[1], device=self.device)
-        if self.moves_mask(tokens):
-            places = places.roll(1)
+        in_order = torch.arange(tokens.shape[1], device=self.device).expand_as(tokens)
+        places = torch.where(self.moves_mask(tokens), in_order.roll(1, 1), in_order)
         vectors = self.module.get_input_embeddings()(ids)
         return Embedded(vectors, attended, places + len(self.before), ids)
 
     def _call(self, embedded: Embedded, **options):
-        """The model's own output. It is called with ids where there are any, as some models count positions by them."""
-        inputs = {"inputs_embeds": embedded.vectors} if embedded.ids is None else {"input_ids": embedded.ids}
-        return self.module(**inputs, attention_mask=embedded.attended.long(), **options)
+        """The model's own output."""
+        ids = embedded.ids
+        prompt_length = embedded.vectors.shape[1] - ids.shape[1]
+        if prompt_length == 0:
+            return foreign.output_for(self.module, ids, embedded.attended, **options)
+        if not self.reading.takes_vectors:
+            name = foreign.name_of(self.module)
+            raise ValueError(f"prompt must be None, because {name} reads of an id more than its embedding")
+        ids = F.pad(ids, (prompt_length, 0), value=int(self.ids[0]))
+        return foreign.output_for(self.module, ids, embedded.attended, embedded.vectors, **options)
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
         logits = self._call(embedded).logits[..., self.ids[: self.n_tokens].to(self.device)]
@@ -180,7 +209,11 @@ class FromTransformers(Reader):
                 "place must be 1 or more: a causal model has no hidden state for the first place; "
                 "put ids `before` the texts, or a prompt"
             )
-        states = self._call(embedded, output_hidden_states=True).hidden_states
+        states = self._call(embedded, output_hidden_states=True).hidden_states or ()
+        shapes = {state.shape for state in states}
+        if len(shapes) != 1:
+            name = foreign.name_of(self.module)
+            raise ValueError(f"network must give hidden states of one shape in all layers, as {name} does not")
         # The place is counted from the end, because peft may put a prompt before the text.
         from_end = place - embedded.vectors.shape[1]
         if self.causal:
@@ -188,32 +221,32 @@ class FromTransformers(Reader):
         return torch.stack([state[:, from_end] for state in states])
 
 
-def _language_model(module) -> nn.Module:
-    """A model of `transformers` without what peft adds. TypeError if it is none, or has no head over its vocabulary."""
-    embeddings = module.get_input_embeddings() if hasattr(module, "get_input_embeddings") else None
-    if not hasattr(module, "config") or not hasattr(embeddings, "weight"):
-        raise TypeError(f"module must be a language model of transformers, not {type(module).__name__}")
-    base = module.get_base_model() if hasattr(module, "get_base_model") else module
-    if getattr(base, "get_output_embeddings", lambda: None)() is None:
-        raise TypeError(f"module must have a head over its vocabulary, as {type(base).__name__} has not")
-    return base
+def _embedding_table(module) -> Tensor:
+    """The embeddings of a model's vocabulary. TypeError if it has none."""
+    try:
+        return module.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):
+        name = type(module).__name__
+        raise TypeError(f"module must be a language model of transformers, not {name}") from None
 
 
-def _is_causal(base: nn.Module) -> bool:
-    """Whether a language model is a causal one, by the name of its class."""
-    return type(base).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+def _id_of_word(tokenizer, word: str) -> int:
+    """The id of an entry of the vocabulary, or of a text that is one token. ValueError if the word is neither."""
+    entry = tokenizer.get_vocab().get(word)
+    if entry is not None:
+        return entry
+    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1 or tokenizer.decode(ids).strip() != word.strip():
+        pieces = tokenizer.convert_ids_to_tokens(ids)
+        raise ValueError(f"words must be single tokens of the tokenizer, which reads {word!r} as {pieces}")
+    return ids[0]
 
 
-def positions_for_text(module: nn.Module) -> int:
-    """Return how many positions a model has for a text.
-
-    RoBERTa never uses those up to its padding index, and a prefix of peft's takes some.
-    """
-    count = getattr(module.config, "max_position_embeddings", None) or getattr(module.config, "n_positions", UNLIMITED)
-    never_used = 0
-    for name, table in module.named_modules():
-        padding_index = getattr(table, "padding_idx", None)
-        if name.endswith("position_embeddings") and padding_index is not None:
-            never_used = max(never_used, padding_index + 1)
-    config_of_peft = getattr(module, "active_peft_config", None)
-    return count - never_used - getattr(config_of_peft, "num_virtual_tokens", 0)
+def _ids_around(tokenizer, text: str) -> tuple[list[int], list[int]]:
+    """The ids that a tokenizer puts before and behind a text."""
+    encoding = tokenizer(text, return_special_tokens_mask=True)
+    ids = encoding["input_ids"]
+    is_special = encoding["special_tokens_mask"]
+    start = is_special.index(0)
+    end = len(ids) - is_special[::-1].index(0)
+    return ids[:start], ids[end:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hmmlib.device import CUBLAS_WORKSPACE
 from hmmlib.training.bert import logits_at
 
 if TYPE_CHECKING:
@@ -82,7 +84,10 @@ class Gradients:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """On CUDA, use kernels that give the same sums each time, so that a resumed run ends as an undisturbed one does."""
+    """On CUDA, use kernels that give the same sums each time, so that a resumed run ends as an undisturbed one does.
+
+    Where the process has used cuBLAS before without CUBLAS_WORKSPACE, this cannot be done, and there is a warning.
+    """
     if device.type != "cuda":
         yield
         return
@@ -92,8 +97,25 @@ def repeatable(device: torch.device) -> Iterator[None]:
     torch.set_deterministic_debug_mode("error")  # Under "warn", attention keeps kernels that are not repeatable.
     deterministic.fill_uninitialized_memory = False  # It would cost a pass over every new tensor.
     try:
+        if not _cublas_repeats(device):
+            torch.set_deterministic_debug_mode(mode_before)
+            warnings.warn(
+                "A resumed run may differ in its last digits, because this program has multiplied matrices on the GPU "
+                f"before. Set the environment variable {CUBLAS_WORKSPACE}=:4096:8 before that.",
+                stacklevel=2,
+            )
         with torch.cuda.device(device):
             yield
     finally:
         torch.set_deterministic_debug_mode(mode_before)
         deterministic.fill_uninitialized_memory = fill_before
+
+
+def _cublas_repeats(device: torch.device) -> bool:
+    """Whether torch allows products of matrices on a GPU while it demands that sums are the same each time."""
+    matrix = torch.eye(2, device=device)
+    try:
+        torch.mm(matrix, matrix)
+    except RuntimeError:
+        return False
+    return True

@@ -24,7 +24,7 @@ from hmmlib.training import checkpoints
 from hmmlib.training.bert import as_network, digest, fingerprint, mask_some
 from hmmlib.training.gradients import Gradients, repeatable
 from hmmlib.training.muon import Muon
-from hmmlib.validation import MASK, as_generator, as_seed, integer, number, of_type, one_of
+from hmmlib.validation import MASK, as_generator, as_seed, integer, number, of_type, one_of, seed_from
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -185,8 +185,8 @@ class Run:
         text = corpus(model, plan, generator)
         self.visits = visits(len(text), plan, generator).to(self.device)
         self.text = text.to(self.device)
-        self.mask_generator = torch.Generator(self.device).manual_seed(_draw_seed(generator))
-        self.dropout_seed = _draw_seed(generator)
+        self.mask_generator = torch.Generator(self.device).manual_seed(seed_from(generator))
+        self.dropout_seed = seed_from(generator)
         # Dropout draws from the global generator of the device, which belongs to this module.
         self.dropout = {"cuda": torch.cuda, "mps": torch.mps}.get(self.device.type, torch)
 
@@ -291,11 +291,8 @@ class Run:
         self.done = content["done"]
 
 
-def _draw_seed(generator: torch.Generator) -> int:
-    return int(torch.randint(2**62, (1,), generator=generator))
-
-
 @backend.interrupts_between_steps()
+@backend.own_settings()
 def pretrain(
     network: BertForMaskedLM,
     model: HMM | MemoryHMM,

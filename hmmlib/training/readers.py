@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hmmlib.device import own_settings
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.training import bert
-from hmmlib.validation import as_generator, as_tokens, integer, of_shape
+from hmmlib.validation import as_array, as_generator, as_tokens, integer, of_shape
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -32,14 +33,21 @@ class Embedded(NamedTuple):
     attended: Tensor | None
     """Which of them are attended to, (n, L). None means all."""
     places: Tensor
-    """Where each of the T tokens stands among the L embeddings, (T,)."""
+    """Where each of the T tokens of each text stands among the L embeddings, (n, T)."""
     ids: Tensor | None = None
-    """The input ids, (n, L), if each of the embeddings is that of an id."""
+    """The input ids of the texts, (n, L - P) behind a prompt of P vectors, if the network is called with ids."""
 
     @property
     def first(self) -> int:
-        """The place of the first token."""
-        return int(self.places[0])
+        """The place of the first token.
+
+        Raises:
+            ValueError: it is not the same for all texts, because `mask_behind` moves it in some of them.
+        """
+        places = self.places[:, 0].unique().tolist()
+        if len(places) > 1:
+            raise ValueError("tokens must all begin with MASK, or none of them, where mask_behind moves it")
+        return places[0] if places else 0
 
 
 class Reader:
@@ -73,8 +81,20 @@ class Reader:
 
     @property
     def words(self) -> Tensor:
-        """The word embeddings of its whole vocabulary, (V, width)."""
-        return self.module.get_input_embeddings().weight.detach()
+        """The word embeddings of its whole vocabulary, (V, width), as they enter the network."""
+        embedding = self.module.get_input_embeddings()
+        ids = torch.arange(len(embedding.weight), device=embedding.weight.device)
+        return embedding(ids).detach()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of probabilities and of what is tuned, which is float32 or better."""
+        return torch.promote_types(self.module.get_input_embeddings().weight.dtype, torch.float32)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the network computes in float16, where small gradients vanish."""
+        return self.module.get_input_embeddings().weight.dtype == torch.float16
 
     def check(self, tokens) -> Tensor:
         """Return tokens (n, T) as int64, on their own device.
@@ -88,7 +108,7 @@ class Reader:
         """Return tokens (n, T) as word embeddings, on the network's device."""
         ids = bert.to_ids(self.module, tokens)
         vectors = self.module.get_input_embeddings()(ids)
-        places = torch.arange(vectors.shape[1], device=self.device)
+        places = torch.arange(vectors.shape[1], device=self.device).expand_as(ids)
         return Embedded(vectors, None, places)
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
@@ -118,7 +138,7 @@ class Reader:
         embedded = self.embed_text(tokens)
         for_prompt = ""
         if prompt is not None:
-            of_shape("prompt", prompt, (None, self.width))
+            prompt = of_shape("prompt", as_array("prompt", prompt), (None, self.width))
             if len(prompt):
                 embedded = _behind(prompt, embedded)
                 for_prompt = f", {len(prompt)} of them for a prompt"
@@ -139,9 +159,9 @@ class Reader:
             ValueError: the texts do not have that position.
         """
         embedded = self.embed(tokens, prompt)
-        at = integer("at", at, 0, len(embedded.places) - 1)
-        places = embedded.places[at].expand(len(embedded.vectors), 1)
-        return self.logits(embedded, places).squeeze(1).softmax(-1)
+        at = integer("at", at, 0, embedded.places.shape[1] - 1)
+        logits = self.logits(embedded, embedded.places[:, at : at + 1])
+        return logits.squeeze(1).softmax(-1, dtype=self.dtype)
 
 
 def _behind(prompt: Tensor, embedded: Embedded) -> Embedded:
@@ -152,7 +172,7 @@ def _behind(prompt: Tensor, embedded: Embedded) -> Embedded:
     attended = embedded.attended
     if attended is not None:
         attended = F.pad(attended, (len(prompt), 0), value=True)
-    return Embedded(vectors, attended, embedded.places + len(prompt))
+    return Embedded(vectors, attended, embedded.places + len(prompt), embedded.ids)
 
 
 def as_reader(network) -> Reader:
@@ -164,6 +184,7 @@ def as_reader(network) -> Reader:
     return network if isinstance(network, Reader) else Reader(network)
 
 
+@own_settings()
 @torch.no_grad()
 def masked_losses(
     network: BertForMaskedLM | Reader, model: HMM | MemoryHMM, n: int, length: int, share: float, seed: int
@@ -182,7 +203,7 @@ def masked_losses(
         The network's mean loss, and that of the exact conditional distribution, both in nats.
     """
     reader = as_reader(network)
-    generator = as_generator(seed)
+    generator = as_generator(seed, model.device)
     tokens = model.sample(n, length, generator).tokens
     masked, positions = bert.mask_some(tokens, share, generator)
     target = tokens.gather(1, positions)
@@ -191,10 +212,10 @@ def masked_losses(
     logits = []
     for texts, hidden in zip(masked.split(SEQUENCES_AT_ONCE), positions.split(SEQUENCES_AT_ONCE), strict=True):
         embedded = reader.embed(texts)
-        places = embedded.places[hidden.to(reader.device)]
+        places = embedded.places.gather(1, hidden.to(reader.device))
         logits.append(reader.logits(embedded, places).cpu())
     all_logits = torch.cat(logits).double()
-    loss = F.cross_entropy(all_logits.flatten(0, 1), target.flatten())
+    loss = F.cross_entropy(all_logits.flatten(0, 1), target.cpu().flatten())
 
     exact = bert.gathered(masked_token_probs(model, masked), positions)
     of_target = exact.gather(-1, target.unsqueeze(-1))

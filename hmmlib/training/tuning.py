@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from hmmlib.device import own_settings, without_autocast
 from hmmlib.models.hmm import HMM
 from hmmlib.theory.heads import LinearHead, share_right
 from hmmlib.theory.theorems import lemma_c_2
+from hmmlib.training import bert
 from hmmlib.training.fitting import Tuning, fit, fit_head
 from hmmlib.training.readers import Reader, as_reader
 from hmmlib.validation import as_generator, as_tensor, integer, of_shape, of_type, one_of
@@ -52,6 +54,7 @@ def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) ->
     return reader, tokens
 
 
+@own_settings()
 @torch.no_grad()
 def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None) -> Tensor:
     """Return the network's distribution at the first token of each text, without gradients and dropout.
@@ -68,6 +71,7 @@ def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt:
     return torch.cat([reader.probs(texts, prompt=prompt) for texts in tokens.split(TEXTS_AT_ONCE)])
 
 
+@own_settings()
 @torch.no_grad()
 def all_hidden_at_mask(
     network: BertForMaskedLM | Reader, tokens: Tensor, prompt: Tensor | None = None, cut: Collection[int] = ()
@@ -88,9 +92,10 @@ def all_hidden_at_mask(
     for texts in tokens.split(TEXTS_AT_ONCE):
         embedded = reader.embed(texts, prompt)
         states.append(reader.hidden(embedded, embedded.first, cut))
-    return torch.cat(states, 1)
+    return torch.cat(states, 1).to(reader.dtype)
 
 
+@own_settings()
 @torch.no_grad()
 def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
     """Return the network's distributions at all positions of texts (n, T), as (n, T, X)."""
@@ -98,8 +103,8 @@ def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
     probs = []
     for texts in tokens.split(TEXTS_AT_ONCE):
         embedded = reader.embed(texts)
-        logits = reader.logits(embedded, None)[:, embedded.places]
-        probs.append(logits.softmax(-1))
+        logits = bert.gathered(reader.logits(embedded, None), embedded.places)
+        probs.append(logits.softmax(-1, dtype=reader.dtype))
     return torch.cat(probs)
 
 
@@ -118,6 +123,7 @@ def frozen(module: nn.Module) -> Iterator[None]:
 # Heads alone
 
 
+@own_settings()
 def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearHead:
     """Tune a linear head on distributions that are computed once. It begins with zeros.
 
@@ -160,13 +166,15 @@ class TunedAttention(NamedTuple):
     positions: Tensor
     """β, (T, cells)."""
 
+    @without_autocast()
     def __call__(self, probs: Tensor) -> Tensor:
         """Return the scores, (n,), of token distributions (n, T, X).
 
         Raises:
             ValueError: the distributions have another shape.
         """
-        probs = of_shape("probs", probs, (None, len(self.positions), len(self.key))).to(self.key)
+        probs = as_tensor("probs", probs, like=self.key)
+        of_shape("probs", probs, (None, len(self.positions), len(self.key)))
         weights = (probs @ self.key + self.positions).softmax(1)
         values = probs @ self.value
         return (weights * values).sum((1, 2))
@@ -176,6 +184,7 @@ class TunedAttention(NamedTuple):
         return self(probs) >= 0
 
 
+@own_settings()
 def tune_attention(
     probs: Tensor, labels: Tensor, plan: Tuning, seed: int, cells: int = 1, positions: bool = True
 ) -> TunedAttention:
@@ -221,6 +230,7 @@ def tune_attention(
 # A prompt with a head
 
 
+@own_settings()
 def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, start: str = "uniform") -> Tensor:
     """Draw a prompt before any training, on the network's device.
 
@@ -238,15 +248,16 @@ def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, st
     reader = as_reader(network)
     if one_of("start", start, PROMPT_STARTS) == "uniform":
         draws = torch.rand(length, reader.width, generator=generator)
-        return (draws - 0.5).to(reader.device)
+        return (draws - 0.5).to(reader.device, reader.dtype)
     vocabulary = reader.words
     orders = []
     for _ in range(max(1, math.ceil(length / len(vocabulary)))):
         orders.append(torch.randperm(len(vocabulary), generator=generator))
     rows = torch.cat(orders)[:length]
-    return vocabulary[rows.to(vocabulary.device)]
+    return vocabulary[rows.to(vocabulary.device)].to(reader.dtype)
 
 
+@own_settings()
 def tune_prompt(
     network: BertForMaskedLM | Reader,
     tokens: Tensor,
@@ -293,10 +304,10 @@ def tune_prompt(
         probs = all_probs_at_mask(reader, tokens)
         return prompt.detach(), tune_head(probs, labels, plan, seed)
     inputs = tokens.to(reader.device)
-    zeros = torch.zeros(reader.n_tokens, device=reader.device)
+    zeros = torch.zeros(reader.n_tokens, device=reader.device, dtype=reader.dtype)
     probs_behind = partial(reader.probs, prompt=prompt)
     with frozen(reader.module):
-        head = fit_head(probs_behind, zeros, inputs, labels, plan, seed, [prompt], before_step)
+        head = fit_head(probs_behind, zeros, inputs, labels, plan, seed, [prompt], before_step, reader.is_half)
     return prompt.detach(), head
 
 
@@ -320,6 +331,7 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
     return weights / torch.where(total > 0, total, 1) @ model.emission.T  # (3.3)
 
 
+@own_settings()
 def tune_exact_prompt(
     model: HMM, posteriors: Tensor, labels: Tensor, plan: Tuning, seed: int
 ) -> tuple[Tensor, LinearHead]:
@@ -354,7 +366,7 @@ def tune_exact_prompt(
     posteriors = as_tensor("posteriors", posteriors, like=model.initial).detach()
     of_shape("posteriors", posteriors, (None, model.n_states))
     raw_start = torch.randn(model.n_states, generator=as_generator(seed), dtype=model.dtype)
-    raw = nn.Parameter(raw_start)
+    raw = nn.Parameter(raw_start.to(model.device))
     zeros = posteriors.new_zeros(model.n_tokens)
 
     def probs(batch: Tensor) -> Tensor:

@@ -5,7 +5,9 @@ import re
 
 import good_calls
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sparse_tables
 import torch
 from good_calls import GOOD, LINEAR, MEMORY, PLAIN, call
 from record import tried
@@ -17,9 +19,64 @@ NAN = math.nan
 COUNTS = [0, -1, 1.5, "3", NAN, True]
 SHARES = [-0.1, 1.5, NAN, "0.4", True]
 RAGGED = [[1.0], [1.0, 2.0]]
-INDICES = [[0, 9], [-1], [], [0, 0], [0.5], ["0"], 0, None]
-PROBABILITIES = ["words", None, RAGGED, np.array([1j]), "like NaN", "like -1", "like infinity"]
+
+
+def with_a_masked_entry(good) -> np.ma.MaskedArray:
+    array = np.ma.masked_array(good)
+    array[(0,) * array.ndim] = np.ma.masked
+    return array
+
+
+def with_a_masked_row(good) -> list:
+    return [np.ma.masked_all_like(row) for row in np.atleast_1d(good)]
+
+
+def with_a_missing_entry(good) -> np.ndarray:
+    array = torch.as_tensor(good).numpy().astype(object)
+    array[(0,) * array.ndim] = None
+    return array
+
+
+def with_pandas_na(good) -> list:
+    return [pd.NA, *np.ravel(good)[1:]]
+
+
+def sparse(good) -> torch.Tensor:
+    return torch.as_tensor(good).to_sparse()
+
+
+def without_entries(good) -> torch.Tensor:
+    return torch.as_tensor(good, device="meta")
+
+
+def nested(good) -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged)
+
+
+def quantised(good) -> torch.Tensor:
+    return torch.quantize_per_tensor(torch.as_tensor(good).float(), 1.0, 0, torch.quint8)
+
+
+def of_scipy(good) -> sparse_tables.csr_array:
+    return sparse_tables.csr_array(np.atleast_2d(good).reshape(len(good), -1))
+
+
+UNREADABLE = [
+    with_a_masked_entry,
+    with_a_masked_row,
+    with_a_missing_entry,
+    with_pandas_na,
+    sparse,
+    without_entries,
+    nested,
+    quantised,
+    of_scipy,
+]
+"""Functions of a good array that give what must not be read as an array."""
+INDICES = [[0, 9], [-1], [], [0, 0], [0.5], ["0"], 0, None, with_a_masked_entry, with_pandas_na, sparse]
+PROBABILITIES = ["words", None, RAGGED, np.array([1j]), "like NaN", "like -1", "like infinity", *UNREADABLE]
 TOKENS = [
+    *UNREADABLE,
     [[0, 99]],
     [[-2, 0]],
     [[0.5, 1.0]],
@@ -29,7 +86,7 @@ TOKENS = [
     [["a"]],
     None,
 ]
-PROMPTS = [[0.5], [[0.5] * 3], [NAN] * 3, [-0.5] * 3, "u", []]
+PROMPTS = [[0.5], [[0.5] * 3], [NAN] * 3, [-0.5] * 3, "u", [], *UNREADABLE]
 SIZES = ["6, 2, 4", None, [6, 2], [6, 2, 4, 0], [0, 2, 4], [6, -1, 4], [6, 0.5, 4]]
 BAD: dict[str, list] = {}
 """Bad values of each argument. "like NaN" is the good array with NaN as its first entry, "like 0" that with zeros."""
@@ -54,19 +111,19 @@ bad("seed generator", [-1, 1.5, True, "0", 2**63])
 bad("model", ["a model", None, 3])
 bad("tokens", TOKENS)
 bad("prompt", PROMPTS)
-bad("mu", [[1.0] * 9, "mu", RAGGED, "like NaN", "like infinity", "like 0"])
+bad("mu", [[1.0] * 9, "mu", RAGGED, "like NaN", "like infinity", "like 0", *UNREADABLE])
 bad("cell at", [-1, 9, 0.5, None])
 bad("i", [-1, 0.5, None])
 bad("essential syntax", INDICES)
 bad("recovery", [None, "theta"])
 bad("probs embeddings", PROBABILITIES)
-bad("posteriors", ["p", None])
-bad("evidence", ["p", None, torch.ones(2, 3)])
-bad("weights query key value output positions", ["words", "like NaN"])
+bad("posteriors", ["p", None, *UNREADABLE])
+bad("evidence", ["p", None, torch.ones(2, 3), *UNREADABLE])
+bad("weights query key value output positions", ["words", "like NaN", *UNREADABLE])
 # Training
 bad("network", ["a network", torch.nn.Linear(2, 2)])
 bad("head", ["a head", None])
-bad("labels", [[0, 2], [True], ["a", "b"], [1.0, NAN], None])
+bad("labels", [[0, 2], [True], ["a", "b"], [1.0, NAN], None, *UNREADABLE])
 bad("plan", ["a plan", None])
 bad("cells", COUNTS)
 bad("prompt_length", [-1, 1.5, "3"])
@@ -92,12 +149,16 @@ THREE_SHARES = [0.5, 0.5, 0.0]
 ROWS_SUM_TO_1 = [[0.9, 0.1], HALF]
 OFF_BY_2E_9 = [[0.9, 0.5], [0.1 + 2e-9, 0.5]]
 EVEN_TABLE = np.full((2, 2, 2), 0.5)
+TABLE_OFF_AT_0_1 = EVEN_TABLE + 0.25 * (np.arange(8) == 1).reshape(2, 2, 2)
 TOO_LARGE = [1e300, 0, 0]
 UNEVEN = [[0.9, 0.2], [0.1, 0.8]]
 NEVER_IN_STATE_1 = hmmlib.HMM([HALF, HALF], UNEVEN, [1.0, 0.0])
 MISFITS = [
     (hmmlib.HMM, (ROWS_SUM_TO_1, EYE, HALF), ["transition", "its rows do", "HMM.from_rows"]),
-    (hmmlib.HMM, (OFF_BY_2E_9, EYE, HALF), ["transition", "sum to 1 within 1e-09", "2e-09"]),
+    (hmmlib.HMM, (OFF_BY_2E_9, EYE, HALF), ["transition", "column 0 is off by 2e-09", "divide each column by its sum"]),
+    (hmmlib.HMM.from_rows, (HALF, np.transpose(OFF_BY_2E_9), EYE), ["transmat", "row 0 is off by 2e-09"]),
+    (hmmlib.HMM, (EYE, EYE, [0.5, 0.500001]), ["initial", "is off by 1e-06", "divide it by its sum"]),
+    (hmmlib.MemoryHMM, (EYE, TABLE_OFF_AT_0_1, HALF, HALF), ["emission", "column 0, 1 is off by 0.25"]),
     (hmmlib.HMM, (EYE, EYE, np.float32(HALF)), ["one dtype and one device", "float32"]),
     (hmmlib.HMM, (EYE, EYE, THREE_SHARES), ["transition", "shape (3, 3)"]),
     (hmmlib.MemoryHMM, (EYE, EVEN_TABLE, HALF, THREE_SHARES), ["memory", "2 values"]),
@@ -119,6 +180,8 @@ MISFITS = [
 
 def spoiled(good, value):
     """The bad value to be given. "like …" stands for the good array with that number in it."""
+    if callable(value) and value in UNREADABLE:
+        return value(good)
     if not (isinstance(value, str) and value.startswith("like ")):
         return value
     number = float(value.removeprefix("like "))
@@ -145,6 +208,7 @@ def complaint(name: str, argument: str, value) -> str | None:
 
 
 @tried("arguments of functions")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 @pytest.mark.parametrize("name", GOOD)
 def test_a_bad_argument_is_refused_by_name(name):
     try:
@@ -174,17 +238,85 @@ def test_columns_off_by_less_than_the_tolerance_pass(kind, off):
     assert sum_of_column == pytest.approx(1 + off, abs=abs(off) / 10)
 
 
-def test_unsigned_and_strided_arrays_are_as_good_as_others():
+def as_table_that_may_lack_entries(array) -> pd.DataFrame:
+    return pd.DataFrame(array).convert_dtypes()
+
+
+def with_swapped_bytes(array: np.ndarray) -> np.ndarray:
+    return array.astype(array.dtype.newbyteorder())
+
+
+def reversed_twice(array: np.ndarray) -> np.ndarray:
+    return array[::-1].copy()[::-1]
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(array, array.shape)
+
+
+def as_objects(array: np.ndarray) -> np.ndarray:
+    return array.astype(object)
+
+
+def as_lists_of_tensors(array: np.ndarray) -> list:
+    return list(torch.as_tensor(array))
+
+
+KINDS = [
+    pd.DataFrame,
+    as_table_that_may_lack_entries,
+    np.ma.masked_array,  # without a masked entry
+    with_swapped_bytes,
+    reversed_twice,
+    read_only,
+    as_objects,
+    as_lists_of_tensors,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arrays_of_all_kinds_are_as_good_as_others(kind):
+    tokens = np.array(good_calls.TOKENS)
+    probs = good_calls.PROBS[:, 0].numpy()
+    labels = pd.Series([True, False], dtype="boolean")
+    model = hmmlib.HMM(kind(np.array(UNEVEN)), kind(EYE), HALF)
+    assert model.transition.tolist() == UNEVEN
+    assert torch.equal(hmmlib.posteriors(PLAIN, kind(tokens)), hmmlib.posteriors(PLAIN, tokens))
+    assert torch.equal(LINEAR(kind(probs)), LINEAR(probs))
+    assert hmmlib.accuracy(LINEAR, kind(probs), labels) == hmmlib.accuracy(LINEAR, probs, [True, False])
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.uint8, np.int16])
+def test_integers_of_all_sizes_are_tokens(dtype):
     tokens = good_calls.TOKENS
-    expected = hmmlib.posteriors(PLAIN, tokens)
-    unsigned = np.uint64(tokens)
-    strided = np.array(tokens)[::-1][::-1]
-    bytes_ = torch.tensor(tokens, dtype=torch.uint8)
-    for array in (unsigned, strided, bytes_):
-        assert torch.equal(hmmlib.posteriors(PLAIN, array), expected)
+    assert torch.equal(hmmlib.posteriors(PLAIN, dtype(tokens)), hmmlib.posteriors(PLAIN, tokens))
+
+
+def test_a_large_unsigned_integer_is_no_mask():
     mask_as_int64 = np.array([[2**64 - 1]], dtype=np.uint64)
     with pytest.raises(ValueError, match="tokens must be 0 to"):
         hmmlib.posteriors(PLAIN, mask_as_int64)
+
+
+def test_long_doubles_are_probabilities():
+    transition = np.longdouble(UNEVEN)
+    assert hmmlib.HMM(transition, EYE, HALF).transition.tolist() == UNEVEN
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason"),
+    [
+        (np.ma.masked_array([[0, 1]], [[0, 1]]), "have no masked entries"),
+        ([[0, None]], "because None is no number"),
+        (pd.DataFrame({"first": [0, None]}, dtype="Int64"), "be integers, but an entry is missing: MASK = -1 stands"),
+        ([[0, pd.NA]], "because <NA> is no number"),
+        ([[2**70]], "because its numbers are too large"),
+        (torch.tensor([[0, 1]]).to_sparse(), r"is sparse: pass value\.to_dense\(\)"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_with_an_array(tokens, reason):
+    with pytest.raises(ValueError, match=rf"^tokens must .*{reason}"):
+        hmmlib.posteriors(PLAIN, tokens)
 
 
 def test_nobody_can_change_a_model_from_outside():

@@ -103,7 +103,7 @@ os.kill(os.getpid(), 9)
     stat = Path(f"/proc/{int(process.stdout)}/stat")
 
     def has_ended() -> bool:
-        return not stat.exists() or stat.read_text().split()[2] == "Z"
+        return not stat.exists() or stat.read_text(encoding="utf8").split()[2] == "Z"
 
     assert soon(has_ended), "the worker is still there"
 

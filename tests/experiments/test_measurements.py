@@ -1,5 +1,6 @@
 """What is measured of a trial: only what is asked for, and of parts of one's own as well."""
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,10 +12,20 @@ import torch
 import transformers
 from runs import TINY, numbers
 
-from hmmbook import Parts, TrialSpec, draw_task, draw_trial_task, is_stored, load_result, run_trial, save_result
+from hmmbook import (
+    Parts,
+    TrialSpec,
+    draw_task,
+    draw_trial_task,
+    is_stored,
+    load_result,
+    results,
+    run_trial,
+    save_result,
+)
 from hmmbook.experiments import measurements, parts, trials
 from hmmbook.experiments.fields import Anything, Count
-from hmmbook.experiments.measurements import MEASUREMENTS, Measurement, over_tokens
+from hmmbook.experiments.measurements import MEASUREMENTS, Measurement, measured_names, over_tokens
 from hmmbook.experiments.parts import Trial, build_network, trial_seeds
 from hmmbook.experiments.trials import measure
 from hmmbook.studies import names_for_every_trial
@@ -155,8 +166,16 @@ def test_wrong_uses_of_a_measurement_are_refused(registry, result):
     with pytest.raises(ValueError, match=r"each of also must be one of .*, not 'rain'"):
         measure(result, ["rain"])
     Measurement("rain")(lambda weather: {"rain": 1.0})
-    with pytest.raises(TypeError, match="a measurement asks for weather, which no trial has"):
+    with pytest.raises(TypeError, match="the measurement <lambda> asks for weather, which no trial has"):
         measure(result, ["rain"])
+
+
+def test_a_parameter_with_a_default_is_not_asked_for(registry, result):
+    def rain(model, states=3, *, share=0.5):
+        return {"rain": share * states}
+
+    Measurement("rain")(rain)
+    assert measure(result, ["rain"]).rain == 1.5
 
 
 def test_a_function_defined_again_replaces_the_earlier_one(registry, result):
@@ -170,7 +189,7 @@ def test_a_function_defined_again_replaces_the_earlier_one(registry, result):
     assert names.count(("rain",)) == 1
 
 
-FACTS = ("device", "precision", "machine", "threads", "torch", "transformers", "hmmlib", "commit")
+FACTS = ("device", "precision", "machine", "cpu", "threads", "torch", "transformers", "hmmlib", "commit")
 
 
 def test_a_stored_network_is_named_by_all_that_changes_its_numbers(monkeypatch, tmp_path):
@@ -264,9 +283,19 @@ def test_every_measurement_of_such_a_trial_can_be_stored_and_read(fields, tmp_pa
         assert result.probes is None, "only trials that tune a prompt have what is read behind it"
 
 
-@pytest.mark.parametrize("name", ["format", "seeds", "seed", "gain"])
-def test_a_name_that_every_result_has_is_refused(name):
-    with pytest.raises(ValueError, match=f"{name} is a name that every result has: take another name"):
+def test_a_name_that_every_result_or_every_table_has_is_refused(result, tmp_path):
+    content = json.loads(save_result(result, tmp_path).read_text(encoding="utf8"))
+    columns = [column.partition(".")[0] for column in results()]
+    taken = {*vars(result), *content, *columns, "excess_loss"} - measured_names()
+    assert len(taken) > 50
+    for name in taken:
+        with pytest.raises(ValueError, match=f"{name} is a name that every result has: take another name"):
+            Measurement(name)
+
+
+@pytest.mark.parametrize("name", ["", "seconds.pretraining", "my share", "1st", "class", "__dict__", "_mine", "a\n"])
+def test_a_name_that_cannot_be_an_attribute_is_refused(name):
+    with pytest.raises(ValueError, match="the name of a measurement must be one of Python's"):
         Measurement(name)
 
 

@@ -5,7 +5,7 @@ import torch
 from runs import TINY
 
 from hmmbook import Parts, TrialSpec, draw_trial_task, run_trial, save_result
-from hmmlib import HMM, random_hmm
+from hmmlib import HMM, random_hmm, random_memory_hmm
 
 SPEC = TrialSpec("smoke", own="mine", **TINY)
 
@@ -57,6 +57,16 @@ def test_what_own_parts_give_is_checked_before_the_network_is_pretrained():
         run_trial(SPEC, parts=Parts(network=no_network, task=three))
     with pytest.raises(TypeError, match=r"what Parts.tuner gives must be of type Tuned, not int"):
         run_trial(SPEC, parts=Parts(tuner=three))
+
+
+def own_memory_model(spec):
+    return random_memory_hmm(3, 3, 4, seed=7)
+
+
+@pytest.mark.parametrize(("model", "n_memory"), [(own_memory_model, 1), (own_memory_model, 2), (own_model, 2)])
+def test_a_model_with_another_memory_is_refused(model, n_memory):
+    with pytest.raises(ValueError, match=rf"what Parts.model gives has \d memory values, .* n_memory is {n_memory}"):
+        run_trial(SPEC.replace(n_memory=n_memory), parts=Parts(model=model))
 
 
 def test_a_model_of_another_vocabulary_is_refused():

@@ -13,7 +13,8 @@ import pytest
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
 from hmmbook import TrialSpec, run_trial, save_result
-from hmmbook.experiments.ray_sweep import RayCluster, run_with_ray
+from hmmbook.experiments import sweeps
+from hmmbook.experiments.ray_sweep import RayCluster, run_with_ray, settle
 from hmmbook.experiments.store import checkpoint_path
 from hmmbook.experiments.sweeps import Outcome, Sweep, describe
 from hmmlib.training import checkpoints
@@ -196,6 +197,56 @@ def test_a_trial_must_fit_on_one_node(nodes, cpus, gpus, fits, use):
     with pytest.raises(ValueError, match="no trial fits: no node has the "):
         RayCluster(None, cpus, gpus).connect("cpu")
     assert fake.began[-1] == "shut down"
+
+
+def test_ray_is_told_of_the_cores_of_a_job_that_has_not_all(use, monkeypatch):
+    fake = FakeRay("127.0.0.1", [{"CPU": 4.0}])
+    use(fake)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    RayCluster(gpus=0).connect("cpu")
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    RayCluster(gpus=0).connect("cpu")
+    in_a_job, alone = fake.began
+    assert in_a_job["num_cpus"] == 4
+    assert "num_cpus" not in alone, "Ray counts itself"
+
+
+class IdleRay(FakeRay):
+    """Takes tasks and runs none."""
+
+    exceptions = SimpleNamespace(TaskCancelledError=TimeoutError, RayError=ConnectionError)
+
+    def remote(self, **options):
+        return lambda function: SimpleNamespace(remote=lambda *arguments: object())
+
+    def cancel(self, task):
+        """Do nothing, because nothing runs."""
+
+    def wait(self, tasks, **options):
+        return [], tasks
+
+
+def test_a_sweep_of_a_large_preset_without_a_gpu_is_warned_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(RayCluster, "connect", lambda *arguments: IdleRay("127.0.0.1"))
+    lines = []
+    outcome = run_with_ray(Sweep([TrialSpec("gpu")], tmp_path, log=lines.append), RayCluster(gpus=0), until=0.0)
+    assert lines == ["gpu is for a GPU, and this runs on a CPU: a trial takes hours or days there"]
+    assert outcome.left == [TrialSpec("gpu").hash]
+
+
+def test_a_result_that_cannot_be_written_does_not_cost_those_that_finish_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path))
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "smoke").write_text("a file in place of a folder", encoding="utf8")
+    results = [run_trial(spec) for spec in SPECS]
+    ray = IdleRay("127.0.0.1")
+    ray.get = results.__getitem__
+    with pytest.raises(OSError, match="could not be written"):
+        settle(ray, Sweep(SPECS, store), dict(enumerate(SPECS)), [0, 1])
+    rescued = stored(tmp_path / "hmmbook-rescued")
+    assert rescued == {f"{result.spec.hash}.json": numbers(result) for result in results}
 
 
 @pytest.mark.parametrize(

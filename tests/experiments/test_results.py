@@ -2,14 +2,19 @@
 
 import dataclasses
 import math
+import os
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from commands import one_line
+from faults import no_longer_than
 from runs import TINY
 from scipy import stats
 
+import hmmbook.studies  # noqa: F401 (registers the measurements)
 from hmmbook import Parts, TrialSpec, draw_model, load_results, mean_ci, results, run_trial, save_result
 from hmmbook.experiments.intervals import difference_ci
 from hmmbook.experiments.results import as_table, published, spec_of
@@ -141,6 +146,16 @@ def test_the_difference_of_two_samples_has_welchs_interval():
     assert (interval.low, interval.high, interval.n) == pytest.approx((expected.low, expected.high, 8))
 
 
+def test_the_difference_of_a_single_trial_has_no_interval():
+    several = mean_ci([1.0, 2.0, 4.0])
+    for first, second in ((mean_ci([3.0]), several), (several, mean_ci([3.0])), (mean_ci([3.0]), mean_ci([1.0]))):
+        interval = difference_ci(first, second)
+        assert (interval.low, interval.high) == (-math.inf, math.inf)
+        assert interval.mean == first.mean - second.mean
+        assert f"{interval:.1f}" == f"{interval.mean:.1f} (no interval)"
+    assert f"{difference_ci(mean_ci([]), several)}" == "–"
+
+
 def test_how_a_mean_is_shown():
     assert f"{mean_ci([0.9, 0.95, 1.0], share=True)}" == "95.0% [82.6%, 100.0%]"
     assert str(mean_ci([0.9, 0.95, 1.0])) == "95.0% [82.6%, 107.4%]"
@@ -155,8 +170,45 @@ def test_means_of_groups_of_a_table(quick):
     means = own.groupby("n_states")[["head_accuracy", "prompt_accuracy"]].agg(mean_ci)
     assert means.loc[30, "head_accuracy"] == mean_ci(own[own.n_states == 30].head_accuracy)
     assert re.search(r"30 .*\d\d\.\d% \[\d\d\.\d%, \d\d\.\d%\]", repr(means))
-    assert mean_ci(own.head_accuracy).share
-    assert not mean_ci(own.gain).share
+    assert own[["head_accuracy", "gain"]].agg(mean_ci)["gain"] == mean_ci(own.gain)
+
+
+def test_which_columns_are_shares_is_what_their_measurements_declare(quick):
+    for name in ("head_accuracy", "built_prompt_accuracy", "majority_rate"):
+        assert mean_ci(quick[name]).share, name
+    for name in ("gain", "learning_rate", "prompt_rate", "best_loss", "seed"):
+        assert not mean_ci(quick[name]).share, name
+    assert mean_ci(pd.Series([0.0, 1.0], name="fake_token_bound")).share
+    assert mean_ci(pd.Series([1.0, 1.5], name="prompt_rate")).mean == 1.25
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([0.25, None, pd.NA, 0.75], dtype=object),
+        pd.Series([0.25, None, 0.75], dtype="Float64"),
+        torch.tensor([0.25, 0.75]),
+        (0.25, np.float32(0.75)),
+        [False, np.True_],
+    ],
+)
+def test_numbers_come_in_many_types_and_some_are_missing(values):
+    assert (mean_ci(values).mean, mean_ci(values).n) == (0.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pd.DataFrame({"a": [0.5], "b": [0.25]}), r"one column of numbers, not DataFrame of shape \(1, 2\)"),
+        ([[0.5, 0.25]], "one column of numbers, not list"),
+        (0.5, "one column of numbers, not float"),
+        ({0.5, 0.25}, "one column of numbers, not set"),
+        (["0.5"], "values must be numbers, not '0.5'"),
+    ],
+)
+def test_what_is_no_column_of_numbers_is_refused(values, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        mean_ci(values)
 
 
 def test_what_is_refused():
@@ -197,3 +249,27 @@ def test_stored_results_are_exported_as_a_table(call, tmp_path):
     table = results("smoke", tmp_path)
     assert list(written) == list(table)
     assert written.head_accuracy.tolist() == table.head_accuracy.tolist()
+
+
+def test_an_export_that_fails_leaves_the_older_table_and_names_the_file(call, tmp_path, survived):
+    file = tmp_path / "smoke.csv"
+    file.write_text("older", encoding="utf8")
+    with no_longer_than(1000):
+        one_line(call("export", file, "--preset", "smoke", "--store", STORE), f"{file} could not be written: ")
+    assert file.read_text(encoding="utf8") == "older"
+    assert os.listdir(tmp_path) == [file.name], "no temporary file stays"
+    survived("disk full")
+
+
+def test_an_export_of_nothing_leaves_the_older_table(call, tmp_path):
+    file = tmp_path / "gpu.csv"
+    file.write_text("older", encoding="utf8")
+    one_line(call("export", file, "--preset", "smoke", "--store", tmp_path), "there are no stored results to export")
+    assert file.read_text(encoding="utf8") == "older"
+
+
+def test_a_folder_in_the_place_of_a_table_is_named(call, tmp_path):
+    folder = tmp_path / "smoke.csv"
+    folder.mkdir()
+    words = ["export", folder, "--preset", "smoke", "--store", STORE]
+    one_line(call(*words), f"{folder} could not be written: it is no regular file")

@@ -27,7 +27,10 @@ echo "srun $*" >> "$NOTES"
 while [ "${1#--}" != "$1" ]; do shift; done
 exec "$@"
 """
-RAY = f"""#!{sys.executable}
+RAY = f"""#!/bin/sh
+exec "{sys.executable}" "$0.py" "$@"
+"""
+RAY_IN_PYTHON = """
 import os, signal, socket, sys
 options = dict(word.lstrip("-").partition("=")[::2] for word in sys.argv[1:])
 server = "head" in options and socket.create_server((options["node-ip-address"], int(options["port"])))
@@ -36,11 +39,11 @@ with open(os.environ["NOTES"], "a") as notes:
 signal.pause()
 """
 PYTHON = f"""#!/bin/sh
-[ "$1" = -c ] && exec {sys.executable} "$@"
+[ "$1" = -c ] && exec "{sys.executable}" "$@"
 until [ "$(grep -c ^process "$NOTES")" = 2 ]; do sleep 0.05; done
 echo "sweep $RAY_AUTH_MODE ${{#RAY_AUTH_TOKEN}} $*" >> "$NOTES"
 """
-STAND_INS = {"scontrol": SCONTROL, "srun": SRUN, "ray": RAY, "python": PYTHON}
+STAND_INS = {"scontrol": SCONTROL, "srun": SRUN, "ray": RAY, "ray.py": RAY_IN_PYTHON, "python": PYTHON}
 """srun runs here what is to run on a node. The sweep waits until Ray is on both nodes."""
 
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
+import torch
 
 from hmmbook import TrialSpec, grid, panel_specs
 from hmmbook.experiments.presets import PRESETS
@@ -96,6 +97,7 @@ def test_the_hash_changes_with_every_field():
     [
         ({"head_rate": 1}, {"head_rate": 1.0}),
         ({"seed": np.int64(3), "masked": np.float64(0.25)}, {"seed": 3, "masked": 0.25}),
+        ({"dropout": -0.0, "muon_rate": -0.0}, {"dropout": 0.0, "muon_rate": 0.0}),
         ({}, PRESETS["smoke"]),
     ],
 )
@@ -153,7 +155,9 @@ def test_a_field_of_words_refuses_all_else_by_name(name):
         ({"tuning_warmup": 1.01}, "tuning_warmup: Input should be less than or equal to 1, not 1.01"),
         ({"dropout": 1.0}, "dropout: Input should be less than 1, not 1.0"),
         ({"prompt_length": 51, "length": 200}, "prompt_length: Input should be less than or equal to 50, not 51"),
-        ({"own": "Mine"}, "own: String should match pattern"),
+        ({"own": "Mine"}, "own: it must be at most 40 small letters a to z, digits and hyphens, not 'Mine'"),
+        ({"head_rate": float("nan")}, "head_rate: Input should be a finite number, not nan"),
+        ({"muon_rate": float("inf")}, "muon_rate: Input should be a finite number, not inf"),
         ({"heads": 3}, "width must be a multiple of heads, but 32 is none of 3"),
         ({"prompt_length": 9}, "length must be at least task_length + prompt_length = 26, not 25"),
         ({"documents": 4, "document_length": 24}, "document_length must be at least length = 25, not 24"),
@@ -207,6 +211,11 @@ def test_the_right_panel_has_a_memory_model_beside_a_vanilla_one():
 
 def test_a_panel_can_be_asked_for_some_of_its_sizes():
     assert panel_specs("smoke", "left", 1, sizes=[4], steps=[5, 7]) == grid("smoke", n_states=4, steps=[5, 7])
+    assert panel_specs("smoke", "left", 1, sizes=4) == panel_specs("smoke", "left", 1, sizes=torch.tensor([4]))
+    with pytest.raises(ValueError, match="sizes must have at least one value"):
+        panel_specs("smoke", "left", 1, sizes=[])
+    with pytest.raises(TypeError, match="seed is fixed by the panel and by first_seed: for other trials use grid"):
+        panel_specs("smoke", "left", 1, seed=3)
     with pytest.raises(ValueError, match="sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"):
         panel_specs("smoke", "left", 1, sizes=[4, 7])
     with pytest.raises(ValueError, match="panel must be one of left, right"):
@@ -222,11 +231,21 @@ def test_a_grid_has_all_combinations():
     assert grid("smoke", 2, first_seed=4, n_states=[2, 3], steps=[5, 7]) == expected
 
 
+@pytest.mark.parametrize("steps", [(5, 7), range(5, 8, 2), iter([5, 7]), np.array([5, 7]), torch.tensor([5, 7])])
+def test_the_values_of_a_grid_come_in_any_iterable(steps):
+    assert grid("smoke", steps=steps) == grid("smoke", steps=[5, 7])
+
+
+def test_a_single_value_of_a_grid_may_be_an_array_without_axes():
+    assert grid("smoke", steps=torch.tensor(5)) == grid("smoke", steps=np.int64(5)) == grid("smoke", steps=[5])
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"n_state": 2}, "field must be one of"),
         ({"steps": []}, "steps must have at least one value"),
+        ({"steps": {5: 7}}, "steps: Input should be a valid integer"),
         ({"seed": [1, 2]}, "seed is counted up from first_seed"),
         ({"trials": 0}, "trials must be an integer"),
         ({"first_seed": -1}, "first_seed must be an integer of 0 or more"),

@@ -10,7 +10,7 @@ import pytest
 from record import tried
 from runs import TINY
 
-from hmmbook import TrialSpec, is_stored, load_result, load_results, panel_specs, result_path, save_result
+from hmmbook import TrialSpec, is_stored, load_result, load_results, panel_specs, result_path, run_trial, save_result
 from hmmbook.experiments import store as store_module
 from hmmbook.experiments.parts import trial_seeds
 from hmmbook.experiments.store import STORE, checkpoint_path
@@ -92,6 +92,26 @@ def test_new_results_never_lie_among_installed_files(beside, named, expected, tm
     monkeypatch.setattr(store_module, "ROOT", tmp_path)
     monkeypatch.setattr(store_module, "STORE", tmp_path / "results")
     assert store_module._project_store() == tuple(tmp_path / folder for folder in expected)
+
+
+def test_a_store_in_the_users_home_may_begin_with_a_tilde(result, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HMMBOOK_MINE", "~/of mine")
+    assert store_module._project_store()[0] == tmp_path / "of mine"
+    path = save_result(result, "~/of mine")
+    assert path == tmp_path / "of mine" / "smoke" / f"{SPEC.hash}.json"
+    assert load_result(f"~/of mine/smoke/{SPEC.hash}.json") == result
+    assert load_results("smoke", "~/of mine") == [result]
+    run_trial(SPEC, networks="~/networks", checkpoint="~/unfinished.pt")
+    assert len(os.listdir(tmp_path / "networks")) == 1
+
+
+def test_a_relative_store_stays_where_it_was_when_it_was_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HMMBOOK_MINE", "mine")
+    store = store_module._project_store()
+    monkeypatch.chdir("/")
+    assert result_path(SPEC, store).is_relative_to(tmp_path / "mine")
 
 
 def test_a_store_that_is_no_folder_is_refused(tmp_path):
@@ -229,6 +249,8 @@ IMPOSSIBLE = [
     {"added": {"exact_prompt_accuracy": 1.5}},
     {"added": {"frequency_loss": -1.0}},
     {"added": {"rain": [1, 2]}},
+    {"added": {"seconds": 1.0}},
+    {"added": {"head.accuracy": 1.0}},
 ]
 
 

@@ -164,6 +164,11 @@ def test_a_trial_and_its_result_in_words(results):
     accuracies = f"head {result.head_accuracy:.1%}, prompt {result.prompt_accuracy:.1%}, attention"
     assert summary(result).startswith(accuracies)
     assert "prompt" not in summary(replace(result, prompt_accuracy=None))
+    clever = replace(result, majority_rate=0.5, head_accuracy=0.5, prompt_accuracy=0.75)
+    assert "; majority 50.0%, excess" in summary(clever)
+    assert "; majority 50.0%, above which nothing is, excess" in summary(
+        replace(clever, prompt_accuracy=0.5, attention_accuracy=0.4)
+    )
     assert describe(SPECS[0].replace(n_memory=2), ["steps"]) == "smoke |M| = 2, |H| = 3, seed 0, steps 4"
 
 
@@ -208,6 +213,38 @@ def test_a_result_that_cannot_be_stored_is_kept_elsewhere_and_the_error_says_whe
     with pytest.raises(OSError, match=f"could not be written: .*; the finished result is kept in {rescued}"):
         store_safely(results[0], tmp_path / "store")
     assert load_result(result_path(SPECS[0], rescued)) == results[0]
+
+
+def test_a_file_that_is_damaged_while_the_trial_runs_does_not_cost_its_result(results, tmp_path, rescued):
+    path = result_path(SPECS[0], tmp_path)
+    path.parent.mkdir()
+
+    def damage(spec, phase, share):
+        if (phase, share) == ("prompt tuning", 1.0):
+            path.write_text("mine", encoding="utf8")
+
+    with pytest.raises(OSError, match=f"{path.name} is no readable result: .* is kept in {rescued}"):
+        run_missing(SPECS[:1], tmp_path, log=ignore, on_progress=damage)
+    assert numbers(load_result(result_path(SPECS[0], rescued))) == numbers(results[0])
+    assert path.read_text(encoding="utf8") == "mine"
+
+
+def test_a_damaged_file_is_named_before_any_work_also_where_it_is_to_be_run_again(tmp_path, monkeypatch):
+    path = result_path(SPECS[0], tmp_path)
+    path.parent.mkdir()
+    path.write_text("mine", encoding="utf8")
+    monkeypatch.setattr(sweeps, "run_trial", lambda *arguments, **options: pytest.fail("a trial was begun"))
+    with pytest.raises(ValueError, match=f"{path.name} is no readable result"):
+        run_missing(SPECS[:1], tmp_path, log=ignore, rerun=True)
+
+
+def test_a_result_that_cannot_be_stored_fails_alone(results, tmp_path, monkeypatch):
+    impossible = replace(results[0], head_accuracy=1.5)
+    made = iter([impossible, results[1]])
+    monkeypatch.setattr(sweeps, "run_trial", lambda *arguments, **options: next(made))
+    outcome = run_missing(SPECS[:2], tmp_path, log=ignore)
+    assert outcome.ran == [HASHES[1]]
+    assert "head_accuracy: Input should be less than or equal to 1" in outcome.failed[HASHES[0]]
 
 
 def test_a_disk_that_becomes_full_loses_no_finished_trial(results, disk, rescued, survived):
@@ -279,6 +316,20 @@ def test_a_measurement_of_ones_own_is_added_to_stored_results(results, tmp_path,
     path = Path(save_result(results[0], tmp_path))
     run_missing(SPECS[:1], tmp_path, log=ignore, also=["states"])
     assert load_result(path).states == 3
+
+
+def test_a_measurement_that_stored_results_lack_is_told(results, tmp_path, monkeypatch):
+    save_result(results[0], tmp_path)
+    monkeypatch.setattr("hmmbook.experiments.measurements.MEASUREMENTS", list(MEASUREMENTS))
+    Measurement("states")(lambda model: {"states": float(model.n_states)})
+    lines = []
+    run_missing(SPECS[:1], tmp_path, log=lines.append)
+    assert lines == ["1 of 1 results were stored without states: also=['states'] adds it"]
+
+    lines.clear()
+    run_missing(SPECS[:1], tmp_path, log=lines.append, also=["states"])
+    assert len(lines) == 1, "the trial's own line"
+    assert load_result(result_path(SPECS[0], tmp_path)).states == 3
 
 
 def test_a_new_store_keeps_a_checkpoint_too(tmp_path, monkeypatch):

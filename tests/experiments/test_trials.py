@@ -274,6 +274,7 @@ def test_the_environment_by_its_values(monkeypatch):
         "device": "cpu",
         "precision": "float32",
         "machine": os.uname().machine,
+        "cpu": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
@@ -292,6 +293,14 @@ def test_code_that_git_does_not_track_has_no_commit(tmp_path, monkeypatch):
     assert git_commit.__wrapped__() is None
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_commit.__wrapped__() is None, "nor without git"
+
+
+def test_what_git_prints_in_another_encoding_ends_no_trial(tmp_path, monkeypatch):
+    git = tmp_path / "git"
+    git.write_text("#!/bin/sh\nprintf 'caf\\351'\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert git_commit.__wrapped__() == "caf\N{REPLACEMENT CHARACTER}+"
 
 
 def test_what_is_said_of_where_results_come_from():

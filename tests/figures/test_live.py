@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
 
 import pytest
@@ -91,6 +90,34 @@ def test_a_live_trial_is_kept_where_the_stored_one_lacks_a_measurement(results, 
     assert load_result(result_path(SPECS[0], store)).solvable == result.solvable
 
 
+def test_a_live_trial_that_was_run_now_does_not_count_as_stored_before(tmp_path, capsys):
+    run_live(SPECS[1], "cpu", tmp_path)
+    gather(SPECS[1:2], math.inf, "cpu", tmp_path)
+    assert "not run now" not in capsys.readouterr().err
+
+
+def test_a_live_trial_that_is_neither_finished_in_time_nor_stored_is_an_error(tmp_path):
+    with pytest.raises(TimeoutError, match=r"no time for the live trial: give it more minutes.* was broken off"):
+        run_live(SPECS[0], "cpu", tmp_path, until=0.0)
+    assert checkpoint_path(SPECS[0], tmp_path).exists()
+
+
+def test_the_stored_trial_is_shown_where_there_is_no_time_for_the_live_one(results, tmp_path, capsys):
+    save_result(results[0], tmp_path)
+    assert run_live(SPECS[0], "cpu", tmp_path, until=0.0) == results[0]
+    assert "There was no time for the live trial, so the stored one is shown." in capsys.readouterr().out
+
+
+def test_a_live_trial_of_a_large_preset_on_a_cpu_is_warned_of_before_it_starts(tmp_path, monkeypatch, capsys):
+    def begin(*arguments):
+        raise live.TimeUp
+
+    monkeypatch.setattr(live, "run_trial", begin)
+    with pytest.raises(TimeoutError):
+        run_live(TrialSpec("paper"), "cpu", tmp_path)
+    assert capsys.readouterr().out.startswith("paper is for a GPU, and this runs on a CPU: a trial takes hours")
+
+
 def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
     run = live.run_trial
 
@@ -98,7 +125,10 @@ def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
         if phase == "pretraining" and share >= 0.5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(live, "run_trial", partial(run, on_progress=break_off))
+    def run_until_broken_off(spec, on_progress, *arguments):
+        return run(spec, break_off, *arguments)
+
+    monkeypatch.setattr(live, "run_trial", run_until_broken_off)
     with pytest.raises(KeyboardInterrupt) as interrupt:
         run_live(SPECS[0], "cpu", tmp_path)
     note = f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
@@ -110,7 +140,10 @@ def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
         if phase == "pretraining":
             shares.append(share)
 
-    monkeypatch.setattr(live, "run_trial", partial(run, on_progress=note))
+    def run_and_note(spec, on_progress, *arguments):
+        return run(spec, note, *arguments)
+
+    monkeypatch.setattr(live, "run_trial", run_and_note)
     run_live(SPECS[0], "cpu", tmp_path)
     assert min(shares) > 0.5, "it went on, and did not begin anew"
     assert result_path(SPECS[0], tmp_path).exists()

@@ -11,7 +11,7 @@ from hmmlib.models.appendix_e import random_hmm
 from hmmlib.models.chains import stationary_law
 from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.validation import MASK
+from hmmlib.validation import MASK, SUM_TOLERANCE
 
 TRANSITION = [[0.9, 0.5], [0.1, 0.5]]
 EMISSION = [[0.2, 0.3], [0.3, 0.7], [0.5, 0.0]]
@@ -20,7 +20,7 @@ PLAIN = {"transition": TRANSITION, "emission": EMISSION, "initial": INITIAL}
 OF_TWO_VALUES = np.stack([EMISSION, EMISSION], axis=1)
 REMEMBERING = {**PLAIN, "emission": OF_TWO_VALUES, "memory": [0.5, 0.5]}
 FROM_ROWS = r".*than HMM\.from_rows\(startprob, transmat, emissionprob\), which takes rows$"
-ROWS = r"must have columns \(first axis\) that sum to 1 within 1e-09, but is off by 0.4; its rows do\."
+ROWS = r"must have columns \(first axis\) that sum to 1 within 1e-09, but column 1 is off by 0.4; its rows do\."
 
 
 # What is accepted
@@ -185,6 +185,40 @@ def test_what_has_probability_zero_is_not_drawn_even_by_the_extremes_of_uniform_
     tokens, states, _ = model.sample(2, 3, 0)
     assert (tokens == chosen).all()
     assert (states == chosen).all()
+
+
+def apart(first: HMM, second: HMM) -> HMM:
+    """The chain that runs either of two, and never goes from one to the other."""
+    return HMM(
+        torch.block_diag(first.transition, second.transition),
+        torch.block_diag(first.emission, second.emission),
+        torch.cat([0.25 * first.initial, 0.75 * second.initial]),
+        columns=True,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("i", [1500, 10**6, 10**9, 10**18])
+def test_after_any_number_of_steps_there_is_a_distribution_and_no_class_has_gained(i, dtype):
+    model = apart(random_hmm(10, 3, 0), random_hmm(7, 3, 1)).to(dtype=dtype)
+    law = model.marginal(i)
+    tolerance = SUM_TOLERANCE[dtype]
+    assert law.sum().item() == pytest.approx(1, abs=tolerance)
+    assert law[:10].sum().item() == pytest.approx(0.25, abs=1000 * tolerance)
+
+
+def test_far_ahead_the_law_is_the_stationary_one():
+    model = random_hmm(10, 3, 0)
+    np.testing.assert_allclose(model.marginal(10**9), model.stationary(), rtol=1e-12)
+    unscaled_power = torch.linalg.matrix_power(model.transition, 10**9)
+    assert abs((unscaled_power @ model.initial).sum().item() - 1) > 1e-9, "a power alone would do"
+
+
+@pytest.mark.parametrize("i", [2, 100, 5000])
+def test_columns_that_are_off_by_their_tolerance_give_distributions_of_which_a_model_can_be_made(i):
+    columns_off = [[0.9 + 9e-10, 0.5], [0.1, 0.5 + 9e-10]]
+    model = HMM(columns_off, np.eye(2), [0.5, 0.5])
+    assert HMM(columns_off, np.eye(2), model.marginal(i)).n_states == 2
 
 
 # Stationary laws

@@ -53,7 +53,7 @@ REFUSED = [
     ("sweep --panel left --address nowhere", ["address must be HOST:PORT or auto, not 'nowhere'"]),
     ("info --device quantum", ["device must be one of", "'quantum'"]),
     ("export all.txt", ["FILE must end in .csv or .parquet, not 'all.txt'"]),
-    ("ledger --out .", [". is no regular file; name a file"]),
+    ("ledger --out .", [" is no regular file; name a file"]),
     ("ledger --out /dev/null", ["/dev/null is no regular file; name a file"]),
     ("ledger --instances 0", ["'--instances'", "greater than or equal to 1"]),
     ("ledger --seed -1", ["'--seed'", "greater than or equal to 0"]),
@@ -112,7 +112,7 @@ def test_a_ledger_that_cannot_be_written_is_named_before_any_work(call, tmp_path
 def test_each_failed_trial_is_one_line_and_the_exit_code_is_1(words, failed, reason, call, tmp_path):
     code, out, err = call(*words, *SMOKE, tmp_path)
     assert (code, err.count("\n")) == (1, failed)
-    assert f"{failed} failed" in out.splitlines()[-1]
+    assert f" {failed} failed; " in out.splitlines()[-1]
     for line in err.splitlines():
         assert reason in line
     assert stored(tmp_path) == {}
@@ -178,9 +178,21 @@ def test_the_missing_trials_of_a_panel_are_run_once(call, tmp_path):
     *lines, last = out.splitlines()
     assert (code, err) == (0, "")
     assert [line.partition(": head")[0] for line in lines] == [describe(spec) for spec in specs]
-    assert last == "8 run, 0 were stored, 0 are left, 0 failed"
+    assert last == f"8 run, 0 were stored, 0 are left, 0 failed; results are in {tmp_path}"
     assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in specs}
     assert call(*MISSING, "right", *SMOKE, tmp_path)[1].startswith("0 run, 8 were stored")
+
+
+def test_several_stored_trials_are_shown_with_what_tells_them_apart(call, tmp_path):
+    words = ["trial", "--n-states", 3, *SMOKE, tmp_path, "--set", "head_rate=0.1,0.2"]
+    call(*words)
+    code, out, err = call(*words)
+    first, second, last = out.splitlines()
+    assert (code, err) == (0, "")
+    assert first.startswith("smoke |H| = 3, seed 0, head_rate 0.1: head ")
+    assert second.startswith("smoke |H| = 3, seed 0, head_rate 0.2: head ")
+    assert "; stored on " in second
+    assert last == f"0 run, 2 were stored, 0 are left, 0 failed; results are in {tmp_path}"
 
 
 def test_two_shards_run_a_whole_panel(call, tmp_path):

@@ -2,22 +2,21 @@
 
 import os
 import re
-import runpy
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import nbformat  # noqa: F401, without it these tests are left out
 import pytest
-import torch
 import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 from packaging.requirements import Requirement
 
 import address
-import hmmlib
 import notebooks as pipeline
+from hmmbook.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 GITHUB = "https://github.com"
@@ -131,12 +130,39 @@ def test_a_placeholder_or_anothers_address_is_told_in_one_line(url, repository, 
     assert re.fullmatch(f"{message}\n", capsys.readouterr().out)
 
 
-def test_threads_do_not_spin_in_a_notebook_and_who_imports_torch_before_the_library_is_told_what_to_do(monkeypatch):
+def test_threads_do_not_spin_in_a_notebook(monkeypatch):
     """Beside other work they must not. Torch reads a setting for that when it is imported."""
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     exec(TransformerManager().transform_cell(pipeline.bootstrap()), {})
     assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    with pytest.warns(UserWarning, match="import hmmlib before torch, or set GOMP_SPINCOUNT=1000"):
-        runpy.run_path(hmmlib.__file__, run_name="hmmlib")
+
+
+IMPORTS = """
+import os
+
+before = dict(os.environ)
+{imports}
+hmmlib.random_hmm(2, 2)
+hmmbook.TrialSpec
+assert dict(os.environ) == before
+"""
+
+
+@pytest.mark.parametrize("imports", ["import torch, hmmlib, hmmbook", "import hmmlib, hmmbook, torch"])
+def test_an_import_neither_warns_nor_changes_the_environment_in_any_order(imports):
+    environment = {name: value for name, value in os.environ.items() if "GOMP" not in name and "CUBLAS" not in name}
+    command = [sys.executable, "-W", "error", "-c", IMPORTS.format(imports=imports)]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+
+
+def test_the_command_keeps_threads_from_spinning_before_torch_is_imported(monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    seen = []
+
+    def note() -> None:
+        seen.append(os.environ["GOMP_SPINCOUNT"])
+
+    monkeypatch.setattr("hmmbook.__main__.app", note)
+    main()
+    assert seen == ["1000"]

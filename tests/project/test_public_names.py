@@ -2,6 +2,7 @@
 the shapes that annotations say."""
 
 import doctest
+import importlib
 import inspect
 import re
 import subprocess
@@ -69,6 +70,7 @@ def test_a_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
     [
         ("hmmlib", {"torch", "numpy", "matplotlib"}),
         ("hmmbook", {"torch", "numpy", "matplotlib"}),
+        ("hmmbook.__main__", {"torch", "numpy", "matplotlib"}),
         ("hmmlib.theory.theorems", {"transformers", "scipy", "numba", "pydantic"}),
         ("hmmbook.experiments.sweeps, hmmlib.training.bert", {"transformers", "matplotlib", "ray", "numba"}),
     ],

@@ -108,7 +108,7 @@ PASSED_OVER = {"exclude": [["mjx-container"], ["svg[role=img]"]]}
 
 def faults(page: Page) -> list[str]:
     """List what is wrong in the page as it stands: each a check's name, the element and the circumstances."""
-    return page.evaluate(Path(__file__).with_name("faults.js").read_text())
+    return page.evaluate(Path(__file__).with_name("faults.js").read_text(encoding="utf8"))
 
 
 def barriers(page: Page) -> list[str]:

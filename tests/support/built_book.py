@@ -24,4 +24,4 @@ def needed(chromium: bool = False) -> pytest.MarkDecorator:
 
 def chapters() -> list[str]:
     """List the names of all pages in the table of contents."""
-    return re.findall(r"(?:root|file): (\S+)", (ROOT / "_toc.yml").read_text())
+    return re.findall(r"(?:root|file): (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf8"))

@@ -41,7 +41,7 @@ def diarist(path: str, word: str):
     """Writes its word at every call."""
 
     def call():
-        with open(path, "a") as file:
+        with open(path, "a", encoding="utf8") as file:
             file.write(word)
 
     return call, lambda result: None

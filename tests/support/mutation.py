@@ -86,10 +86,10 @@ def pytest_collection_modifyitems(config, items):
         # Several tests share a trial, but only one of them was charged for it, so their times say too little.
         quick_items = [item for item in items if not item.nodeid.startswith("tests/experiments")]
         items[:] = quick_items or items
-    seconds = json.loads(Path("mutmut-stats.json").read_text())["duration_by_test"]
+    seconds = json.loads(Path("mutmut-stats.json").read_text(encoding="utf8"))["duration_by_test"]
     failures = Counter()
     if (NOTICED / function).exists():
-        failures.update((NOTICED / function).read_text().splitlines())
+        failures.update((NOTICED / function).read_text(encoding="utf8").splitlines())
     items.sort(key=lambda item: (-failures[item.nodeid], seconds[item.nodeid]))
     count = 0
     total = 0.0
@@ -115,7 +115,7 @@ def pytest_runtest_logreport(report):
     """Note which test has noticed a change of the function."""
     if report.failed and mutated_function():
         NOTICED.mkdir(exist_ok=True)
-        with open(NOTICED / mutated_function(), "a") as file:
+        with open(NOTICED / mutated_function(), "a", encoding="utf8") as file:
             print(report.nodeid, file=file)
 
 
@@ -132,7 +132,7 @@ def begin() -> None:
         if not link.is_symlink():
             link.symlink_to(ROOT / target)
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    BEGUN.write_text(head.stdout.strip())
+    BEGUN.write_text(head.stdout.strip(), encoding="utf8")
 
 
 def read_ends() -> dict[Path, dict[str, str]]:
@@ -171,7 +171,7 @@ def describe_survivors(path: Path, ends: dict[str, str], reasons: dict) -> list[
 def decorated_functions(path: Path) -> list[str]:
     """Functions that mutmut does not mutate, because they have a decorator."""
     names = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
             names.append(node.name)
     return sorted(names)
@@ -185,7 +185,7 @@ def failing_unchanged(ends: dict[Path, dict[str, str]]) -> list[str]:
     from mutmut.utils.file_utils import setup_source_paths
     from mutmut.workers.isolation import get_mutant_runner
 
-    tests = json.loads(Path("mutants/mutmut-stats.json").read_text())["tests_by_mangled_function_name"]
+    tests = json.loads(Path("mutants/mutmut-stats.json").read_text(encoding="utf8"))["tests_by_mangled_function_name"]
     setup_source_paths()
     tried = set()
     for module in ends.values():
@@ -204,12 +204,12 @@ def failing_unchanged(ends: dict[Path, dict[str, str]]) -> list[str]:
 def store() -> None:
     """Store the results of each module of which some mutant was tried. Others keep what is stored, with its commit."""
     os.chdir(FOLDER)
-    modules = json.loads(STORED.read_text())["modules"] if STORED.exists() else {}
+    modules = json.loads(STORED.read_text(encoding="utf8"))["modules"] if STORED.exists() else {}
     reasons = {}
     for module in modules.values():
         for mutant in module["alive"]:
             reasons[mutant["function"], mutant["change"]] = mutant["reason"]
-    commit = BEGUN.read_text()
+    commit = BEGUN.read_text(encoding="utf8")
     ends = read_ends()
     for path, ends_of_module in ends.items():
         counts = Counter(ends_of_module.values())
@@ -235,7 +235,7 @@ def store() -> None:
         sys.exit(f"not stored: files are no longer those of {commit[:7]}. Commit, remove {FOLDER}, run again")
     present = {path.stem: modules[path.stem] for path in ends if path.stem in modules}
     content = {"mutmut": version("mutmut"), "commit": commit, "modules": present}
-    STORED.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    STORED.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
     print(f"stored in {STORED}")
 
 

@@ -87,5 +87,5 @@ class Record:
             **counted(passed),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        self.path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf8")
         terminalreporter.write_line(f"{self.path} says what was tried")

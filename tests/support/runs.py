@@ -70,7 +70,7 @@ def stored(store: Path) -> dict[str, dict]:
 def command_at_step(step: int, sent: signal.Signals, *words: object) -> subprocess.CompletedProcess:
     """Run a command that sends itself a signal after a step of its pretraining."""
     call = [sys.executable, "-c", AT_STEP, str(step), str(int(sent)), *map(str, words)]
-    return subprocess.run(call, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+    return subprocess.run(call, capture_output=True, encoding="utf8", env=ENVIRONMENT, check=False, timeout=300)
 
 
 def relatives(mark: str) -> list[str]:
@@ -79,7 +79,7 @@ def relatives(mark: str) -> list[str]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile, or is another user's
             if mark.encode() in (folder / "environ").read_bytes():
-                command = (folder / "cmdline").read_text().replace("\0", " ")
+                command = (folder / "cmdline").read_text(encoding="utf8").replace("\0", " ")
                 processes.append(f"{folder.name}: {command}")
     return processes
 

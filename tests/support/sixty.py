@@ -43,7 +43,7 @@ def applied(mistake: dict) -> str:
     Raises:
         LookupError: its line is not there once.
     """
-    source = (ROOT / "hmmlib" / mistake["file"]).read_text()
+    source = (ROOT / "hmmlib" / mistake["file"]).read_text(encoding="utf8")
     count = source.count(mistake["old"])
     if count != 1:
         raise LookupError(f"{mistake['file']} has {count} times {mistake['old']!r}, not once")
@@ -57,14 +57,16 @@ def verdicts(mistake: dict | None) -> dict[str, list[str]]:
         # The compiled loops are copied too, with the times by which they are known to be up to date.
         shutil.copytree(ROOT / "hmmlib", library)
         if mistake:
-            (library / mistake["file"]).write_text(applied(mistake))
+            (library / mistake["file"]).write_text(applied(mistake), encoding="utf8")
         environment = {
             **os.environ,
             "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'book'}",
             "OMP_NUM_THREADS": "1",
         }
         command = [sys.executable, "-c", CHECK_LEDGER]
-        process = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+        process = subprocess.run(
+            command, env=environment, cwd=folder, capture_output=True, encoding="utf8", check=False
+        )
     if process.returncode:
         return {"noticed": [], "stopped": [""]}
     return json.loads(process.stdout)

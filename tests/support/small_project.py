@@ -26,7 +26,7 @@ seed: int = 0  # of the draw
 ```{code-cell} ipython3
 from pathlib import Path
 act = Path("NAME.act")
-exec(act.read_text() if act.exists() else "")
+exec(act.read_text(encoding="utf8") if act.exists() else "")
 print("seed", seed)
 for part in ["u =", " 3"]:
     print(part, end="", flush=True)
@@ -40,7 +40,7 @@ def write_files(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf8")
 
 
 def write_notebooks(root: Path, names: str) -> None:
@@ -51,9 +51,9 @@ def write_notebooks(root: Path, names: str) -> None:
 
 def replace_in(path: Path, old: str, new: str) -> None:
     """Edit a file. What is replaced must be there."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf8")
     assert old in text
-    path.write_text(text.replace(old, new))
+    path.write_text(text.replace(old, new), encoding="utf8")
 
 
 # A project with a Makefile
@@ -74,7 +74,7 @@ esac
 """
 LIKE_JUPYTER_BOOK = "#!/bin/sh\necho book >> calls\ntest ! -e book-fails\n"
 COPY = 'mkdir -p build/executed/notebooks && cp "$2" "$3"'
-REALLY = f'exec {sys.executable} "$@"'
+REALLY = f'exec "{sys.executable}" "$@"'
 """What stands for executing a notebook: its copy, or the real thing."""
 
 
@@ -114,12 +114,12 @@ class Project:
         """Call make. The environment always counts as installed, and the twins are left as they are."""
         (self.root / "venv" / ".installed").touch()
         return subprocess.run(
-            self.command(*arguments), env=self.environment, capture_output=True, text=True, timeout=300
+            self.command(*arguments), env=self.environment, capture_output=True, encoding="utf8", timeout=300
         )
 
     def new_calls(self) -> list[str]:
         """List what the stand-ins were called for since this was last asked, in alphabetical order."""
         path = self.root / "calls"
-        calls = sorted(path.read_text().split()) if path.exists() else []
+        calls = sorted(path.read_text(encoding="utf8").split()) if path.exists() else []
         path.unlink(missing_ok=True)
         return calls

@@ -4,11 +4,11 @@ import warnings
 
 import pytest
 import torch
-from tiny_networks import CLS, MASK_ID, TOKENS, inputs, lively, model
+from tiny_networks import CLS, TOKENS, inputs, lively, model
 
 import hmmlib
-from hmmlib import FromTransformers, Tuning, random_hmm, tune_prompt
-from hmmlib.training import readers
+from hmmlib import MASK, FromTransformers, Tuning, random_hmm, tune_prompt
+from hmmlib.training import bert, readers
 from hmmlib.training.from_transformers import PAD
 from hmmlib.training.tuning import all_hidden_at_mask, all_probs, all_probs_at_mask
 
@@ -49,10 +49,43 @@ def test_a_prompt_is_tuned_before_such_a_text(texts, reader):
     assert difference.abs().max() > 1e-3
 
 
-def test_losses_are_those_of_the_text_wherever_the_mask_is_read(network, reader):
-    plain = FromTransformers(network, TOKENS, before=[CLS])
-    arguments = (random_hmm(3, 4, 0), 9, 7, 0.3, 0)
-    assert readers.masked_losses(reader, *arguments) == readers.masked_losses(plain, *arguments)
+def test_a_text_is_read_alike_whatever_stands_beside_it(texts, reader, monkeypatch):
+    texts[::2, 0] = 1  # Every other text does not begin with MASK.
+    together = all_probs(reader, texts)
+    for k in range(len(texts)):
+        torch.testing.assert_close(all_probs(reader, texts[k : k + 1]), together[k : k + 1])
+    model = random_hmm(3, 4, 0)
+    together = readers.masked_losses(reader, model, 9, 7, 0.3, 0)
+    monkeypatch.setattr(readers, "SEQUENCES_AT_ONCE", 1)
+    assert readers.masked_losses(reader, model, 9, 7, 0.3, 0) == pytest.approx(together)
+
+
+def test_losses_are_those_of_the_models_own_predictions(network, reader):
+    chain = random_hmm(3, 4, 0)
+    loss, _ = readers.masked_losses(reader, chain, 9, 7, 0.3, 0)
+    generator = torch.Generator().manual_seed(0)
+    tokens = chain.sample(9, 7, generator).tokens
+    masked, positions = bert.mask_some(tokens, 0.3, generator)
+    assert (masked[:, 0] == MASK).any()
+    assert not (masked[:, 0] == MASK).all()
+
+    total = 0
+    for text, hidden_places, true in zip(masked.tolist(), positions.tolist(), tokens.tolist(), strict=True):
+        ids = [TOKENS[0] if token == MASK else TOKENS[token] for token in text]
+        moved = text[0] == MASK
+        read = [CLS, *ids[1:], ids[0]] if moved else [CLS, *ids]
+        with torch.no_grad():
+            logits = network(torch.tensor([read])).logits[0, :, TOKENS].log_softmax(-1)
+        for place in hidden_places:
+            predicted_from = (place - 1) % 7 if moved else place
+            total -= logits[predicted_from, true[place]].item()
+    assert loss == pytest.approx(total / positions.numel(), rel=1e-5)
+
+
+def test_hidden_states_are_read_where_all_first_tokens_stand_alike(texts, reader):
+    texts[0, 0] = 1
+    with pytest.raises(ValueError, match="tokens must all begin with MASK, or none of them, where mask_behind moves"):
+        all_hidden_at_mask(reader, texts)
 
 
 def test_a_padded_text_is_refused_where_the_mask_is_moved(texts, reader):
@@ -65,12 +98,6 @@ def test_a_padded_text_is_refused_where_the_mask_is_moved(texts, reader):
 def test_a_place_outside_the_text_is_refused(place):
     with pytest.raises(ValueError, match=f"at must be an integer from 0 to 5, not {place}"):
         readers.Reader(lively()).probs(inputs(), place)
-
-
-def test_a_network_without_a_head_over_its_vocabulary_is_refused():
-    headless = model("BertForMaskedLM").bert
-    with pytest.raises(TypeError, match="module must have a head over its vocabulary, as BertModel has not"):
-        FromTransformers(headless, TOKENS, MASK_ID)
 
 
 def test_another_network_is_not_pretrained(network):

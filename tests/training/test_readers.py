@@ -10,8 +10,6 @@ import peft
 import pytest
 import torch
 from tiny_networks import CAUSAL, CLS, MASK_ID, MODELS, SEP, TOKENS, inputs, lively, model
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
 from hmmlib.training import bert
 from hmmlib.training.adapters import TUNERS, peft_config, tune, tune_with_peft
@@ -122,7 +120,6 @@ def test_a_causal_model_at_the_first_place_sees_no_text_and_that_is_said(name):
         all_probs(blind, texts)
         all_probs_at_mask(lively(), texts)
     assert not torch.allclose(probs[0], probs[1], atol=1e-3)
-    assert not FromTransformers(network, TOKENS, MASK_ID, causal=False).causal
 
 
 def test_a_network_of_build_gives_the_same_through_either_reader_also_behind_a_prompt():
@@ -151,26 +148,6 @@ def test_ids_before_a_text_stand_behind_the_prompt_and_padding_is_not_attended_t
     embedded = reader.embed(TEXTS[1:2], torch.zeros(2, reader.width))
     assert embedded.first == 3
     assert embedded.attended.tolist() == [[True] * 7 + [False] * 2]
-
-
-@torch.no_grad()
-def test_ids_are_those_of_a_tokenizer():
-    vocabulary = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", "cow", "field", "moos"]
-    ids = dict(zip(vocabulary, range(8), strict=True))
-    made = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=made, unk_token="[UNK]", mask_token="[MASK]", pad_token="[PAD]"
-    )
-    network = model("BertForMaskedLM")
-    reader = FromTransformers.with_tokenizer(network, tokenizer, ["cow", "moos", "field"])
-    text = tokenizer("[MASK] moos field", return_tensors="pt")
-    output = network(input_ids=text["input_ids"], attention_mask=text["attention_mask"])
-    probs = reader.probs(torch.tensor([[MASK, 1, 2]]))
-    close(probs, output.logits[:, 1, [5, 7, 6]].softmax(-1))
-    with pytest.raises(ValueError, match="words must be of the tokenizer's vocabulary, as 'horse' is not"):
-        FromTransformers.with_tokenizer(network, tokenizer, ["cow", "horse"])
 
 
 # What cannot be read

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hmmbook.files import writable_folder
+from hmmbook.files import absolute, writable_folder
 from hmmbook.terminal import errors, line, progress
 
 # What takes torch is imported where it is needed, so that --help need not wait a second for it.
@@ -24,7 +24,9 @@ def ledger(
         Path | None,
         typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="processes; as many as cores if left out")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes; if left out, one for each core it may use")
+    ] = None,
 ) -> None:
     """Check every statement and its control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
     from hmmbook.evidence.ledger import run_all
@@ -32,6 +34,7 @@ def ledger(
 
     if out is None:
         out = Path("mine/ledger.json" if Path("mine").is_dir() else "ledger.json")
+    out = absolute(out)
     if out.exists() and not out.is_file():
         raise typer.BadParameter(f"{out} is no regular file; name a file", param_hint="--out")
     writable_folder("the folder of --out", out.parent)

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from scipy.special import bdtr
 
+from hmmbook.cores import usable_cores
 from hmmbook.evidence.exact.identities import IDENTITIES, confirm
 from hmmbook.evidence.random_models.instances import Printed
 from hmmbook.evidence.statement import FAILS, HOLDS, Statement
@@ -215,7 +216,7 @@ def run_all(
     Args:
         instances: The number of random models for each statement.
         seed: Where their seeds are drawn from.
-        workers: How many processes share the work. If left out, there is one for each core.
+        workers: How many processes share the work. If left out, there is one for each core that this process may use.
         exact: Whether to add the evidence that has no rounding.
         done: Is called with the share of the work that is done.
 
@@ -225,7 +226,7 @@ def run_all(
     seeds, control_seeds = draw_seeds(instances, seed)
     identities = {}
     patterns = {}
-    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(workers or usable_cores(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         checks = [pool.submit(check_all, instance_seed) for instance_seed in seeds]
         controls = [pool.submit(control_all, control_seed) for control_seed in control_seeds]
         if exact:

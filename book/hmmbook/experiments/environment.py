@@ -24,20 +24,22 @@ def git_commit() -> str | None:
     """Return the commit of the checkout that the code lay in when this was first asked.
 
     A `+` at its end says that the sources differ from the commit. It is None where git does not track the code, for
-    example where it is installed.
+    example where it is installed, or where git cannot be run.
     """
     try:
         _git("ls-files", "--error-unmatch", *SOURCES)
         commit = _git("rev-parse", "--short=12", "HEAD")
         changes = _git("status", "--porcelain", "--", *SOURCES)
-    except (FileNotFoundError, subprocess.CalledProcessError):
+    except (OSError, subprocess.CalledProcessError):
         return None
     return f"{commit}+" if changes else commit
 
 
 def _git(*arguments: str) -> str:
     command = ["git", "-C", str(ROOT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    # A name that git prints in another encoding must not end a trial.
+    done = subprocess.run(command, capture_output=True, encoding="utf8", errors="replace", check=True)
+    return done.stdout.strip()
 
 
 def environment(on: torch.device, precision: str) -> dict[str, str | int | None]:
@@ -52,6 +54,7 @@ def environment(on: torch.device, precision: str) -> dict[str, str | int | None]
         "device": device.name(on),
         "precision": str(dtype).removeprefix("torch."),
         "machine": platform.machine(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),  # Sums are rounded in an order that its instructions decide.
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12, and brings it along
 
 LARGEST_INTEGER = 2**31 - 1
@@ -26,9 +26,18 @@ ROUNDING = 1e-5
 Size = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
 Count = Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
 TwoOrMore = Annotated[int, Field(ge=2, le=LARGEST_INTEGER)]
-Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER)]
-PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
+PositiveOrZero = Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _own_name(name: str) -> str:
+    if not re.fullmatch("[a-z0-9-]{0,40}", name):
+        raise ValueError("it must be at most 40 small letters a to z, digits and hyphens")
+    return name
+
+
+OwnName = Annotated[str, AfterValidator(_own_name)]
 
 # Numbers of a result
 Finite = Annotated[float, Field(allow_inf_nan=False)]

@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import get_type_hints
 
 import numpy as np
+import pandas as pd
+
+from hmmbook.experiments.fields import Share
+from hmmbook.experiments.measurements import MEASUREMENTS
+from hmmbook.experiments.trials import TrialResult
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,12 @@ class Interval:
     def __format__(self, form: str) -> str:
         """Format as 93.1% [90.2%, 96.0%], as a mean alone if there is no interval, and as – if there is no mean."""
         form = form or ".1%"
-        if self.n == 0:
+        if math.isnan(self.mean):
             return "–"
         if self.n == 1:
             return f"{self.mean:{form}} (one trial)"
+        if self.low == -math.inf:
+            return f"{self.mean:{form}} (no interval)"
         low, high = self.shown
         return f"{self.mean:{form}} [{low:{form}}, {high:{form}}]"
 
@@ -72,26 +81,24 @@ def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
 
     Args:
         values: numbers. NaN and None are left out.
-        share: whether the values are shares, whose interval is shown within 0 and 1. If left out, a column is one of
-            shares if its name ends in `_accuracy` or `_rate`.
+        share: whether the values are shares, whose interval is shown within 0 and 1. If left out, they are shares
+            where they are a column that a measurement declares as `Share`, such as `head_accuracy`.
 
     Raises:
         TypeError: a value is no number.
-        ValueError: a value is infinite, or a share is not from 0 to 1.
+        ValueError: these are several columns, a value is infinite, or a share is not from 0 to 1.
 
     Example:
         >>> mean_ci([0.5, 0.6, 0.7], share=True)
         60.0% [35.2%, 84.8%]
     """
     if share is None:
-        name = str(getattr(values, "name", ""))
-        share = name.endswith(("_accuracy", "_rate"))
-    values = np.asarray(values, dtype=float)
-    values = values[~np.isnan(values)]
+        share = declares_shares(getattr(values, "name", None))
+    values = _present_numbers(values)
     if not np.isfinite(values).all():
         raise ValueError(f"values must be finite, not {values}")
     if share and not ((values >= 0) & (values <= 1)).all():
-        raise ValueError(f"values must be shares, from 0 to 1, not {values}")
+        raise ValueError(f"values must be shares, from 0 to 1, not {values}; if they are none, pass share=False")
     n = len(values)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0, share)
@@ -102,11 +109,42 @@ def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
     return Interval(mean, mean - half, mean + half, n, share)
 
 
+def declares_shares(column: object) -> bool:
+    """Whether a column of the table of results has a measurement whose numbers are declared to be shares."""
+    kinds = get_type_hints(TrialResult, include_extras=True)
+    for measurement in MEASUREMENTS:
+        for name in measurement.names:
+            kinds.setdefault(name, measurement.kinds[name])
+    return kinds.get(column) in (Share, Share | None)
+
+
+def _present_numbers(values: Sequence[float]) -> np.ndarray:
+    """The numbers among values, without those that are missing."""
+    column = np.asarray(values, dtype=object)
+    if column.ndim != 1:
+        raise ValueError(
+            f"values must be a list or one column of numbers, not {type(values).__name__} of shape {column.shape}; "
+            "for each column of a table use table.agg(mean_ci)"
+        )
+    present = column[~pd.isna(column)]
+    for value in present:
+        if not isinstance(value, Real | np.bool_):
+            raise TypeError(f"values must be numbers, not {value!r}")
+    return present.astype(float)
+
+
 def difference_ci(first: Interval, second: Interval) -> Interval:
     """Return the difference of the means of two independent samples, first minus second, with Welch's 95% interval.
 
-    Its `n` counts the values of both.
+    Its `n` counts the values of both. The interval is infinite where a sample has a single value. Mean and interval are
+    NaN where a sample has none.
     """
+    n = first.n + second.n
+    mean = first.mean - second.mean
+    if min(first.n, second.n) == 0:
+        return Interval(math.nan, math.nan, math.nan, n)
+    if min(first.n, second.n) == 1:
+        return Interval(mean, -math.inf, math.inf, n)
     first_square = first.deviation**2 / first.n
     second_square = second.deviation**2 / second.n
     error = first_square + second_square
@@ -114,5 +152,4 @@ def difference_ci(first: Interval, second: Interval) -> Interval:
     if error:
         freedom = error**2 / (first_square**2 / (first.n - 1) + second_square**2 / (second.n - 1))
     half = quantile(freedom) * math.sqrt(error)
-    mean = first.mean - second.mean
-    return Interval(mean, mean - half, mean + half, first.n + second.n)
+    return Interval(mean, mean - half, mean + half, n)

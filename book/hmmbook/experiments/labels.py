@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from hmmlib.device import own_settings
 from hmmlib.inference.messages import memory_posterior, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.assumptions import assumption_3_1
@@ -86,6 +87,7 @@ class Task(NamedTuple):
         return bool((labels_of_mu == self.labels).all())
 
 
+@own_settings()
 def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") -> Tensor:
     """Draw the task weights μ of appendix E.
 
@@ -203,6 +205,7 @@ LABEL_RULES = {
 """The label rules by the word of `draw_task` and of a spec's field `labels`."""
 
 
+@own_settings()
 def draw_task(
     model: HMM | MemoryHMM,
     length: int,

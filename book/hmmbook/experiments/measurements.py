@@ -12,6 +12,7 @@ ones, which a trial makes unless they are on request; those it makes only where 
 from __future__ import annotations
 
 import inspect
+import keyword
 import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -48,6 +49,14 @@ MEASUREMENTS: list[Measurement] = []
 """All measurements, in the order in which a trial makes them."""
 
 
+def check_name(name: str) -> None:
+    """Raise ValueError if a measurement cannot have a name, which is an attribute of results and a column of tables."""
+    if name in RESERVED_NAMES:
+        raise ValueError(f"{name} is a name that every result has: take another name")
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+        raise ValueError(f"the name of a measurement must be one of Python's, without _ before it, not {name!r}")
+
+
 class Measurement:
     """Register a function as a measurement of trials. Use it as a decorator.
 
@@ -61,7 +70,8 @@ class Measurement:
     - `untuned` and `prompted`, the predictions at the mask without and with what is tuned, (n, X), split;
     - `before_step`, a function to call now and then in long work, which ends the trial when its time is over.
 
-    A function of the same module and name replaces the earlier one, so that a notebook's cell can be run again.
+    A parameter with a default keeps it. A function of the same module and name replaces the earlier one, so that a
+    notebook's cell can be run again.
 
     Args:
         names: the names of the numbers. Each becomes an attribute of `TrialResult` and a column of `results()`.
@@ -73,7 +83,7 @@ class Measurement:
 
     Raises:
         TypeError: it is used without names.
-        ValueError: another measurement has one of the names, or every result has it.
+        ValueError: another measurement has one of the names, or every result has it, or it is no name of Python's.
 
     Example:
         >>> from hmmbook import Measurement
@@ -103,8 +113,7 @@ class Measurement:
         if not self.names:
             raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
         for name in self.names:
-            if name in RESERVED_NAMES:
-                raise ValueError(f"{name} is a name that every result has: take another name")
+            check_name(name)
         self.phase = phase
         self.vanilla = vanilla
         self.prompts = prompts
@@ -112,7 +121,10 @@ class Measurement:
 
     def __call__(self, function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         self.function = function
-        self.needs = tuple(inspect.signature(function).parameters)
+        self.needs = []
+        for name, parameter in inspect.signature(function).parameters.items():
+            if parameter.default is parameter.empty:
+                self.needs.append(name)
         self.phase = self.phase or function.__name__.replace("_", " ")
         remaining = [measurement for measurement in MEASUREMENTS if not measurement.is_earlier_version_of(self)]
         for measurement in remaining:

@@ -17,6 +17,7 @@ from hmmbook.experiments import labels
 from hmmbook.experiments.environment import environment
 from hmmbook.experiments.measurements import Split, over_tokens
 from hmmbook.experiments.specs import TrialSpec
+from hmmbook.files import absolute
 from hmmlib.device import pick, stop_if_interrupted
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
@@ -137,7 +138,7 @@ class Trial:
         self._check_name_of_parts()
         self.device = pick(device)
         self.checkpoint = checkpoint
-        self.networks = Path(networks) if networks else None
+        self.networks = absolute(networks) if networks else None
         self.on_progress = on_progress
         self.seeds = trial_seeds(spec.seed)
         self.seconds: dict[str, float] = {}
@@ -177,6 +178,12 @@ class Trial:
         of_type("what Parts.model gives", model, HMM, MemoryHMM)
         if model.n_tokens != self.spec.n_tokens:
             raise ValueError(f"what Parts.model gives has {model.n_tokens} tokens, n_tokens is {self.spec.n_tokens}")
+        n_memory = model.n_memory if isinstance(model, MemoryHMM) else 1
+        if n_memory != self.spec.n_memory:
+            raise ValueError(
+                f"what Parts.model gives has {n_memory} memory values, counting 1 for a model without memory, "
+                f"n_memory is {self.spec.n_memory}"
+            )
         return model.to("cpu", torch.float64)
 
     @cached_property
@@ -222,7 +229,7 @@ class Trial:
             return None
         facts = [self.spec.network_hash]
         made_by = environment(self.device, self.spec.precision)
-        for name in ("device", "precision", "machine", "threads", "torch", "transformers", "hmmlib", "commit"):
+        for name in ("device", "precision", "machine", "cpu", "threads", "torch", "transformers", "hmmlib", "commit"):
             facts.append(made_by[name])
         digest = hashlib.sha256(repr(facts).encode()).hexdigest()
         return self.networks / f"{digest[:16]}.pt"
@@ -255,18 +262,26 @@ class Trial:
     @cached_property
     def outputs(self) -> Tensor:
         """The network's distributions on the task's texts, (n, T, X and special ids)."""
-        return tuning.all_probs(self.network, self.task.tokens)
+        return self._by_batches(lambda texts: tuning.all_probs(self.network, texts))
 
     @cached_property
     def untuned(self) -> Split:
         """The network's distributions at the mask, without what is tuned, (n, X), in float64."""
-        probs = tuning.all_probs_at_mask(self.network, self.task.tokens)
+        probs = self._by_batches(lambda texts: tuning.all_probs_at_mask(self.network, texts))
         return over_tokens(self.task, probs, self.model.n_tokens)
 
     @cached_property
     def prompted(self) -> Split:
         """The network's distributions at the mask with what the spec's tuner has tuned, (n, X), in float64."""
-        return over_tokens(self.task, self.tuned.probs(self.task.tokens), self.model.n_tokens)
+        return over_tokens(self.task, self._by_batches(self.tuned.probs), self.model.n_tokens)
+
+    def _by_batches(self, probs: Callable[[Tensor], Tensor]) -> Tensor:
+        """What a network predicts on the task's texts, where the trial may end before each batch."""
+        batches = []
+        for texts in self.task.tokens.split(tuning.TEXTS_AT_ONCE):
+            self.before_step()
+            batches.append(probs(texts))
+        return torch.cat(batches)
 
 
 PARTS_WITHOUT_NETWORK = {"spec", "seeds", "model", "task", "exact", "beliefs", "before_step"}

@@ -19,8 +19,9 @@ from types import ModuleType
 
 import torch
 
+from hmmbook.cores import usable_cores
 from hmmbook.experiments.measurements import MEASUREMENTS
-from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.specs import TrialSpec, warn_of_large_presets
 from hmmbook.experiments.store import checkpoint_path
 from hmmbook.experiments.sweeps import TRIAL_ERRORS, Outcome, Sweep, TimeUp, what_is_kept
 from hmmbook.experiments.trials import TrialResult
@@ -82,6 +83,8 @@ class RayCluster:
                 raise OSError(
                     f"Ray was imported before and would listen beyond this machine, as {host}: use a new process"
                 )
+            if usable_cores() < os.cpu_count():
+                options["num_cpus"] = usable_cores()  # Ray would count those of the machine.
             ray.init(address="local", include_dashboard=False, **options)
         else:
             ray.init(address=self.address, **options)
@@ -153,6 +156,8 @@ def run_with_ray(
     if not missing:
         return sweep.outcome
     ray = cluster.connect(sweep.device)
+    if cluster.gpus == 0:
+        warn_of_large_presets(missing, sweep.log)
     # Ray starts a task again, up to three times, if its worker or node has died.
     remote = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=3)(run_in_worker)
     sent = dataclasses.replace(sweep, specs=[], log=print)  # the log of a terminal cannot be sent to another process
@@ -167,6 +172,9 @@ def run_with_ray(
             if on_status:
                 on_status(f"{len(pending)} waiting or running {sweep.pace()}")
         stop(ray, sweep, pending)
+    except OSError:  # A result could not be written. Those of the others that run are kept, too.
+        stop(ray, sweep, pending)
+        raise
     except KeyboardInterrupt as interrupt:
         stop(ray, sweep, pending)
         for spec in missing:
@@ -185,18 +193,25 @@ def modules_of_measurements() -> list[str]:
 
 
 def settle(ray: ModuleType, sweep: Sweep, pending: dict[object, TrialSpec], done: list) -> None:
-    """Store what finished tasks brought, or note why they brought nothing."""
+    """Store what finished tasks brought, or note why they brought nothing.
+
+    Raises:
+        OSError: a result cannot be written. All other tasks are settled before.
+    """
+    unwritten = None
     for task in done:
         spec = pending.pop(task)
         try:
-            result = ray.get(task)
+            sweep.keep(ray.get(task))
         except (TimeUp, ray.exceptions.TaskCancelledError):
             sweep.leave(spec)
         except (*TRIAL_ERRORS, ray.exceptions.RayError) as error:
             # An error of Ray's holds the trial's own error.
             sweep.fail(spec, getattr(error, "cause", None) or error)
-        else:
-            sweep.keep(result)
+        except OSError as error:
+            unwritten = error
+    if unwritten:
+        raise unwritten
 
 
 def stop(ray: ModuleType, sweep: Sweep, pending: dict[object, TrialSpec]) -> None:

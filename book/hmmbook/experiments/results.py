@@ -27,7 +27,8 @@ def results(preset: str | None = None, folder: Store | None = None) -> DataFrame
     """Return stored results as a table, with a row for each trial.
 
     Columns are the fields of `TrialSpec` and what was measured, by name. Nested numbers have dotted names, such as
-    `seconds.pretraining` and `environment.device`. A number that a trial lacks is NaN. Some columns are derived:
+    `seconds.pretraining` and `environment.device`. A number that a trial lacks is NaN. The networks of the preset
+    `smoke` learn next to nothing, so that its accuracies are often the `majority_rate`. Some columns are derived:
 
     - `size`: |M||H|, the axis of Figure 3's panels.
     - `changes`: the fields, besides those of the model, that are not the preset's own, such as "steps=100".

@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import Annotated, Any, Literal, get_type_hints
 
-import numpy as np
 from pydantic import Field
 
-from hmmbook.experiments.fields import Count, Positive, PositiveOrZero, Share, Size, TwoOrMore, checked
+from hmmbook.experiments.fields import Count, OwnName, Positive, PositiveOrZero, Share, Size, TwoOrMore, checked
 from hmmbook.experiments.labels import LABEL_RULES, PLACES
-from hmmbook.experiments.presets import PANELS, PRESETS
+from hmmbook.experiments.presets import FOR_GPUS, PANELS, PRESETS
 from hmmlib.device import PRECISIONS
 from hmmlib.training.adapters import TUNERS
 from hmmlib.training.bert import Shape
@@ -131,7 +130,7 @@ class TrialSpec:
     evaluation: Size = FROM_PRESET
     tuner: Literal[TUNERS] = field_added_later(default="prompt")
     rank: Size = field_added_later(default=8)
-    own: Annotated[str, Field(pattern=r"^[a-z0-9-]{0,40}$")] = field_added_later(default="")
+    own: OwnName = field_added_later(default="")
 
     def __post_init__(self) -> None:
         preset = PRESETS[one_of("preset", self.preset, PRESETS)]
@@ -141,7 +140,10 @@ class TrialSpec:
             if value is FROM_PRESET:
                 default = field.metadata.get("added later", field.default)
                 value = preset.get(field.name, default)
-            object.__setattr__(self, field.name, checked(field.name, FIELD_TYPES[field.name], value))
+            value = checked(field.name, FIELD_TYPES[field.name], value)
+            if value == 0.0:
+                value = abs(value)  # -0.0 would have another hash
+            object.__setattr__(self, field.name, value)
         if all_given:
             self._refuse_numbers_of_another_preset()
         self._check_sizes()
@@ -232,7 +234,7 @@ def _digest(fields: dict) -> str:
 
 
 def panel_specs(
-    preset: str, panel: str, trials: int, *, sizes: Sequence[int] | None = None, first_seed: int = 0, **changes
+    preset: str, panel: str, trials: int, *, sizes: int | Iterable[int] | None = None, first_seed: int = 0, **changes
 ) -> list[TrialSpec]:
     """List the specs of a panel of Figure 3: one trial of each point, then the second of each, and so on.
 
@@ -240,12 +242,12 @@ def panel_specs(
         preset: the name of a preset.
         panel: "left" or "right".
         trials: how many trials of each point. Their seeds count up from `first_seed`.
-        sizes: only the points with these |M||H|. All points if left out.
+        sizes: only the points with this |M||H|, or with one of these. All points if left out.
         first_seed: the seed of the first trial of each point.
         changes: other fields of the spec, each a value or a list of values, as `grid` takes them.
 
     Raises:
-        ValueError: the panel is unknown, no point has such a size, or `TrialSpec` refuses a value.
+        ValueError: the panel is unknown, no point has such a size, no size is given, or `TrialSpec` refuses a value.
         TypeError: a change names a field that the panel fixes.
 
     Example:
@@ -253,8 +255,11 @@ def panel_specs(
         [4, 8, 10, 15, 25, 30]
     """
     points = PANELS[one_of("panel", panel, PANELS)]
+    for name in changes:
+        if name in MODEL_FIELDS:
+            raise TypeError(f"{name} is fixed by the panel and by first_seed: for other trials use grid")
     if sizes is not None:
-        points = _points_of_sizes(panel, points, sizes)
+        points = _points_of_sizes(panel, points, _values("sizes", sizes))
     specs = []
     for seed in _seeds(first_seed, trials):
         for fields in _combinations(changes):
@@ -263,7 +268,7 @@ def panel_specs(
     return specs
 
 
-def _points_of_sizes(panel: str, points: list[dict[str, int]], sizes: Sequence[int]) -> list[dict[str, int]]:
+def _points_of_sizes(panel: str, points: list[dict[str, int]], sizes: list[int]) -> list[dict[str, int]]:
     by_size: dict[int, list[dict[str, int]]] = {}
     for point in points:
         by_size.setdefault(point["n_memory"] * point["n_states"], []).append(point)
@@ -303,16 +308,32 @@ def _combinations(fields: dict) -> list[dict]:
     lists = []
     for name, value in fields.items():
         one_of("field", name, FIELD_TYPES)
-        values = [value] if np.ndim(value) == 0 else list(value)
-        if not values:
-            raise ValueError(f"{name} must have at least one value")
-        lists.append(values)
+        lists.append(_values(name, value))
     return [dict(zip(fields, values, strict=True)) for values in product(*lists)]
+
+
+def _values(name: str, value: Any) -> list:
+    """The values of what may be one value or several, in a list, an array or another iterable."""
+    if hasattr(value, "tolist"):  # an array of NumPy, torch or pandas
+        value = value.tolist()
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        return [value]
+    values = list(value)
+    if not values:
+        raise ValueError(f"{name} must have at least one value")
+    return values
 
 
 def _seeds(first_seed: int, trials: int) -> range:
     first = integer("first_seed", first_seed, 0)
     return range(first, first + integer("trials", trials, 1, MOST_TRIALS))
+
+
+def warn_of_large_presets(specs: Sequence[TrialSpec], log: Callable[[str], None]) -> None:
+    """Warn where trials on a CPU would take hours or days."""
+    large = sorted({spec.preset for spec in specs} & FOR_GPUS)
+    if large:
+        log(f"{', '.join(large)} is for a GPU, and this runs on a CPU: a trial takes hours or days there")
 
 
 def as_field(name: str, text: str) -> int | float | str:

@@ -18,11 +18,11 @@ from pydantic import AfterValidator, Field
 from pydantic_core import from_json
 
 from hmmbook.experiments.fields import Anything, Size, Text, as_type, checked
-from hmmbook.experiments.measurements import MEASUREMENTS
+from hmmbook.experiments.measurements import MEASUREMENTS, check_name, measured_names, names_on_request
 from hmmbook.experiments.presets import PRESETS
 from hmmbook.experiments.specs import TrialSpec
-from hmmbook.experiments.trials import TrialResult
-from hmmbook.files import write_whole
+from hmmbook.experiments.trials import ORIGINAL, TrialResult
+from hmmbook.files import absolute, write_whole
 from hmmlib.validation import of_type, one_of
 
 FORMAT = 2
@@ -64,19 +64,19 @@ Store = str | Path | tuple[Path, ...]
 
 
 def _project_store() -> tuple[Path, ...]:
-    """The user's own folder, which HMMBOOK_MINE may name, then the project's results.
+    """The user's own folder, which HMMBOOK_MINE may name from the working directory, then the project's results.
 
     In a checkout these are mine/results, which git ignores, and the committed results. Installed files may be replaced
     at any time, so an installed package writes to the system's place for a user's data.
     """
-    named = os.environ.get("HMMBOOK_MINE")
+    named = os.environ.get("HMMBOOK_MINE", "").strip()
     installed = any(ROOT.glob("hmmlib-*.dist-info"))
     if installed:
         from platformdirs import user_data_path  # only the installed package needs it
 
         mine = named or user_data_path("hmmlib", appauthor=False) / "results"
-        return (Path(mine), ROOT / PACKAGED)
-    return (Path(named or ROOT / "mine" / "results"), STORE)
+        return absolute(mine), ROOT / PACKAGED
+    return absolute(named or ROOT / "mine" / "results"), STORE
 
 
 PROJECT = _project_store()
@@ -103,13 +103,15 @@ def as_store(store: Store) -> tuple[Path, ...]:
         ValueError: a folder is "".
         NotADirectoryError: a folder is something else, for example a file.
     """
-    folders = store if isinstance(store, tuple) else (store,)
-    for folder in folders:
-        if of_type("store", folder, str, os.PathLike) == "":
+    folders = []
+    for named in store if isinstance(store, tuple) else (store,):
+        if of_type("store", named, str, os.PathLike) == "":
             raise ValueError("store must name a folder, not ''")  # Path("") would be the working directory
-        if os.path.lexists(folder) and not os.path.isdir(folder):
+        folder = absolute(named)
+        if os.path.lexists(folder) and not folder.is_dir():
             raise NotADirectoryError(f"store must be a folder, or not yet there; {folder} is something else")
-    return tuple(Path(folder).absolute() for folder in folders)
+        folders.append(folder)
+    return tuple(folders)
 
 
 def result_path(spec: TrialSpec, store: Store = PROJECT) -> Path:
@@ -166,6 +168,7 @@ def check_result(result: TrialResult) -> None:
         else:
             kinds |= dict.fromkeys(measurement.names, None)
     for name, value in result.added.items():
+        check_name(name)
         checked(name, kinds.get(name, Anything), value)
 
 
@@ -176,7 +179,7 @@ def load_result(path: Path) -> TrialResult:
         ValueError: the file is no JSON, of another format, incomplete, or named for another spec. The message names
             the file.
     """
-    path = Path(path)
+    path = absolute(path)
     try:
         if os.path.lexists(path) and not path.is_file():
             raise ValueError("it is no regular file")  # reading a pipe, for example, would never end
@@ -194,7 +197,7 @@ def _result_of(content: object, path: Path) -> TrialResult:
     lacking = spec.content().keys() - stored_spec.keys()
     if lacking:
         raise ValueError(f"its spec lacks {', '.join(sorted(lacking))}")
-    folder = path.absolute().parent.name
+    folder = path.parent.name
     if folder != spec.preset:
         raise ValueError(f"its preset is {spec.preset}, not that of its folder, {folder}")
     if spec.hash != path.stem:
@@ -216,7 +219,7 @@ def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
     one_of("preset", preset, PRESETS)
     folders = as_store(store)
     if len(folders) == 1 and not folders[0].exists():
-        raise FileNotFoundError(f"store must be a folder with results, and there is no {store}")
+        raise FileNotFoundError(f"store must be a folder with results, and there is no {folders[0]}")
     paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted((folder / preset).glob("[0-9a-f]*.json")):
@@ -228,6 +231,12 @@ def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
 def lacking_measurements(result: TrialResult, names: Iterable[str]) -> list[str]:
     """Return those of the names of further measurements that a result lacks."""
     return [name for name in names if name not in result.added]
+
+
+def unmeasured(result: TrialResult) -> list[str]:
+    """Return the names of further measurements that every trial makes by now, and that a result lacks."""
+    names = measured_names().difference(ORIGINAL, names_on_request())
+    return lacking_measurements(result, sorted(names))
 
 
 def is_stored(spec: TrialSpec, store: Store = PROJECT, also: Iterable[str] = ()) -> bool:

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from hmmbook.experiments.measurements import names_on_request
 from hmmbook.experiments.parts import Parts
-from hmmbook.experiments.presets import FOR_GPUS
-from hmmbook.experiments.specs import FIELD_TYPES, MODEL_FIELDS, TrialSpec
+from hmmbook.experiments.specs import FIELD_TYPES, MODEL_FIELDS, TrialSpec, warn_of_large_presets
 from hmmbook.experiments.store import (
     PROJECT,
     Store,
@@ -31,6 +30,7 @@ from hmmbook.experiments.store import (
     load_result,
     result_path,
     save_result,
+    unmeasured,
 )
 from hmmbook.experiments.trials import TrialResult, check_requested, measure, run_trial
 from hmmbook.files import writable_folder
@@ -94,18 +94,26 @@ class Sweep:
     def missing(self) -> list[TrialSpec]:
         """Return the specs that are to be run, and note the others as stored."""
         missing = []
+        lacking = Counter()
         for spec in self.specs:
             if self.is_done(spec):
                 self.outcome.stored.append(spec.hash)
+                lacking.update(unmeasured(load_result(result_path(spec, self.store))))
             else:
                 missing.append(spec)
+        for name, count in lacking.items():
+            self.log(f"{count} of {len(self.specs)} results were stored without {name}: also=[{name!r}] adds it")
         if missing:
             writable_folder("store", self.store[0])  # known before the work, not after it
         return missing
 
     def is_done(self, spec: TrialSpec) -> bool:
-        """Whether a trial need not be run, because its result is stored and lacks nothing."""
-        return not self.rerun and is_stored(spec, self.store, self.also)
+        """Whether a trial need not be run, because its result is stored and lacks nothing.
+
+        Raises:
+            ValueError: the file that is there is no result.
+        """
+        return is_stored(spec, self.store, self.also) and not self.rerun
 
     def run(self, spec: TrialSpec, on_progress: Callable[[str, float], None] | None = None) -> TrialResult:
         """Run a trial, or measure what its stored result lacks."""
@@ -127,8 +135,16 @@ class Sweep:
         return measure(result, lacking_measurements(result, self.also), **options)
 
     def keep(self, result: TrialResult) -> None:
-        """Store a result and log it."""
-        store_safely(result, self.store)
+        """Store a result and log it.
+
+        Raises:
+            OSError: it cannot be stored. The log and the message say where it is kept.
+        """
+        try:
+            store_safely(result, self.store)
+        except OSError as error:
+            self.fail(result.spec, error)
+            raise
         self.outcome.ran.append(result.spec.hash)
         self._log(result.spec, summary(result))
 
@@ -145,20 +161,10 @@ class Sweep:
             self.log(what_is_kept(spec, self.store))
 
     def _log(self, spec: TrialSpec, text: str) -> None:
-        line = f"{describe(spec, self._differing_fields())}: {text}"
+        line = f"{describe(spec, differing_fields(self.specs))}: {text}"
         if len(self.specs) > 1:
             line += f" {self.pace()}"
         self.log(line)
-
-    def _differing_fields(self) -> list[str]:
-        """The fields, besides those of the model, that tell the specs apart."""
-        first = self.specs[0]
-        names = []
-        for name in FIELD_TYPES:
-            differs = any(getattr(spec, name) != getattr(first, name) for spec in self.specs)
-            if differs and name not in MODEL_FIELDS:
-                names.append(name)
-        return names
 
     def pace(self) -> str:
         """Say how many results there are, and how long the others will take at the pace so far."""
@@ -237,6 +243,7 @@ def run_missing(
 
         try:
             result = sweep.run(spec, progress)
+            sweep.keep(result)
         except TimeUp:
             sweep.leave(spec)
         except TRIAL_ERRORS as error:
@@ -244,8 +251,6 @@ def run_missing(
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(what_is_kept(spec, sweep.store))
             raise
-        else:
-            sweep.keep(result)
     return sweep.outcome
 
 
@@ -280,6 +285,16 @@ def deadline(minutes: float | None) -> float:
     return time.monotonic() + 60 * number("max-minutes", minutes, 0)
 
 
+def differing_fields(specs: Sequence[TrialSpec]) -> list[str]:
+    """Return the fields, besides those of the model, that tell specs apart."""
+    names = []
+    for name in FIELD_TYPES:
+        values = {getattr(spec, name) for spec in specs}
+        if len(values) > 1 and name not in MODEL_FIELDS:
+            names.append(name)
+    return names
+
+
 def describe(spec: TrialSpec, fields: Iterable[str] = ()) -> str:
     """Describe a spec in a few words, with these fields."""
     words = [f"{spec.preset} |H| = {spec.n_states}", f"seed {spec.seed}"]
@@ -292,15 +307,15 @@ def describe(spec: TrialSpec, fields: Iterable[str] = ()) -> str:
 
 def summary(result: TrialResult) -> str:
     """Describe a result in one line."""
-    accuracies = [f"head {result.head_accuracy:.1%}"]
+    accuracies = {"head": result.head_accuracy, "attention": result.attention_accuracy}
     if result.prompt_accuracy is not None:
-        accuracies.append(f"prompt {result.prompt_accuracy:.1%}")
-    accuracies.append(f"attention {result.attention_accuracy:.1%}")
+        accuracies = {"head": result.head_accuracy, "prompt": result.prompt_accuracy} | accuracies
+    texts = [f"{name} {accuracy:.1%}" for name, accuracy in accuracies.items()]
+    majority = f"majority {result.majority_rate:.1%}"
+    if max(accuracies.values()) <= result.majority_rate:
+        majority += ", above which nothing is"
     seconds = sum(result.seconds.values())
-    return (
-        f"{', '.join(accuracies)}; majority {result.majority_rate:.1%}, "
-        f"excess loss {result.excess_loss:.3f} nats, {seconds:.0f} s"
-    )
+    return f"{', '.join(texts)}; {majority}, excess loss {result.excess_loss:.3f} nats, {seconds:.0f} s"
 
 
 def stored_by(*results: TrialResult) -> str:
@@ -352,10 +367,9 @@ def store_safely(result: TrialResult, store: Store) -> Path:
     Raises:
         OSError: it cannot be stored. It is kept in the system's temporary folder then, and the message says where.
     """
-    result = with_stored_measurements(result, store)
     try:
-        path = save_result(result, store)
-    except OSError as error:
+        path = save_result(with_stored_measurements(result, store), store)
+    except (OSError, ValueError) as error:
         rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmbook-rescued")
         raise OSError(f"{error}; the finished result is kept in {rescued}") from error
     with suppress(OSError):  # the result is stored, so the sweep must not fail for a file that stays
@@ -377,10 +391,3 @@ def with_stored_measurements(result: TrialResult, store: Store) -> TrialResult:
         seconds=stored.seconds | result.seconds,
         environment=stored.environment | result.environment,
     )
-
-
-def warn_of_large_presets(specs: Sequence[TrialSpec], log: Callable[[str], None]) -> None:
-    """Warn where trials on a CPU would take hours or days."""
-    large = sorted({spec.preset for spec in specs} & FOR_GPUS)
-    if large:
-        log(f"{', '.join(large)} is for a GPU, and this runs on a CPU: a trial takes hours or days there")

@@ -19,7 +19,7 @@ from hmmbook.experiments.fields import Amount, Count, Hexadecimal, Seconds, Shar
 from hmmbook.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
 from hmmbook.experiments.parts import PARTS_WITHOUT_NETWORK, Parts, Trial
 from hmmbook.experiments.specs import TrialSpec
-from hmmlib.device import interrupts_between_steps
+from hmmlib.device import interrupts_between_steps, own_settings
 from hmmlib.training import bert, checkpoints
 from hmmlib.validation import of_type
 
@@ -121,6 +121,7 @@ ORIGINAL = tuple(field.name for field in dataclasses.fields(TrialResult) if fiel
 
 
 @interrupts_between_steps()
+@own_settings()
 def run_trial(
     spec: TrialSpec,
     on_progress: Callable[[str, float], None] | None = None,
@@ -226,10 +227,14 @@ def check_needs(measurements: Sequence[Measurement]) -> None:
     for measurement in measurements:
         for name in measurement.needs:
             if name not in available:
-                raise TypeError(f"a measurement asks for {name}, which no trial has: see help(Measurement)")
+                raise TypeError(
+                    f"the measurement {measurement.function.__name__} asks for {name}, which no trial has: "
+                    "see help(Measurement)"
+                )
 
 
 @interrupts_between_steps()
+@own_settings()
 def measure(
     result: TrialResult,
     names: Sequence[str],

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from hmmbook.experiments import store as stores
-from hmmbook.experiments.specs import TrialSpec, panel_specs
-from hmmbook.experiments.sweeps import deadline, run_missing, store_safely, stored_by, what_is_kept
+from hmmbook.experiments.specs import TrialSpec, panel_specs, warn_of_large_presets
+from hmmbook.experiments.sweeps import (
+    TimeUp,
+    deadline,
+    run_missing,
+    store_safely,
+    stored_by,
+    what_is_kept,
+)
 from hmmbook.experiments.trials import TrialResult, run_trial
 from hmmbook.parameters import MINUTES
+from hmmlib.device import pick
 from hmmlib.training import checkpoints
+
+RAN_LIVE: set[str] = set()
+"""The hashes of the trials that `run_live` has run in this process."""
 
 
 def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **fields: float) -> dict:
@@ -65,7 +78,11 @@ def _notes_to_the_terminal() -> Iterator[None]:
 
 @_notes_to_the_terminal()
 def run_live(
-    spec: TrialSpec, device: str = "auto", store: stores.Store = stores.PROJECT, also: Sequence[str] = ()
+    spec: TrialSpec,
+    device: str = "auto",
+    store: stores.Store = stores.PROJECT,
+    also: Sequence[str] = (),
+    until: float = math.inf,
 ) -> TrialResult:
     """Run a trial now, be it stored or not, and keep it where the store lacks it. A run that was broken off goes on.
 
@@ -74,15 +91,34 @@ def run_live(
         device: Where the network is.
         store: Where the result is kept.
         also: The names of further measurements.
+        until: When to stop, as time.monotonic() counts.
+
+    Returns:
+        The result. It is the stored one, and a line says so, if the time is over before the trial is finished.
 
     Raises:
         ValueError: There is no such device or measurement.
+        TimeoutError: The time is over before the trial is finished, and it is not stored either.
         OSError: The result can be kept nowhere.
     """
     store = _existing_store(store)
     checkpoint = stores.checkpoint_path(spec, store)
+    if pick(device).type == "cpu":
+        warn_of_large_presets([spec], print)
+
+    def end_in_time(phase: str, share: float) -> None:
+        if time.monotonic() >= until:
+            raise TimeUp
+
     try:
-        result = run_trial(spec, device=device, checkpoint=checkpoint, also=also)
+        result = run_trial(spec, end_in_time, device, checkpoint, also)
+    except TimeUp:
+        if not stores.is_stored(spec, store, also=also):
+            raise TimeoutError(
+                f"there was no time for the live trial: give it more minutes. {what_is_kept(spec, store)}"
+            ) from None
+        print(f"There was no time for the live trial, so the stored one is shown. {what_is_kept(spec, store)}")
+        return stores.load_result(stores.result_path(spec, store))
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(what_is_kept(spec, store))
         raise
@@ -90,6 +126,7 @@ def run_live(
         checkpoints.remove(checkpoint)
     else:
         store_safely(result, store)
+    RAN_LIVE.add(spec.hash)
     return result
 
 
@@ -138,7 +175,8 @@ def gather(
         say(f"{len(lacking)} of {len(specs)} trials lack what is asked for: the time was over.")
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
-    stored_before = [result for result in results if result.spec.hash not in outcome.ran]
+    ran_now = RAN_LIVE.union(outcome.ran)
+    stored_before = [result for result in results if result.spec.hash not in ran_now]
     if stored_before:
         # For the log of a build, and for whoever runs the notebook.
         origin = stored_by(*stored_before)

@@ -40,7 +40,9 @@ class Certificate:
     largest_rounding: float
     """The largest entry of t."""
 
-    def holds(self, posteriors: Float[Tensor, "n S"], distance: float | Float[Tensor, " n"]) -> Bool[Tensor, " n"]:
+    def holds(
+        self, posteriors: Float[ArrayLike, "n S"], distance: float | Float[ArrayLike, " n"]
+    ) -> Bool[Tensor, " n"]:
         """Tell where a prediction is certain to have the right label: where |μᵀp| > δ + ε κ dᵀp.
 
         Let a prediction g̃ sum to 1 and lie within ε of the exact g. Then |b·g̃ - b·g| is at most ε κ, and
@@ -56,7 +58,8 @@ class Certificate:
         Raises:
             ValueError: A distance is negative, or the posteriors have another shape.
         """
-        beliefs = of_shape("posteriors", posteriors, (None, len(self.mu))).to(self.mu)
+        beliefs = as_tensor("posteriors", posteriors, like=self.mu)
+        of_shape("posteriors", beliefs, (None, len(self.mu)))
         distance = as_tensor("distance", distance, like=self.mu)
         weights = beliefs @ self.diagonal  # dᵀp
         bound = self.error + distance * self.spread * weights

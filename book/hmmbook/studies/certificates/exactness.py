@@ -10,13 +10,14 @@ from torch import Tensor
 from hmmbook.studies.certificates.nearest import TOLERANCE, prompt_to_diagonal
 from hmmlib import HMM, Impossible, LinearHead, Undecided, fit_or_refute
 from hmmlib.theory.assumptions import as_mu
+from hmmlib.validation import as_tensor
 
 if TYPE_CHECKING:
     from jaxtyping import Float
     from numpy.typing import ArrayLike
 
 
-def refuting_belief(mu: Float[Tensor, " S"], score: Float[Tensor, " S"]) -> Tensor | None:
+def refuting_belief(mu: Float[ArrayLike, " S"], score: Float[ArrayLike, " S"]) -> Tensor | None:
     """Find a belief that the task μ and the score ν label differently.
 
     If μ takes both signs, as it must, there is such a belief on a state, or on the edge between a state with μ < 0 and
@@ -30,9 +31,9 @@ def refuting_belief(mu: Float[Tensor, " S"], score: Float[Tensor, " S"]) -> Tens
     Returns:
         A belief, (S,), or None if ν is a positive multiple of μ.
     """
-    score = score.double()
-    mu = torch.as_tensor(mu).to(score)
-    states = torch.eye(len(mu), dtype=mu.dtype)
+    score = as_tensor("score", score, 1, signed=True).detach().double()
+    mu = as_tensor("mu", mu, 1, like=score, signed=True).detach()
+    states = torch.eye(len(mu), dtype=mu.dtype, device=mu.device)
     below = mu < 0
     turned = below != (score < 0)
     if turned.any():

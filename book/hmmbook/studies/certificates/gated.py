@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional as F
 
+from hmmlib.validation import as_array, as_tensor
+
 if TYPE_CHECKING:
     from jaxtyping import Float
+    from numpy.typing import ArrayLike
 
 
 def signal_for(words: Sequence[int], n_tokens: int) -> Float[torch.Tensor, "X S"]:
@@ -22,13 +25,13 @@ def signal_for(words: Sequence[int], n_tokens: int) -> Float[torch.Tensor, "X S"
     Returns:
         Zeros and ones, (X, S), float64, with a one at (words[h], h).
     """
-    return F.one_hot(torch.as_tensor(words), n_tokens).T.double()
+    return F.one_hot(as_array("words", words).long(), n_tokens).T.double()
 
 
 def gated_readout(
-    emission: Float[torch.Tensor, "X S"],
-    beliefs: Float[torch.Tensor, "n S"],
-    signal: Float[torch.Tensor, "X S"] | None = None,
+    emission: Float[ArrayLike, "X S"],
+    beliefs: Float[ArrayLike, "n S"],
+    signal: Float[ArrayLike, "X S"] | None = None,
 ) -> Float[torch.Tensor, "n X"]:
     """Predict tokens as a network of |X||H| gated units does. No weight of it depends on the signal.
 
@@ -44,9 +47,11 @@ def gated_readout(
     Returns:
         Predictions, (n, X).
     """
-    beliefs = beliefs.to(emission)
+    emission = as_tensor("emission", emission, 2)
+    beliefs = as_tensor("beliefs", beliefs, 2, like=emission)
     plain = beliefs @ emission.T
     if signal is None:
         return plain
-    gates = (beliefs.unsqueeze(1) + signal.to(emission) - 1).relu()  # (n, X, S)
+    signal = as_tensor("signal", signal, 2, like=emission)
+    gates = (beliefs.unsqueeze(1) + signal - 1).relu()  # (n, X, S)
     return plain + gates.sum(2) - gates.sum(1) @ emission.T

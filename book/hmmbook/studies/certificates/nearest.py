@@ -12,7 +12,7 @@ from torch import Tensor
 from hmmbook.studies.certificates.certain_labels import Certificate, as_diagonal, certificate
 from hmmlib import HMM, LinearHead, lemma_c_2
 from hmmlib.theory.assumptions import as_mu
-from hmmlib.validation import integer, number
+from hmmlib.validation import as_tensor, integer, number
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -26,8 +26,14 @@ REFINEMENTS = 8
 
 def prompt_to_diagonal(model: HMM) -> Tensor:
     """The matrix, (S, S), that maps a prompt u to d, because Lemma C.2 is linear in u."""
-    columns = [lemma_c_2(model, state) for state in torch.eye(model.n_states)]
+    states = torch.eye(model.n_states, dtype=model.dtype, device=model.device)
+    columns = [lemma_c_2(model, state) for state in states]
     return torch.stack(columns, 1)
+
+
+def as_numpy(table: Tensor) -> np.ndarray:
+    """A table in float64 for the solvers, which compute on the CPU and take no gradients."""
+    return table.detach().cpu().double().numpy()
 
 
 def solve(cost, upper: np.ndarray, most: np.ndarray, bounds) -> np.ndarray:
@@ -105,18 +111,18 @@ def nearest_head(
     diagonal = as_diagonal(model, diagonal)
     slack = number("slack", slack, 0)
     scale = mu.abs().max().item()
-    matrix = (diagonal.unsqueeze(1) * model.emission.T).double().numpy()  # from b to ν
-    target = mu.double().numpy() / scale
+    matrix = as_numpy(diagonal.unsqueeze(1) * model.emission.T)  # from b to ν
+    target = as_numpy(mu) / scale
 
     candidates = []
     for weights in heads_of_small_error(matrix, target):
-        head = LinearHead(torch.as_tensor(weights * scale).to(mu))
+        head = LinearHead(mu.new_tensor(weights * scale))
         candidates.append((head, certificate(model, mu, head, diagonal)))
     least = min(made.error for _, made in candidates)
     error = least * (1 + 1e-9) + TOLERANCE * scale + slack
     with suppress(RuntimeError):  # If the solver gives up, the candidates so far stay.
         weights = least_spread(matrix, target, error / scale)
-        head = LinearHead(torch.as_tensor(weights * scale).to(mu))
+        head = LinearHead(mu.new_tensor(weights * scale))
         candidates.append((head, certificate(model, mu, head, diagonal)))
     near = [candidate for candidate in candidates if candidate[1].error <= error + TOLERANCE * scale]
     return min(near, key=lambda candidate: candidate[1].spread)
@@ -139,13 +145,13 @@ def nearest_prompt(model: HMM, mu: Float[ArrayLike, " S"], head: LinearHead) -> 
     """
     mu = as_mu(model, mu, HMM)
     matrix = (head.weights.to(mu) @ model.emission).unsqueeze(1) * prompt_to_diagonal(model)  # from u to ν
-    solution = least_error(matrix.double().numpy(), mu.double().numpy(), 0.0)
-    prompt = torch.as_tensor(solution).to(mu).clamp(min=0)  # The solver's bounds have a tolerance too.
+    solution = least_error(as_numpy(matrix), as_numpy(mu), 0.0)
+    prompt = mu.new_tensor(solution).clamp(min=0)  # The solver's bounds have a tolerance too.
     return prompt, certificate(model, mu, head, lemma_c_2(model, prompt))
 
 
 def alternate(
-    model: HMM, mu: Float[ArrayLike, " S"], prompt: Float[Tensor, " S"], rounds: int = 20
+    model: HMM, mu: Float[ArrayLike, " S"], prompt: Float[ArrayLike, " S"], rounds: int = 20
 ) -> tuple[Tensor, LinearHead, Certificate]:
     """Improve prompt and head by turns, each the best for the other.
 
@@ -160,7 +166,7 @@ def alternate(
     Returns:
         The prompt, whose largest entry is 1 unless it is the first, the head, and their certificate.
     """
-    prompt = torch.as_tensor(prompt).to(model.initial)
+    prompt = as_tensor("prompt", prompt, 1, like=model.initial).detach()
     best = None
     for _ in range(integer("rounds", rounds, 1)):
         head, made = nearest_head(model, mu, lemma_c_2(model, prompt))

@@ -77,7 +77,7 @@ def probes(spec: TrialSpec, task: Task, network: Module, beliefs: Split, untuned
     }
     table = {name: {} for name in PROBES}
     for network_name, states in states_of.items():
-        for layer, hidden in enumerate(states):
+        for layer, hidden in enumerate(states.cpu()):
             train, _, test = task.split(hidden)
             read = linear_probe(train, beliefs[0])(test)
             column = f"layer {layer}"

@@ -47,13 +47,15 @@ class Constant:
     """The number of its entries."""
     n_tokens: int
     """The number of probabilities in a prediction."""
+    device: torch.device
+    """Where the network is."""
 
 
 def in_embedding(alone: PromptedNetwork, texts: Tensor, vector: Tensor) -> Tensor:
     """The distributions with `vector` added to the mask's word embedding, without a prompt."""
     vectors = alone.embeddings[texts]
     first = vectors[:, :1] + vector
-    places = torch.zeros(len(texts), 1, dtype=torch.int64)
+    places = torch.zeros(len(texts), 1, dtype=torch.int64, device=vectors.device)
     logits = bert.logits_at(alone.network, torch.cat([first, vectors[:, 1:]], 1), places)
     return logits.squeeze(1).softmax(-1)
 
@@ -71,9 +73,10 @@ def behind_attention(network: PromptedNetwork, change: str) -> Probs:
 def tune_vector(constant: Constant, task: Task, plan: Tuning, seed: int, before_step: Callable) -> Tensor:
     """The distributions of all texts of a task, (n, X), with a vector that is tuned on the training texts."""
     generator = torch.Generator().manual_seed(seed)
-    vector = nn.Parameter(torch.rand(constant.width, generator=generator) - 0.5)
+    start = torch.rand(constant.width, generator=generator) - 0.5
+    vector = nn.Parameter(start.to(constant.device))
     texts = torch.arange(task.sizes[0])
-    zeros = torch.zeros(constant.n_tokens)
+    zeros = torch.zeros(constant.n_tokens, device=constant.device)
     probs = partial(constant.probs, vector=vector)
     tuning.fit_head(probs, zeros, texts, task.train.labels, plan, seed, [vector], before_step)
     with torch.no_grad():
@@ -88,8 +91,8 @@ def without_prompt(network: nn.Module, task: Task) -> dict[str, Constant]:
     alone = PromptedNetwork(network, task.tokens, torch.zeros(0, width))
     n_tokens = network.config.vocab_size - 1
     return {
-        EMBEDDING: Constant(partial(in_embedding, alone), width, n_tokens),
-        BEHIND: Constant(behind_attention(alone, "none"), width, n_tokens),
+        EMBEDDING: Constant(partial(in_embedding, alone), width, n_tokens, network.device),
+        BEHIND: Constant(behind_attention(alone, "none"), width, n_tokens, network.device),
     }
 
 

@@ -110,7 +110,7 @@ def before_the_last_layer(
         prompt_sees: Whether the prompt attends to mask and text.
     """
     length = embeddings.shape[1]
-    seen = torch.ones(length, length, dtype=torch.bool)
+    seen = torch.ones(length, length, dtype=torch.bool, device=embeddings.device)
     seen[place, :place] = mask_sees
     seen[place + 1 :, :place] = text_sees
     seen[:place, place:] = prompt_sees
@@ -319,7 +319,7 @@ def prompt_changes(
         probs = prompted.changed(change)
         changes[change] = refitted(task, probs, spec.tuning(), seeds["tuning"], model.n_tokens)
         before_step()
-    on_prompt = prompted.state.attention[..., : prompted.state.length].double()
+    on_prompt = prompted.state.attention[..., : prompted.state.length].cpu().double()
     sums = on_prompt.sum(-1)
     return {
         "prompt_changes": changes,
@@ -334,7 +334,7 @@ def prompt_changes(
 
 def swapped_labels(prompted: PromptedNetwork, tuned: Tuned, seeds: Seeds) -> dict[str, float | None]:
     """How often a text takes the label of another one together with its attention."""
-    labels = tuned.head.label(prompted.changed("none"))
+    labels = tuned.head.label(prompted.changed("none")).cpu()
     swaps = {}
     for name, alike in (("same label", True), ("other label", False)):
         swaps[name] = None
