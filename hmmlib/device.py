@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from threading import Lock, current_thread, main_thread
+from threading import Lock, RLock, current_thread, main_thread
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -134,6 +134,10 @@ CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """With a workspace of fixed size cuBLAS gives the same sums each time. Torch reads this variable at its first use."""
 
 
+TURNS = RLock()
+"""Threads that draw or train take turns, because these settings and torch's own generator are those of all threads."""
+
+
 @contextmanager
 def without_autocast() -> Iterator[None]:
     """Compute with tensors in the type that they have, whatever the caller's autocast, as a context or a decorator."""
@@ -151,9 +155,10 @@ def own_settings() -> Iterator[None]:
 
     What comes out then depends on neither the settings of the process nor a context of torch around it. A program may
     have chosen another default dtype or device, less precise products, autocast or inference mode, for example.
-    Afterwards everything is as it was before.
+    Afterwards everything is as it was before. Another thread that comes to such a place waits meanwhile.
     """
     with ExitStack() as stack:
+        stack.enter_context(TURNS)
         stack.enter_context(np.errstate(all="warn", under="ignore"))
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hmmlib.device import own_settings
-from hmmlib.validation import MASK, as_seed, as_tokens, integer, number
+from hmmlib.validation import MASK, as_seed, as_tokens, integer, number, of_type
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -66,10 +66,15 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
         shape: the sizes.
         n_tokens: the number X of tokens. Their ids are 0 … X - 1, and [MASK] is the last id of all.
         seed: a seed for the weights, which are the same on every device.
+
+    Raises:
+        TypeError: the shape is none.
+        ValueError: there are no tokens, or the seed is none.
     """
     from transformers import BertConfig, BertForMaskedLM  # This import takes seconds, and is not always needed.
 
-    vocabulary = n_tokens + shape.specials
+    of_type("shape", shape, Shape)
+    vocabulary = integer("n_tokens", n_tokens, 1) + shape.specials
     config = BertConfig(
         vocab_size=vocabulary,
         hidden_size=shape.width,

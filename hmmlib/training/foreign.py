@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hmmlib.device import own_settings
+from hmmlib.device import TURNS, own_settings
 
 LENGTH = 6
 """How many ids the text has that a model is asked with, or fewer if the model has fewer positions."""
@@ -97,7 +97,7 @@ def _reading(module: nn.Module, tokens: Sequence[int]) -> Reading:
 def _reads_embeddings_at(module: nn.Module, ids: Tensor, other_ids: Tensor) -> bool:
     """Whether the embeddings of ids are read as these ids are, at places that have other ids."""
     attended = torch.ones_like(ids, dtype=torch.bool)
-    vectors = module.get_input_embeddings()(ids)
+    vectors = embeddings_of(module, ids)
     logits = output_for(module, ids, attended).logits
     logits_of_vectors = output_for(module, other_ids, attended, vectors).logits
     rounding = 8 * torch.finfo(logits.dtype).eps
@@ -120,7 +120,7 @@ def _sees_padding(module: nn.Module, ids: Tensor, length: int) -> bool:
 
 def _seen_from(module: nn.Module, ids: Tensor, attended: Tensor, place: int) -> Tensor:
     """How much the output at one place depends on each place, (L,)."""
-    embeddings = module.get_input_embeddings()(ids).detach()
+    embeddings = embeddings_of(module, ids).detach()
     # Where an embedding is zero, as that of a padding id may be, gradients need not be finite.
     vectors = (embeddings + embeddings.std() * torch.randn_like(embeddings)).requires_grad_()
     logits = output_for(module, ids, attended, vectors).logits
@@ -132,6 +132,12 @@ def _seen_from(module: nn.Module, ids: Tensor, attended: Tensor, place: int) -> 
 def _differ(logits: Tensor, other_logits: Tensor, tolerance: float) -> bool:
     """Whether two outputs differ by more than a share of the largest entry."""
     return bool((logits - other_logits).abs().max() > tolerance * logits.abs().max())
+
+
+def embeddings_of(module: nn.Module, ids: Tensor) -> Tensor:
+    """Return what a model's own embedding gives for ids (n, L), which is (n, L, width)."""
+    with TURNS:  # Another thread's vectors may stand in for it.
+        return module.get_input_embeddings()(ids)
 
 
 def output_for(module: nn.Module, ids: Tensor, attended: Tensor, vectors: Tensor | None = None, **options):
@@ -149,17 +155,18 @@ def output_for(module: nn.Module, ids: Tensor, attended: Tensor, vectors: Tensor
     """
     if _takes_attention_mask(module):
         options["attention_mask"] = attended.long()
-    if vectors is None:
-        return module(input_ids=ids, **options)
 
     def vectors_instead(embedding: nn.Module, inputs: tuple, embeddings: Tensor) -> Tensor:
         return torch.cat([vectors, embeddings[:, vectors.shape[1] :]], 1)  # Longformer adds padding of its own.
 
-    handle = module.get_input_embeddings().register_forward_hook(vectors_instead)
-    try:
-        return module(input_ids=ids, **options)
-    finally:
-        handle.remove()
+    with TURNS:  # A hook is seen by every thread that calls the model.
+        if vectors is None:
+            return module(input_ids=ids, **options)
+        handle = module.get_input_embeddings().register_forward_hook(vectors_instead)
+        try:
+            return module(input_ids=ids, **options)
+        finally:
+            handle.remove()
 
 
 def _takes_attention_mask(module: nn.Module) -> bool:

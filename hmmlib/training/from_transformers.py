@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from hmmlib.training import bert, foreign
 from hmmlib.training.readers import Embedded, Reader
-from hmmlib.validation import MASK, as_array, as_indices, as_tokens, integer
+from hmmlib.validation import MASK, as_array, as_indices, as_tokens, integer, of_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -69,28 +69,25 @@ class FromTransformers(Reader):
         mask_behind: bool = False,
     ):
         vocabulary, self.width = _embedding_table(module).shape
-        sorted_ids = as_indices("tokens", tokens, vocabulary)
+        tokens = _as_ids("tokens", tokens, vocabulary)
+        as_indices("tokens", tokens, vocabulary)
+        self.before = _as_ids("before", before, vocabulary)
+        self.behind = _as_ids("behind", behind, vocabulary)
+        self.mask_behind = of_type("mask_behind", mask_behind, bool)
         self.module = module
-        self.reading = foreign.ask(module, [int(token) for token in tokens])
+        self.reading = foreign.ask(module, tokens)
         self.longest = foreign.positions_for_text(module)
         self.causal = self._is_causal(causal)
-        self.mask_behind = mask_behind
 
         if mask is None and not self.causal:
             raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
-        if mask is not None and integer("mask", mask, 0, vocabulary - 1) in sorted_ids:
+        if mask is not None and integer("mask", mask, 0, vocabulary - 1) in tokens:
             raise ValueError(f"mask must be an id that is none of tokens, not {mask}")
-        for token in before:
-            integer("each of before", token, 0, vocabulary - 1)
-        for token in behind:
-            integer("each of behind", token, 0, vocabulary - 1)
         if pad is not None:
             integer("pad", pad, 0, vocabulary - 1)
 
         if mask is None:
             mask = tokens[0]
-        self.before = list(before)
-        self.behind = list(behind)
         self.pad = mask if pad is None else pad
         self.n_tokens = len(tokens)
         self.ids = torch.tensor([*tokens, self.pad, mask])  # PAD and MASK are -2 and -1, so they index these.
@@ -178,7 +175,7 @@ class FromTransformers(Reader):
         ids, attended = self.input_ids(tokens)
         in_order = torch.arange(tokens.shape[1], device=self.device).expand_as(tokens)
         places = torch.where(self.moves_mask(tokens), in_order.roll(1, 1), in_order)
-        vectors = self.module.get_input_embeddings()(ids)
+        vectors = foreign.embeddings_of(self.module, ids)
         return Embedded(vectors, attended, places + len(self.before), ids)
 
     def _call(self, embedded: Embedded, **options):
@@ -228,6 +225,15 @@ def _embedding_table(module) -> Tensor:
     except (AttributeError, NotImplementedError):
         name = type(module).__name__
         raise TypeError(f"module must be a language model of transformers, not {name}") from None
+
+
+def _as_ids(name: str, ids, vocabulary: int) -> list[int]:
+    """Ids of a vocabulary in the order in which they are given. TypeError if they have no order."""
+    if isinstance(ids, Set | str) or not isinstance(ids, Iterable):
+        raise TypeError(f"{name} must be a sequence of ids, not {type(ids).__name__}")
+    if isinstance(ids, Tensor):
+        ids = ids.tolist()
+    return [integer(f"each of {name}", token, 0, vocabulary - 1) for token in ids]
 
 
 def _id_of_word(tokenizer, word: str) -> int:

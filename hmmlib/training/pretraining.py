@@ -80,7 +80,9 @@ class Pretraining:
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "length"):
             integer(name, getattr(self, name), 1)
-        for name in ("learning_rate", "muon_rate", "warmup", "clip", "documents"):
+        for name in ("warmup", "documents"):
+            integer(name, getattr(self, name), 0)
+        for name in ("learning_rate", "muon_rate", "clip"):
             number(name, getattr(self, name), 0)
         number("masked", self.masked, 0, 1)
         one_of("masking", self.masking, MASKINGS)
@@ -335,6 +337,7 @@ def pretrain(
         True
     """
     path = None if checkpoint is None else checkpoints.as_path(checkpoint)
+    number("every", every, 0)
     _check_sizes(network, model, plan)
     gpus = [network.device] if network.device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus), repeatable(network.device):
@@ -376,6 +379,10 @@ def _train(run: Run, on_step: Callable[[int, float], None] | None, path: Path | 
 def _check_sizes(network, model, plan) -> None:
     """Raise an error if these are not what `pretrain` takes, or do not fit each other."""
     config = as_network(network).config
+    if network.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"network must have weights in float32, not {network.dtype}: plan.precision says in what products are taken"
+        )
     of_type("model", model, HMM, MemoryHMM)
     of_type("plan", plan, Pretraining)
     vocabulary = config.vocab_size - 1

@@ -133,12 +133,14 @@ class Reader:
             prompt: vectors that are put before everything, (P, width).
 
         Raises:
-            ValueError: the prompt has another width, or there are not enough positions.
+            ValueError: the prompt has another width or holds no real numbers, or there are not enough positions.
         """
         embedded = self.embed_text(tokens)
         for_prompt = ""
         if prompt is not None:
             prompt = of_shape("prompt", as_array("prompt", prompt), (None, self.width))
+            if prompt.dtype == torch.bool or prompt.is_complex():
+                raise ValueError(f"prompt must hold real numbers, not {prompt.dtype}")
             if len(prompt):
                 embedded = _behind(prompt, embedded)
                 for_prompt = f", {len(prompt)} of them for a prompt"

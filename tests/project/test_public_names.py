@@ -2,7 +2,6 @@
 the shapes that annotations say."""
 
 import doctest
-import importlib
 import inspect
 import re
 import subprocess
