@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 
 import numpy as np
 import torch
@@ -81,16 +83,18 @@ def of_type(name: str, value, *kinds: type):
 def as_seed(seed: int, also_accepted: str = "") -> int:
     """Return a seed that torch takes.
 
+    A CPU's generator reads 32 bits of a seed only. A larger seed would draw what a smaller one draws, so it is refused.
+
     Args:
-        seed: an integer from 0 to 2**63 - 1.
+        seed: an integer from 0 to 2**32 - 1.
         also_accepted: what the error's message names besides integers.
 
     Raises:
         ValueError: it is no such integer.
     """
     is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not is_integer or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1{also_accepted}, not {seed!r}")
+    if not is_integer or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1{also_accepted}, not {seed!r}")
     return int(seed)
 
 
@@ -153,7 +157,7 @@ def _as_text(shape: tuple) -> str:
     return f"({text},)" if len(entries) == 1 else f"({text})"
 
 
-def as_array(name: str, value, accepted: str = "an array of numbers") -> Tensor:
+def as_array(name: str, value, accepted: str = "an array of numbers", as_floats: bool = False) -> Tensor:
     """Return an array as a tensor. This is the door through which every array of a user's enters.
 
     A tensor stays as it is. Any other array is copied to the CPU, because what was checked must not change later.
@@ -162,6 +166,7 @@ def as_array(name: str, value, accepted: str = "an array of numbers") -> Tensor:
         name: what the array is called in the message of an error.
         value: a tensor, or whatever NumPy reads as an array, for example nested lists or a table of pandas.
         accepted: what the error's message says is accepted.
+        as_floats: whether a number that no type of torch holds, such as a fraction, becomes the nearest float64.
 
     Raises:
         ValueError: it is no array, entries are missing, masked or no numbers, or a tensor does not store its entries
@@ -169,12 +174,15 @@ def as_array(name: str, value, accepted: str = "an array of numbers") -> Tensor:
     """
     if isinstance(value, Tensor):
         return _as_dense(name, value)
-    if _has_masked_entries(value):
-        raise ValueError(f"{name} must have no masked entries, because their values are unknown: fill them first")
     try:
-        return torch.as_tensor(_as_numbers(value), device="cpu")
-    except (TypeError, ValueError, RuntimeError) as error:
+        is_masked = _has_masked_entries(value)
+        if not is_masked:
+            return torch.as_tensor(_as_numbers(value, as_floats), device="cpu")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        is_masked = False
         reason = error
+    if is_masked:
+        raise ValueError(f"{name} must have no masked entries, because their values are unknown: fill them first")
     short = " ".join(reprlib.repr(value).split())
     raise ValueError(f"{name} must be {accepted}, not {type(value).__name__} {short}, because {reason}")
 
@@ -198,16 +206,23 @@ def _as_dense(name: str, value: Tensor) -> Tensor:
 
 
 def _has_masked_entries(value) -> bool:
-    """Whether it is a masked array of NumPy with a masked entry, or a list with such an array in it.
+    """Whether it is a masked array of NumPy with a masked entry, or holds such an array, in a list or a pandas Series.
 
     NumPy would read what lies below the mask.
     """
-    if isinstance(value, list | tuple):
-        return any(map(_has_masked_entries, value))
-    return isinstance(value, np.ma.MaskedArray) and bool(np.any(value.mask))
+    if isinstance(value, int | float | str | bytes | np.generic | Tensor):
+        return False
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        return True
+    if hasattr(value, "__array__"):
+        array = np.asarray(value)
+        return array.dtype == object and any(map(_has_masked_entries, array.flat))
+    is_sequence = hasattr(value, "__getitem__") and hasattr(value, "__len__") and not isinstance(value, Mapping)
+    return is_sequence and any(map(_has_masked_entries, value))
 
 
-def _as_numbers(value) -> np.ndarray:
+@np.errstate(all="ignore")
+def _as_numbers(value, as_floats: bool) -> np.ndarray:
     """Copy an array so that torch can take it."""
     array = np.array(value)
     if array.dtype == object:  # Pandas stores integers and truth values like this if some could be missing.
@@ -217,9 +232,11 @@ def _as_numbers(value) -> np.ndarray:
     if array.dtype.kind in "biufc":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     for entry in array.flat:
-        if not isinstance(entry, int | float):
+        if not isinstance(entry, Real | Decimal):
             raise TypeError(f"{reprlib.repr(entry)} is no number")
-    raise TypeError("its numbers are too large")
+    if as_floats:
+        return array.astype(np.float64)
+    raise TypeError("its numbers are too large, or fractions")
 
 
 def as_tensor(
@@ -238,7 +255,7 @@ def as_tensor(
     Raises:
         ValueError: it is no such array, or a row of it is too small for the dtype.
     """
-    value = as_array(name, value)
+    value = as_array(name, value, as_floats=True)
     if value.dtype == torch.bool or value.is_complex():
         raise ValueError(f"{name} must hold real numbers, not {value.dtype}")
     precise = value if value.dtype == torch.float32 else value.to(torch.float64)
@@ -321,11 +338,12 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
     if tokens.ndim != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
     least = 0 if tokens.dtype == torch.uint64 else MASK  # In int64 a large uint64 would become negative.
-    tokens = tokens.to(device=device, dtype=torch.int64)
-    if tokens.numel() and (tokens.min() < least or tokens.max() >= n_tokens):
-        outside = tokens[(tokens < least) | (tokens >= n_tokens)]
-        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {outside[0]}")
-    return tokens
+    converted = tokens.to(device=device, dtype=torch.int64)
+    if converted.numel() and (converted.min() < least or converted.max() >= n_tokens):
+        text, position = ((converted < least) | (converted >= n_tokens)).nonzero()[0].tolist()
+        outside = tokens[text, position].item()
+        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {outside}")
+    return converted
 
 
 def as_weights(mu, length: int, like: Tensor) -> Tensor:
@@ -350,12 +368,14 @@ def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
     Raises:
         ValueError: there are none, one is named twice, or one is no such index.
     """
+    is_table = getattr(values, "ndim", 1) != 1
+    if is_table or isinstance(values, Mapping | bytes) or not hasattr(values, "__iter__"):
+        # Iterating would give the names of a table's columns, the keys of a dict, and the codes of letters.
+        short = " ".join(reprlib.repr(values).split())
+        raise ValueError(f"{name} must be a sequence of integers, not {type(values).__name__} {short}")
     if isinstance(values, Tensor | np.ndarray):
         values = as_array(name, values).tolist()
-    try:
-        indices = [integer(f"each of {name}", value, 0, below - 1) for value in values]
-    except TypeError:
-        raise ValueError(f"{name} must be a sequence of integers, not {values!r}") from None
+    indices = [integer(f"each of {name}", value, 0, below - 1) for value in values]
     indices.sort()
     if not indices or len(set(indices)) < len(indices):
         raise ValueError(f"{name} must name at least one index, and none twice, not {indices}")

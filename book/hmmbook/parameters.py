@@ -44,7 +44,7 @@ def _no_bool(value):
 
 
 NUMBER = BeforeValidator(_no_bool)
-Seed = Annotated[int, Field(ge=0, lt=2**63), NUMBER]
+Seed = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
 Count = Annotated[int, Field(ge=0), NUMBER]
 Size = Annotated[int, Field(ge=1), NUMBER]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]

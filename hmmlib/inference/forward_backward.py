@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.inference.evidence import lifted_size
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import as_tensor, of_shape, of_type
@@ -91,6 +92,7 @@ def _pass(
     return messages
 
 
+@without_autocast()
 def aggregated_messages(
     model: HMM | MemoryHMM, evidence: Float[Tensor, "n T S"], at: slice = slice(1, None), own: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -99,14 +101,14 @@ def aggregated_messages(
     Args:
         model: the model.
         evidence: embeddings (n, T, S), or lifted, (n, T, M^N * H).
-        at: positions of the chain H_0, …, H_T.
+        at: a slice of the positions 0, …, T of the chain H_0, …, H_T, in ascending order.
         own: whether the evidence of position i itself counts too. Then the result is P[H_i, v], or P[M, H_i, v].
 
     Returns:
         Mantissas, (n, positions, S) or (n, positions, M^N * H), and exponents of two, (n, positions, 1).
 
     Raises:
-        ValueError: the evidence has another shape.
+        ValueError: the evidence has another shape, or `at` holds no position.
 
     Example:
         >>> from hmmlib import random_hmm
@@ -118,6 +120,7 @@ def aggregated_messages(
     of_type("model", model, HMM, MemoryHMM)
     evidence = as_tensor("evidence", evidence, empty=True, like=model.initial)
     of_shape("evidence", evidence, (None, None, lifted_size(model)))
+    positions = _positions(at, evidence.shape[1])
     v = evidence.transpose(0, 1).unflatten(2, (-1, model.n_states))
     scale = exponent_of(v.amax((2, 3), keepdim=True))
     rows = [torch.ones_like(v[0]), *scaled(v, -scale)]
@@ -125,7 +128,7 @@ def aggregated_messages(
 
     products = []
     exponents = []
-    for i in range(*at.indices(len(rows))):
+    for i in positions:
         from_left, exponent_left = forward[i]
         from_right, exponent_right = backward[i]
         product = from_left * from_right  # (C.1)
@@ -142,6 +145,18 @@ def aggregated_messages(
     if isinstance(model, MemoryHMM):
         tau, exponent = _times_prior(model, tau, exponent)
     return tau.flatten(2).transpose(0, 1), exponent.flatten(2).transpose(0, 1)
+
+
+def _positions(at: slice, length: int) -> range:
+    """The positions of a chain of H_0, …, H_T that a slice holds."""
+    of_type("at", at, slice)
+    try:
+        positions = range(length + 1)[at]
+    except (TypeError, ValueError):  # Its step is 0, or an end is no integer.
+        positions = range(0)
+    if not positions or positions.step < 0:
+        raise ValueError(f"at must be a slice of the positions 0 to {length}, at least one, ascending, not {at}")
+    return positions
 
 
 def _times_prior(model: MemoryHMM, tau: Tensor, exponent: Tensor) -> Message:

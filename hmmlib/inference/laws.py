@@ -18,6 +18,7 @@ from hmmlib.inference.evidence import Evidence
 from hmmlib.inference.forward_backward import MAX_EXPONENT, aggregated_messages, rescaled
 from hmmlib.inference.variables import Variable
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.tensors import carries_tangent
 
 BLOCK = 2**22
 """Entries of evidence that torch works on at a time. This bounds the memory in use."""
@@ -60,11 +61,12 @@ def law_given_evidence(
 
 
 def needs_torch(model: HMM | MemoryHMM, evidence: Evidence) -> bool:
-    """Whether compiled loops cannot be used: for a gradient, on a GPU, without numba, for no text at all."""
-    if torch.is_grad_enabled():
-        for part in (evidence.rows, *vars(model).values()):
-            if isinstance(part, Tensor) and part.requires_grad:
-                return True
+    """Whether compiled loops cannot be used: for a derivative, on a GPU, without numba, for no text at all."""
+    for part in (evidence.rows, *vars(model).values()):
+        if not isinstance(part, Tensor):
+            continue
+        if carries_tangent(part) or (torch.is_grad_enabled() and part.requires_grad):
+            return True
     return model.device.type != "cpu" or compiled_loops() is None or not evidence.index.numel()
 
 

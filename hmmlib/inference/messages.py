@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.inference import variables
 from hmmlib.inference.evidence import evidence_of_embeddings, evidence_of_tokens
 from hmmlib.inference.forward_backward import Message, both_passes
@@ -124,6 +125,7 @@ def latent_given_others(
     return law
 
 
+@without_autocast()
 def possible_given_others(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Bool[Tensor, "n T S"]:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from hmmlib.inference.evidence import as_evidence, prompted
-from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.hmm import HMM, MemoryHMM, unlift
 from hmmlib.validation import integer, of_type
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _phi(model: HMM | MemoryHMM, taus: Tensor) -> Tensor:
     """Return τ_i itself, (n, T, S), or φ(τ_i) of (D.4) for a memory model, (n, T, M*H)."""
     if isinstance(model, HMM):
         return taus
-    return model.unlift(taus)
+    return unlift(taus, model.n_cells, model.n_memory)  # The model's own method would round to the model's dtype.
 
 
 def masked_token_probs_from_embeddings(

@@ -9,5 +9,6 @@ Read the modules in this order:
     sentences           models with words for tokens
     chains              what follows from a transition matrix alone
     sampling, compiled  how texts are drawn
+    tensors             copies that a model owns, and derivatives that are taken forwards
     rows, peers         models in rows, and those of hmmlearn and dynamax
 """

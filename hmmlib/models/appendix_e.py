@@ -1,4 +1,9 @@
-"""The random models of appendix E."""
+"""The random models of appendix E.
+
+A seed gives the same model again on the same platform, with the same number of threads. Torch splits the columns of a
+softmax among its threads (`torch.set_num_threads`) and rounds those at the edges of a part in another way, so with
+another number of threads the last digit of some emissions differs. A trial notes the number that it had.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +63,7 @@ def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 
     Args:
         n_states: the number of hidden states.
         n_tokens: the size of the vocabulary.
-        seed: a seed, or the generator to draw from.
+        seed: a seed, or the generator to draw from. The last digits depend on `torch.get_num_threads()` too.
         temperature: how far the mixing weights and the emissions are from one-hot.
 
     Raises:
@@ -95,7 +100,7 @@ def random_memory_hmm(
         n_memory: the number of values of a memory cell.
         n_states: the number of hidden states, over all cells.
         n_tokens: the size of the vocabulary.
-        seed: a seed, or the generator to draw from.
+        seed: a seed, or the generator to draw from. The last digits depend on `torch.get_num_threads()` too.
         n_cells: the number of memory cells.
         temperature: how far the mixing weights and the emissions are from one-hot.
         permutations: how many permutations the transition matrix mixes, by default `n_states`.

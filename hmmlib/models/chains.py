@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.validation import SUM_TOLERANCE
 
 
@@ -26,6 +28,7 @@ STEPS_AT_ONCE = 1024
 """So many steps rounding may add up, before the columns of a power of A are made to sum to 1 again."""
 
 
+@without_autocast()
 def law_after(steps: int, transition: Tensor, law: Tensor) -> Tensor:
     """Return A^steps applied to a distribution, (S,), which is a distribution however many steps there are."""
     many_steps, remaining_steps = divmod(steps, STEPS_AT_ONCE)
@@ -52,7 +55,8 @@ def chain_period(transition: Tensor) -> tuple[bool, int]:
 
     if not reachable(transition).all():
         return False, 0
-    follows = (transition.detach().T > 0).cpu().numpy()  # follows[h, h'] is true where h' can come after h.
+    # follows[h, h'] is true where h' can come after h. A tensor that torch.func wraps becomes no array, but lists.
+    follows = np.array((transition.detach().T > 0).tolist())
     # level[h] is the least number of steps from state 0 to h.
     level = shortest_path(follows, unweighted=True, indices=0).astype(int)
     # The length of every cycle is a sum of these differences, and their gcd is the period (Denardo 1977).
@@ -60,6 +64,7 @@ def chain_period(transition: Tensor) -> tuple[bool, int]:
     return True, math.gcd(*(level[source] + 1 - level[target]))
 
 
+@without_autocast()
 def stationary_law(transition: Tensor) -> Tensor:
     """Return the distribution π with Aπ = π, (S,). No gradient goes through it.
 

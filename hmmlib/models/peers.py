@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from torch import Tensor
 
 from hmmlib.models.rows import Rows
@@ -55,6 +56,7 @@ def of_dynamax(params) -> tuple:
     return params.initial.probs, params.transitions.transition_matrix, emissions[:, 0]
 
 
+@np.errstate(all="ignore")  # JAX may round to float32.
 def to_dynamax(model: Rows) -> tuple:
     """Return dynamax's `CategoricalHMM` and the parameters that hold these arrays."""
     from dynamax.hidden_markov_model import CategoricalHMM

@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.models.chains import as_law
+from hmmlib.models.tensors import carries_tangent
 from hmmlib.validation import SUM_TOLERANCE, as_distribution, of_shape
 
 TAKE_ROWS = (
@@ -84,7 +86,7 @@ def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tenso
     of_one_kind(startprob=start, transmat=table, emissionprob=emission_rows)
     transition = table.T
     emission = emission_rows.T
-    if not start.requires_grad and not transition.requires_grad:
+    if not _is_differentiated(start) and not _is_differentiated(transition):
         initial = start_before(transition, start)
         # The user's own last state may be H_0 for sure and entered by nothing, like the state that is added below.
         # `to_rows` would take it for the added one and drop it. So a further state is added, and that is dropped.
@@ -98,14 +100,22 @@ def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tenso
     return transition, torch.cat([emission, uniform], 1), initial
 
 
+@without_autocast()
 def to_rows(transition: Tensor, emission: Tensor, initial: Tensor) -> Rows:
     """Return the model in rows that gives every text the same probability. It drops a last state that only starts."""
     start = as_law(transition @ initial)
     n_states = len(initial)
     if last_only_starts(transition, initial):
         n_states -= 1
-    table = transition.T[:n_states, :n_states].contiguous()
-    return Rows(start[:n_states], table, emission.T[:n_states].contiguous())
+    # Copies, because a transpose may be a view of the model's own numbers.
+    table = transition.T[:n_states, :n_states].clone(memory_format=torch.contiguous_format)
+    emission_rows = emission.T[:n_states].clone(memory_format=torch.contiguous_format)
+    return Rows(start[:n_states], table, emission_rows)
+
+
+def _is_differentiated(tensor: Tensor) -> bool:
+    """Whether a derivative is asked for, backwards or forwards."""
+    return tensor.requires_grad or carries_tangent(tensor)
 
 
 def last_only_starts(transition: Tensor, initial: Tensor) -> bool:
@@ -113,6 +123,7 @@ def last_only_starts(transition: Tensor, initial: Tensor) -> bool:
     return not initial[:-1].any() and not transition[-1].any()
 
 
+@np.errstate(all="ignore")
 def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
     """Return a distribution q with A q = start, or None if none is found.
 
@@ -137,7 +148,7 @@ def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
     usable = (columns[~reached] == 0).all(0)  # These states lead only to states in which a text may begin.
     solution = np.zeros(len(goal))
     # The solver may not converge within its steps, and SciPy 1.12 refuses dependent columns.
-    with np.errstate(over="ignore"), suppress(RuntimeError, ValueError):
+    with suppress(RuntimeError, ValueError):
         if usable.any():
             relative = columns[np.ix_(reached, usable)] / goal[reached, None]
             solution[usable], _ = nnls(relative, np.ones(reached.sum()))
@@ -167,7 +178,8 @@ def ask_orientation(transition: Tensor, emission: Tensor, initial: Tensor) -> No
             sums_both_ways.append(name)
             if (table - table.T).abs().max() > tolerance:
                 asymmetric.append(name)
-    start_moves = (transition @ initial - initial).abs().max() > tolerance
+    with without_autocast():
+        start_moves = (transition @ initial - initial).abs().max() > tolerance
     if asymmetric or (len(sums_both_ways) == 2 and start_moves):
         names = " and ".join(asymmetric or sums_both_ways)
         warnings.warn(

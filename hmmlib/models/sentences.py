@@ -249,4 +249,4 @@ def farm(difficult_cats: bool = False) -> Sentences:
     ]
     model = MemoryHMM(transition, emission, [0.4, 0.2, 0.2, 0.2], memory)
     values = (("dog", "hen", "cat"), ("inside", "between", "outside"))
-    return Sentences(model, FARM_WORDS, ("animal", "place"), values, ("noun", "article"))
+    return Sentences(model, list(FARM_WORDS), ("animal", "place"), values, ("noun", "article"))

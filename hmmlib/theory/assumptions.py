@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.models.chains import chain_period
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.ranks import exact_rank as exact_rank  # where others import it from
@@ -236,6 +237,7 @@ def recoverable_columns(
     return recoverable, torch.stack(other_columns, 1) if other_columns else recoverable[:, :0]
 
 
+@without_autocast()
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
     """Decide whether the recoverable columns are independent, and their span meets that of the others in 0 only.
 
@@ -293,6 +295,7 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recove
     return _recovery("Assumption 4.2", model, cell, syntax, None)
 
 
+@without_autocast()
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
     """Decide whether the model is stationary: Assumption 3.2 holds, and P[H_0] = A P[H_0] in every state.
 

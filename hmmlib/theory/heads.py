@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hmmlib.device import without_autocast
 from hmmlib.models.hmm import unlift
+from hmmlib.models.tensors import copied
 from hmmlib.validation import as_labels, as_tensor, integer, number, of_shape
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def share_right(predicted: Tensor, labels) -> float:
 
 def _own(tensor: Tensor) -> Tensor:
     """Copy a tensor, so that nobody changes the head from outside. A tensor that requires gradients stays itself."""
-    return tensor if tensor.requires_grad else tensor.clone()
+    return tensor if tensor.requires_grad else copied(tensor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +141,7 @@ class LinearHead:
         return share_right(self.predict(probs), labels)
 
     @classmethod
+    @without_autocast()
     def by_left_inverse(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
         """Return the head that gives W q, for every q ≥ 0, the score target·q.
 

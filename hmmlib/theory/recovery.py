@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.models.hmm import MemoryHMM
 from hmmlib.theory import assumptions
 from hmmlib.theory.assumptions import as_mu, recoverable_columns, recoverable_states, weighted_values
@@ -43,6 +44,7 @@ class Recovery:
     """By how much a probability may be wrong because of the matrices, as a share of the largest entry of its row."""
 
 
+@without_autocast()
 def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
     """Read Θ^(1) and Θ^(2,s) off a left inverse of the recoverable columns with a basis of 𝒱̄."""
     states = recoverable_states(model, cell, syntax)
@@ -186,6 +188,7 @@ def lemma_d_4(model: MemoryHMM, recovery: Recovery, mu: Float[ArrayLike, " M"]) 
     return value.flatten(0, 1), output.flatten()
 
 
+@without_autocast()
 def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Tensor]:
     """Construct the query, key and position embeddings of Lemma D.9, which never attend to the prompt's own position.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from hmmlib.device import without_autocast
 from hmmlib.inference.messages import memory_posterior, possible_given_others, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+@without_autocast()
 def ground_truth(
     model: HMM | MemoryHMM, mu: Float[ArrayLike, " S"], tokens: Int[ArrayLike, "n T"], cell: int = 0
 ) -> Float[Tensor, " n"]:
@@ -130,6 +132,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     return LinearHead.by_left_inverse(model.emission, scores_of_states, condition)  # (B.1)
 
 
+@without_autocast()
 def lemma_c_2(model: HMM, prompt: Float[ArrayLike, " S"]) -> Float[Tensor, " S"]:
     """Compute how a prompt weighs the posterior, D P[X̂_1 = z̃, H_2] of Lemma C.2, with D = diag(1 / P[H_0]).
 
@@ -146,10 +149,9 @@ def lemma_c_2(model: HMM, prompt: Float[ArrayLike, " S"]) -> Float[Tensor, " S"]
         ValueError: P[H_0] is zero in some state, or the prompt has a bad entry or another shape.
 
     Example:
-        >>> import torch
         >>> from hmmlib import HMM, lemma_c_2
         >>> model = HMM([[1.0, 0.5], [0.0, 0.5]], [[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
-        >>> lemma_c_2(model, torch.tensor([1.0, 0.0])).tolist()  # after state 0 comes state 0
+        >>> lemma_c_2(model, [1.0, 0.0]).tolist()  # after state 0 comes state 0
         [1.5, 0.0]
     """
     start = _full_start(model, "Lemma C.2")
@@ -183,8 +185,7 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
         >>> from hmmlib import MASK, hidden_twins, masked_token_probs, theorem_3_6
         >>> model = hidden_twins()
         >>> prompt, head = theorem_3_6(model, [1.0, 0.0, -1.0, 0.0], essential=[0, 2])
-        >>> text = [[MASK, 1], [MASK, 0]]
-        >>> head.label(masked_token_probs(model, text, prompt)[:, 1])
+        >>> head.label(masked_token_probs(model, [[MASK, 1], [MASK, 0]], prompt)[:, 1])
         tensor([ True, False])
     """
     mu = as_mu(model, mu, HMM)
@@ -247,8 +248,7 @@ def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recov
     Example:
         >>> from hmmlib import attention_head, claim_d_3, recoverable_memory_hmm
         >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
-        >>> head = attention_head(model, [1.0, -1.0], claim_d_3(model, cell, syntax))
-        >>> head.query.tolist()
+        >>> attention_head(model, [1.0, -1.0], claim_d_3(model, cell, syntax)).query.tolist()
         [1.0, 0.0, 1.0, 0.0]
     """
     query, key = lemma_d_2(model, recovery)
@@ -354,8 +354,7 @@ def prompted_head(
     Example:
         >>> from hmmlib import claim_d_10, prompted_head, recoverable_memory_hmm
         >>> model, cell, syntax, _ = recoverable_memory_hmm(1, n_memory=2, n_syntax=3, n_recoverable=2, values=2)
-        >>> head = prompted_head(model, [1.0, -1.0], claim_d_10(model, [1.0, -1.0], cell, syntax))
-        >>> head.positions.shape
+        >>> prompted_head(model, [1.0, -1.0], claim_d_10(model, [1.0, -1.0], cell, syntax)).positions.shape
         torch.Size([1, 4])
     """
     query, key, positions = lemma_d_9(model, recovery)
@@ -390,8 +389,7 @@ def theorem_4_6(
 
     Example:
         >>> from hmmlib import recoverable_memory_hmm, theorem_4_6
-        >>> sizes = dict(n_cells=1, n_memory=2, n_syntax=2, n_recoverable=1, values=2)
-        >>> model, cell, syntax, _ = recoverable_memory_hmm(**sizes, stationary=True)
+        >>> model, cell, syntax, _ = recoverable_memory_hmm(1, 2, 2, n_recoverable=1, values=2, stationary=True)
         >>> prompt, head = theorem_4_6(model, [1.0, -1.0], cell, syntax)
         >>> prompt.shape, head.value.shape
         (torch.Size([4]), torch.Size([4, 3]))

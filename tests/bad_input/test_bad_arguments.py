@@ -2,8 +2,8 @@
 
 import math
 import re
+from collections import UserList, deque
 
-import good_calls
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +29,24 @@ def with_a_masked_entry(good) -> np.ma.MaskedArray:
 
 def with_a_masked_row(good) -> list:
     return [np.ma.masked_all_like(row) for row in np.atleast_1d(good)]
+
+
+def in_a_series(good) -> pd.Series:
+    return pd.Series(with_a_masked_row(good))
+
+
+def as_an_object(good) -> np.ndarray:
+    array = np.empty(len(good), dtype=object)
+    array[:] = with_a_masked_row(good)
+    return array
+
+
+def in_a_deque(good) -> deque:
+    return deque(with_a_masked_row(good))
+
+
+def in_a_list_of_the_users_own(good) -> UserList:
+    return UserList(with_a_masked_row(good))
 
 
 def with_a_missing_entry(good) -> np.ndarray:
@@ -64,6 +82,10 @@ def of_scipy(good) -> sparse_tables.csr_array:
 UNREADABLE = [
     with_a_masked_entry,
     with_a_masked_row,
+    in_a_series,
+    as_an_object,
+    in_a_deque,
+    in_a_list_of_the_users_own,
     with_a_missing_entry,
     with_pandas_na,
     sparse,
@@ -74,6 +96,7 @@ UNREADABLE = [
 ]
 """Functions of a good array that give what must not be read as an array."""
 INDICES = [[0, 9], [-1], [], [0, 0], [0.5], ["0"], 0, None, with_a_masked_entry, with_pandas_na, sparse]
+INDICES += [{0: 5}, pd.DataFrame({0: [1]}), torch.tensor(0), torch.tensor([[0]]), np.array(0), b"\x00"]
 PROBABILITIES = ["words", None, RAGGED, np.array([1j]), "like NaN", "like -1", "like infinity", *UNREADABLE]
 TOKENS = [
     *UNREADABLE,
@@ -236,87 +259,6 @@ def test_columns_off_by_less_than_the_tolerance_pass(kind, off):
     model = hmmlib.HMM(transition, kind(EYE), kind(HALF))
     sum_of_column = model.transition.sum(0)[0]
     assert sum_of_column == pytest.approx(1 + off, abs=abs(off) / 10)
-
-
-def as_table_that_may_lack_entries(array) -> pd.DataFrame:
-    return pd.DataFrame(array).convert_dtypes()
-
-
-def with_swapped_bytes(array: np.ndarray) -> np.ndarray:
-    return array.astype(array.dtype.newbyteorder())
-
-
-def reversed_twice(array: np.ndarray) -> np.ndarray:
-    return array[::-1].copy()[::-1]
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    return np.broadcast_to(array, array.shape)
-
-
-def as_objects(array: np.ndarray) -> np.ndarray:
-    return array.astype(object)
-
-
-def as_lists_of_tensors(array: np.ndarray) -> list:
-    return list(torch.as_tensor(array))
-
-
-KINDS = [
-    pd.DataFrame,
-    as_table_that_may_lack_entries,
-    np.ma.masked_array,  # without a masked entry
-    with_swapped_bytes,
-    reversed_twice,
-    read_only,
-    as_objects,
-    as_lists_of_tensors,
-]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_arrays_of_all_kinds_are_as_good_as_others(kind):
-    tokens = np.array(good_calls.TOKENS)
-    probs = good_calls.PROBS[:, 0].numpy()
-    labels = pd.Series([True, False], dtype="boolean")
-    model = hmmlib.HMM(kind(np.array(UNEVEN)), kind(EYE), HALF)
-    assert model.transition.tolist() == UNEVEN
-    assert torch.equal(hmmlib.posteriors(PLAIN, kind(tokens)), hmmlib.posteriors(PLAIN, tokens))
-    assert torch.equal(LINEAR(kind(probs)), LINEAR(probs))
-    assert hmmlib.accuracy(LINEAR, kind(probs), labels) == hmmlib.accuracy(LINEAR, probs, [True, False])
-
-
-@pytest.mark.parametrize("dtype", [np.uint64, np.uint8, np.int16])
-def test_integers_of_all_sizes_are_tokens(dtype):
-    tokens = good_calls.TOKENS
-    assert torch.equal(hmmlib.posteriors(PLAIN, dtype(tokens)), hmmlib.posteriors(PLAIN, tokens))
-
-
-def test_a_large_unsigned_integer_is_no_mask():
-    mask_as_int64 = np.array([[2**64 - 1]], dtype=np.uint64)
-    with pytest.raises(ValueError, match="tokens must be 0 to"):
-        hmmlib.posteriors(PLAIN, mask_as_int64)
-
-
-def test_long_doubles_are_probabilities():
-    transition = np.longdouble(UNEVEN)
-    assert hmmlib.HMM(transition, EYE, HALF).transition.tolist() == UNEVEN
-
-
-@pytest.mark.parametrize(
-    ("tokens", "reason"),
-    [
-        (np.ma.masked_array([[0, 1]], [[0, 1]]), "have no masked entries"),
-        ([[0, None]], "because None is no number"),
-        (pd.DataFrame({"first": [0, None]}, dtype="Int64"), "be integers, but an entry is missing: MASK = -1 stands"),
-        ([[0, pd.NA]], "because <NA> is no number"),
-        ([[2**70]], "because its numbers are too large"),
-        (torch.tensor([[0, 1]]).to_sparse(), r"is sparse: pass value\.to_dense\(\)"),
-    ],
-)
-def test_a_refusal_says_what_is_wrong_with_an_array(tokens, reason):
-    with pytest.raises(ValueError, match=rf"^tokens must .*{reason}"):
-        hmmlib.posteriors(PLAIN, tokens)
 
 
 def test_nobody_can_change_a_model_from_outside():

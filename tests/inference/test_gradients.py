@@ -4,20 +4,27 @@ import numpy as np
 import pytest
 import torch
 from record import SLOW
+from torch.autograd import forward_ad
 
 from hmmlib import (
     HMM,
     MASK,
     MemoryHMM,
+    aggregated_messages,
+    ground_truth,
+    latent_given_others,
     log_likelihood,
     masked_token_probs,
     masked_token_probs_from_embeddings,
+    memory_posterior,
     posterior,
+    posteriors,
     prompt_d_6,
     prompted,
     random_hmm,
     random_memory_hmm,
     sparse_memory_hmm,
+    theorem_3_3,
 )
 
 STEP = 1e-7
@@ -159,3 +166,91 @@ def test_a_memory_value_that_is_out_of_the_question_hides_no_other_however_well_
     np.testing.assert_allclose(expected.sum(-1), 1, rtol=1e-9)
     model.emission.requires_grad_()
     np.testing.assert_allclose(masked_token_probs(model, tokens).detach(), expected, rtol=1e-9)
+
+
+# Derivatives that are taken forwards
+
+FLAT = random_hmm(3, 4, seed=1, temperature=0.3)
+FLAT_MEMORY = random_memory_hmm(2, 4, 5, seed=1, n_cells=2, temperature=0.3)
+TEXTS = [[0, MASK, 2, 3], [1, 1, 0, 2]]
+
+
+def chain(logits):
+    """A model with another transition matrix, a function of its logits, (3, 3)."""
+    return HMM(logits.reshape(3, 3).softmax(0), FLAT.emission, FLAT.initial, columns=True)
+
+
+def memory_model(logits):
+    """A model with another prior of its memory, a function of its logits, (4,)."""
+    prior = logits.softmax(0).reshape(2, 2)
+    return MemoryHMM(FLAT_MEMORY.transition, FLAT_MEMORY.emission, FLAT_MEMORY.initial, prior)
+
+
+def from_rows(logits):
+    """A model in rows with another start, a function of its logits, (3,)."""
+    return HMM.from_rows(logits.softmax(0), FLAT.transition.T, FLAT.emission.T)
+
+
+DIFFERENTIABLE = [
+    (3, lambda prompt: masked_token_probs(FLAT, TEXTS, prompt)),
+    (3, lambda prompt: latent_given_others(FLAT, TEXTS, prompt)),
+    (8, lambda prompt: masked_token_probs(FLAT_MEMORY, TEXTS, prompt)),
+    (24, lambda flat: masked_token_probs_from_embeddings(FLAT, flat.reshape(2, 4, 3))),
+    (24, lambda flat: aggregated_messages(FLAT, flat.reshape(2, 4, 3))[0]),
+    (9, lambda logits: posteriors(chain(logits), TEXTS)),
+    (9, lambda logits: log_likelihood(chain(logits), TEXTS)),
+    (9, lambda logits: ground_truth(chain(logits), [1.0, -2.0, 0.5], TEXTS)),
+    (3, lambda mu: ground_truth(FLAT, mu, TEXTS)),
+    (4, lambda logits: memory_posterior(memory_model(logits), TEXTS)),
+    (3, lambda logits: log_likelihood(from_rows(logits), TEXTS)),
+    (9, lambda logits: torch.vstack(chain(logits).to_rows()[:2])),
+    (9, lambda logits: theorem_3_3(chain(logits), [1.0, -1.0, 2.0]).weights),
+]
+"""Functions of a vector, and how long it is."""
+
+
+def dual_derivative(function, at, direction):
+    """The derivative in a direction by dual tensors. It is None where it gets lost."""
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(forward_ad.make_dual(at, direction))).tangent
+
+
+@pytest.mark.parametrize(("size", "function"), DIFFERENTIABLE)
+def test_a_derivative_that_is_taken_forwards_is_as_finite_differences_are(size, function):
+    generator = torch.Generator().manual_seed(0)
+    at = 0.5 + torch.rand(size, generator=generator, dtype=torch.float64)
+    direction = torch.rand(size, generator=generator, dtype=torch.float64)
+    step = 1e-6 * direction
+    expected = (function(at + step) - function(at - step)) / 2e-6
+    scale = expected.abs().max()
+    assert scale > 1e-3
+    _, by_jvp = torch.func.jvp(function, (at,), (direction,))
+    jacobian = torch.func.jacfwd(function)(at)
+    for derivative in (by_jvp, jacobian @ direction, dual_derivative(function, at, direction)):
+        assert (derivative - expected).abs().max() < 1e-7 * scale
+
+
+def test_a_derivative_of_a_derivative_is_not_lost():
+    def score(prompt):
+        return masked_token_probs(FLAT, TEXTS, prompt)[:, 1:].square().sum()
+
+    at = torch.tensor([0.5, 0.75, 0.25], dtype=torch.float64)
+    backwards_twice = torch.func.jacrev(torch.func.jacrev(score))(at)
+    assert backwards_twice.abs().max() > 1e-3
+    torch.testing.assert_close(torch.func.jacfwd(torch.func.jacfwd(score))(at), backwards_twice)
+    torch.testing.assert_close(torch.func.hessian(score)(at), backwards_twice)
+
+
+def test_a_derivative_within_another_that_does_not_see_the_prompt_is_not_lost():
+    at = torch.tensor([0.5, 0.75, 0.25], dtype=torch.float64)
+    direction = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    one = torch.tensor(1.0, dtype=torch.float64)
+
+    def inner(prompt):
+        _, derivative = torch.func.jvp(lambda factor: factor * masked_token_probs(FLAT, TEXTS, prompt), (one,), (one,))
+        return derivative
+
+    _, nested = torch.func.jvp(inner, (at,), (direction,))
+    _, plain = torch.func.jvp(lambda prompt: masked_token_probs(FLAT, TEXTS, prompt), (at,), (direction,))
+    assert plain.abs().max() > 1e-3
+    torch.testing.assert_close(nested, plain)

@@ -171,3 +171,24 @@ REFUSED = [
 def test_what_is_refused(function, model, arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         function(model, *arguments)
+
+
+# Columns that do not quite sum to 1
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 9e-10), (torch.float32, 9e-6)])
+@pytest.mark.parametrize("length", [10, 1000])
+def test_errors_of_columns_within_the_tolerance_add_up_over_a_text(dtype, error, length):
+    transition = torch.eye(2, dtype=dtype)
+    emission = torch.full((2, 2), 0.5, dtype=dtype)
+    too_much_and_too_little = torch.tensor([1 + error, 1 - error], dtype=dtype)
+    initial = torch.tensor([0.5, 0.5], dtype=dtype)
+    model = HMM(transition * too_much_and_too_little, emission * too_much_and_too_little, initial, columns=True)
+    tokens = [[0] * length]
+    belief = posterior(model, tokens)[0]
+    # Exactly, the ratio is 1. Each token counts the first state too much, and the other too little, in A and in W.
+    assert belief[0] / belief[1] - 1 == pytest.approx(4 * length * error, rel=0.05)
+    too_much = HMM(transition * (1 + error), emission * (1 + error), initial, columns=True)
+    exact = HMM(transition, emission, initial, columns=True)
+    excess = log_likelihood(too_much, tokens) - log_likelihood(exact, tokens)
+    assert excess.item() == pytest.approx(2 * length * error, rel=0.05)

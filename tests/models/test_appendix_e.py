@@ -91,3 +91,21 @@ def test_sparse_columns_have_zeros_and_ties_and_never_vanish(zeros):
     ratios = (columns / smallest).unsqueeze(-1)
     allowed = torch.tensor([0, 1, 4 / 3, 1.5, 2, 3], dtype=torch.float64)
     assert ((ratios - allowed).abs().amin(-1) < 1e-9).all()
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_states", [8, 100, 300])
+def test_the_number_of_threads_changes_no_more_than_last_digits(n_states, threads):
+    expected = random_hmm(n_states, seed=1)
+    for count in (2, 3, 16):
+        threads(count)
+        model = random_hmm(n_states, seed=1)
+        assert torch.equal(model.transition, expected.transition)
+        assert torch.equal(model.initial, expected.initial)
+        np.testing.assert_allclose(model.emission, expected.emission, rtol=4e-16, atol=0)
